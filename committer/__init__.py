@@ -1,0 +1,89 @@
+"""An asyncio commit engine for data lakes.
+
+Many tasks write files in parallel; a committer makes the output of exactly the successful tasks appear at the
+destination, and nothing else, even when tasks and drivers die half way::
+
+    async with committer.open_job("/data/flights") as job:
+        async with job.task_attempt(task=0) as task:
+            async with task.open("month=1/part-00000.csv") as file:
+                await file.write(b"...")
+
+Names are loaded when they are first used, so that importing the package costs next to nothing.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from committer.committers.results import CommitPlan, JobReport
+    from committer.config import CommitterConfig
+    from committer.errors import CommitterError
+    from committer.job import Job, attach_job, open_job
+    from committer.operations import JobInfo, cleanup, list_jobs, load_record, recover
+    from committer.paths import StorePath
+    from committer.records.task_commit import TaskCommit
+    from committer.spec import JobSpec
+    from committer.task import TaskAttempt, open_task
+    from committer.validation import ValidationReport, validate
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "CommitPlan",
+    "CommitterConfig",
+    "CommitterError",
+    "Job",
+    "JobInfo",
+    "JobReport",
+    "JobSpec",
+    "StorePath",
+    "TaskAttempt",
+    "TaskCommit",
+    "ValidationReport",
+    "__version__",
+    "attach_job",
+    "cleanup",
+    "list_jobs",
+    "load_record",
+    "open_job",
+    "open_task",
+    "recover",
+    "validate",
+]
+
+_HOMES = {
+    "CommitPlan": "committer.committers.results",
+    "CommitterConfig": "committer.config",
+    "CommitterError": "committer.errors",
+    "Job": "committer.job",
+    "JobInfo": "committer.operations",
+    "JobReport": "committer.committers.results",
+    "JobSpec": "committer.spec",
+    "StorePath": "committer.paths",
+    "TaskAttempt": "committer.task",
+    "TaskCommit": "committer.records.task_commit",
+    "ValidationReport": "committer.validation",
+    "attach_job": "committer.job",
+    "cleanup": "committer.operations",
+    "list_jobs": "committer.operations",
+    "load_record": "committer.operations",
+    "open_job": "committer.job",
+    "open_task": "committer.task",
+    "recover": "committer.operations",
+    "validate": "committer.validation",
+}
+
+
+def __getattr__(name: str) -> object:
+    home = _HOMES.get(name)
+    if home is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(import_module(home), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

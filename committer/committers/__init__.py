@@ -1,0 +1,1 @@
+"""Committers: each an ordered list of stages behind one interface."""

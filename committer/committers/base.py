@@ -1,0 +1,84 @@
+"""The committer interface, and the names committers go by."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable
+
+from committer.committers.results import CommitPlan, JobReport
+from committer.errors import UnsupportedError
+from committer.paths import StorePath
+from committer.records.task_commit import TaskCommit
+from committer.stages.abort_task import AbortRequest
+from committer.stages.base import StageContext
+from committer.stages.commit_task import TaskOutput
+from committer.stages.setup_task import AttemptIdentity
+
+DEFAULT_COMMITTER = "manifest"
+_FORESEEN = ("magic", "directory", "partitioned", "block-list", "file-v1", "file-v2")
+
+
+class Committer(ABC):
+    """How one job's output becomes visible.
+
+    Side by side with MapReduce's ``OutputCommitter``: setupJob, setupTask, needsTaskCommit, commitTask, abortTask,
+    commitJob, abortJob, recoverTask and isCommitJobRepeatable have their counterparts here under Python names.
+    """
+
+    name: str
+    is_commit_repeatable: bool
+    is_recovery_supported: bool
+
+    @abstractmethod
+    async def setup_job(self, context: StageContext) -> None:
+        """Claims the job id and makes what tasks need."""
+
+    @abstractmethod
+    async def setup_task(self, context: StageContext, identity: AttemptIdentity) -> StorePath:
+        """Makes the task attempt directory."""
+
+    @abstractmethod
+    async def commit_task(self, context: StageContext, output: TaskOutput) -> TaskCommit:
+        """Makes a task attempt's output the task's."""
+
+    @abstractmethod
+    async def abort_task(self, context: StageContext, request: AbortRequest) -> None:
+        """Removes a task attempt, by its ids alone, or one run of it."""
+
+    @abstractmethod
+    async def recover_task(self, context: StageContext, task: int, attempt: int) -> TaskCommit:
+        """Finds what a committed task attempt left, for a driver that lost its message."""
+
+    @abstractmethod
+    async def commit_job(
+        self, context: StageContext, task_commits: Iterable[TaskCommit] | None, tasks: int | None
+    ) -> JobReport:
+        """Makes the output of exactly the winners visible."""
+
+    @abstractmethod
+    async def recover_job(self, context: StageContext, *, rollback: bool, force: bool) -> JobReport:
+        """Finishes what a driver began."""
+
+    @abstractmethod
+    async def abort_job(self, context: StageContext) -> None:
+        """Decides that the job never becomes visible, and removes it."""
+
+    @abstractmethod
+    async def plan(self, context: StageContext, task_commits: Iterable[TaskCommit] | None) -> CommitPlan:
+        """What `commit_job` would do; changes nothing."""
+
+
+def committer_for(name: str) -> Committer:
+    """The committer of that name.
+
+    Raises:
+        UnsupportedError: There is none.
+    """
+    from committer.committers.manifest import ManifestCommitter
+
+    if name == ManifestCommitter.name:
+        return ManifestCommitter()
+    when = "is not in this release" if name in _FORESEEN else "is unknown"
+    raise UnsupportedError(
+        f"committer {name!r} {when}", operation="open_job", next_step=f"use {ManifestCommitter.name!r}"
+    )

@@ -1,0 +1,164 @@
+"""From what tasks committed to what a decision says: the part of a job commit that changes nothing visible."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from committer.flow.workers import run_workers
+from committer.records.job_state import Fact
+from committer.records.task_commit import TaskCommit
+from committer.stages.base import StageContext
+from committer.stages.decide import CommitBasis
+from committer.stages.inspect_destination import DestinationView, InspectDestination, InspectionRequest
+from committer.stages.load_records import (
+    LoadedRecords,
+    LoadRecords,
+    PlannedFiles,
+    RecordRef,
+    check_task_count,
+    freeze_manifests,
+    list_manifests,
+    refs_of_messages,
+)
+from committer.stages.preflight import Conflicts, Preflight, PreflightRequest
+from committer.stages.superseded import ListSuperseded
+from committer.stores.base import FileStatus
+
+
+@dataclass(slots=True)
+class Prepared:
+    """Everything known before the decision.
+
+    Attributes:
+        loaded: What the records say.
+        files: Every file.
+        view: What stands at the destination.
+        superseded: Old files to take away, by relative name.
+        conflicts: What stands in the way.
+    """
+
+    loaded: LoadedRecords
+    files: PlannedFiles
+    view: DestinationView
+    superseded: dict[str, FileStatus]
+    conflicts: Conflicts
+
+
+async def find_refs(
+    context: StageContext, task_commits: Iterable[TaskCommit] | None, tasks: int | None, *, freeze: bool
+) -> list[RecordRef]:
+    """The records that win: those that messages name, or those that a listing finds.
+
+    Raises:
+        TaskMissingError: Not as many as the job has tasks.
+    """
+    refs = refs_of_messages(context, task_commits) if task_commits is not None else None
+    if refs is not None:
+        check_task_count(refs, tasks, context.layout.job_id)
+    if context.spec.delivery == "listing":
+        frozen = await freeze_manifests(context) if freeze else await _is_frozen(context)
+        if refs is None:
+            refs = await list_manifests(context, frozen=frozen)
+        else:
+            refs = _in_directory(context, refs, frozen=frozen)
+    refs = refs or []
+    check_task_count(refs, tasks, context.layout.job_id)
+    return refs
+
+
+async def _is_frozen(context: StageContext) -> bool:
+    from committer.stores.helpers import exists
+
+    return context.store.capabilities.atomic_directory_rename and await exists(
+        context.store, context.layout.manifests_frozen
+    )
+
+
+def _in_directory(context: StageContext, refs: list[RecordRef], *, frozen: bool) -> list[RecordRef]:
+    layout = context.layout
+    directory = layout.manifests_frozen if frozen else layout.manifests
+    prefix = directory.relative_to(layout.job_directory)
+    return [RecordRef(f"{prefix}/{ref.record.rpartition('/')[2]}", ref.digest, ref.inline) for ref in refs]
+
+
+async def prepare(context: StageContext, refs: list[RecordRef], *, copy_records: bool) -> Prepared:
+    """Loads, looks at the destination, checks. Changes nothing but the job's own directory.
+
+    Args:
+        context: The job.
+        refs: Records that win.
+        copy_records: Copy records that could not be frozen to side files of the decision.
+    """
+    loaded = await LoadRecords(context, freeze_copies=copy_records).run(refs)
+    try:
+        if loaded.lacking and context.store.capabilities.identity:
+            await _look_up_identities(context, loaded)
+        files = PlannedFiles(context, loaded.winners, loaded.entries, loaded.identities)
+        view = await InspectDestination(context).run(InspectionRequest(loaded, files))
+        conflicts = await Preflight(context).run(PreflightRequest(loaded, files, view))
+    finally:
+        await loaded.index.close()
+    superseded: dict[str, FileStatus] = {}
+    if context.config.conflict_mode == "replace":
+        scope = [""] if context.config.superseded_scope == "destination" else sorted(loaded.written)
+        superseded = await ListSuperseded(context).run(scope)
+    return Prepared(loaded, files, view, superseded, conflicts)
+
+
+async def _look_up_identities(context: StageContext, loaded: LoadedRecords) -> None:
+    """Lists source directories of entries without identity (Java's on a local disk have none); one call each."""
+    tasks = context.layout.tasks
+
+    async def look(directory: str) -> None:
+        async for child in context.store.list(tasks / directory):
+            if not child.is_directory and child.identity is not None:
+                loaded.identities[f"{directory}/{child.path.name}"] = child.identity
+
+    await run_workers(
+        sorted(loaded.lacking), look, workers=context.config.io_concurrency, operation="look_up_identities"
+    )
+
+
+def basis_of(prepared: Prepared) -> CommitBasis:
+    """What the decision says, with a place aside for everything that has to make room."""
+    loaded, view = prepared.loaded, prepared.view
+    facts: list[Fact] = []
+    aside = 0
+
+    def make_room(kind: str, path: str, status: FileStatus) -> None:
+        nonlocal aside
+        facts.append(
+            Fact(
+                kind=kind,  # type: ignore[arg-type]
+                path=path,
+                identity=status.identity,
+                size=status.size,
+                is_directory=status.is_directory,
+                aside=aside,
+            )
+        )
+        aside += 1
+
+    for path, status in sorted(view.blocking.items()):
+        make_room("blocking", path, status)
+    for path, status in sorted(view.targets.items()):
+        make_room("target", path, status)
+    for path, status in sorted(prepared.superseded.items()):
+        if path not in view.targets and path not in view.blocking:
+            make_room("superseded", path, status)
+    facts.extend(
+        Fact(kind="identity", path=source, identity=identity) for source, identity in sorted(loaded.identities.items())
+    )
+    facts.extend(Fact(kind="directory", path=path) for path in sorted(view.absent))
+    return CommitBasis(
+        winners=loaded.winners,
+        files=loaded.files,
+        size=loaded.size,
+        directories=len(loaded.directories),
+        facts=facts,
+        success=view.success,
+        replacing=bool(prepared.superseded) or any(fact.kind == "target" for fact in facts),
+        was_empty=view.was_empty,
+        first_plan_file=len(loaded.winners),
+    )

@@ -1,0 +1,95 @@
+"""Making the context that a job's stages share: its store, paced and counted, and who listens."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+
+import msgspec
+
+from committer.config import CommitterConfig
+from committer.errors import StoreNotFoundError
+from committer.events import Listener, Progress, Statistics
+from committer.flow.pacing import pacer_for
+from committer.flow.retry import RetryPolicy
+from committer.flow.runtime import current_runtime
+from committer.layout import JobLayout, check_job_id
+from committer.paths import StorePath
+from committer.spec import JobSpec
+from committer.stages.base import StageContext
+from committer.stages.job_directory import look_at_job, read_setup
+from committer.stores.base import Store
+from committer.stores.paced import PacedStore
+from committer.stores.registry import open_store
+
+
+def paced(store: Store, config: CommitterConfig, statistics: Statistics) -> PacedStore:
+    """Wraps a store: limits shared by all jobs of the process on its endpoint, counts kept for one job or task."""
+    rate = config.io_rate if config.io_rate is not None else store.capabilities.default_io_rate
+    pacer = pacer_for(store.endpoint, concurrency=config.io_concurrency, rate=rate or None)
+    return PacedStore(store, pacer=pacer, statistics=statistics, retry_policy=RetryPolicy())
+
+
+def open_context(
+    spec: JobSpec,
+    storage_options: Mapping[str, object] | None,
+    listeners: Iterable[Listener] = (),
+) -> StageContext:
+    """The context of one job in this process; no store call."""
+    layout = spec.layout
+    statistics = Statistics()
+    return StageContext(
+        spec=spec,
+        layout=layout,
+        store=paced(open_store(layout.destination, storage_options), spec.config, statistics),
+        statistics=statistics,
+        progress=Progress(spec.job_id, listeners),
+        driver=current_runtime().nonce(),
+        config=spec.config,
+    )
+
+
+def fresh_statistics(context: StageContext) -> StageContext:
+    """The same job with counts of its own: for a task attempt, or a second call."""
+    statistics = Statistics()
+    inner = context.store.inner if isinstance(context.store, PacedStore) else context.store
+    return replace(context, store=paced(inner, context.config, statistics), statistics=statistics)
+
+
+async def find_spec(
+    dest: StorePath,
+    job_id: str,
+    *,
+    config: CommitterConfig | None,
+    storage_options: Mapping[str, object] | None,
+) -> JobSpec:
+    """Rebuilds the spec of a job that stands, from its setup record: 2 calls.
+
+    A job without one was set up by Hadoop, or is half cleaned up; then its highest job attempt is taken.
+
+    Raises:
+        JobNotFoundError: There is no such job.
+    """
+    layout = JobLayout(dest, check_job_id(job_id))
+    store = open_store(dest, storage_options)
+    try:
+        found = await look_at_job(store, layout)
+        if found.set_up:
+            try:
+                setup = await read_setup(store, layout)
+            except StoreNotFoundError:
+                pass
+            else:
+                return _at(dest, job_id, setup.spec, config)
+        attempts = [int(name) for name, child in found.children.items() if child.is_directory and name.isdecimal()]
+        return JobSpec.for_hadoop(dest, job_id, max(attempts, default=0), config=config)
+    finally:
+        await store.close()
+
+
+def _at(dest: StorePath, job_id: str, spec: JobSpec, config: CommitterConfig | None) -> JobSpec:
+    # A setup record is as untrusted as any other (G10): where it lies says which job it is, not what it says.
+    changes: dict[str, object] = {"destination": dest.uri, "job_id": job_id}
+    if config is not None:
+        changes["config"] = config
+    return msgspec.structs.replace(spec, **changes)

@@ -1,0 +1,251 @@
+"""What follows a job's outcome: `_SUCCESS`, the lock, kept records, cleanup, the report."""
+
+from __future__ import annotations
+
+import logging
+
+from committer.committers.results import JobReport
+from committer.errors import CommitterError, JobNotFoundError, RecordError, StoreNotFoundError
+from committer.events import names
+from committer.flow.workers import run_workers
+from committer.paths import StorePath
+from committer.records.success import SuccessData, decode_success
+from committer.stages.base import StageContext
+from committer.stages.cleanup import CleanupJob, RemoveFate
+from committer.stages.commit_state import CommitState
+from committer.stages.durability import sync_directories
+from committer.stages.intent import release_lock
+from committer.stages.job_directory import look_at_job
+from committer.stages.names import with_ancestors
+from committer.stages.publish import Published
+from committer.stages.report import SaveReport
+from committer.stages.success_file import DIRECTORIES_CREATED, SaveSuccess, read_success, success_data
+from committer.stores.base import Store
+from committer.stores.helpers import walk
+from committer.stores.registry import open_store
+
+_log = logging.getLogger("committer.committers")
+
+
+async def finish_committed(context: StageContext, state: CommitState, published: Published) -> None:
+    """Everything after `outcome=committed`. Idempotent; a failure here leaves a committed job.
+
+    Raises:
+        CommitterError: With `outcome="committed"`: the output is complete; `recover` does the rest.
+    """
+    config = context.config
+    try:
+        found = await look_at_job(context.store, context.layout)
+        # Cleanup takes the setup record first. Without it `_SUCCESS` was written before, and a later job's may stand
+        # there now.
+        fresh = found.set_up or (context.spec.hadoop and not await _is_marked(context))
+        if config.mark_successful_jobs and fresh:
+            data = success_data(
+                context,
+                success=True,
+                published=published,
+                stage=SaveSuccess.name,
+                was_empty=state.decision.was_empty,
+                directories=len(state.directories),
+            )
+            await SaveSuccess(context).run(data)
+            await sync_directories(context, [context.layout.destination])
+        await release_lock(context)
+        if config.diagnostics_manifest_directory and fresh:
+            await _keep_records(context)
+        if state.superseded:
+            await _remove_emptied_directories(context, state)
+        if not config.cleanup_skipped:
+            await _clean_up(context)
+    except CommitterError as error:
+        error.outcome = "committed"
+        error.next_step = f"the output is complete; call {context.recover_command} to finish the rest"
+        raise
+    await save_report(
+        context,
+        success=True,
+        published=published,
+        was_empty=state.decision.was_empty,
+        directories=len(state.directories),
+    )
+    if not config.cleanup_skipped:
+        await _remove_fate(context)
+
+
+async def _is_marked(context: StageContext) -> bool:
+    marker = await read_success(context)
+    return marker is not None and marker.jobId == context.layout.job_id
+
+
+async def report_of_finished(context: StageContext, started: float) -> JobReport:
+    """The report of a job that ended and was cleaned up: from its summary, else from `_SUCCESS` if that is its own.
+
+    Raises:
+        JobNotFoundError: Neither speaks of this job.
+    """
+    layout = context.layout
+    found = await _read_summary(context)
+    if found is None:
+        marker = await read_success(context)
+        found = marker if marker is not None and marker.jobId == layout.job_id else None
+    if found is None:
+        raise JobNotFoundError(
+            f"there is no job {layout.job_id} at {layout.destination}, and neither a summary report nor _SUCCESS "
+            "speaks of it",
+            operation="recover",
+            path=layout.job_directory,
+            outcome="unknown" if context.spec.hadoop else "unchanged",
+            next_step="it never was, was aborted, or ended and was cleaned up while a later job wrote _SUCCESS",
+        )
+    statistics = found.statistics()
+    counters = statistics.counters
+    return JobReport(
+        success=found.success,
+        job_id=layout.job_id,
+        committer=context.spec.committer,
+        files_committed=counters.get(names.COMMITTER_FILES_COMMITTED, 0),
+        bytes_committed=counters.get(names.COMMITTER_BYTES_COMMITTED, 0),
+        directories_created=int(found.diagnostics.get(DIRECTORIES_CREATED, "0")),
+        renames_recovered=counters.get(names.COMMIT_FILE_RENAME_RECOVERED, 0),
+        duration_s=context.runtime.monotonic() - started,
+        statistics=statistics,
+        filenames=found.filenames,
+    )
+
+
+async def _read_summary(context: StageContext) -> SuccessData | None:
+    if not context.config.summary_report_directory:
+        return None
+    directory = StorePath.of(context.config.summary_report_directory)
+    store = _store_of(context, directory)
+    path = context.layout.summary(directory)
+    try:
+        data = await store.read(path, limit=context.config.record_size_limit)
+        return decode_success(data, source=str(path))
+    except (StoreNotFoundError, RecordError):
+        return None
+    finally:
+        if store is not context.store:
+            await store.close()
+
+
+async def finish_rolled_back(context: StageContext) -> None:
+    """Everything after a rollback was undone. Idempotent."""
+    await release_lock(context)
+    if context.config.cleanup_skipped:
+        return
+    await _clean_up(context)
+    await _remove_fate(context)
+
+
+async def _clean_up(context: StageContext) -> None:
+    try:
+        await context.store.delete_file(context.layout.setup)
+        await CleanupJob(context).run(None)
+    except CommitterError as error:
+        if not context.config.cleanup_failures_ignored:
+            raise
+        _log.warning("cleanup of job %s failed and is ignored: %s", context.layout.job_id, error)
+
+
+async def _remove_fate(context: StageContext) -> None:
+    try:
+        await RemoveFate(context).run(None)
+    except CommitterError as error:
+        if not context.config.cleanup_failures_ignored:
+            error.outcome = "committed"
+            raise
+        _log.warning("cleanup of job %s failed and is ignored: %s", context.layout.job_id, error)
+
+
+async def _remove_emptied_directories(context: StageContext, state: CommitState) -> None:
+    """Removes directories that held only superseded files, deepest first. A courtesy: failures are ignored."""
+    store, destination = context.store, context.layout.destination
+    if not store.capabilities.directories:
+        return
+    emptied = with_ancestors(fact.path.rpartition("/")[0] for fact in state.superseded)
+
+    async def remove(directory: str) -> None:
+        try:
+            await store.delete_directory(destination / directory, recursive=False)
+        except CommitterError:
+            return
+
+    for depth in sorted({directory.count("/") for directory in emptied}, reverse=True):
+        level = [directory for directory in emptied if directory.count("/") == depth]
+        await run_workers(level, remove, workers=context.config.io_concurrency, operation="remove_emptied")
+
+
+async def _keep_records(context: StageContext) -> None:
+    """Copies the winners' records to the diagnostics directory as `<job id>/`; a failure only warns, as in Hadoop."""
+    layout, store = context.layout, context.store
+    directory = StorePath.of(context.config.diagnostics_manifest_directory)
+    kept_in = directory / layout.job_id
+    other = _store_of(context, directory)
+    try:
+        await other.make_directory(directory, parents=True)
+        await other.delete_directory(kept_in, recursive=True)
+        await other.make_directory(kept_in, parents=False)
+        for source in (layout.manifests_frozen, layout.manifests, layout.attempts):
+            await _copy_records(context, store, source, other, kept_in)
+    except CommitterError as error:
+        _log.warning("could not keep the records of job %s in %s: %s", layout.job_id, directory, error)
+    finally:
+        if other is not store:
+            await other.close()
+
+
+async def _copy_records(
+    context: StageContext, store: Store, source: StorePath, other: Store, kept_in: StorePath
+) -> None:
+    try:
+        records = [child.path async for child in walk(store, source) if not child.is_directory]
+    except StoreNotFoundError:
+        return
+
+    async def copy(record: StorePath) -> None:
+        data = await store.read(record, limit=context.config.record_size_limit)
+        await other.put(kept_in / record.name, data)
+
+    with context.statistics.timed(names.OP_RENAME):
+        await run_workers(records, copy, workers=context.config.io_concurrency, operation="keep_records")
+
+
+async def save_report(
+    context: StageContext,
+    *,
+    success: bool,
+    published: Published | None,
+    error: BaseException | None = None,
+    trace: str = "",
+    only_if_absent: bool = False,
+    was_empty: bool = False,
+    directories: int = 0,
+) -> None:
+    """Saves the summary report when the job asks for one; never raises a `CommitterError`."""
+    if not context.config.summary_report_directory:
+        return
+    directory = StorePath.of(context.config.summary_report_directory)
+    store = _store_of(context, directory)
+    try:
+        data = success_data(
+            context,
+            success=success,
+            published=published,
+            stage=context.progress.last_stage or "committer_commit_job",
+            error=error,
+            trace=trace,
+            was_empty=was_empty,
+            directories=directories,
+        )
+        await SaveReport(context, store=store, directory=directory, only_if_absent=only_if_absent).run(data)
+    finally:
+        if store is not context.store:
+            await store.close()
+
+
+def _store_of(context: StageContext, directory: StorePath) -> Store:
+    destination = context.layout.destination
+    if (directory.scheme, directory.authority) == (destination.scheme, destination.authority):
+        return context.store
+    return open_store(directory, None)

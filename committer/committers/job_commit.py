@@ -1,0 +1,494 @@
+"""The job-commit core: decided once, ended once, by any number of drivers.
+
+::
+
+    open -> decision=abort  -> cleaned up
+         -> decision=commit -> publish, validate -> outcome=committed -> _SUCCESS -> cleaned up
+                                                 -> outcome=rolled-back           -> cleaned up
+
+Going forward is idempotent, so a driver that commits, the same one trying again, and any recoverer run the same code
+from wherever the store says the job stands.
+"""
+
+from __future__ import annotations
+
+import logging
+import traceback
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import replace
+
+import anyio
+
+from committer.committers.basis import basis_of, find_refs, prepare
+from committer.committers.finish import finish_committed, finish_rolled_back, report_of_finished, save_report
+from committer.committers.results import CommitPlan, JobReport
+from committer.errors import (
+    CommitterError,
+    JobDecidedError,
+    JobNotFoundError,
+    JobRolledBackError,
+    JobStateError,
+    JobUndecidedError,
+    OutcomeUnknownError,
+    StoreOutcomeUnknownError,
+    TargetExistsError,
+)
+from committer.events import audit, names
+from committer.paths import StorePath
+from committer.records.job_state import Decision, Winner
+from committer.records.task_commit import TaskCommit
+from committer.stages.base import StageContext
+from committer.stages.cleanup import CleanupJob, RemoveFate
+from committer.stages.commit_state import CommitState, EndedElsewhereError
+from committer.stages.create_directories import CreateDirectories
+from committer.stages.decide import DecideCommit, abort_decision, create_decision
+from committer.stages.durability import sync_directories
+from committer.stages.end_job import EndJob
+from committer.stages.intent import CommitIntent, DeclareIntent, release_lock, withdraw
+from committer.stages.job_directory import (
+    look_at_job,
+    read_decision,
+    read_intent,
+    read_outcome,
+)
+from committer.stages.load_records import (
+    RecordRef,
+    refs_of_messages,
+    thaw_manifests,
+)
+from committer.stages.preflight import refuse
+from committer.stages.publish import Published, PublishFiles
+from committer.stages.roll_back import RollBack, RollBackRequest, is_forward_only
+from committer.stages.success_file import SetAsideSuccess
+from committer.stages.superseded import MoveAside
+from committer.stages.validate_output import ValidateOutput
+from committer.stores.helpers import exists
+
+_log = logging.getLogger("committer.committers")
+
+_UNDO_BOUND_S = 60.0
+
+
+class JobCommit:
+    """Commits, recovers, rolls back or aborts one job; one object a call.
+
+    Args:
+        context: The job, with the choices to use until a decision says which.
+    """
+
+    def __init__(self, context: StageContext) -> None:
+        self._context = context
+        self._started = context.runtime.monotonic()
+        self._published: Published | None = None
+
+    async def commit(self, task_commits: Iterable[TaskCommit] | None, tasks: int | None) -> JobReport:
+        """Commits the job; goes on where it was decided before."""
+        task_commits = list(task_commits) if task_commits is not None else None
+        return await self._reporting(lambda: self._commit(task_commits, tasks))
+
+    async def recover(self, *, rollback: bool, force: bool) -> JobReport:
+        """Finishes the job as decided, or takes it back."""
+        return await self._reporting(lambda: self._recover(rollback=rollback, force=force))
+
+    async def _reporting(self, work: Callable[[], Awaitable[JobReport]]) -> JobReport:
+        """Runs with heartbeat, statistics and audit; saves the summary whatever fails."""
+        context = self._context
+        try:
+            with audit(ji=context.layout.job_id), context.statistics.timed(names.COMMITTER_COMMIT_JOB):
+                async with context.progress.heartbeat():
+                    try:
+                        return await work()
+                    except EndedElsewhereError:
+                        return await report_of_finished(context, self._started)
+        except BaseException as error:
+            with anyio.move_on_after(_UNDO_BOUND_S, shield=True):
+                await save_report(
+                    self._context,
+                    success=getattr(error, "outcome", "") == "committed",
+                    published=self._published,
+                    error=error,
+                    trace=traceback.format_exc(),
+                )
+            raise
+
+    # -- committing ---------------------------------------------------------------------------------------------
+
+    async def _commit(self, task_commits: list[TaskCommit] | None, tasks: int | None) -> JobReport:
+        found = await look_at_job(self._context.store, self._context.layout)
+        if found.decided or found.ended:
+            return await self._go_on(rollback=False, force=False)
+        winners = None
+        if task_commits is not None:
+            winners = [
+                Winner(
+                    record=ref.record,
+                    digest=ref.digest or "",
+                    length=message.length,
+                    files=message.files,
+                    size=message.size,
+                    task=self._context.layout.task_id(message.task),
+                    task_attempt=self._context.layout.task_attempt_id(message.task, message.attempt),
+                )
+                for ref, message in zip(
+                    refs_of_messages(self._context, task_commits),
+                    sorted(task_commits, key=lambda message: _record_name(self._context, message)),
+                    strict=True,
+                )
+            ]
+        return await self._decide_and_go(
+            CommitIntent(winners, tasks, self._context.config.conflict_mode == "replace"),
+            lambda: find_refs(self._context, task_commits, tasks, freeze=True),
+        )
+
+    async def _decide_and_go(self, intent: CommitIntent, find: Callable[[], Awaitable[list[RecordRef]]]) -> JobReport:
+        context = self._context
+        await DeclareIntent(context).run(intent)
+        try:
+            refs = await find()
+            copy_records = context.spec.delivery == "listing" and not (
+                context.store.capabilities.atomic_directory_rename
+            )
+            prepared = await prepare(context, refs, copy_records=copy_records)
+            refuse(context, prepared.conflicts)
+        except BaseException:
+            await self._stay_undecided()
+            raise
+        try:
+            basis = basis_of(prepared)
+            decision = await DecideCommit(context).run(basis)
+        except StoreOutcomeUnknownError as error:
+            raise OutcomeUnknownError(
+                f"cannot tell whether job {context.layout.job_id} was decided",
+                operation=DecideCommit.name,
+                path=context.layout.decision,
+                next_step=f"call {context.recover_command}: it finishes what was decided",
+                causes=[error],
+            ) from error
+        except CommitterError:
+            await self._stay_undecided()
+            raise
+        # A cancellation leaves intent and lock: the decision may stand, and abort or recover looks.
+        state = None
+        if decision.driver == context.driver and decision.decision == "commit":
+            state = CommitState.of(context, decision, basis.facts, prepared.loaded.entries)
+        return await self._obey(decision, state, rollback=False, force=False)
+
+    async def _stay_undecided(self) -> None:
+        """Takes freeze, intent and lock back after a refusal; what fails here must not hide the refusal."""
+        with anyio.move_on_after(_UNDO_BOUND_S, shield=True):
+            for undo in (thaw_manifests, withdraw):
+                if undo is thaw_manifests and self._context.spec.delivery != "listing":
+                    continue
+                try:
+                    await undo(self._context)
+                except CommitterError as error:
+                    _log.warning("job %s stays undecided, but: %s", self._context.layout.job_id, error)
+
+    # -- going on from what the store says ------------------------------------------------------------------------
+
+    async def _recover(self, *, rollback: bool, force: bool) -> JobReport:
+        context = self._context
+        try:
+            found = await look_at_job(context.store, context.layout)
+        except JobNotFoundError:
+            return await report_of_finished(context, self._started)
+        if found.decided or found.ended:
+            return await self._go_on(rollback=rollback, force=force)
+        if rollback:
+            await self.abort()
+            return self._report(success=False, published=Published(), directories=0)
+        intent = await read_intent(context.store, context.layout) if found.intended else None
+        if intent is None and not (force and context.spec.delivery == "listing"):
+            raise JobUndecidedError(
+                f"nobody began to commit job {context.layout.job_id}, so there is nothing to recover",
+                operation="recover",
+                path=context.layout.job_directory,
+                next_step="commit it (attach_job(...).commit()) if all its tasks are done, else abort it",
+            )
+        winners = intent.winners if intent is not None else None
+        tasks = intent.tasks if intent is not None else None
+
+        async def find() -> list[RecordRef]:
+            if winners is None or context.spec.delivery == "listing":
+                listed = await find_refs(context, None, tasks, freeze=True)
+                if winners is None:
+                    return listed
+                by_name = {ref.record.rpartition("/")[2]: ref for ref in listed}
+                return [
+                    replace(
+                        by_name.get(winner.record.rpartition("/")[2], RecordRef(winner.record)), digest=winner.digest
+                    )
+                    for winner in winners
+                ]
+            return [RecordRef(winner.record, winner.digest) for winner in winners]
+
+        replacing = context.config.conflict_mode == "replace"
+        return await self._decide_and_go(CommitIntent(winners, tasks, replacing), find)
+
+    async def _go_on(self, *, rollback: bool, force: bool) -> JobReport:
+        decision = await read_decision(self._context.store, self._context.layout)
+        if decision is None:
+            # Gone since the directory was listed, or removed by a cleanup that died before it removed the outcome.
+            outcome = await read_outcome(self._context.store, self._context.layout)
+            if outcome is None:
+                raise EndedElsewhereError(None)
+            await RemoveFate(self._context).run(None)
+            raise EndedElsewhereError(outcome)
+        return await self._obey(decision, None, rollback=rollback, force=force)
+
+    async def _obey(self, decision: Decision, state: CommitState | None, *, rollback: bool, force: bool) -> JobReport:
+        self._context = context = replace(self._context, config=decision.config)
+        layout, store = context.layout, context.store
+        if decision.decision == "abort":
+            if rollback:
+                await self.abort()
+                return self._report(success=False, published=Published(), directories=0)
+            raise JobDecidedError(
+                f"job {layout.job_id} was aborted",
+                operation="commit_job",
+                path=layout.decision,
+                next_step="run the job again under another id; cleanup removes what is left of this one",
+            )
+        outcome = await read_outcome(store, layout)
+        if state is None:
+            state = await CommitState.read(context, decision)
+        if outcome is not None and outcome.outcome == "committed":
+            if rollback:
+                raise JobStateError(
+                    f"job {layout.job_id} is committed: it cannot be rolled back",
+                    operation="recover",
+                    path=layout.outcome,
+                    outcome="committed",
+                    next_step="recover it without rollback to clean up; remove its files by hand if you must",
+                )
+            return await self._complete(state, None)
+        if outcome is not None:
+            return await self._end_rolled_back(state, raising=not rollback, reason=outcome.reason)
+        fenced = store.capabilities.atomic_directory_rename and await exists(store, layout.tasks_fenced)
+        if rollback or fenced:
+            return await self._roll_back(state, reason="on demand", force=force, raising=not rollback)
+        return await self._forward(state)
+
+    async def _forward(self, state: CommitState) -> JobReport:
+        context = self._context
+        try:
+            published = self._published = await self._publish(state)
+            outcome = await EndJob(context).run((state.decision, "committed", ""))
+        except EndedElsewhereError as ended:
+            elsewhere = ended.outcome
+            if elsewhere is None:
+                raise
+            if elsewhere.outcome == "committed":
+                return await self._complete(state, None)
+            return await self._end_rolled_back(state, raising=True, reason=elsewhere.reason)
+        except CommitterError as error:
+            refusal = _definite_refusal(error)
+            if refusal is None or is_forward_only(context, state):
+                raise _decided(context, error) from error
+            return await self._take_back_refused(state, refusal)
+        if outcome.outcome == "rolled-back":
+            return await self._end_rolled_back(state, raising=True, reason=outcome.reason)
+        return await self._complete(state, published)
+
+    async def _publish(self, state: CommitState) -> Published:
+        context = self._context
+        await SetAsideSuccess(context).run(state.decision)
+        if state.blocking:
+            await MoveAside(context).run(state.blocking)
+        await CreateDirectories(context).run(state)
+        published = await PublishFiles(context).run(state)
+        if state.superseded:
+            await MoveAside(context).run(state.superseded)
+        if context.durable:
+            await sync_directories(context, await _touched(context, state))
+        await ValidateOutput(context).run((state, published))
+        return published
+
+    async def _complete(self, state: CommitState, published: Published | None) -> JobReport:
+        if published is None:
+            published = await _published_before(self._context, state)
+        self._published = published
+        await finish_committed(self._context, state, published)
+        return self._report(success=True, published=published, directories=len(state.directories))
+
+    # -- rolling back -------------------------------------------------------------------------------------------
+
+    async def _take_back_refused(self, state: CommitState, refusal: TargetExistsError) -> JobReport:
+        """A publish action was refused for good: the job is rolled back, whole."""
+        try:
+            await self._roll_back(state, reason=refusal.message, force=True, raising=False)
+        except CommitterError as error:
+            raise CommitterError(
+                f"{refusal.message}; rolling the job back failed: {error.message}",
+                operation=error.operation,
+                path=refusal.path,
+                outcome="partial",
+                next_step=f"call {self._context.recover_command} with rollback=True",
+                causes=[refusal, error],
+            ) from refusal
+        refusal.outcome = "unchanged"
+        refusal.next_step = refusal.next_step or "run the job again; what was published was taken back"
+        raise refusal
+
+    async def _roll_back(self, state: CommitState, *, reason: str, force: bool, raising: bool) -> JobReport:
+        context = self._context
+        outcome = await RollBack(context).run(RollBackRequest(state, reason, force))
+        if outcome.outcome == "committed":
+            report = await self._complete(state, None)
+            if raising:
+                return report
+            raise JobStateError(
+                f"job {context.layout.job_id} was committed before it could be rolled back",
+                operation="roll_back",
+                path=context.layout.destination,
+                outcome="committed",
+                next_step="nothing was taken back",
+            )
+        return await self._end_rolled_back(state, raising=raising, reason=reason, undone=True)
+
+    async def _end_rolled_back(
+        self, state: CommitState, *, raising: bool, reason: str, undone: bool = False
+    ) -> JobReport:
+        context = self._context
+        if not undone:
+            # Whoever meets the outcome helps to undo: what this driver published late is known to it alone.
+            await RollBack(context).undo(state)
+        await finish_rolled_back(context)
+        if raising:
+            raise JobRolledBackError(
+                f"job {context.layout.job_id} was rolled back: {reason}",
+                operation="commit_job",
+                path=context.layout.destination,
+                next_step="run the job again",
+            )
+        return self._report(success=False, published=Published(), directories=0)
+
+    # -- aborting -----------------------------------------------------------------------------------------------
+
+    async def abort(self) -> None:
+        """Decides against the job and removes it; does nothing for a job that ended."""
+        context = self._context
+        with audit(ji=context.layout.job_id), context.statistics.timed(names.JOB_STAGE_ABORT):
+            try:
+                found = await look_at_job(context.store, context.layout)
+            except JobNotFoundError:
+                await release_lock(context)
+                return
+            if found.ended:
+                return
+            decision = await create_decision(context, abort_decision(context))
+            if decision.decision == "commit":
+                raise JobDecidedError(
+                    f"job {context.layout.job_id} is decided to be committed: it was not aborted, nothing was deleted",
+                    operation="abort",
+                    path=context.layout.decision,
+                    outcome="partial",
+                    next_step=f"call {context.recover_command} to finish it, with rollback=True to take it back",
+                )
+            await release_lock(context)
+            if not context.config.cleanup_skipped:
+                await CleanupJob(context).run(None)
+            await save_report(context, success=False, published=None, error=None, only_if_absent=True)
+            if not context.config.cleanup_skipped:
+                await RemoveFate(context).run(None)
+
+    # -- planning -----------------------------------------------------------------------------------------------
+
+    async def plan(self, task_commits: Iterable[TaskCommit] | None) -> CommitPlan:
+        """Loads and checks without freezing or writing anything."""
+        context = self._context
+        with audit(ji=context.layout.job_id):
+            await look_at_job(context.store, context.layout)
+            refs = await find_refs(
+                context, list(task_commits) if task_commits is not None else None, None, freeze=False
+            )
+            prepared = await prepare(context, refs, copy_records=False)
+        replaced = {*prepared.view.targets, *prepared.view.blocking, *prepared.superseded}
+        return CommitPlan(
+            files=prepared.loaded.files,
+            bytes=prepared.loaded.size,
+            directories=sorted(prepared.view.absent),
+            conflicts=prepared.conflicts.all(),
+            replaced=sorted(replaced)[:100],
+            tasks=len(refs),
+            stray=await _stray(context, refs),
+        )
+
+    def _report(self, *, success: bool, published: Published, directories: int) -> JobReport:
+        context = self._context
+        return JobReport(
+            success=success,
+            job_id=context.layout.job_id,
+            committer=context.spec.committer,
+            files_committed=published.files,
+            bytes_committed=published.size,
+            directories_created=directories,
+            renames_recovered=published.recovered,
+            duration_s=context.runtime.monotonic() - self._started,
+            statistics=context.statistics.snapshot(),
+            filenames=published.filenames,
+        )
+
+
+def _record_name(context: StageContext, message: TaskCommit) -> str:
+    layout = context.layout
+    if context.spec.delivery == "listing":
+        return layout.manifest(message.task).name
+    return layout.attempt_record(message.task, message.attempt, message.nonce).name
+
+
+async def _touched(context: StageContext, state: CommitState) -> set[StorePath]:
+    destination = context.layout.destination
+    touched = {destination, *(destination / name for name in state.directories)}
+    touched.update((destination / name).parent for name in state.directories)
+    async for file in state.files:
+        touched.add((destination / file.destination).parent)
+    return touched
+
+
+async def _published_before(context: StageContext, state: CommitState) -> Published:
+    """What an earlier driver published, as far as it can still be read."""
+    published = Published()
+    try:
+        async for file in state.files:
+            published.add(context.layout.destination, file)
+            if len(published.filenames) >= 100:
+                break
+    except CommitterError:
+        published = Published()
+    published.files, published.size = state.decision.files, state.decision.size
+    return published
+
+
+async def _stray(context: StageContext, refs: list[RecordRef]) -> list[str]:
+    """Records that would not be published, at most a hundred."""
+    layout, store = context.layout, context.store
+    winning = {ref.record for ref in refs}
+    stray: list[str] = []
+    for directory in (layout.manifests, layout.attempts):
+        try:
+            children = [child async for child in store.list(directory)]
+        except CommitterError:
+            continue
+        stray += [str(child.path) for child in children if child.path.relative_to(layout.job_directory) not in winning]
+    return sorted(stray)[:100]
+
+
+def _definite_refusal(error: CommitterError) -> TargetExistsError | None:
+    """The refusal among one or several failures of a stage; None when any of them may be something else."""
+    if isinstance(error, TargetExistsError):
+        return error
+    if error.causes and all(isinstance(cause, CommitterError) for cause in error.causes):
+        found = [cause for cause in error.causes if isinstance(cause, TargetExistsError)]
+        if found and len(found) == len(error.causes):
+            return found[0]
+    return None
+
+
+def _decided(context: StageContext, error: CommitterError) -> CommitterError:
+    """A failure after the decision, which changed the destination or may have."""
+    if error.outcome == "unchanged":
+        error.outcome = "partial"
+    if not error.next_step:
+        error.next_step = f"remove the cause, then call {context.recover_command}"
+    return error

@@ -1,0 +1,348 @@
+"""The exception tree. Every error says what failed, on what, whether anything changed, and what to do next.
+
+CommitterError
++- ConfigurationError (also a ValueError)   an option, a name or an argument that cannot be honoured
+|   +- InvalidPathError                     a URI or a file name that no store could hold, or that escapes
+|   +- UnsupportedError                     this committer or this store cannot do what was asked
++- RecordError                              a record read from a store is not what it must be
++- JobError
+|   +- JobExistsError                       the job id is in use at this destination
+|   +- JobNotFoundError                     no such job, or it vanished under us
+|   +- JobStateError                        the call does not fit the state of the job
+|   |   +- JobDecidedError                  the job is decided the other way: commit stands, or abort does
+|   |   +- JobUndecidedError                nobody began to commit the job: there is nothing to recover
+|   |   +- JobRolledBackError               the job's commit was rolled back
+|   +- TaskCommitsRequiredError             the winners must be named by message
+|   +- TaskMissingError                     fewer (or other) tasks committed than the job has
+|   +- DestinationBusyError                 another job holds, or would cross, the replace lock
+|   +- PreflightError                       the output as committed by tasks cannot be published
+|   |   +- TargetExistsError                a file stands where a file would go
+|   +- ValidationError                      what stands at the destination is not what was published
+|   +- OutcomeUnknownError                  what happened cannot be told by looking
++- TaskError                                a task attempt was used against its rules
++- MultipleError                            several workers failed: `causes` holds each
++- StoreError
++- StoreNotFoundError                   nothing at the path
++- StoreExistsError                     something stands at the path already
++- StoreNotADirectoryError              a file stands where a directory must be
++- StoreIsADirectoryError               a directory stands where a file must be
++- StoreNotEmptyError                   a directory still has children
++- StorePreconditionError               the file is not the one the caller meant
++- StorePermissionError                 the store refused the credentials, or the right is missing
++- StoreCrossDeviceError                a rename would leave its volume
++- StoreThrottledError                  the store asked to slow down; nothing was done
++- StoreUnavailableError                the store did not take the request; nothing was done
++- StoreOutcomeUnknownError             the request was sent, the answer was lost: it may have been done
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Literal, TypeAlias
+
+Outcome: TypeAlias = Literal["unchanged", "partial", "committed", "unknown"]
+
+_WORST_FIRST: tuple[Outcome, ...] = ("unknown", "partial", "committed", "unchanged")
+
+
+class CommitterError(Exception):
+    """Base of every error this library raises on purpose.
+
+    Attributes:
+        message: What failed, in one sentence.
+        operation: The operation that failed, for example ``commit_job`` or ``rename_file``; empty when none ran.
+        path: The URI or name it failed on; empty when there is none.
+        outcome: Whether anything visible changed: ``unchanged``, ``partial``, ``committed`` or ``unknown``.
+        next_step: What the user can do now; empty when the message says it all.
+        causes: The separate failures behind this one, when there was more than one.
+    """
+
+    default_outcome: Outcome = "unchanged"
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        operation: str = "",
+        path: object = "",
+        outcome: Outcome | None = None,
+        next_step: str = "",
+        causes: Iterable[BaseException] = (),
+    ) -> None:
+        super().__init__(message)
+        self.message = message
+        self.operation = operation
+        self.path = str(path)
+        self.outcome: Outcome = outcome or self.default_outcome
+        self.next_step = next_step
+        self.causes = tuple(causes)
+
+    def __str__(self) -> str:
+        parts = [self.message]
+        if self.path and self.path not in self.message:
+            parts.append(f"path: {self.path}")
+        if self.operation:
+            parts.append(f"operation: {self.operation}")
+        parts.append(f"outcome: {self.outcome}")
+        if self.next_step:
+            parts.append(f"next step: {self.next_step}")
+        return "; ".join(parts)
+
+    def __reduce__(self) -> tuple[object, ...]:
+        # Errors cross process borders (Spark, multiprocessing); keyword-only arguments need help to be pickled.
+        return _rebuild, (type(self), self.message, self._state())
+
+    def _state(self) -> dict[str, object]:
+        return {
+            "operation": self.operation,
+            "path": self.path,
+            "outcome": self.outcome,
+            "next_step": self.next_step,
+            "causes": self.causes,
+        }
+
+
+def _rebuild(kind: type[CommitterError], message: str, state: dict[str, object]) -> CommitterError:
+    error = kind.__new__(kind)
+    Exception.__init__(error, message)
+    error.message = message
+    error.__dict__.update(state)
+    return error
+
+
+class ConfigurationError(CommitterError, ValueError):
+    """An option, a name or an argument that cannot be honoured."""
+
+
+class InvalidPathError(ConfigurationError):
+    """A URI or file name that no store could hold, or that would escape the destination."""
+
+
+class UnsupportedError(ConfigurationError):
+    """The committer or the store cannot do what was asked."""
+
+
+class RecordError(CommitterError):
+    """A record read from a store is not what it must be.
+
+    Attributes:
+        field: The member of the record that is wrong; empty when it is the record as a whole.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        field: str = "",
+        operation: str = "load_record",
+        path: object = "",
+        outcome: Outcome | None = None,
+        next_step: str = "",
+        causes: Iterable[BaseException] = (),
+    ) -> None:
+        super().__init__(message, operation=operation, path=path, outcome=outcome, next_step=next_step, causes=causes)
+        self.field = field
+
+    def _state(self) -> dict[str, object]:
+        return {**super()._state(), "field": self.field}
+
+
+class JobError(CommitterError):
+    """A job could not do what was asked of it."""
+
+
+class JobExistsError(JobError):
+    """The job id is in use at this destination."""
+
+
+class JobNotFoundError(JobError):
+    """There is no such job at this destination, or its directory vanished under us."""
+
+
+class JobStateError(JobError):
+    """The call does not fit the state of the job."""
+
+
+class JobDecidedError(JobStateError):
+    """The job is decided the other way: a commit decision stands against an abort, or an abort against a commit."""
+
+
+class JobUndecidedError(JobStateError):
+    """Nobody began to commit the job, so there is nothing to recover."""
+
+
+class JobRolledBackError(JobStateError):
+    """The job's commit was rolled back: nothing of it is at the destination."""
+
+
+class TaskCommitsRequiredError(JobError):
+    """Records of attempts this job did not see committed exist: the winners must be named by message."""
+
+
+class TaskMissingError(JobError):
+    """Fewer tasks committed than the job has, or other ones."""
+
+
+class DestinationBusyError(JobError):
+    """Another job holds the replace lock, or is about to commit into a destination that is being replaced.
+
+    Attributes:
+        owner: The id of the job that is in the way.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        owner: str,
+        operation: str = "",
+        path: object = "",
+        outcome: Outcome | None = None,
+        next_step: str = "",
+        causes: Iterable[BaseException] = (),
+    ) -> None:
+        super().__init__(message, operation=operation, path=path, outcome=outcome, next_step=next_step, causes=causes)
+        self.owner = owner
+
+    def _state(self) -> dict[str, object]:
+        return {**super()._state(), "owner": self.owner}
+
+
+class PreflightError(JobError):
+    """The output as committed by the tasks cannot be published; nothing was.
+
+    Attributes:
+        conflicts: One sentence each, at most a hundred.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        conflicts: Iterable[str] = (),
+        operation: str = "preflight",
+        path: object = "",
+        outcome: Outcome | None = None,
+        next_step: str = "",
+        causes: Iterable[BaseException] = (),
+    ) -> None:
+        super().__init__(message, operation=operation, path=path, outcome=outcome, next_step=next_step, causes=causes)
+        self.conflicts = tuple(conflicts)
+
+    def _state(self) -> dict[str, object]:
+        return {**super()._state(), "conflicts": self.conflicts}
+
+
+class TargetExistsError(PreflightError):
+    """A file or directory stands where a file would go, and the job was not told to replace it."""
+
+
+class ValidationError(JobError):
+    """What stands at the destination is not what was published."""
+
+    default_outcome = "partial"
+
+
+class OutcomeUnknownError(JobError):
+    """What happened cannot be told by looking at the store; nothing was aborted or deleted."""
+
+    default_outcome = "unknown"
+
+
+class TaskError(CommitterError):
+    """A task attempt was used against its rules: a name opened twice, a write after commit, a vanished job."""
+
+
+class MultipleError(CommitterError):
+    """Several workers failed at once; `causes` holds each failure, the first one first."""
+
+    @classmethod
+    def of(cls, operation: str, causes: Iterable[BaseException]) -> MultipleError:
+        """Joins failures into one error whose outcome is the worst among them."""
+        causes = tuple(causes)
+        outcomes = [cause.outcome if isinstance(cause, CommitterError) else "unknown" for cause in causes]
+        worst = next(outcome for outcome in _WORST_FIRST if outcome in outcomes)
+        steps = [cause.next_step for cause in causes if isinstance(cause, CommitterError) and cause.next_step]
+        return cls(
+            f"{len(causes)} operations failed, the first: {_headline(causes[0])}",
+            operation=operation,
+            path=getattr(causes[0], "path", ""),
+            outcome=worst,
+            next_step=steps[0] if steps else "",
+            causes=causes,
+        )
+
+
+def _headline(error: BaseException) -> str:
+    return error.message if isinstance(error, CommitterError) else f"{type(error).__name__}: {error}"
+
+
+class StoreError(CommitterError):
+    """A store call failed. Which subclass it is says whether it can have had an effect."""
+
+
+class StoreNotFoundError(StoreError):
+    """Nothing is at the path, or its parent is missing."""
+
+
+class StoreExistsError(StoreError):
+    """Something stands at the path already."""
+
+
+class StoreNotADirectoryError(StoreError):
+    """A file stands where a directory must be, at the path or at one of its parents."""
+
+
+class StoreIsADirectoryError(StoreError):
+    """A directory stands where a file must be."""
+
+
+class StoreNotEmptyError(StoreError):
+    """The directory still has children."""
+
+
+class StorePreconditionError(StoreError):
+    """The file at the path is not the one the caller meant; nothing was done."""
+
+
+class StorePermissionError(StoreError):
+    """The store refused the credentials, or they lack a right; nothing was done."""
+
+
+class StoreCrossDeviceError(StoreError):
+    """A rename would leave its volume; nothing was done. It is never turned into a copy."""
+
+
+class StoreThrottledError(StoreError):
+    """The store asked to slow down; nothing was done.
+
+    Attributes:
+        retry_after_s: Seconds the store asked to wait, when it said.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        retry_after_s: float | None = None,
+        operation: str = "",
+        path: object = "",
+        outcome: Outcome | None = None,
+        next_step: str = "",
+        causes: Iterable[BaseException] = (),
+    ) -> None:
+        super().__init__(message, operation=operation, path=path, outcome=outcome, next_step=next_step, causes=causes)
+        self.retry_after_s = retry_after_s
+
+    def _state(self) -> dict[str, object]:
+        return {**super()._state(), "retry_after_s": self.retry_after_s}
+
+
+class StoreUnavailableError(StoreError):
+    """The store did not take the request; nothing was done, and it may be sent again."""
+
+
+class StoreOutcomeUnknownError(StoreError):
+    """The request was sent and its answer was lost: it may have been done. Look before doing it again."""
+
+    default_outcome = "unknown"

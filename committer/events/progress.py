@@ -1,0 +1,185 @@
+"""Progress of one job: which stage runs, how far it is, and that it is alive."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from contextvars import ContextVar
+from typing import Final, Literal, TypeAlias
+
+import msgspec
+
+from committer.flow.runtime import Runtime, Timer, current_runtime
+
+logger = logging.getLogger(__name__)
+
+EventKind: TypeAlias = Literal["stage_started", "advanced", "stage_completed", "stage_failed", "heartbeat", "message"]
+
+HEARTBEAT_S: Final = 10.0
+
+# A listener draws on a terminal or writes a log line; ten million files must not become ten million of them.
+_ADVANCE_INTERVAL_S = 0.1
+
+
+class JobEvent(msgspec.Struct, frozen=True):
+    """Something that happened to a job.
+
+    Attributes:
+        kind: What happened. `advanced` comes at most ten times a second and stage, however many files were done.
+        job_id: Of which job.
+        stage: In which stage; empty between stages.
+        done: Things done in the stage so far.
+        total: Things there are to do in it, where that is known.
+        bytes_done: Bytes those things hold.
+        at_s: Seconds since progress of the job began.
+        message: Words for a person; empty for most kinds.
+    """
+
+    kind: EventKind
+    job_id: str
+    stage: str = ""
+    done: int = 0
+    total: int | None = None
+    bytes_done: int = 0
+    at_s: float = 0.0
+    message: str = ""
+
+
+Listener: TypeAlias = Callable[[JobEvent], None]
+"""Called on the event loop for each event: it must return at once."""
+
+
+class _Stage:
+    """How far one stage of one job is."""
+
+    __slots__ = ("bytes_done", "done", "name", "progress", "reported_at", "total")
+
+    def __init__(self, progress: Progress, name: str, total: int | None) -> None:
+        self.progress = progress
+        self.name = name
+        self.total = total
+        self.done = 0
+        self.bytes_done = 0
+        self.reported_at = -_ADVANCE_INTERVAL_S
+
+
+# Tasks inherit it, so workers of stages that run side by side each advance their own.
+_here: ContextVar[_Stage | None] = ContextVar("committer_stage", default=None)
+
+
+class Progress:
+    """Tells listeners how a job goes.
+
+    A listener that raises is logged once and never called again: watching a commit cannot break it.
+
+    Args:
+        job_id: The job.
+        listeners: Who is told.
+        clock: Where time comes from; the runtime in force when None.
+    """
+
+    def __init__(self, job_id: str, listeners: Iterable[Listener] = (), clock: Runtime | None = None) -> None:
+        self.job_id = job_id
+        self._listeners = list(listeners)
+        self._clock = clock or current_runtime()
+        self._started_at = self._clock.monotonic()
+        self._stages: list[_Stage] = []
+        self.last_stage = ""
+
+    def listen(self, listener: Listener) -> None:
+        """Adds a listener."""
+        self._listeners.append(listener)
+
+    @contextmanager
+    def stage(self, name: str, total: int | None = None) -> Iterator[None]:
+        """Marks a block as a stage; what is advanced inside it, in tasks started inside it too, counts for it.
+
+        Args:
+            name: The stage.
+            total: Things to do in it, where that is known beforehand.
+        """
+        before = _here.get()
+        stage = _Stage(self, name, total)
+        self.last_stage = name
+        self._stages.append(stage)
+        _here.set(stage)
+        self._tell("stage_started", stage)
+        try:
+            yield
+        except BaseException as error:
+            self._tell("stage_failed", stage, f"{type(error).__name__}: {error}")
+            raise
+        else:
+            self._tell("stage_completed", stage)
+        finally:
+            self._stages.remove(stage)
+            _here.set(before)
+
+    def advance(self, n: int = 1, bytes: int = 0) -> None:
+        """Notes that `n` more things are done, holding `bytes` bytes. Outside a stage it does nothing."""
+        stage = self._current()
+        if stage is None:
+            return
+        stage.done += n
+        stage.bytes_done += bytes
+        if self._listeners:
+            now = self._clock.monotonic()
+            if now >= stage.reported_at + _ADVANCE_INTERVAL_S:
+                stage.reported_at = now
+                self._tell("advanced", stage)
+
+    def expect(self, total: int) -> None:
+        """Says how many things the current stage has to do, when that became known only inside it."""
+        stage = self._current()
+        if stage is not None:
+            stage.total = total
+
+    def message(self, text: str) -> None:
+        """Tells listeners something in words."""
+        self._tell("message", self._current(), text)
+
+    @asynccontextmanager
+    async def heartbeat(self, interval_s: float = HEARTBEAT_S) -> AsyncIterator[None]:
+        """Emits a heartbeat every `interval_s` seconds for as long as the block runs, though nothing completes.
+
+        It takes no task, only a timer of the clock, and ends with the block.
+        """
+        timer: Timer | None = None
+
+        def beat() -> None:
+            nonlocal timer
+            timer = self._clock.call_later(interval_s, beat)
+            self._tell("heartbeat", self._stages[-1] if self._stages else None)
+
+        timer = self._clock.call_later(interval_s, beat)
+        try:
+            yield
+        finally:
+            timer.cancel()
+
+    def _current(self) -> _Stage | None:
+        stage = _here.get()
+        if stage is not None and stage.progress is self:
+            return stage
+        return self._stages[-1] if self._stages else None
+
+    def _tell(self, kind: EventKind, stage: _Stage | None, message: str = "") -> None:
+        if not self._listeners:
+            return
+        event = JobEvent(
+            kind=kind,
+            job_id=self.job_id,
+            stage=stage.name if stage else "",
+            done=stage.done if stage else 0,
+            total=stage.total if stage else None,
+            bytes_done=stage.bytes_done if stage else 0,
+            at_s=self._clock.monotonic() - self._started_at,
+            message=message,
+        )
+        for listener in tuple(self._listeners):
+            try:
+                listener(event)
+            except Exception:
+                logger.exception("a progress listener of job %s failed and is dropped", self.job_id)
+                self._listeners.remove(listener)

@@ -1,0 +1,125 @@
+"""Counting and timing, under Hadoop's names and by its rules."""
+
+from __future__ import annotations
+
+from types import TracebackType
+
+from committer.events.names import FAILURES, MAXIMUM, MEAN, MINIMUM
+from committer.flow.runtime import Runtime, current_runtime
+from committer.records.statistics import UNSET, IOStatistics, MeanStatistic
+
+
+class Statistics:
+    """What one job, or one task attempt, counted and measured so far. Used by one thread.
+
+    Args:
+        clock: What durations are measured with; the runtime in force when None.
+    """
+
+    def __init__(self, clock: Runtime | None = None) -> None:
+        self._monotonic = (clock or current_runtime()).monotonic
+        self._counters: dict[str, int] = {}
+        self._gauges: dict[str, int] = {}
+        self._minimums: dict[str, int] = {}
+        self._maximums: dict[str, int] = {}
+        self._means: dict[str, list[int]] = {}
+
+    def count(self, name: str, n: int = 1) -> None:
+        """Adds to a counter."""
+        self._counters[name] = self._counters.get(name, 0) + n
+
+    def counter(self, name: str) -> int:
+        """A counter's value; 0 when nothing was counted."""
+        return self._counters.get(name, 0)
+
+    def gauge(self, name: str, value: int) -> None:
+        """Sets a value that may go up and down."""
+        self._gauges[name] = value
+
+    def sample(self, name: str, value: int) -> None:
+        """Adds a value to the counter `name`, and to its minimum, maximum and mean."""
+        self.count(name, value)
+        self._measured(name, name, name, value)
+
+    def timed(self, name: str) -> Timed:
+        """A context manager that counts `name` and times its block.
+
+        A block that raises, cancellation included, counts `name` and ``name.failures``, and its time goes to the
+        failures alone. Times are whole milliseconds, rounded down.
+        """
+        return Timed(self, name)
+
+    def duration(self, name: str, seconds: float) -> None:
+        """Adds a duration without counting it, as Hadoop does with time spent waiting for a permit."""
+        self._measured(name + MINIMUM, name + MAXIMUM, name + MEAN, int(seconds * 1000))
+
+    def merge(self, snapshot: IOStatistics) -> None:
+        """Adds another's statistics to these.
+
+        Counters and gauges add (a negative counter adds nothing), of minimums and maximums the extreme one stays (-1 on
+        either side is no value), means add both their samples and their sums.
+        """
+        for name, value in snapshot.counters.items():
+            if value > 0:
+                self.count(name, value)
+        for name, value in snapshot.gauges.items():
+            self._gauges[name] = self._gauges.get(name, 0) + value
+        for name, value in snapshot.minimums.items():
+            if value != UNSET:
+                self._minimums[name] = min(value, self._minimums.get(name, value))
+        for name, value in snapshot.maximums.items():
+            if value != UNSET:
+                self._maximums[name] = max(value, self._maximums.get(name, value))
+        for name, mean in snapshot.meanstatistics.items():
+            if mean.samples > 0:
+                self._add_to_mean(name, mean.samples, mean.sum)
+
+    def snapshot(self) -> IOStatistics:
+        """A copy of what is there, without what was never counted or measured."""
+        return IOStatistics(
+            counters={name: value for name, value in self._counters.items() if value},
+            gauges={name: value for name, value in self._gauges.items() if value},
+            minimums=dict(self._minimums),
+            maximums=dict(self._maximums),
+            meanstatistics={name: MeanStatistic(samples, total) for name, (samples, total) in self._means.items()},
+        )
+
+    def _measured(self, minimum: str, maximum: str, mean: str, value: int) -> None:
+        self._add_to_mean(mean, 1, value)
+        # -1 means "never measured" to every reader, so a negative sample cannot be an extreme.
+        if value >= 0:
+            self._minimums[minimum] = min(value, self._minimums.get(minimum, value))
+            self._maximums[maximum] = max(value, self._maximums.get(maximum, value))
+
+    def _add_to_mean(self, name: str, samples: int, total: int) -> None:
+        mean = self._means.get(name)
+        if mean is None:
+            self._means[name] = [samples, total]
+        else:
+            mean[0] += samples
+            mean[1] += total
+
+
+class Timed:
+    """Times one block; see `Statistics.timed`."""
+
+    __slots__ = ("_name", "_started", "_statistics")
+
+    def __init__(self, statistics: Statistics, name: str) -> None:
+        self._statistics = statistics
+        self._name = name
+        self._started = 0.0
+
+    def __enter__(self) -> None:
+        self._started = self._statistics._monotonic()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        statistics, name = self._statistics, self._name
+        elapsed = statistics._monotonic() - self._started
+        statistics.count(name)
+        if kind is not None:
+            name += FAILURES
+            statistics.count(name)
+        statistics.duration(name, elapsed)

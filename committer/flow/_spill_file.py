@@ -1,0 +1,224 @@
+"""A list on disk: blocks of msgpack in a temporary file without a name."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import struct
+import tempfile
+from collections.abc import AsyncIterator, Callable, Iterable
+from contextlib import suppress
+from types import TracebackType
+from typing import BinaryIO, Final, Generic, NamedTuple, NoReturn, Self, TypeVar, cast
+
+import msgspec
+
+from committer.errors import CommitterError, RecordError
+from committer.flow.runtime import current_runtime
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+BLOCK_BYTES: Final = 1 << 20
+
+# A block is one msgpack array: this header, filled in when its length is known, and the items one after another.
+_ARRAY_HEADER = struct.Struct(">BI")
+_ARRAY_32 = 0xDD
+
+
+class _Block(NamedTuple):
+    offset: int
+    length: int
+    items: int
+
+
+class SpillFile(Generic[T]):
+    """A list that keeps at most a block in memory. Appended to first, then read, as often as wanted, in order.
+
+    A list shorter than a block never touches the disk. Use it as an asynchronous context manager, or call `close`.
+
+    Args:
+        kind: What its items are: a Struct, or anything else msgspec can write and read.
+        directory: Where the file lies; the system's directory for temporary files when None.
+        block_bytes: Size of a block.
+
+    Attributes:
+        count: Items appended so far.
+    """
+
+    def __init__(self, kind: type[T], *, directory: str | None = None, block_bytes: int = BLOCK_BYTES) -> None:
+        self.count = 0
+        self._encoder = msgspec.msgpack.Encoder()
+        self._decoder = msgspec.msgpack.Decoder(list[kind])  # type: ignore[valid-type]
+        self._directory = directory
+        self._block_bytes = block_bytes
+        self._runtime = current_runtime()
+        self._buffer = _new_buffer()
+        self._buffered = 0
+        self._blocks: list[_Block] = []
+        self._size = 0
+        self._file: BinaryIO | None = None
+        self._disk = asyncio.Lock()
+        self._broken: BaseException | None = None
+        self._closed = False
+
+    @property
+    def blocks_on_disk(self) -> int:
+        """Blocks written so far; 0 while everything is in memory."""
+        return len(self._blocks)
+
+    async def append(self, item: T) -> None:
+        """Adds one item.
+
+        Raises:
+            CommitterError: The disk did not take a block, now or before; the list is lost.
+        """
+        await self._writable()
+        self._encoder.encode_into(item, self._buffer, -1)
+        self._buffered += 1
+        self.count += 1
+        if len(self._buffer) >= self._block_bytes:
+            await self._write_block()
+
+    async def append_all(self, items: Iterable[T]) -> None:
+        """Adds items one after another; cheaper than as many `append`s.
+
+        Raises:
+            CommitterError: As in `append`.
+        """
+        await self._writable()
+        encode_into = self._encoder.encode_into
+        for item in items:
+            encode_into(item, self._buffer, -1)
+            self._buffered += 1
+            self.count += 1
+            if len(self._buffer) >= self._block_bytes:
+                await self._write_block()
+                await self._writable()
+
+    async def read(self) -> AsyncIterator[T]:
+        """Iterates over the items appended so far, in order, a block in memory at a time.
+
+        Raises:
+            RecordError: What came back is not as many items as were appended.
+            CommitterError: The disk did not take or give a block.
+        """
+        await self._writable()
+        # What is in memory now is copied, so that every reader sees the list as it is at this moment.
+        _ARRAY_HEADER.pack_into(self._buffer, 0, _ARRAY_32, self._buffered)
+        expected, blocks, tail, in_tail = self.count, tuple(self._blocks), bytes(self._buffer), self._buffered
+        seen = 0
+        for block in blocks:
+            items = self._decode(await self._read_block(block), block.items)
+            seen += len(items)
+            for item in items:
+                yield item
+        items = self._decode(tail, in_tail)
+        seen += len(items)
+        for item in items:
+            yield item
+        if seen != expected:
+            raise lost(f"{seen} of {expected} items came back")
+
+    async def close(self) -> None:
+        """Frees the file and the memory. Safe to call twice."""
+        self._closed = True
+        async with self._disk:
+            file, self._file = self._file, None
+            self._buffer, self._buffered, self._blocks = _new_buffer(), 0, []
+            if file is not None:
+                await self._outlast(file.close)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def _writable(self) -> None:
+        """Waits for a block on its way to the disk, so that only one is in memory."""
+        while self._disk.locked():
+            async with self._disk:
+                pass
+        if self._closed:
+            raise ValueError("the spill file is closed")
+        if self._broken is not None:
+            self._fail(self._broken)
+
+    async def _write_block(self) -> None:
+        _ARRAY_HEADER.pack_into(self._buffer, 0, _ARRAY_32, self._buffered)
+        data, items = self._buffer, self._buffered
+        self._buffer, self._buffered = _new_buffer(), 0
+        async with self._disk:
+            block = _Block(self._size, len(data), items)
+            try:
+                await self._outlast(lambda: self._write(data, block.offset))
+            except BaseException as error:
+                self._broken = error
+                if isinstance(error, OSError):
+                    self._fail(error)
+                raise
+            self._size += block.length
+            self._blocks.append(block)
+
+    def _write(self, data: bytearray, offset: int) -> None:
+        if self._file is None:
+            self._file = cast("BinaryIO", tempfile.TemporaryFile(buffering=0, dir=self._directory))  # noqa: SIM115
+        rest = memoryview(data)
+        while rest:
+            written = os.pwrite(self._file.fileno(), rest, offset)
+            rest, offset = rest[written:], offset + written
+
+    async def _read_block(self, block: _Block) -> bytes:
+        async with self._disk:
+            file = self._file
+            if file is None:
+                raise ValueError("the spill file was closed while it was read")
+            try:
+                return await self._outlast(lambda: os.pread(file.fileno(), block.length, block.offset))
+            except OSError as error:
+                self._fail(error)
+
+    async def _outlast(self, call: Callable[[], R]) -> R:
+        """Runs a call in a thread and waits for its end even when cancelled: it uses the file's descriptor."""
+        hop = asyncio.ensure_future(self._runtime.run_blocking(call))
+        try:
+            return await asyncio.shield(hop)
+        except asyncio.CancelledError:
+            while not hop.done():
+                with suppress(asyncio.CancelledError):
+                    await asyncio.wait([hop])
+            if not hop.cancelled():
+                hop.exception()
+            raise
+
+    def _decode(self, data: bytes, items: int) -> list[T]:
+        if not items:
+            return []
+        try:
+            decoded = self._decoder.decode(data)
+        except msgspec.DecodeError as error:
+            raise lost(f"a block does not decode: {error}") from error
+        if len(decoded) != items:
+            raise lost(f"{len(decoded)} of {items} items of a block came back")
+        return cast("list[T]", decoded)
+
+    def _fail(self, error: BaseException) -> NoReturn:
+        directory = self._directory or tempfile.gettempdir()
+        raise CommitterError(
+            f"a temporary file in {directory} failed: {error}",
+            operation="spill",
+            path=directory,
+            next_step="make room there, or set TMPDIR to a directory with room, and run it again",
+        ) from error
+
+
+def _new_buffer() -> bytearray:
+    return bytearray(_ARRAY_HEADER.size)
+
+
+def lost(what: str) -> RecordError:
+    """The error for a file that is not what was written."""
+    return RecordError(f"a temporary file gave back something else than was written: {what}", operation="spill")

@@ -1,0 +1,325 @@
+"""Limits of one endpoint, shared by every job of the process: calls in flight, calls per second, pauses.
+
+A `Pacer` hands out permits, one for each wire call. Callers queue first in, first out, whatever they ask for: a large
+acquire waits for those before it and holds back those after it. Only the head of the queue waits for anything (the end
+of a pause, a free slot, tokens in the bucket), in that order, so a call goes out the moment its tokens are taken and
+the rate holds on the wire. When the store asks to slow down, rate and concurrency are cut by half and then grow back
+step by step.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections import deque
+from types import TracebackType
+from typing import Final, Literal, Self, TypeAlias
+from weakref import WeakKeyDictionary
+
+from committer.errors import StoreError, StoreOutcomeUnknownError, StoreThrottledError, StoreUnavailableError
+from committer.flow._bucket import Bucket
+from committer.flow.runtime import Runtime, Timer, current_runtime
+
+Kind: TypeAlias = Literal["read", "write", "delete"]
+
+DEFAULT_PAUSE_S: Final = 0.2
+"""How long an endpoint rests after a throttled call that did not say for how long."""
+
+LONGEST_PAUSE_S: Final = 300.0
+"""The longest pause that a store can ask for."""
+
+_DECREASE = 0.5
+_GROWTH_STEPS = 100
+_GROWTH_INTERVAL_S = 0.1
+_SLOWEST_RATE = 1.0
+_DECREASE_INTERVAL_S = 1.0
+
+# Event loops time to the millisecond; a shorter wait would make a loop spin for a fraction of one.
+_SHORTEST_TIMER_S = 0.001
+
+
+class Permit:
+    """The right to make one wire call; an asynchronous context manager around that call, to be used once.
+
+    Leaving it with a `StoreThrottledError` tells the pacer; leaving it with any answer of the store lets limits that
+    were cut grow back.
+
+    Attributes:
+        waited_s: Seconds it was waited for; known inside the block.
+    """
+
+    __slots__ = ("_amount", "_granted_at", "_kind", "_pacer", "waited_s")
+
+    def __init__(self, pacer: Pacer, kind: Kind, amount: int) -> None:
+        self._pacer = pacer
+        self._kind = kind
+        self._amount = amount
+        self._granted_at = 0.0
+        self.waited_s = 0.0
+
+    async def __aenter__(self) -> Self:
+        asked_at = self._pacer.runtime.monotonic()
+        self._granted_at = await self._pacer._acquire(self._kind, self._amount, asked_at)
+        self.waited_s = self._granted_at - asked_at
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._pacer._release(self._granted_at, error)
+
+
+class _Waiter:
+    __slots__ = ("amount", "future", "granted_at", "kind", "missing")
+
+    def __init__(self, kind: Kind, amount: int, future: asyncio.Future[None]) -> None:
+        self.kind = kind
+        self.amount = amount
+        self.missing: float = amount
+        self.future = future
+        self.granted_at = 0.0
+
+
+class Pacer:
+    """The limits of one endpoint. Used by one event loop; see `pacer_for` for the shared one.
+
+    In any stretch of `t` seconds at most ``rate * t + min(burst, rate)`` tokens are given out (at least one at a time),
+    and never more than `concurrency` permits are held at once.
+
+    Attributes:
+        endpoint: What the limits are of.
+        runtime: Whose clock it runs on.
+        granted: Permits given out so far, by kind.
+        throttles: Times the store asked to slow down.
+    """
+
+    def __init__(
+        self,
+        endpoint: str,
+        *,
+        concurrency: int,
+        rate: float | None = None,
+        burst: int = 100,
+        runtime: Runtime | None = None,
+    ) -> None:
+        _check(concurrency, rate, burst)
+        self.endpoint = endpoint
+        self.runtime = runtime or current_runtime()
+        self.granted: dict[Kind, int] = {"read": 0, "write": 0, "delete": 0}
+        self.throttles = 0
+        self._burst = burst
+        self._most_slots = concurrency
+        self._slots: float = concurrency
+        self._most_rate = rate
+        self._bucket = self._make_bucket(rate) if rate is not None else None
+        self._in_use = 0
+        self._waiters: deque[_Waiter] = deque()
+        self._timer: Timer | None = None
+        self._paused_until = -math.inf
+        self._reduced = False
+        self._reduced_at = -math.inf
+        self._grown_at = -math.inf
+
+    @property
+    def concurrency(self) -> int:
+        """Permits that may be held at once, now."""
+        return int(self._slots)
+
+    @property
+    def rate(self) -> float | None:
+        """Tokens per second, now; None when unlimited."""
+        return None if self._bucket is None else self._bucket.rate
+
+    @property
+    def in_use(self) -> int:
+        """Permits held now."""
+        return self._in_use
+
+    @property
+    def waiting(self) -> int:
+        """Callers that queue for a permit now."""
+        return len(self._waiters)
+
+    def permit(self, kind: Kind = "read", amount: int = 1) -> Permit:
+        """A permit for one wire call.
+
+        Args:
+            kind: What the call does; only counted.
+            amount: Tokens it costs; more than the burst is taken in several helpings while all others wait.
+
+        Raises:
+            ValueError: `amount` is negative.
+        """
+        if amount < 0:
+            raise ValueError(f"amount must not be negative: {amount}")
+        return Permit(self, kind, amount)
+
+    def throttled(self, retry_after_s: float | None = None, *, granted_at: float | None = None) -> None:
+        """Notes that the store asked to slow down: halves rate and concurrency, and pauses the endpoint.
+
+        All calls that were in flight when the limits were last cut are one sign, not many: they cut nothing again.
+
+        Args:
+            retry_after_s: What the store asked for; `DEFAULT_PAUSE_S` when it did not say.
+            granted_at: When the refused call got its permit; when not known, cuts are a second apart.
+        """
+        now = self.runtime.monotonic()
+        self.throttles += 1
+        fresh = now >= self._reduced_at + _DECREASE_INTERVAL_S if granted_at is None else granted_at > self._reduced_at
+        if fresh:
+            self._reduced = True
+            self._reduced_at = self._grown_at = now
+            self._slots = max(1.0, math.floor(self._slots * _DECREASE))
+            if self._bucket is not None:
+                rate = self._bucket.rate
+                self._bucket = self._at_rate(self._bucket, max(min(_SLOWEST_RATE, rate), rate * _DECREASE))
+        self.pause(DEFAULT_PAUSE_S if retry_after_s is None else retry_after_s)
+
+    def pause(self, seconds: float) -> None:
+        """Gives out no permit for the next `seconds`, at most `LONGEST_PAUSE_S`; never shortens a pause."""
+        self._paused_until = max(self._paused_until, self.runtime.monotonic() + min(seconds, LONGEST_PAUSE_S))
+        self._rearm()
+
+    def widen(self, *, concurrency: int, rate: float | None) -> None:
+        """Raises the limits to these where they are wider; None as a rate says nothing, and limits nothing."""
+        _check(concurrency, rate, self._burst)
+        if concurrency > self._most_slots:
+            self._most_slots = concurrency
+            self._slots = self._slots if self._reduced else concurrency
+        if rate is not None and (self._most_rate is None or rate > self._most_rate):
+            self._most_rate = rate
+            if self._bucket is None:
+                self._bucket = self._make_bucket(rate)
+            elif not self._reduced:
+                self._bucket = self._at_rate(self._bucket, rate)
+        self._rearm()
+
+    async def _acquire(self, kind: Kind, amount: int, now: float) -> float:
+        """Waits for a permit and returns when it was given."""
+        if not self._waiters and self._in_use + 1 <= self._slots and now >= self._paused_until:
+            bucket = self._bucket
+            if bucket is None or (amount <= bucket.max_rate and not bucket.take(amount)):
+                self._in_use += 1
+                self.granted[kind] += 1
+                return now
+        waiter = _Waiter(kind, amount, asyncio.get_running_loop().create_future())
+        self._waiters.append(waiter)
+        if self._timer is None:
+            self._pump()
+        try:
+            await waiter.future
+        except asyncio.CancelledError:
+            if not waiter.future.cancelled():
+                # Granted in the same moment: the slot goes back, the tokens are spent.
+                self._in_use -= 1
+                self.granted[kind] -= 1
+            # Whoever is the head now may wait for something else than the one who left.
+            self._rearm()
+            raise
+        return waiter.granted_at
+
+    def _release(self, granted_at: float, error: BaseException | None) -> None:
+        self._in_use -= 1
+        if isinstance(error, StoreThrottledError):
+            self.throttled(error.retry_after_s, granted_at=granted_at)
+        elif self._reduced and (error is None or _answered(error)):
+            self._succeeded(granted_at)
+        if self._waiters and self._timer is None:
+            self._pump()
+
+    def _pump(self) -> None:
+        """Serves the queue as far as it goes, and sets a timer when only time is missing."""
+        while self._waiters:
+            head = self._waiters[0]
+            if head.future.cancelled():
+                self._waiters.popleft()
+                continue
+            if self._in_use + 1 > self._slots:
+                return
+            wait = self._until_served(head)
+            if wait > 0.0:
+                self._timer = self.runtime.call_later(max(wait, _SHORTEST_TIMER_S), self._rearm)
+                return
+            self._waiters.popleft()
+            self._in_use += 1
+            self.granted[head.kind] += 1
+            head.granted_at = self.runtime.monotonic()
+            head.future.set_result(None)
+
+    def _until_served(self, head: _Waiter) -> float:
+        paused = self._paused_until - self.runtime.monotonic()
+        bucket = self._bucket
+        if paused > 0.0 or bucket is None:
+            return max(paused, 0.0)
+        while head.missing > 0.0:
+            helping = min(head.missing, bucket.max_rate)
+            wait = bucket.take(helping)
+            if wait > 0.0:
+                return wait
+            head.missing -= helping
+        return 0.0
+
+    def _rearm(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        self._pump()
+
+    def _succeeded(self, granted_at: float) -> None:
+        """Additive increase: a hundredth of the full limits at a time, ten times a second at most."""
+        now = self.runtime.monotonic()
+        if granted_at <= self._reduced_at or now < self._grown_at + _GROWTH_INTERVAL_S:
+            return
+        self._grown_at = now
+        self._slots = min(self._most_slots, self._slots + self._most_slots / _GROWTH_STEPS)
+        full = self._slots == self._most_slots
+        if self._bucket is not None and self._most_rate is not None:
+            grown = min(self._most_rate, self._bucket.rate + self._most_rate / _GROWTH_STEPS)
+            self._bucket = self._at_rate(self._bucket, grown)
+            full = full and self._bucket.rate == self._most_rate
+        self._reduced = not full
+
+    def _make_bucket(self, rate: float) -> Bucket:
+        return Bucket(rate, max(1.0, min(self._burst, rate)), self.runtime)
+
+    def _at_rate(self, bucket: Bucket, rate: float) -> Bucket:
+        return bucket.at_rate(rate, max(1.0, min(self._burst, rate)), self.runtime)
+
+
+def _answered(error: BaseException) -> bool:
+    """Whether the store was well enough to answer, though not as hoped."""
+    return isinstance(error, StoreError) and not isinstance(error, (StoreUnavailableError, StoreOutcomeUnknownError))
+
+
+def _check(concurrency: int, rate: float | None, burst: int) -> None:
+    if concurrency < 1:
+        raise ValueError(f"concurrency must be at least 1, not {concurrency}")
+    if rate is not None and not 0 < rate < math.inf:
+        raise ValueError(f"rate must be a positive number of calls per second, or None, not {rate}")
+    if burst < 1:
+        raise ValueError(f"burst must be at least 1, not {burst}")
+
+
+_shared: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[tuple[str, Runtime], Pacer]] = WeakKeyDictionary()
+
+
+def pacer_for(endpoint: str, *, concurrency: int, rate: float | None = None) -> Pacer:
+    """The pacer that everything in the running loop shares for an endpoint; it lives as long as the loop.
+
+    The first caller sets the limits. A later one can only widen them: the greatest concurrency and the greatest rate
+    asked for hold, and a rate holds against None. So a job never slows down another one, and never gets less than it
+    asked for; a process that must stay below some rate gives that rate to all of its jobs.
+
+    Raises:
+        ValueError: `concurrency` is below 1, or `rate` is neither positive nor None.
+        RuntimeError: No event loop is running.
+    """
+    pacers = _shared.setdefault(asyncio.get_running_loop(), {})
+    # Another runtime is another clock: what one simulation learnt must not leak into the next.
+    key = (endpoint, current_runtime())
+    pacer = pacers.get(key)
+    if pacer is None:
+        pacer = pacers[key] = Pacer(endpoint, concurrency=concurrency, rate=rate)
+    else:
+        pacer.widen(concurrency=concurrency, rate=rate)
+    return pacer

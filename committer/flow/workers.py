@@ -1,0 +1,216 @@
+"""A fixed number of workers over one iterator: how everything that is done per file, record or directory is run.
+
+A task per item costs 8 to 40 us and memory for every item; a worker that pulls its next item costs a fraction of a
+microsecond, and the number of workers is the bound on what is in flight.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Iterator
+from itertools import islice
+from typing import Any, Generic, TypeVar
+
+from committer.errors import MultipleError
+
+T = TypeVar("T")
+
+# Work that never suspends (a store in memory, a cached answer) would keep the loop from everything else. One turn of
+# the loop runs every worker once, so they share what a turn may take, down to where yielding would cost something.
+_ITEMS_PER_TURN = 1024
+_LEAST_ITEMS_PER_YIELD = 16
+
+
+async def run_workers(
+    items: Iterable[T] | AsyncIterable[T],
+    work: Callable[[T], Awaitable[object]],
+    *,
+    workers: int,
+    operation: str = "",
+) -> int:
+    """Runs `work` on every item, at most `workers` at a time.
+
+    Items are pulled as workers become free, so at most `workers` of them exist here at once. After the first failure,
+    of `work` or of the iterator, no new item starts; what is in flight is awaited. Cancelling the caller cancels what
+    is in flight and awaits it. Context variables of the caller reach every worker. No task is made for zero items, or
+    with one worker, or for a single item of a plain iterable; an asynchronous iterator is pulled by one worker at a
+    time, and closed at the end when it can be.
+
+    Args:
+        items: What to work on. A blocking iterator blocks the loop.
+        work: Called once for each item; its result is dropped.
+        workers: How many items may be in flight, at least 1.
+        operation: What this is, for the names of tasks and the error that joins several failures.
+
+    Returns:
+        The number of items done, which is all of them.
+
+    Raises:
+        ValueError: `workers` is less than 1.
+        MultipleError: More than one item failed, in the order they failed in; a single failure is raised as it is.
+    """
+    if workers < 1:
+        raise ValueError(f"workers must be at least 1, not {workers}")
+    crew = _Crew(work, operation, max(_LEAST_ITEMS_PER_YIELD, _ITEMS_PER_TURN // workers))
+    if isinstance(items, AsyncIterable):
+        await crew.run_asynchronous(aiter(items), workers)
+    else:
+        await crew.run(iter(items), workers)
+    return crew.finish()
+
+
+class _Crew(Generic[T]):
+    """The workers of one call and what they share."""
+
+    def __init__(self, work: Callable[[T], Awaitable[object]], operation: str, yield_every: int) -> None:
+        self._work = work
+        self._operation = operation
+        self._yield_every = yield_every
+        self._done = 0
+        self._stopped = False
+        self._failures: list[BaseException] = []
+        self._pulling: asyncio.Task[object] | None = None
+        self._turn = asyncio.Lock()
+        self._queueing = 0
+        self._started = 0
+        self._alive = 0
+        self._all_ended = asyncio.Event()
+        self._exhausted = False
+
+    def finish(self) -> int:
+        failures, self._failures = self._failures, []
+        try:
+            if len(failures) == 1:
+                raise failures[0]
+            if failures:
+                raise MultipleError.of(self._operation, failures) from failures[0]
+        finally:
+            # A raised error refers to this frame; it must not be referred to by it.
+            del failures
+        return self._done
+
+    async def run(self, items: Iterator[T], workers: int) -> None:
+        first = list(islice(items, workers))
+        if workers == 1 or len(first) < 2:
+            for item in first:
+                await self._one(item)
+            if first:
+                await self._drain(items)
+            return
+        first.reverse()
+        async with asyncio.TaskGroup() as group:
+            while first and not self._stopped:
+                # Taken off the list, so that no item outlives its work.
+                self._start(group, self._from(first.pop(), items))
+            await self._wait()
+
+    async def run_asynchronous(self, items: AsyncIterator[T], workers: int) -> None:
+        try:
+            if workers == 1:
+                async for item in items:
+                    await self._one(item)
+                return
+            async for item in items:
+                async with asyncio.TaskGroup() as group:
+                    self._spawn(group, items, workers, [item])
+                    del item
+                    await self._wait()
+                return
+        finally:
+            close = getattr(items, "aclose", None)
+            if close is not None:
+                await close()
+
+    async def _from(self, item: T, items: Iterator[T]) -> None:
+        try:
+            if not self._stopped:
+                await self._one(item)
+                del item
+                await self._drain(items)
+        except (Exception, asyncio.CancelledError) as error:
+            self._failed(error)
+
+    async def _drain(self, items: Iterator[T]) -> None:
+        if self._stopped:
+            return
+        work, yield_every = self._work, self._yield_every
+        for item in items:
+            await work(item)
+            self._done = done = self._done + 1
+            if not done % yield_every:
+                await asyncio.sleep(0)
+            if self._stopped:
+                return
+
+    async def _one(self, item: T) -> None:
+        await self._work(item)
+        self._done += 1
+        if not self._done % self._yield_every:
+            await asyncio.sleep(0)
+
+    def _spawn(self, group: asyncio.TaskGroup, items: AsyncIterator[T], workers: int, held: list[T]) -> None:
+        self._started += 1
+        if not held:
+            self._queueing += 1
+        self._start(group, self._pull(group, items, workers, held))
+
+    def _start(self, group: asyncio.TaskGroup, worker: Coroutine[Any, Any, None]) -> None:
+        self._alive += 1
+        task = group.create_task(worker, name=f"committer-{self._operation or 'worker'}")
+        task.add_done_callback(self._worker_ended)
+
+    def _worker_ended(self, task: asyncio.Task[None]) -> None:
+        self._alive -= 1
+        if not self._alive:
+            self._all_ended.set()
+
+    async def _wait(self) -> None:
+        """Waits for the workers; a cancellation must be known to all before it reaches the first of them."""
+        try:
+            if self._alive:
+                await self._all_ended.wait()
+        except asyncio.CancelledError:
+            self._stopped = True
+            raise
+
+    async def _pull(self, group: asyncio.TaskGroup, items: AsyncIterator[T], workers: int, held: list[T]) -> None:
+        try:
+            if not held:
+                held = await self._next(items)
+            while held and not self._stopped:
+                # Somebody should always be waiting for the next item, and nobody is when all of them work.
+                if self._started < workers and not self._queueing:
+                    self._spawn(group, items, workers, [])
+                await self._one(held.pop())
+                if not self._stopped:
+                    self._queueing += 1
+                    held = await self._next(items)
+        except (Exception, asyncio.CancelledError) as error:
+            self._failed(error)
+
+    async def _next(self, items: AsyncIterator[T]) -> list[T]:
+        """The next item, or nothing at the end or after a failure. The caller has counted itself as queueing."""
+        try:
+            async with self._turn:
+                if self._stopped or self._exhausted:
+                    return []
+                self._pulling = asyncio.current_task()
+                try:
+                    return [await anext(items)]
+                except StopAsyncIteration:
+                    self._exhausted = True
+                    return []
+                finally:
+                    self._pulling = None
+        finally:
+            self._queueing -= 1
+
+    def _failed(self, error: BaseException) -> None:
+        task = asyncio.current_task()
+        self._stopped = True
+        if isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling():
+            raise error
+        self._failures.append(error)
+        if self._pulling is not None and self._pulling is not task:
+            # The next item will not be worked on, and may be long in coming.
+            self._pulling.cancel()

@@ -1,0 +1,131 @@
+"""Where everything of one job lives: pure arithmetic, no I/O.
+
+Below the destination D of job J, attempt N (Hadoop's layout, with this engine's records beside it)::
+
+    D/_SUCCESS
+    D/_temporary/.replace-lock                     held by a replacing job
+    D/_temporary/J/setup                           the job as it was set up
+    D/_temporary/J/intent                          somebody began to commit it, and with which winners
+    D/_temporary/J/decision, plan-00000-<driver>…  commit or abort, and what the decision rests on
+    D/_temporary/J/outcome                         committed or rolled back
+    D/_temporary/J/NN/tasks/<attempt>-<nonce>/…    what a task attempt writes
+    D/_temporary/J/NN/manifests/                   records under the task's name   (delivery by listing)
+    D/_temporary/J/NN/manifests-frozen/            the same, once job commit began
+    D/_temporary/J/NN/attempts/                    records under the attempt's name (delivery by message)
+    D/_temporary/J/NN/superseded/                  old files moved aside until cleanup
+
+Source of the names that Hadoop shares: ``ManifestCommitterConstants``, ``ManifestCommitterSupport``.
+"""
+
+from __future__ import annotations
+
+import re
+
+from committer.errors import ConfigurationError
+from committer.paths import StorePath
+
+TEMPORARY = "_temporary"
+SUCCESS = "_SUCCESS"
+MANIFEST_SUFFIX = "-manifest.json"
+
+_JOB_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}\Z")
+_HADOOP_JOB_ID = re.compile(r"job_([A-Za-z0-9]+_\d+)\Z")
+
+
+def check_job_id(job_id: str) -> str:
+    """Returns `job_id` when it can name a job.
+
+    Raises:
+        ConfigurationError: It does not match ``[A-Za-z0-9][A-Za-z0-9._-]{0,127}``.
+    """
+    if not _JOB_ID.match(job_id):
+        raise ConfigurationError(
+            f"a job id is 1 to 128 of A-Z a-z 0-9 . _ - and starts with a letter or digit, not {job_id!r}",
+            operation="open_job",
+        )
+    return job_id
+
+
+def check_number(value: object, what: str) -> int:
+    """Returns `value` when it is an int >= 0, as task and attempt numbers must be.
+
+    Raises:
+        ConfigurationError: It is something else.
+    """
+    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+        raise ConfigurationError(f"{what} must be an int >= 0, not {value!r}", operation="open_task")
+    return value
+
+
+class JobLayout:
+    """The paths of one job.
+
+    Args:
+        destination: The directory the job writes to.
+        job_id: The job's id.
+        job_attempt: Hadoop's job attempt number; 0 but for jobs that Hadoop set up.
+    """
+
+    def __init__(self, destination: StorePath, job_id: str, job_attempt: int = 0) -> None:
+        self.destination = destination
+        self.job_id = job_id
+        self.job_attempt = job_attempt
+        self.temporary = destination / TEMPORARY
+        self.success = destination / SUCCESS
+        self.replace_lock = self.temporary / ".replace-lock"
+        self.job_directory = self.temporary / job_id
+        self.setup = self.job_directory / "setup"
+        self.intent = self.job_directory / "intent"
+        self.decision = self.job_directory / "decision"
+        self.outcome = self.job_directory / "outcome"
+        self.job_attempt_directory = self.job_directory / f"{job_attempt:02d}"
+        self.tasks = self.job_attempt_directory / "tasks"
+        self.tasks_fenced = self.job_attempt_directory / "tasks-fenced"
+        self.manifests = self.job_attempt_directory / "manifests"
+        self.manifests_frozen = self.job_attempt_directory / "manifests-frozen"
+        self.attempts = self.job_attempt_directory / "attempts"
+        self.superseded = self.job_attempt_directory / "superseded"
+        self.superseded_fenced = self.job_attempt_directory / "superseded-fenced"
+        self.success_temporary = self.job_attempt_directory / "_SUCCESS.tmp"
+        self.probe = self.job_attempt_directory / "probe"
+        hadoop = _HADOOP_JOB_ID.match(job_id)
+        self._task_stem = hadoop.group(1) if hadoop else job_id
+
+    def task_id(self, task: int) -> str:
+        """The task's name in records: ``task_X_N_m_%06d`` for ``job_X_N``, else ``task_<J>_m_%06d``."""
+        return f"task_{self._task_stem}_m_{task:06d}"
+
+    def task_attempt_id(self, task: int, attempt: int) -> str:
+        """The task attempt's name in records."""
+        return f"attempt_{self._task_stem}_m_{task:06d}_{attempt}"
+
+    def task_attempt_directory(self, task: int, attempt: int, nonce: str) -> StorePath:
+        """Where one run of a task attempt writes. The nonce keeps two runs of one attempt id apart."""
+        return self.tasks / f"{self.task_attempt_id(task, attempt)}-{nonce}"
+
+    def manifest(self, task: int) -> StorePath:
+        """The record under the task's name."""
+        return self.manifests / f"{self.task_id(task)}{MANIFEST_SUFFIX}"
+
+    def manifest_temporary(self, task: int, attempt: int, nonce: str) -> StorePath:
+        """Where that record is written first. Readers go by the suffix, so it is never taken for a record."""
+        return self.manifests / f"{self.task_attempt_id(task, attempt)}-{nonce}{MANIFEST_SUFFIX}.tmp"
+
+    def attempt_record(self, task: int, attempt: int, nonce: str) -> StorePath:
+        """The record under the attempt's name."""
+        return self.attempts / f"{self.task_attempt_id(task, attempt)}-{nonce}{MANIFEST_SUFFIX}"
+
+    def plan_file(self, number: int, driver: str) -> StorePath:
+        """The `number`th side file of a driver's decision."""
+        return self.job_directory / f"plan-{number:05d}-{driver}"
+
+    def summary(self, report_directory: StorePath) -> StorePath:
+        """The job's summary report."""
+        return report_directory / f"summary-{self.job_id}.json"
+
+
+def unique_name(name: str, token: str) -> str:
+    """Puts a job's token before a file name's first period: ``a=1/p-0.csv`` -> ``a=1/p-0-<token>.csv``."""
+    directory, slash, file_name = name.rpartition("/")
+    stem, period, extension = file_name[1:].partition(".")
+    return f"{directory}{slash}{file_name[0]}{stem}-{token}{period}{extension}"

@@ -1,0 +1,399 @@
+"""What an operator does about jobs at a destination: see them, finish them, clean up, validate, read records."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from datetime import datetime, timedelta
+
+import msgspec
+
+from committer.committers.base import committer_for
+from committer.committers.context import find_spec, open_context
+from committer.committers.results import JobReport
+from committer.config import CommitterConfig
+from committer.errors import (
+    ConfigurationError,
+    JobDecidedError,
+    JobNotFoundError,
+    RecordError,
+    StoreNotADirectoryError,
+    StoreNotFoundError,
+)
+from committer.events import Listener
+from committer.flow.runtime import current_runtime
+from committer.flow.workers import run_workers
+from committer.layout import TEMPORARY, JobLayout, check_job_id
+from committer.paths import StorePath
+from committer.records.job_state import (
+    Decision,
+    Intent,
+    JobOutcome,
+    JobSetup,
+    ReplaceLock,
+    decode_record,
+)
+from committer.records.manifest import TaskManifest, decode_task_manifest
+from committer.records.success import SuccessData, decode_success
+from committer.spec import JobSpec
+from committer.stages.base import StageContext
+from committer.stages.cleanup import CleanupJob, RemoveFate
+from committer.stages.decide import abort_decision, create_decision
+from committer.stages.intent import release_lock
+from committer.stages.job_directory import (
+    JobDirectory,
+    JobState,
+    look_at_job,
+    read_decision,
+    read_outcome,
+    read_setup,
+)
+from committer.stores.base import Store
+from committer.stores.registry import open_store
+
+Destination = str | os.PathLike[str] | StorePath
+
+
+class JobInfo(msgspec.Struct, frozen=True, kw_only=True):
+    """A job that left something below a destination's `_temporary`.
+
+    Attributes:
+        job_id: Its id.
+        state: ``open``, ``committing`` (decided, not ended), ``committed``, ``aborted``, ``rolled-back``, or
+            ``unknown`` when its records cannot be read.
+        delivery: How task commits reach its driver; None when its setup record is gone, or it is Hadoop's.
+        committer: Its committer; None when unknown.
+        started: When it was set up; None when unknown.
+        updated: When the newest record in its directory was written; None where the store does not say.
+        files: Files its decision publishes; None before a decision.
+    """
+
+    job_id: str
+    state: JobState
+    delivery: str | None = None
+    committer: str | None = None
+    started: datetime | None = None
+    updated: datetime | None = None
+    files: int | None = None
+
+
+class CleanupReport(msgspec.Struct, frozen=True, kw_only=True):
+    """What a cleanup did.
+
+    Attributes:
+        removed: Ids of jobs whose directories were removed.
+        kept: Ids of jobs that were kept, with the reason.
+    """
+
+    removed: list[str]
+    kept: dict[str, str]
+
+
+async def recover(
+    dest: Destination,
+    job_id: str,
+    *,
+    rollback: bool = False,
+    force: bool = False,
+    config: CommitterConfig | None = None,
+    storage_options: Mapping[str, object] | None = None,
+    listeners: Iterable[Listener] = (),
+) -> JobReport:
+    """Finishes a job whose driver died in its commit, as one undisturbed run would have ended.
+
+    May be called by anyone, again and again, and by several at once. A finished job gives its report.
+
+    Args:
+        dest: The job's destination.
+        job_id: Its id.
+        rollback: Take back what a decided commit published instead of finishing it; abort an undecided job.
+        force: The old driver is known to be dead: roll back where the store cannot fence it off, or commit what a
+            listing finds although nobody began to.
+        config: Where to look for a summary report of a job that is gone; else the job's own choices hold.
+        storage_options: How to reach the store.
+        listeners: Called with each event of progress.
+
+    Raises:
+        JobNotFoundError: There is no such job, and no report speaks of it.
+        JobUndecidedError: Nobody began to commit it: commit or abort it instead.
+        JobDecidedError: It was aborted.
+        JobRolledBackError: It was rolled back (without `rollback`).
+        OutcomeUnknownError: See `next_step`; nothing was deleted.
+    """
+    destination = StorePath.of(dest)
+    check_job_id(job_id)
+    try:
+        spec = await find_spec(destination, job_id, config=None, storage_options=storage_options)
+    except JobNotFoundError:
+        spec = JobSpec(destination=destination.uri, job_id=job_id, config=config or CommitterConfig())
+    context = open_context(spec, storage_options, listeners)
+    try:
+        return await committer_for(spec.committer).recover_job(context, rollback=rollback, force=force)
+    finally:
+        await context.store.close()
+
+
+async def list_jobs(
+    dest: Destination, *, storage_options: Mapping[str, object] | None = None, config: CommitterConfig | None = None
+) -> list[JobInfo]:
+    """The jobs that left something below a destination, by id: one listing, and up to four calls a job.
+
+    Committed jobs that were cleaned up are not among them; `_SUCCESS` and summary reports speak of those.
+    """
+    destination = StorePath.of(dest)
+    config = config or CommitterConfig()
+    store = open_store(destination, storage_options)
+    try:
+        found: list[JobInfo] = []
+
+        async def look(job_id: str) -> None:
+            info = await _info(store, destination, job_id)
+            if info is not None:
+                found.append(info)
+
+        await run_workers(
+            await _job_ids(store, destination), look, workers=config.io_concurrency, operation="list_jobs"
+        )
+        return sorted(found, key=lambda info: info.job_id)
+    finally:
+        await store.close()
+
+
+async def _job_ids(store: Store, destination: StorePath) -> list[str]:
+    try:
+        job_ids = [child.path.name async for child in store.list(destination / TEMPORARY) if child.is_directory]
+    except (StoreNotFoundError, StoreNotADirectoryError):
+        return []
+    return sorted(job_ids)
+
+
+async def _info(store: Store, destination: StorePath, job_id: str) -> JobInfo | None:
+    layout = JobLayout(destination, job_id)
+    try:
+        found = await look_at_job(store, layout)
+        started = delivery = committer = files = None
+        if found.set_up:
+            setup = await read_setup(store, layout)
+            started, delivery, committer = _time(setup.created), setup.spec.delivery, setup.spec.committer
+        state, files = await _state(store, found)
+    except JobNotFoundError:
+        return None
+    except (StoreNotFoundError, RecordError):
+        return JobInfo(job_id=job_id, state="unknown")
+    newest = found.newest
+    return JobInfo(
+        job_id=job_id,
+        state=state,
+        delivery=delivery,
+        committer=committer,
+        started=started,
+        updated=datetime.fromtimestamp(newest, tz=current_runtime().now().tzinfo) if newest else None,
+        files=files,
+    )
+
+
+async def _state(store: Store, found: JobDirectory) -> tuple[JobState, int | None]:
+    decision = await read_decision(store, found.layout) if found.decided else None
+    files = decision.files if decision is not None else None
+    outcome = await read_outcome(store, found.layout) if found.ended else None
+    if outcome is not None:
+        return outcome.outcome, outcome.files if outcome.outcome == "committed" else files
+    if decision is None:
+        return "open", None
+    return ("committing", files) if decision.decision == "commit" else ("aborted", None)
+
+
+def _time(text: str) -> datetime | None:
+    try:
+        return datetime.fromisoformat(text)
+    except ValueError:
+        return None
+
+
+async def cleanup(
+    dest: Destination,
+    *,
+    job_id: str | None = None,
+    older_than: timedelta | float | None = None,
+    force: bool = False,
+    storage_options: Mapping[str, object] | None = None,
+    config: CommitterConfig | None = None,
+) -> CleanupReport:
+    """Removes what jobs left below a destination's `_temporary`; never anything else.
+
+    An open job is decided `abort` first, so that a driver that still lives learns of it. A job that is decided to be
+    committed but did not end is kept unless `force`: its files would be lost; `recover` it instead.
+
+    Args:
+        dest: The destination.
+        job_id: This job.
+        older_than: Every job whose newest record is older than this (seconds, or a timedelta).
+        force: Remove even a decided commit without outcome.
+        storage_options: How to reach the store.
+        config: Concurrency and rate of the deletes.
+
+    Raises:
+        ConfigurationError: Neither `job_id` nor `older_than` was given (it is a ValueError).
+        JobDecidedError: The job named by `job_id` is decided to be committed, and not ended.
+        JobNotFoundError: There is no such job.
+    """
+    if job_id is None and older_than is None:
+        raise ConfigurationError("cleanup needs job_id or older_than", operation="cleanup")
+    destination = StorePath.of(dest)
+    config = config or CommitterConfig()
+    age_s = older_than.total_seconds() if isinstance(older_than, timedelta) else older_than
+    chosen = [check_job_id(job_id)] if job_id is not None else None
+    store = open_store(destination, storage_options)
+    try:
+        if chosen is None:
+            chosen = await _job_ids(store, destination)
+    finally:
+        await store.close()
+    removed: list[str] = []
+    kept: dict[str, str] = {}
+
+    async def clean(name: str) -> None:
+        reason = await _clean_one(
+            destination, name, age_s=age_s, force=force, config=config, storage_options=storage_options
+        )
+        if reason is None:
+            removed.append(name)
+        else:
+            kept[name] = reason
+
+    await run_workers(chosen, clean, workers=min(8, config.io_concurrency), operation="cleanup")
+    if job_id in kept and kept[job_id] == _DECIDED:
+        raise JobDecidedError(
+            f"job {job_id} is decided to be committed and did not end: it was kept",
+            operation="cleanup",
+            path=destination,
+            outcome="partial",
+            next_step=f"recover({str(destination)!r}, {job_id!r}) finishes it; force=True removes it all the same",
+        )
+    return CleanupReport(removed=sorted(removed), kept=dict(sorted(kept.items())))
+
+
+_DECIDED = "it is decided to be committed and did not end: recover it"
+
+
+async def _clean_one(
+    destination: StorePath,
+    job_id: str,
+    *,
+    age_s: float | None,
+    force: bool,
+    config: CommitterConfig,
+    storage_options: Mapping[str, object] | None,
+) -> str | None:
+    """Removes one job; returns why not."""
+    spec = JobSpec(destination=destination.uri, job_id=job_id, config=config)
+    context = open_context(spec, storage_options)
+    try:
+        try:
+            found = await look_at_job(context.store, context.layout)
+        except JobNotFoundError:
+            # Its directory is gone, but a lock it held may be left.
+            await release_lock(context)
+            if age_s is None:
+                raise
+            return "it is gone"
+        if age_s is not None:
+            newest = max(found.newest, await _newest_below(context, found))
+            if newest and context.runtime.now().timestamp() - newest < age_s:
+                return "it is younger"
+        return await _remove(context, found, force=force)
+    finally:
+        await context.store.close()
+
+
+async def _newest_below(context: StageContext, found: JobDirectory) -> float:
+    """The newest task record: a job whose tasks still commit is young although its own records are old."""
+    newest = 0.0
+    for attempt in found.children.values():
+        if not attempt.is_directory:
+            continue
+        for records in ("manifests", "attempts", "tasks"):
+            try:
+                async for child in context.store.list(attempt.path / records):
+                    newest = max(newest, child.modified or 0.0)
+            except (StoreNotFoundError, StoreNotADirectoryError):
+                continue
+    return newest
+
+
+async def _remove(context: StageContext, found: JobDirectory, *, force: bool) -> str | None:
+    store, layout = context.store, context.layout
+    ended = found.ended and await read_outcome(store, layout) is not None
+    if not ended:
+        decision = await read_decision(store, layout) if found.decided else None
+        if decision is None and not found.decided:
+            decision = await create_decision(replace_hadoop(context), abort_decision(context))
+        if decision is not None and decision.decision == "commit" and not force:
+            return _DECIDED
+    await release_lock(context)
+    await CleanupJob(context).run(None)
+    await RemoveFate(context).run(None)
+    return None
+
+
+def replace_hadoop(context: StageContext) -> StageContext:
+    """The context of a job whose setup record need not stand: Hadoop's, or one half removed."""
+    return replace(context, spec=msgspec.structs.replace(context.spec, hadoop=True))
+
+
+async def load_record(
+    uri: Destination,
+    *,
+    storage_options: Mapping[str, object] | None = None,
+    config: CommitterConfig | None = None,
+) -> TaskManifest | SuccessData | JobSetup | Intent | Decision | JobOutcome | ReplaceLock:
+    """Reads one record, whatever it is: task manifest, `_SUCCESS` or summary, setup, intent, decision, outcome, lock.
+
+    Args:
+        uri: Its URI or path.
+        storage_options: How to reach the store.
+        config: Bounds its size (`record_size_limit`).
+
+    Raises:
+        RecordError: It is none of them, or a bad one; names file and member.
+        StoreNotFoundError: Nothing is there.
+    """
+    path = StorePath.of(uri)
+    store = open_store(path, storage_options)
+    try:
+        data = await store.read(path, limit=(config or CommitterConfig()).record_size_limit)
+    finally:
+        await store.close()
+    return decode_any(data, source=str(path))
+
+
+class _Kind(msgspec.Struct):
+    type: str | None = None
+    name: str | None = None
+
+
+_OWN: dict[str, type] = {
+    str(kind.__struct_config__.tag): kind for kind in (JobSetup, Intent, Decision, JobOutcome, ReplaceLock)
+}
+
+
+def decode_any(
+    data: bytes, *, source: str
+) -> TaskManifest | SuccessData | JobSetup | Intent | Decision | JobOutcome | ReplaceLock:
+    """Decodes a record by what it says it is.
+
+    Raises:
+        RecordError: It is none this release knows.
+    """
+    try:
+        kind = msgspec.json.decode(data.removeprefix(b"\xef\xbb\xbf"), type=_Kind)
+    except msgspec.MsgspecError as error:
+        reason = "it is empty: the marker of a committer that writes no report" if not data else str(error)
+        raise RecordError(f"not a record: {reason}", path=source) from error
+    own = _OWN.get(kind.type or "")
+    if own is not None:
+        return decode_record(data, own, source=source)
+    if kind.type is None and kind.name is not None:
+        return decode_success(data, source=source)
+    return decode_task_manifest(data, source=source)

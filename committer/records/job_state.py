@@ -1,0 +1,216 @@
+"""This engine's own records of one job: setup, intent, decision, outcome and the replace lock.
+
+They are JSON, each with ``type`` and ``version``, each written once and read by whoever drives the job. What they
+mean to MapReduce's ``COMMIT_STARTED`` / ``COMMIT_SUCCESS`` / ``COMMIT_FAIL`` markers: a commit decision is STARTED,
+made by exactly one driver; outcome ``committed`` is SUCCESS, ``rolled-back`` is FAIL, and only who made the decision
+stand or reads it may write either.
+"""
+
+from __future__ import annotations
+
+from typing import Final, Literal, TypeVar
+
+import msgspec
+
+from committer.config import CommitterConfig
+from committer.errors import RecordError
+from committer.spec import JobSpec
+
+VERSION: Final = 1
+
+
+class Winner(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
+    """One task's record, immutable once named here.
+
+    Attributes:
+        record: Where it is, relative to the job's directory.
+        digest: SHA-256 of its bytes, in hex.
+        length: Its length in bytes.
+        files: File entries in it.
+        size: Bytes of data those entries name.
+        task: The task's id as in the record.
+        task_attempt: The task attempt's id as in the record.
+    """
+
+    record: str
+    digest: str
+    length: int
+    files: int
+    size: int
+    task: str
+    task_attempt: str
+
+
+class PlanFile(msgspec.Struct, frozen=True):
+    """A side file of the decision: `lines` facts, one JSON object a line."""
+
+    name: str
+    digest: str
+    lines: int
+
+
+class JobSetup(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="committer.setup"):
+    """The job as it was set up; its existence claims the job id."""
+
+    version: int = VERSION
+    spec: JobSpec
+    created: str
+    owner: str
+
+
+class Intent(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="committer.intent"):
+    """Somebody began to commit the job. Written before anything of the commit is done.
+
+    Attributes:
+        winners: Records and digests that messages named; None when every record listed wins.
+        tasks: How many tasks must have committed; None when unknown.
+        replacing: Whether the commit takes old files away.
+    """
+
+    version: int = VERSION
+    job_id: str
+    driver: str
+    created: str
+    winners: list[Winner] | None = None
+    tasks: int | None = None
+    replacing: bool = False
+
+
+class Decision(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="committer.decision"):
+    """The job's fate, decided once.
+
+    Attributes:
+        decision: ``commit`` or ``abort``.
+        driver: Random name of the driver that decided.
+        config: The choices the job is finished with, by whoever finishes it.
+        winners: The records that are published, in this order.
+        files: File entries over all winners.
+        size: Bytes over all winners.
+        directories: Directories to have at the end.
+        plan: Side files with what the records do not hold.
+        success_identity: Identity of the `_SUCCESS` that stood at the destination; None when there was none.
+        success_present: Whether a `_SUCCESS` stood there.
+        replacing: Whether old files are taken away.
+        was_empty: Whether the destination held nothing visible.
+    """
+
+    version: int = VERSION
+    job_id: str
+    decision: Literal["commit", "abort"]
+    driver: str
+    created: str
+    config: CommitterConfig = msgspec.field(default_factory=CommitterConfig)
+    winners: list[Winner] = []
+    files: int = 0
+    size: int = 0
+    directories: int = 0
+    plan: list[PlanFile] = []
+    success_identity: str | None = None
+    success_present: bool = False
+    replacing: bool = False
+    was_empty: bool = False
+
+
+class JobOutcome(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="committer.outcome"):
+    """How a decided commit ended.
+
+    Attributes:
+        outcome: ``committed`` or ``rolled-back``.
+        driver: Random name of the driver that ended it.
+        files: Files published.
+        size: Bytes published.
+        reason: Why it was rolled back.
+    """
+
+    version: int = VERSION
+    job_id: str
+    outcome: Literal["committed", "rolled-back"]
+    driver: str
+    created: str
+    files: int = 0
+    size: int = 0
+    reason: str = ""
+
+
+class ReplaceLock(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="committer.replace-lock"):
+    """Held by a replacing job from its listing of old files to its outcome."""
+
+    version: int = VERSION
+    job_id: str
+    driver: str
+    created: str
+
+
+class Fact(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
+    """One line of a side file: something the decision rests on that no task record holds.
+
+    Attributes:
+        kind: ``identity`` (of a source, looked up), ``target`` (stood at a file's destination), ``blocking`` (a file
+            stood where a directory goes), ``superseded`` (an old file that is taken away), ``directory`` (was absent).
+        path: Relative to the destination; for ``identity`` relative to the job attempt's directory.
+        identity: The file's identity; None where the store has none, or for a directory.
+        size: The file's length.
+        is_directory: Whether a directory stood there.
+        aside: Number of its place in the superseded directory; -1 when it never goes there.
+    """
+
+    kind: Literal["identity", "target", "blocking", "superseded", "directory"]
+    path: str
+    identity: str | None = None
+    size: int = 0
+    is_directory: bool = False
+    aside: int = -1
+
+
+Record = JobSetup | Intent | Decision | JobOutcome | ReplaceLock
+R = TypeVar("R", JobSetup, Intent, Decision, JobOutcome, ReplaceLock)
+
+
+def encode_record(record: Record) -> bytes:
+    """A record as JSON that a person can read."""
+    return msgspec.json.format(msgspec.json.encode(record), indent=2)
+
+
+def decode_record(data: bytes, kind: type[R], *, source: str) -> R:
+    """Reads one record.
+
+    Args:
+        data: Its bytes.
+        kind: What it must be.
+        source: Where it came from, for the error.
+
+    Raises:
+        RecordError: It is something else, or of a version this release does not know.
+    """
+    try:
+        record = msgspec.json.decode(data, type=kind)
+    except msgspec.MsgspecError as error:
+        raise RecordError(f"not a {kind.__struct_config__.tag} record: {error}", path=source) from error
+    if record.version != VERSION:
+        raise RecordError(
+            f"version {record.version} of a {kind.__struct_config__.tag} record is unknown to this release",
+            field="version",
+            path=source,
+            next_step="use the release that wrote it",
+        )
+    return record
+
+
+def encode_facts(facts: list[Fact]) -> bytes:
+    """Facts as JSON lines."""
+    return b"".join(msgspec.json.encode(fact) + b"\n" for fact in facts)
+
+
+def decode_facts(data: bytes, *, source: str) -> list[Fact]:
+    """Reads JSON lines of facts.
+
+    Raises:
+        RecordError: A line is something else.
+    """
+    decoder = msgspec.json.Decoder(Fact)
+    facts: list[Fact] = []
+    try:
+        facts.extend(decoder.decode(line) for line in data.splitlines())
+    except msgspec.MsgspecError as error:
+        raise RecordError(f"line {len(facts) + 1} is not a fact: {error}", path=source) from error
+    return facts

@@ -1,0 +1,99 @@
+"""Hadoop's snapshot of what was counted and measured during a commit, as records carry it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final, TypeAlias
+
+import msgspec
+
+from committer.records.hadoop_json import decode
+
+UNSET: Final = -1
+"""What Hadoop writes as the minimum or maximum of something that was never measured."""
+
+
+class MeanStatistic(msgspec.Struct, frozen=True, gc=False):
+    """A mean in the making.
+
+    Attributes:
+        samples: How many values were seen.
+        sum: Their sum; milliseconds where durations were measured.
+    """
+
+    samples: int = 0
+    sum: int = 0
+
+    @property
+    def mean(self) -> float:
+        """The mean; 0 without samples."""
+        return self.sum / self.samples if self.samples > 0 else 0.0
+
+
+class IOStatistics(msgspec.Struct):
+    """Counters and measurements by Hadoop's names.
+
+    A duration ``X`` has counters ``X`` and ``X.failures``, and ``.min``, ``.max``, ``.mean`` of both in milliseconds; a
+    sample uses its bare name in all maps. In `minimums` and `maximums` -1 means: never measured.
+    """
+
+    counters: dict[str, int] = {}
+    gauges: dict[str, int] = {}
+    minimums: dict[str, int] = {}
+    maximums: dict[str, int] = {}
+    meanstatistics: dict[str, MeanStatistic] = {}
+
+    def compact(self) -> IOStatistics:
+        """A copy without what was never counted or measured: Java writes 336 such keys into each record."""
+        return IOStatistics(
+            counters={name: value for name, value in self.counters.items() if value},
+            gauges={name: value for name, value in self.gauges.items() if value},
+            minimums={name: value for name, value in self.minimums.items() if value != UNSET},
+            maximums={name: value for name, value in self.maximums.items() if value != UNSET},
+            meanstatistics={name: mean for name, mean in self.meanstatistics.items() if mean.samples},
+        )
+
+
+LazyStatistics: TypeAlias = IOStatistics | msgspec.Raw | None
+"""Statistics of a record: as given to one that is written, not yet decoded in one that was read."""
+
+
+def statistics_of(value: LazyStatistics, *, source: str) -> IOStatistics:
+    """The statistics of a record; empty when it has none, or null.
+
+    Raises:
+        RecordError: They are not what Hadoop writes. Nothing of a commit rests on them.
+    """
+    if isinstance(value, IOStatistics):
+        return value
+    if value is None or bytes(value) in (b"", b"null"):
+        return IOStatistics()
+    return decode(bytes(value), IOStatistics, source=source, what="IO statistics", field="iostatistics")
+
+
+def merge(into: IOStatistics, other: IOStatistics) -> None:
+    """Adds the statistics of `other` to those of `into`, which is changed.
+
+    Counters add (a negative one counts as 0), gauges add, minimums and maximums keep the extreme of what was measured,
+    means add samples and sums (one without samples adds
+    nothing). (Java's live store replaces a minimum by the newer one, even when that is larger.)
+    """
+    for name, value in other.counters.items():
+        into.counters[name] = max(into.counters.get(name, 0), 0) + max(value, 0)
+    for name, value in other.gauges.items():
+        into.gauges[name] = into.gauges.get(name, 0) + value
+    _keep(min, into.minimums, other.minimums)
+    _keep(max, into.maximums, other.maximums)
+    for name, mean in other.meanstatistics.items():
+        old = into.meanstatistics.get(name)
+        if old is None or old.samples <= 0:
+            into.meanstatistics[name] = mean
+        elif mean.samples > 0:
+            into.meanstatistics[name] = MeanStatistic(old.samples + mean.samples, old.sum + mean.sum)
+
+
+def _keep(extreme: Callable[[list[int]], int], into: dict[str, int], other: dict[str, int]) -> None:
+    for name, value in other.items():
+        old = into.get(name, UNSET)
+        measured = [one for one in (old, value) if one != UNSET]
+        into[name] = extreme(measured) if measured else UNSET

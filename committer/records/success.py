@@ -1,0 +1,138 @@
+"""SuccessData: the content of `_SUCCESS` and of summary reports, ours and those of Hadoop's committers.
+
+Only the name is required, as in Java. A 0-byte `_SUCCESS` is a classic committer's, which says nothing.
+"""
+
+# ruff: noqa: N815 - field names are Hadoop's
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Final
+
+import msgspec
+
+from committer.records.hadoop_json import bad_record, decode, encode
+from committer.records.statistics import IOStatistics, LazyStatistics, statistics_of
+
+SUCCESS_NAME: Final = "org.apache.hadoop.fs.s3a.commit.files.SuccessData/1"
+
+FILENAMES_LIMIT: Final = 100
+"""How many file names Hadoop writes at most."""
+
+_WHAT: Final = "success record"
+
+
+class SuccessData(msgspec.Struct, kw_only=True):
+    """How a job ended. Field names and their order are Hadoop's.
+
+    Attributes:
+        name: Always `SUCCESS_NAME`.
+        timestamp: Milliseconds since the epoch.
+        success: Whether the job committed.
+        date: The timestamp for people; its form differs between writers, so it is never parsed.
+        hostname: Where the driver ran.
+        committer: Which committer: a class name, or S3A's short name.
+        description: Free text.
+        jobId: The job's id.
+        jobIdSource: Where the id came from.
+        metrics: Numbers of the filesystem; empty but for S3A.
+        diagnostics: Texts by key, such as ``stage``, ``exception``.
+        filenames: URIs of files committed, not all of them. S3A writes bare absolute paths.
+        iostatistics: As given, or not yet decoded; read it through `statistics`.
+        state: S3A only.
+        stage: S3A only.
+        lengths: Lengths in bytes, parallel to `filenames`. Ours: Java leaves out what it does not know.
+    """
+
+    name: str = SUCCESS_NAME
+    timestamp: int = 0
+    success: bool = True
+    date: str = ""
+    hostname: str = ""
+    committer: str = ""
+    description: str | None = None
+    jobId: str = ""
+    jobIdSource: str = ""
+    metrics: dict[str, int] = {}
+    diagnostics: dict[str, str] = {}
+    filenames: list[str] = []
+    iostatistics: LazyStatistics = None
+    state: str | None = None
+    stage: str | None = None
+    lengths: list[int] | None = None
+
+    def statistics(self, *, source: str = "") -> IOStatistics:
+        """The decoded statistics; empty when there are none.
+
+        Raises:
+            RecordError: They are not what Hadoop writes.
+        """
+        return statistics_of(self.iostatistics, source=source)
+
+
+class _StoredSuccess(msgspec.Struct, kw_only=True):
+    name: str
+    timestamp: int | None = None
+    success: bool | None = None
+    date: str | None = None
+    hostname: str | None = None
+    committer: str | None = None
+    description: str | None = None
+    jobId: str | None = None
+    jobIdSource: str | None = None
+    metrics: dict[str, int] | None = None
+    diagnostics: dict[str, str | None] | None = None
+    filenames: list[str] | None = None
+    iostatistics: msgspec.Raw = msgspec.Raw(b"null")
+    state: str | None = None
+    stage: str | None = None
+    lengths: list[int] | None = None
+
+
+def encode_success(success: SuccessData) -> bytes:
+    """A success record in Hadoop's JSON."""
+    return encode(success)
+
+
+def decode_success(data: bytes, *, source: str) -> SuccessData:
+    """Loads and checks a success record; a member that is null counts as absent.
+
+    Args:
+        data: The whole file.
+        source: Its path, for the error.
+
+    Raises:
+        RecordError: It is empty, not a success record, or its lengths do not fit its file names.
+    """
+    stored = decode(data, _StoredSuccess, source=source, what=_WHAT)
+    if stored.name != SUCCESS_NAME:
+        raise bad_record(_WHAT, "name", f"{stored.name!r} is not {SUCCESS_NAME!r}", source=source)
+    lengths, filenames = stored.lengths, stored.filenames or []
+    if lengths is not None:
+        if len(lengths) != len(filenames):
+            raise bad_record(_WHAT, "lengths", f"{len(lengths)} for {len(filenames)} file names", source=source)
+        for index, length in enumerate(lengths):
+            if length < 0:
+                raise bad_record(_WHAT, f"lengths[{index}]", f"{length} is negative", source=source)
+    return SuccessData(
+        timestamp=stored.timestamp or 0,
+        success=stored.success is not False,
+        date=stored.date or "",
+        hostname=stored.hostname or "",
+        committer=stored.committer or "",
+        description=stored.description,
+        jobId=stored.jobId or "",
+        jobIdSource=stored.jobIdSource or "",
+        metrics=stored.metrics or {},
+        diagnostics={key: text for key, text in (stored.diagnostics or {}).items() if text is not None},
+        filenames=filenames,
+        iostatistics=stored.iostatistics.copy(),
+        state=stored.state,
+        stage=stored.stage,
+        lengths=lengths,
+    )
+
+
+def hadoop_date(moment: datetime) -> str:
+    """A moment as the manifest committer writes it, in UTC: ``2026-11-21T02:11:03.058903Z[UTC]``."""
+    return moment.astimezone(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z[UTC]")

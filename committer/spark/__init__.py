@@ -1,0 +1,35 @@
+"""PySpark binding: a Python data source named ``committer``.
+
+    df.write.format("committer").option("partitionBy", "month,day").mode("append").save("file:///data/flights")
+
+Spark finds the data source by itself through the top-level module ``pyspark_committer``; nothing has to be registered.
+Drivers and executors need this distribution with its extra ``spark``, and Java 17 or later (`committer.spark.java`).
+Importing this package imports neither PySpark nor pyarrow.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from committer.errors import UnsupportedError
+
+if TYPE_CHECKING:
+    from committer.spark.datasource import CommitterDataSource
+
+__all__ = ["CommitterDataSource"]
+
+
+def __getattr__(name: str) -> object:
+    if name != "CommitterDataSource":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    try:
+        from committer.spark.datasource import CommitterDataSource
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] not in {"pyspark", "pyarrow"}:
+            raise
+        raise UnsupportedError(
+            f"the Spark binding needs {error.name}, which is not installed for this Python",
+            operation="import committer.spark",
+            next_step="pip install 'lake-committer[spark]'",
+        ) from error
+    return CommitterDataSource

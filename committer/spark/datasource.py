@@ -1,0 +1,233 @@
+"""The Python data source ``committer``: Spark's write protocol on one side, a job of this engine on the other.
+
+Spark calls `CommitterDataSource.writer` in a process of its own on the driver's side, `CommitterWriter.write` in the
+executors' Python workers, `commit` or `abort` in a third process. What connects them is the pickled writer (job spec,
+references to options, no secrets) and one `TaskCommitMessage` a partition.
+
+- A task's number is its partition; its attempt is the low 31 bits of ``taskAttemptId``. Spark's ``attemptNumber``
+  starts again at 0 when a stage is resubmitted, so it would not tell two attempts apart.
+- Exactly the attempts that Spark's messages name win (``delivery="message"``): what a speculative or lost attempt wrote
+  lies in its own directory and goes with the job's.
+- Spark calls `abort` also after a `commit` that raised. The job's persisted decision says what abort may still do.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import uuid
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING
+
+from anyio.from_thread import start_blocking_portal
+from pyspark import TaskContext
+from pyspark.sql.datasource import DataSource, DataSourceArrowWriter, WriterCommitMessage
+from pyspark.sql.types import StructType
+
+from committer.committers.results import JobReport
+from committer.errors import (
+    JobDecidedError,
+    JobNotFoundError,
+    RecordError,
+    TaskMissingError,
+    UnsupportedError,
+)
+from committer.events import JobEvent
+from committer.job import attach_job, open_job
+from committer.records.task_commit import TaskCommit
+from committer.spark.options import WriteOptions, parse_options
+from committer.spark.output import FileNames, TaskOutput
+from committer.spark.schema import FilePlan, plan_files
+from committer.spec import JobSpec
+from committer.task import open_task
+
+if TYPE_CHECKING:
+    from pyarrow import RecordBatch
+
+_LOG = logging.getLogger("committer.spark")
+_ATTEMPT_BITS = 0x7FFFFFFF
+
+
+class CommitterDataSource(DataSource):
+    """``df.write.format("committer")``. Writes only: the result is plain Parquet that ``spark.read.parquet`` reads."""
+
+    @classmethod
+    def name(cls) -> str:
+        """The format's name."""
+        return "committer"
+
+    def writer(self, schema: StructType, overwrite: bool) -> CommitterWriter:
+        """Checks everything that can be checked without data, then sets the job up.
+
+        Raises:
+            ConfigurationError: An option, or the schema, cannot be honoured. Nothing was done.
+            UnsupportedError: The same, for what may come.
+        """
+        if overwrite:
+            raise UnsupportedError(
+                'mode "overwrite" is not supported by this version of the data source; nothing was changed',
+                operation="save",
+                next_step='use mode("append") into a new or emptied destination',
+            )
+        options = parse_options(self.options)
+        plan = plan_files(schema, options.partition_by)
+        return CommitterWriter(options, plan, asyncio.run(_set_up(options)))
+
+
+@dataclass(frozen=True)
+class TaskCommitMessage(WriterCommitMessage):
+    """What a task returns to Spark.
+
+    Attributes:
+        data: An encoded `TaskCommit`, at most 8 KiB.
+    """
+
+    data: bytes
+
+
+class CommitterWriter(DataSourceArrowWriter):
+    """One job, as Spark sees it. Pickled into every task, and for commit or abort.
+
+    Args:
+        options: The write's options.
+        plan: What goes into directory names and what into files.
+        spec: The job, which is set up.
+    """
+
+    def __init__(self, options: WriteOptions, plan: FilePlan, spec: JobSpec) -> None:
+        self.options = options
+        self.plan = plan
+        self.spec = spec
+
+    def write(self, iterator: Iterator[RecordBatch]) -> TaskCommitMessage:
+        """Writes one attempt of one task and commits it. On an error the attempt's files are deleted.
+
+        Raises:
+            JobNotFoundError: The job is gone: it ended, and this attempt is not one of its winners.
+        """
+        context = TaskContext.get()
+        if context is None:
+            raise UnsupportedError("write() was called outside a Spark task", operation="write")
+        task, attempt = context.partitionId(), context.taskAttemptId() & _ATTEMPT_BITS
+        names = FileNames(self.spec.job_id, task, self.options.compression)
+        storage = self.options.storage_options()
+        # The loop runs in a thread of its own, for as long as this task; this one, to which Spark's iterator belongs, is
+        # free to wait for rows.
+        with (
+            start_blocking_portal() as portal,
+            portal.wrap_async_context_manager(
+                open_task(self.spec, task=task, attempt=attempt, storage_options=storage)
+            ) as handle,
+        ):
+            TaskOutput(self.plan, names, partial(portal.call, handle.open_blocking)).write(iterator)
+        return TaskCommitMessage(handle.task_commit.encode())
+
+    def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
+        """Commits the job with exactly the attempts that the messages name.
+
+        Raises:
+            TaskMissingError: A task has no message, or two.
+            RecordError: A message is not one of this job.
+        """
+        commits = task_commits(messages, self.spec.job_id)
+        report = asyncio.run(_commit(self.spec, self.options, commits))
+        _LOG.info(
+            "job %s committed %d files, %d bytes to %s in %.1f s",
+            report.job_id,
+            report.files_committed,
+            report.bytes_committed,
+            self.options.path,
+            report.duration_s,
+        )
+
+    def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
+        """Aborts the job; where the decision to commit it stands, nothing is deleted and the log says what to do."""
+        try:
+            asyncio.run(_abort(self.spec, self.options))
+        except JobNotFoundError:
+            _LOG.info("job %s is gone already, there is nothing to abort", self.spec.job_id)
+        except JobDecidedError as error:
+            _LOG.warning("%s", error)
+
+
+def task_commits(messages: Sequence[WriterCommitMessage | None], job_id: str) -> list[TaskCommit]:
+    """Decodes the messages of a write: one a task, all of the same job.
+
+    Raises:
+        TaskMissingError: A task has no message, or two.
+        RecordError: A message is not one of this job.
+    """
+    commits: dict[int, TaskCommit] = {}
+    for position, message in enumerate(messages):
+        if message is None:
+            raise TaskMissingError(
+                f"Spark asks to commit, but partition {position} of {len(messages)} has no task commit message",
+                operation="commit_job",
+            )
+        if not isinstance(message, TaskCommitMessage):
+            raise RecordError(
+                f"partition {position} returned a {type(message).__name__}, not a task commit message",
+                operation="commit_job",
+            )
+        commit = TaskCommit.decode(message.data)
+        if commit.job_id != job_id:
+            raise RecordError(
+                f"partition {position} returned a message of job {commit.job_id}, and this is job {job_id}",
+                field="job_id",
+                operation="commit_job",
+            )
+        if commit.task in commits:
+            raise TaskMissingError(
+                f"task {commit.task} has two task commit messages, of attempts {commits[commit.task].attempt} and"
+                f" {commit.attempt}",
+                operation="commit_job",
+            )
+        commits[commit.task] = commit
+    return list(commits.values())
+
+
+async def _set_up(options: WriteOptions) -> JobSpec:
+    job = await open_job(
+        options.path,
+        job_id=options.job_id or str(uuid.uuid4()),
+        committer=options.committer,
+        delivery="message",
+        config=options.config,
+        storage_options=options.storage_options(),
+    )
+    spec = job.spec
+    await job.close()
+    return spec
+
+
+async def _commit(spec: JobSpec, options: WriteOptions, commits: list[TaskCommit]) -> JobReport:
+    job = await attach_job(spec, storage_options=options.storage_options(), listeners=[_log_event])
+    try:
+        return await job.commit(task_commits=commits, tasks=len(commits))
+    finally:
+        await job.close()
+
+
+async def _abort(spec: JobSpec, options: WriteOptions) -> None:
+    job = await attach_job(spec, storage_options=options.storage_options(), listeners=[_log_event])
+    try:
+        await job.abort()
+    finally:
+        await job.close()
+
+
+def _log_event(event: JobEvent) -> None:
+    # The process is not the user's: its log is the only way to be heard before `_SUCCESS` tells the rest.
+    if event.kind in {"heartbeat", "message"}:
+        _LOG.info(
+            "job %s: %s %d of %s, %d bytes, after %.1f s %s",
+            event.job_id,
+            event.stage,
+            event.done,
+            "?" if event.total is None else event.total,
+            event.bytes_done,
+            event.at_s,
+            event.message,
+        )

@@ -1,0 +1,197 @@
+"""The options of ``df.write.format("committer")``, checked before anything happens.
+
+Spark hands option keys over in lower case and values as text. Error texts name keys and never repeat a value that may
+be a secret.
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+import re
+from collections.abc import Mapping
+from typing import Final
+
+import msgspec
+
+from committer.config import CommitterConfig
+from committer.errors import ConfigurationError, InvalidPathError, UnsupportedError
+from committer.paths import StorePath
+from committer.spark.output import COMPRESSIONS
+
+_STORAGE: Final = "storage."
+_OWN: Final = ("path", "format", "partitionBy", "compression", "committer", "job_id")
+_ABSOLUTE: Final = re.compile(r"/|[A-Za-z][A-Za-z0-9+.\-]+:")
+
+
+class WriteOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """What the user asked for. Holds references to secrets, never secrets, so it may be pickled into a Spark plan.
+
+    Attributes:
+        path: The destination.
+        partition_by: Partition columns, outermost first.
+        compression: A key of `COMPRESSIONS`.
+        committer: The committer's name; None takes the store's default.
+        job_id: The job's id; None draws a UUID.
+        config: The commit's choices.
+        storage: Storage options as references: ``env:NAME`` or ``file:PATH``.
+    """
+
+    path: str
+    partition_by: tuple[str, ...] = ()
+    compression: str = "snappy"
+    committer: str | None = None
+    job_id: str | None = None
+    config: CommitterConfig = msgspec.field(default_factory=CommitterConfig)
+    storage: dict[str, str] = msgspec.field(default_factory=dict)
+
+    def storage_options(self) -> dict[str, object]:
+        """Resolves the references in this process.
+
+        Raises:
+            ConfigurationError: An environment variable is not set, or a file cannot be read.
+        """
+        return {key: _resolved(key, reference) for key, reference in self.storage.items()}
+
+
+def parse_options(options: Mapping[str, str]) -> WriteOptions:
+    """Reads a write's options.
+
+    Args:
+        options: As Spark hands them over. ``partitionBy`` is ``"a,b"``, or a JSON list where a name holds a comma;
+            fields of `CommitterConfig` go by their names; ``storage.<key>`` takes ``env:NAME`` or ``file:PATH``.
+
+    Raises:
+        ConfigurationError: A key is unknown, a value is not one the option takes, or the path is missing or relative.
+        UnsupportedError: The format is not one that can be written.
+    """
+    own: dict[str, str] = {}
+    config: dict[str, str] = {}
+    storage: dict[str, str] = {}
+    own_keys = {key.lower(): key for key in _OWN}
+    config_keys = {field.name for field in msgspec.structs.fields(CommitterConfig)}
+    for key, value in options.items():
+        folded = key.lower()
+        if folded.startswith(_STORAGE):
+            storage[folded.removeprefix(_STORAGE)] = _reference(folded, value)
+        elif folded in own_keys:
+            own[own_keys[folded]] = value
+        elif folded in config_keys:
+            config[folded] = value
+        else:
+            raise _unknown(key, [*_OWN, *config_keys])
+    file_format = own.get("format", "parquet")
+    if file_format.lower() != "parquet":
+        raise UnsupportedError(
+            f"the format {file_format!r} cannot be written", operation="save", next_step='use format "parquet"'
+        )
+    return WriteOptions(
+        path=_path(own.get("path")),
+        partition_by=_columns(own.get("partitionBy", "")),
+        compression=_compression(own.get("compression", "snappy")),
+        committer=own.get("committer"),
+        job_id=own.get("job_id"),
+        config=_config(config),
+        storage=storage,
+    )
+
+
+def _path(text: str | None) -> str:
+    if not text:
+        raise ConfigurationError(
+            "no path: the write names no destination",
+            operation="save",
+            next_step="end the write with .save(<absolute path or URI>); SQL's INSERT INTO and CREATE TABLE do not hand"
+            " a table's path and options to a Python data source",
+        )
+    if not _ABSOLUTE.match(text):
+        raise InvalidPathError(
+            "the path is relative, and this process, the user's and the executors' may each run elsewhere",
+            operation="save",
+            path=text,
+            next_step="give an absolute path or a URI",
+        )
+    StorePath.of(text)
+    return text
+
+
+def _columns(text: str) -> tuple[str, ...]:
+    if text.lstrip().startswith("["):
+        try:
+            return tuple(msgspec.json.decode(text, type=list[str]))
+        except msgspec.MsgspecError as error:
+            raise ConfigurationError(f"partitionBy is not a JSON list of names: {error}", operation="save") from error
+    names = tuple(name.strip() for name in text.split(",")) if text.strip() else ()
+    if "" in names:
+        raise ConfigurationError(f"partitionBy has an empty name: {text!r}", operation="save")
+    return names
+
+
+def _compression(text: str) -> str:
+    folded = text.lower()
+    if folded not in COMPRESSIONS:
+        raise ConfigurationError(
+            f"the compression {text!r} is not known",
+            operation="save",
+            next_step=f"use one of {', '.join(COMPRESSIONS)}",
+        )
+    return folded
+
+
+def _config(values: Mapping[str, str]) -> CommitterConfig:
+    # One by one, so that the error can name the option.
+    for key, value in values.items():
+        _converted({key: value}, f"the option {key} cannot be {value!r}")
+    return _converted(values, "the options of the commit do not fit together")
+
+
+def _converted(values: Mapping[str, str], problem: str) -> CommitterConfig:
+    try:
+        return msgspec.convert(dict(values), CommitterConfig, strict=False)
+    except (msgspec.ValidationError, ConfigurationError) as error:
+        raise ConfigurationError(f"{problem}: {error}", operation="save") from error
+
+
+def _unknown(key: str, known: list[str]) -> ConfigurationError:
+    spellings = {name.lower(): name for name in known}
+    close = difflib.get_close_matches(key.lower(), spellings, n=1)
+    return ConfigurationError(
+        f"the option {key!r} is not known",
+        operation="save",
+        next_step=f"did you mean {spellings[close[0]]!r}?" if close else f"the options are {', '.join(sorted(known))}",
+    )
+
+
+def _reference(key: str, value: str) -> str:
+    kind, _, name = value.partition(":")
+    if kind not in {"env", "file"} or not name:
+        raise ConfigurationError(
+            f"the option {key} must say where its value is found, and not be the value: Spark shows options in plans"
+            " and logs",
+            operation="save",
+            next_step="use env:NAME for an environment variable or file:PATH for a file, on every machine",
+        )
+    return value
+
+
+def _resolved(key: str, reference: str) -> str:
+    kind, _, name = reference.partition(":")
+    if kind == "env":
+        value = os.environ.get(name)
+        if value is None:
+            raise ConfigurationError(
+                f"the environment variable {name}, which {_STORAGE}{key} refers to, is not set here",
+                operation="save",
+                next_step="set it for the driver and for every executor",
+            )
+        return value
+    try:
+        with open(name, encoding="utf-8") as file:
+            return file.read().strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigurationError(
+            f"the file that {_STORAGE}{key} refers to cannot be read: {type(error).__name__}",
+            operation="save",
+            path=name,
+            next_step="put it on the driver's machine and on every executor's",
+        ) from error

@@ -1,0 +1,106 @@
+"""Rows by partition: one gathering of a task's rows becomes one slice for each directory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from committer.paths import partition_directory
+from committer.spark.partition_text import partition_texts
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+class PartitionSlice(msgspec.Struct, frozen=True):
+    """The rows of one directory.
+
+    Attributes:
+        directory: Relative to the destination, as Hive spells it; empty when nothing is partitioned.
+        rows: Its rows without the partition columns, in the order in which they came.
+    """
+
+    directory: str
+    rows: pa.Table
+
+
+def split_by_partition(
+    table: pa.Table, partition_positions: tuple[int, ...], columns: tuple[int, ...]
+) -> Iterator[PartitionSlice]:
+    """Sorts rows by partition and yields each partition's rows once, by ascending first appearance of their values.
+
+    Rows whose partitions are spelled alike (null and the empty string, one hour told twice when daylight saving time
+    ends) go into one directory. Memory: one sorted copy of `table`; time: a sort of one integer a row.
+
+    Args:
+        table: The rows, with all columns.
+        partition_positions: The partition columns, outermost first; none of them means one slice.
+        columns: The columns that go into files.
+
+    Raises:
+        UnsupportedError: The values of a partition column cannot name partitions.
+    """
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    kept = table.select(list(columns))
+    if not partition_positions:
+        yield PartitionSlice("", kept)
+        return
+    codes, directories = _directory_codes(table, partition_positions)
+    if len(directories) == 1:
+        yield PartitionSlice(directories[0], kept)
+        return
+    order = pc.sort_indices(codes)  # stable: rows keep their order within a partition
+    kept = kept.take(order)
+    runs = pc.run_end_encode(codes.take(order), run_end_type=pa.int64())
+    start = 0
+    for code, end in zip(runs.values.to_pylist(), runs.run_ends.to_pylist(), strict=True):
+        yield PartitionSlice(directories[code], kept.slice(start, end - start))
+        start = end
+
+
+def _directory_codes(table: pa.Table, positions: tuple[int, ...]) -> tuple[pa.Array, list[str]]:
+    """For each row the number of its directory, and the directories by number."""
+    codes, directories = _column_codes(table, positions[0])
+    for position in positions[1:]:
+        more, names = _column_codes(table, position)
+        codes, directories = _combined(codes, directories, more, names)
+    return codes, directories
+
+
+def _column_codes(table: pa.Table, position: int) -> tuple[pa.Array, list[str]]:
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    column = table.column(position).combine_chunks()
+    name = table.column_names[position]
+    if isinstance(column, pa.ChunkedArray):  # what combine_chunks makes of no rows, or of more than 2 GiB of text
+        column = pa.concat_arrays(column.chunks)
+    encoded = pc.dictionary_encode(column, null_encoding="encode")
+    directories = [partition_directory([(name, text)]) for text in partition_texts(encoded.dictionary)]
+    numbers: dict[str, int] = {}
+    for directory in directories:
+        numbers.setdefault(directory, len(numbers))
+    if len(numbers) == len(directories):
+        return encoded.indices.cast(pa.int64()), directories
+    by_value = pa.array([numbers[directory] for directory in directories], pa.int64())
+    return by_value.take(encoded.indices), list(numbers)
+
+
+def _combined(
+    outer: pa.Array, outer_names: list[str], inner: pa.Array, inner_names: list[str]
+) -> tuple[pa.Array, list[str]]:
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    pairs = pc.add(pc.multiply(outer, len(inner_names)), inner)
+    # Numbered anew at each column: at most one number a row, so that the product never overflows.
+    encoded = pc.dictionary_encode(pairs)
+    names = []
+    for pair in encoded.dictionary.to_pylist():
+        first, second = divmod(pair, len(inner_names))
+        names.append(f"{outer_names[first]}/{inner_names[second]}")
+    return encoded.indices.cast(pa.int64()), names

@@ -1,0 +1,86 @@
+"""JobSpec: what any process needs to take part in a job. Picklable, JSON, no secrets."""
+
+from __future__ import annotations
+
+import os
+from typing import Literal, TypeAlias
+
+import msgspec
+
+from committer.config import CommitterConfig
+from committer.errors import ConfigurationError, RecordError
+from committer.layout import JobLayout, check_job_id, check_number
+from committer.paths import StorePath
+
+Delivery: TypeAlias = Literal["listing", "message"]
+
+
+class JobSpec(msgspec.Struct, frozen=True, kw_only=True):
+    """A job as every process that works on it must see it.
+
+    Attributes:
+        destination: URI of the directory the job writes to, as records spell it.
+        job_id: The job's id.
+        committer: The committer's name.
+        delivery: How the driver learns of task commits: ``listing`` or ``message``.
+        job_attempt: Hadoop's job attempt number.
+        config: The job's choices.
+        hadoop: Whether Hadoop's committer set the job up (there is no setup record then).
+    """
+
+    destination: str
+    job_id: str
+    committer: str = "manifest"
+    delivery: Delivery = "listing"
+    job_attempt: int = 0
+    config: CommitterConfig = msgspec.field(default_factory=CommitterConfig)
+    hadoop: bool = False
+
+    @classmethod
+    def for_hadoop(
+        cls,
+        dest: str | os.PathLike[str] | StorePath,
+        job_id: str,
+        job_attempt: int = 0,
+        *,
+        config: CommitterConfig | None = None,
+    ) -> JobSpec:
+        """A job that Hadoop's manifest committer set up: join it with `open_task`, or commit it with `attach_job`.
+
+        Args:
+            dest: The job's destination.
+            job_id: Its unique id: ``spark.sql.sources.writeJobUUID`` where set, else ``job_<X>_<N>``.
+            job_attempt: ``mapreduce.job.application.attempt.id``.
+            config: Choices; `hadoop_driver=True` when a Java driver will commit the job.
+        """
+        return cls(
+            destination=StorePath.of(dest).uri,
+            job_id=check_job_id(job_id),
+            job_attempt=check_number(job_attempt, "job_attempt"),
+            config=config or CommitterConfig(),
+            hadoop=True,
+        )
+
+    @property
+    def layout(self) -> JobLayout:
+        """Where everything of the job lives."""
+        return JobLayout(StorePath.from_uri(self.destination), self.job_id, self.job_attempt)
+
+    def encode(self) -> bytes:
+        """The spec as JSON."""
+        return msgspec.json.encode(self)
+
+    @classmethod
+    def decode(cls, data: bytes | str) -> JobSpec:
+        """Reads what `encode` wrote.
+
+        Raises:
+            RecordError: It is not a spec.
+        """
+        try:
+            spec = msgspec.json.decode(data, type=cls)
+            check_job_id(spec.job_id)
+            StorePath.from_uri(spec.destination)
+        except (msgspec.MsgspecError, ConfigurationError) as error:
+            raise RecordError(f"not a job spec: {error}", operation="decode JobSpec") from error
+        return spec

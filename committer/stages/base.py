@@ -1,0 +1,97 @@
+"""What every stage is: an object that runs once, takes a typed value and returns one.
+
+The base class does what no stage may forget: it marks progress and the audit context (`st`), times the stage under
+Hadoop's statistic name, and refuses a second run (``AbstractJobOrTaskStage`` in Hadoop).
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, field
+from typing import Generic, TypeVar, final
+
+from committer.config import CommitterConfig
+from committer.errors import JobStateError
+from committer.events import Progress, Statistics, audit
+from committer.flow.runtime import Runtime, current_runtime
+from committer.layout import JobLayout
+from committer.spec import JobSpec
+from committer.stores.base import Store
+
+In = TypeVar("In")
+Out = TypeVar("Out")
+
+
+@dataclass(frozen=True, slots=True)
+class StageContext:
+    """What the stages of one job, or of one task attempt, share. Frozen before the first stage runs.
+
+    Attributes:
+        spec: The job.
+        layout: Where it lives.
+        store: The destination's store, paced and counted.
+        statistics: Where durations and counts go.
+        progress: Where progress goes.
+        driver: Random name of this driver, in every record it writes.
+        config: The choices in force (the decision's, once there is one).
+        runtime: Clock and randomness.
+    """
+
+    spec: JobSpec
+    layout: JobLayout
+    store: Store
+    statistics: Statistics
+    progress: Progress
+    driver: str
+    config: CommitterConfig
+    runtime: Runtime = field(default_factory=current_runtime)
+
+    def timestamp(self) -> str:
+        """Now, as records spell it."""
+        return self.runtime.now().isoformat()
+
+    @property
+    def durable(self) -> bool:
+        """Whether what is written must survive a power loss."""
+        return self.config.durability == "fsync" and self.store.capabilities.durable
+
+    @property
+    def recover_command(self) -> str:
+        """What to tell a user whose job is decided but not ended."""
+        return f"committer.recover({str(self.layout.destination)!r}, {self.layout.job_id!r})"
+
+
+class Stage(ABC, Generic[In, Out]):
+    """One step of a protocol. Make it, run it once.
+
+    Attributes:
+        name: What progress, audit and reports call the stage (Hadoop's name where it has one).
+        statistic: The duration statistic it is timed under; empty when Hadoop has none for it.
+    """
+
+    name: str = ""
+    statistic: str = ""
+
+    def __init__(self, context: StageContext) -> None:
+        self.context = context
+        self._ran = False
+
+    @final
+    async def run(self, value: In) -> Out:
+        """Runs the stage.
+
+        Raises:
+            JobStateError: It ran already.
+        """
+        if self._ran:
+            raise JobStateError(f"stage {self.name} ran already", operation=self.name)
+        self._ran = True
+        with audit(st=self.name), self.context.progress.stage(self.name):
+            if not self.statistic:
+                return await self.execute(value)
+            with self.context.statistics.timed(self.statistic):
+                return await self.execute(value)
+
+    @abstractmethod
+    async def execute(self, value: In) -> Out:
+        """What the stage does."""

@@ -1,0 +1,108 @@
+"""CleanupJob: removes the job's own directory, what tells the job's fate last."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+
+import anyio
+
+from committer.errors import StoreError, StoreNotADirectoryError, StoreNotFoundError
+from committer.flow.workers import run_workers
+from committer.paths import StorePath
+from committer.stages.base import Stage, StageContext
+from committer.stores.base import FileStatus
+
+_log = logging.getLogger("committer.stages")
+
+_CLEANUP_BOUND_S = 60.0
+
+
+class CleanupJob(Stage[None, None]):
+    """Removes everything of the job but its decision and outcome, so that a crash half way leaves its fate readable.
+
+    Unlike Hadoop's, it never touches another job's directory: `_temporary` itself goes only when it is empty.
+
+    Preconditions: the job ended (outcome written), or was aborted, or the caller vouches for it.
+    Postconditions: of the job's directory only `decision` and `outcome` are left; `RemoveFate` removes them.
+    Failure modes: what cannot be deleted stays, and the error says so; the job's result does not change.
+    Cost: one delete a task attempt, or one in all with `cleanup_base_first`.
+    Hadoop: ``CleanupJobStage``.
+    """
+
+    name = "job_stage_cleanup"
+    statistic = "job_stage_cleanup"
+
+    async def execute(self, value: None) -> None:
+        """Deletes children of the job's directory, task attempts in parallel before their parent."""
+        layout, config = self.context.layout, self.context.config
+        children = await _children(self.context, layout.job_directory)
+        fate = {layout.decision, layout.outcome}
+        doomed = [child for child in children if child.path not in fate]
+        if config.cleanup_parallel_delete and not config.cleanup_base_first:
+            await self._delete_in_parallel(
+                [
+                    attempt
+                    for parent in (layout.tasks, layout.tasks_fenced)
+                    for attempt in await _children(self.context, parent)
+                ]
+            )
+        await self._delete_in_parallel(doomed)
+
+    async def _delete_in_parallel(self, doomed: Iterable[FileStatus]) -> None:
+        async def delete(child: FileStatus) -> None:
+            await _delete(self.context, child)
+
+        await run_workers(doomed, delete, workers=self.context.config.io_concurrency, operation=self.name)
+
+
+class RemoveFate(Stage[None, None]):
+    """Removes decision and outcome, the job's directory, and `_temporary` when no other job is in it.
+
+    The outcome goes last: as long as anything of a committed job stands, it says so.
+
+    Preconditions: `CleanupJob` ran; whatever else answers "did the job commit" (the summary) is saved.
+    Cost: 4 calls.
+    """
+
+    name = "job_stage_cleanup_fate"
+
+    async def execute(self, value: None) -> None:
+        """Deletes records, then empty directories."""
+        layout, store = self.context.layout, self.context.store
+        await store.delete_file(layout.decision)
+        await store.delete_file(layout.outcome)
+        for directory in (layout.job_directory, layout.temporary):
+            try:
+                await store.delete_directory(directory, recursive=False)
+            except StoreError:
+                # Another job lives in `_temporary`, or a zombie just wrote into the job's directory: both are found
+                # by list_jobs, and neither changes this job's result.
+                return
+
+
+async def _children(context: StageContext, directory: StorePath) -> list[FileStatus]:
+    try:
+        return [child async for child in context.store.list(directory)]
+    except (StoreNotFoundError, StoreNotADirectoryError):
+        return []
+
+
+async def _delete(context: StageContext, child: FileStatus) -> None:
+    if child.is_directory:
+        await context.store.delete_directory(child.path, recursive=True)
+    else:
+        await context.store.delete_file(child.path)
+
+
+async def remove_job_directory(context: StageContext) -> None:
+    """Removes a job's whole directory after a failed setup: shielded, bounded, and silent.
+
+    The error that brought us here is the one the user must see; what is left is found by `list_jobs`.
+    """
+    with anyio.move_on_after(_CLEANUP_BOUND_S, shield=True):
+        try:
+            await context.store.delete_directory(context.layout.job_directory, recursive=True)
+            await context.store.delete_directory(context.layout.temporary, recursive=False)
+        except StoreError as error:
+            _log.warning("could not remove %s after a failed setup: %s", context.layout.job_directory, error)

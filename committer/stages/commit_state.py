@@ -1,0 +1,113 @@
+"""A decided commit as its forward stages see it, the same for the driver that decided and for any recoverer."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from committer.errors import CommitterError, JobRolledBackError, JobStateError, StoreError
+from committer.records.job_state import Decision, Fact, JobOutcome
+from committer.stages.base import StageContext
+from committer.stages.decide import read_facts
+from committer.stages.job_directory import read_decision, read_outcome
+from committer.stages.load_records import PlannedFile, PlannedFiles
+from committer.stores.helpers import exists
+
+
+@dataclass(slots=True)
+class CommitState:
+    """What is published and what stood in its way.
+
+    Attributes:
+        decision: The decision, obeyed to the letter.
+        files: Every file.
+        targets: What stood at a file's destination, by relative name.
+        blocking: Files that stood where directories go.
+        superseded: Old files that are taken away.
+        directories: Directories that were absent.
+    """
+
+    decision: Decision
+    files: PlannedFiles
+    targets: dict[str, Fact] = field(default_factory=dict)
+    blocking: list[Fact] = field(default_factory=list)
+    superseded: list[Fact] = field(default_factory=list)
+    directories: list[str] = field(default_factory=list)
+
+    @classmethod
+    def of(
+        cls,
+        context: StageContext,
+        decision: Decision,
+        facts: list[Fact],
+        entries: list[PlannedFile] | None = None,
+    ) -> CommitState:
+        """Sorts facts by what they are for."""
+        identities = {
+            fact.path: fact.identity for fact in facts if fact.kind == "identity" and fact.identity is not None
+        }
+        return cls(
+            decision=decision,
+            files=PlannedFiles(context, decision.winners, entries, identities),
+            targets={fact.path: fact for fact in facts if fact.kind == "target"},
+            blocking=[fact for fact in facts if fact.kind == "blocking"],
+            superseded=[fact for fact in facts if fact.kind == "superseded"],
+            directories=[fact.path for fact in facts if fact.kind == "directory"],
+        )
+
+    @classmethod
+    async def read(cls, context: StageContext, decision: Decision) -> CommitState:
+        """Rebuilds the state from the store: one call a side file."""
+        return cls.of(context, decision, await read_facts(context, decision))
+
+
+class EndedElsewhereError(Exception):
+    """Another driver ended the job while this one worked on it; `outcome` says how, None when it is cleaned up."""
+
+    def __init__(self, outcome: JobOutcome | None) -> None:
+        super().__init__(outcome)
+        self.outcome = outcome
+
+
+async def explain_missing(context: StageContext, error: CommitterError) -> BaseException:
+    """Why something of the commit is not where it must be: ended or being rolled back by another driver, or unknown.
+
+    Returns:
+        The exception to raise in place of `error`.
+    """
+    layout, store = context.layout, context.store
+    try:
+        outcome = await read_outcome(store, layout)
+        if outcome is not None:
+            return EndedElsewhereError(outcome)
+        if await read_decision(store, layout) is None:
+            return EndedElsewhereError(None)
+        if store.capabilities.atomic_directory_rename and await exists(store, layout.tasks_fenced):
+            return JobRolledBackError(
+                f"job {layout.job_id} is being rolled back by somebody else",
+                operation=error.operation,
+                path=error.path,
+                outcome="partial",
+                next_step=f"call {context.recover_command} to finish it",
+                causes=[error],
+            )
+    except StoreError as unreadable:
+        error.causes = (*error.causes, unreadable)
+    return error
+
+
+def check_still_decided(decision: Decision | None, expected: Decision) -> None:
+    """Makes sure the decision on the store is the one being carried out.
+
+    Raises:
+        EndedElsewhereError: It is gone: another driver ended the job.
+        JobStateError: It is another one, which no driver of this engine writes.
+    """
+    if decision is None:
+        raise EndedElsewhereError(None)
+    if decision.driver != expected.driver or decision.decision != expected.decision:
+        raise JobStateError(
+            f"the decision of job {expected.job_id} was replaced by something else",
+            operation="commit_job",
+            outcome="unknown",
+            next_step="find out who writes into the job's directory",
+        )

@@ -1,0 +1,165 @@
+"""CommitTask: saves the one record that makes a task attempt's output the task's."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from committer.errors import JobNotFoundError, StoreNotFoundError
+from committer.events import names
+from committer.flow.retry import RetryPolicy, retry
+from committer.flow.together import together
+from committer.paths import StorePath
+from committer.records.manifest import DirectoryEntry, FileEntry, TaskManifest, encode_task_manifest
+from committer.records.task_commit import TaskCommit, digest_of, inline_record
+from committer.stages.base import Stage
+from committer.stages.durability import sync_directories
+from committer.stages.job_directory import check_job_stands
+from committer.stages.setup_task import AttemptIdentity
+from committer.stages.task_directories import destination_directories
+
+# Hadoop sleeps 1.0, 1.5, 2.0, 2.5 s between its five tries to save a record (``AbstractJobOrTaskStage``); full
+# jitter below 2.5 s has the same reach and spreads a thundering herd.
+_SAVE_BACKOFF_BASE_S = 0.5
+_SAVE_BACKOFF_CAP_S = 2.5
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenFile:
+    """A file of a task attempt.
+
+    Attributes:
+        name: Relative to the task attempt directory; its destination is the same name below the destination.
+        size: Bytes.
+        identity: As the store gave it once the file was closed.
+    """
+
+    name: str
+    size: int
+    identity: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class TaskOutput:
+    """Everything a task attempt wrote.
+
+    Attributes:
+        identity: Which run of which attempt.
+        directory: The task attempt directory.
+        files: Its files.
+        directories: Directories to have at the destination, relative; parents of files need not be named.
+    """
+
+    identity: AttemptIdentity
+    directory: StorePath
+    files: list[WrittenFile]
+    directories: list[str]
+
+
+class CommitTask(Stage[TaskOutput, TaskCommit]):
+    """Saves the task's record, looking in the same round trip whether the job still stands.
+
+    Preconditions: every file is closed; the job stands and is not decided.
+    Postconditions: delivery by listing: the record is under the task's name, by one atomic replace, so of several
+    committing attempts the last wins. Delivery by message: it is under the attempt's name, and the message names it.
+    Files stay where they are. With `durability="fsync"` files, directories and record survive a power loss.
+    Failure modes: nothing of the attempt can be committed, or (a lost answer) it may: the next attempt replaces it.
+    Cost: 2 calls in one round trip by message; 2 or 3 by listing (stores that write first and rename after). With
+    `hadoop_driver` one more a directory, as Hadoop does.
+    Hadoop: ``CommitTaskStage``, ``SaveTaskManifestStage``.
+    """
+
+    name = "task_stage_commit"
+    statistic = "task_stage_commit"
+
+    async def execute(self, value: TaskOutput) -> TaskCommit:
+        """Builds the record, saves it."""
+        statistics = self.context.statistics
+        size = sum(file.size for file in value.files)
+        directories = await destination_directories(self.context, value)
+        statistics.sample(names.COMMITTER_TASK_DIRECTORY_COUNT, len(directories))
+        statistics.sample(names.COMMITTER_TASK_DIRECTORY_DEPTH, 1 + max((entry.l for entry in directories), default=0))
+        statistics.sample(names.COMMITTER_TASK_FILE_COUNT, len(value.files))
+        statistics.sample(names.COMMITTER_TASK_FILE_SIZE, size)
+        if self.context.durable:
+            await self._sync(value)
+        files = self._file_entries(value)
+        with statistics.timed(names.TASK_STAGE_SAVE_MANIFEST):
+            data, path = await self._save(value, files, directories)
+        statistics.count(names.COMMITTER_TASKS_COMPLETED)
+        identity = value.identity
+        return TaskCommit(
+            job_id=self.context.spec.job_id,
+            task=identity.task,
+            attempt=identity.attempt,
+            nonce=identity.nonce,
+            record=path.uri,
+            digest=digest_of(data),
+            length=len(data),
+            files=len(files),
+            size=size,
+            inline=inline_record(data),
+        )
+
+    def _file_entries(self, value: TaskOutput) -> list[FileEntry]:
+        destination = self.context.layout.destination
+        return [
+            FileEntry(
+                s=(value.directory / file.name).uri, d=(destination / file.name).uri, z=file.size, e=file.identity
+            )
+            for file in value.files
+        ]
+
+    async def _save(
+        self, value: TaskOutput, files: list[FileEntry], directories: list[DirectoryEntry]
+    ) -> tuple[bytes, StorePath]:
+        layout, store, identity = self.context.layout, self.context.store, value.identity
+        path, temporary = layout.attempt_record(identity.task, identity.attempt, identity.nonce), None
+        if self.context.spec.delivery == "listing":
+            path = layout.manifest(identity.task)
+            temporary = layout.manifest_temporary(identity.task, identity.attempt, identity.nonce)
+        saved = b""
+
+        async def save() -> None:
+            nonlocal saved
+            saved = encode_task_manifest(self._manifest(value, files, directories))
+            with self.context.statistics.timed(names.TASK_STAGE_SAVE_TASK_MANIFEST):
+                await store.put(path, saved, temporary=temporary, durable=self.context.durable)
+
+        policy = RetryPolicy(
+            attempts=self.context.config.record_save_attempts,
+            base_s=_SAVE_BACKOFF_BASE_S,
+            cap_s=_SAVE_BACKOFF_CAP_S,
+        )
+        try:
+            # Replacing the same bytes under the same name again is harmless, so a lost answer is simply retried.
+            await together(
+                check_job_stands(store, layout, hadoop=self.context.spec.hadoop, operation=self.name),
+                retry(save, policy=policy, idempotent=True),
+            )
+        except StoreNotFoundError as error:
+            raise JobNotFoundError(
+                f"job {layout.job_id} was cleaned up before this task attempt committed",
+                operation=self.name,
+                path=path,
+                next_step="stop this task: its job is over",
+                causes=[error],
+            ) from error
+        return saved, path
+
+    def _manifest(self, value: TaskOutput, files: list[FileEntry], directories: list[DirectoryEntry]) -> TaskManifest:
+        layout, identity = self.context.layout, value.identity
+        return TaskManifest(
+            jobId=layout.job_id,
+            jobAttemptNumber=layout.job_attempt,
+            taskID=layout.task_id(identity.task),
+            taskAttemptID=layout.task_attempt_id(identity.task, identity.attempt),
+            taskAttemptDir=value.directory.uri,
+            files=files,
+            directories=directories,
+            iostatistics=self.context.statistics.snapshot(),
+        )
+
+    async def _sync(self, value: TaskOutput) -> None:
+        # Data was synced when each file was closed; here the names of those files are.
+        directories = {value.directory / file.name for file in value.files}
+        await sync_directories(self.context, {path.parent for path in directories} | {value.directory})

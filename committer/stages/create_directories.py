@@ -1,0 +1,60 @@
+"""CreateDirectories: makes the directories that files will be renamed into."""
+
+from __future__ import annotations
+
+from committer.errors import CommitterError, StoreExistsError, StoreNotADirectoryError, TargetExistsError
+from committer.events import names
+from committer.flow.workers import run_workers
+from committer.stages.base import Stage
+from committer.stages.commit_state import CommitState
+
+
+class CreateDirectories(Stage[CommitState, int]):
+    """Makes every directory that was absent: only leaves are asked for, parents come with them.
+
+    Preconditions: the decision stands; files in the way were moved aside (with `existing_target="replace"`).
+    Postconditions: every directory of the job exists.
+    Failure modes: a file that stands in the way is a definite refusal (`TargetExistsError`).
+    Cost: one call a leaf; none where directories are not real.
+    Hadoop: ``CreateOutputDirectoriesStage``.
+    """
+
+    name = "job_stage_create_target_dirs"
+    statistic = "job_stage_create_target_dirs"
+
+    async def execute(self, value: CommitState) -> int:
+        """Makes leaves in parallel; returns how many directories the job makes in all."""
+        store, destination = self.context.store, self.context.layout.destination
+        if not store.capabilities.directories:
+            return 0
+
+        async def make(directory: str) -> None:
+            path = destination / directory
+            try:
+                await store.make_directory(path, parents=True)
+            except (StoreExistsError, StoreNotADirectoryError) as error:
+                raise refused_directory(directory, error) from error
+
+        with self.context.statistics.timed(names.OP_CREATE_DIRECTORIES):
+            await run_workers(
+                leaves(value.directories), make, workers=self.context.config.io_concurrency, operation=self.name
+            )
+        return len(value.directories)
+
+
+def leaves(directories: list[str]) -> list[str]:
+    """The directories that are no other's parent."""
+    parents = {directory.rpartition("/")[0] for directory in directories}
+    return sorted(set(directories) - parents)
+
+
+def refused_directory(directory: str, error: CommitterError) -> TargetExistsError:
+    """A file stands where a directory must go, and appeared after preflight."""
+    return TargetExistsError(
+        f"a file stands at {error.path or directory}, where the directory {directory} goes",
+        conflicts=[f"a file stands at {error.path or directory}, where a directory goes"],
+        operation=CreateDirectories.name,
+        path=directory,
+        next_step="remove it and run the job again",
+        causes=[error],
+    )

@@ -1,0 +1,171 @@
+"""Decide: writes what the decision rests on, then the decision, once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+from committer.errors import JobNotFoundError, RecordError, StoreNotFoundError
+from committer.flow.workers import run_workers
+from committer.records.job_state import (
+    Decision,
+    Fact,
+    PlanFile,
+    Winner,
+    decode_facts,
+    decode_record,
+    encode_facts,
+    encode_record,
+)
+from committer.records.task_commit import digest_of
+from committer.stages.base import Stage, StageContext
+from committer.stages.job_directory import OWN_RECORD_LIMIT
+from committer.stores.base import FileStatus
+from committer.stores.helpers import create_exclusively
+
+_FACTS_A_FILE = 50_000
+
+
+@dataclass(slots=True)
+class CommitBasis:
+    """What a commit decision says.
+
+    Attributes:
+        winners: Records that are published.
+        files: File entries.
+        size: Bytes.
+        directories: How many directories the job has.
+        facts: What no record holds.
+        success: The `_SUCCESS` that stands at the destination.
+        replacing: Whether old files are taken away.
+        was_empty: Whether the destination held nothing visible.
+        first_plan_file: The first free number for a side file.
+    """
+
+    winners: list[Winner]
+    files: int
+    size: int
+    directories: int
+    facts: list[Fact] = field(default_factory=list)
+    success: FileStatus | None = None
+    replacing: bool = False
+    was_empty: bool = False
+    first_plan_file: int = 0
+
+
+class DecideCommit(Stage[CommitBasis, Decision]):
+    """Creates the commit decision exclusively. Whoever loses reads the winner's and obeys it.
+
+    Preconditions: preflight found nothing; intent (and lock) stand.
+    Postconditions: the job is decided, and everything needed to finish it or roll it back is on the store.
+    Failure modes: `JobNotFoundError` when the job's directory vanished; nothing was published.
+    Cost: 1 call, and one a 50,000 facts.
+    """
+
+    name = "job_stage_decide"
+
+    async def execute(self, value: CommitBasis) -> Decision:
+        """Writes side files, makes room for what is moved aside, decides."""
+        layout, store = self.context.layout, self.context.store
+        try:
+            plan = await self._write_plan(value)
+            await store.make_directory(layout.superseded, parents=False)
+        except StoreNotFoundError as error:
+            raise _vanished(self.context) from error
+        decision = Decision(
+            job_id=layout.job_id,
+            decision="commit",
+            driver=self.context.driver,
+            created=self.context.timestamp(),
+            config=self.context.config,
+            winners=value.winners,
+            files=value.files,
+            size=value.size,
+            directories=value.directories,
+            plan=plan,
+            success_identity=value.success.identity if value.success else None,
+            success_present=value.success is not None,
+            replacing=value.replacing,
+            was_empty=value.was_empty,
+        )
+        return await create_decision(self.context, decision)
+
+    async def _write_plan(self, value: CommitBasis) -> list[PlanFile]:
+        # A driver that lost the race must not overwrite the winner's side files: its own name is part of theirs.
+        plan = []
+        for number, start in enumerate(range(0, len(value.facts), _FACTS_A_FILE), value.first_plan_file):
+            chunk = value.facts[start : start + _FACTS_A_FILE]
+            data = encode_facts(chunk)
+            path = self.context.layout.plan_file(number, self.context.driver)
+            await self.context.store.put(path, data, durable=self.context.durable)
+            plan.append(PlanFile(name=path.name, digest=digest_of(data), lines=len(chunk)))
+        return plan
+
+
+async def create_decision(context: StageContext, decision: Decision) -> Decision:
+    """Creates a decision, or returns the one that stands.
+
+    Where directories are not real a job's directory cannot vanish under a create, so the job's setup is looked for
+    once more afterwards: a decision about a job that was cleaned up meanwhile is taken back.
+
+    Raises:
+        JobNotFoundError: The job's directory vanished.
+    """
+    layout, store = context.layout, context.store
+    wanted = encode_record(decision)
+    try:
+        found = await create_exclusively(store, layout.decision, wanted, durable=context.durable)
+        if not store.capabilities.directories and found == wanted and not context.spec.hadoop:
+            await store.status(layout.setup)
+    except StoreNotFoundError as error:
+        if not store.capabilities.directories:
+            await store.delete_file(layout.decision)
+        raise _vanished(context) from error
+    return decode_record(found, Decision, source=str(layout.decision))
+
+
+def abort_decision(context: StageContext) -> Decision:
+    """A decision that the job never becomes visible."""
+    kind: Literal["abort"] = "abort"
+    return Decision(
+        job_id=context.layout.job_id,
+        decision=kind,
+        driver=context.driver,
+        created=context.timestamp(),
+        config=context.config,
+    )
+
+
+async def read_facts(context: StageContext, decision: Decision) -> list[Fact]:
+    """Reads the decision's side files; one call each.
+
+    Raises:
+        RecordError: One is missing, or is not what the decision names.
+    """
+    found: dict[str, list[Fact]] = {}
+
+    async def read(file: PlanFile) -> None:
+        path = context.layout.job_directory / file.name
+        data = await context.store.read(path, limit=OWN_RECORD_LIMIT)
+        if digest_of(data) != file.digest:
+            raise RecordError(
+                "a side file of the decision is not the one the decision names",
+                field="digest",
+                path=path,
+                outcome="unknown",
+                next_step="find out who writes into the job's directory",
+            )
+        found[file.name] = decode_facts(data, source=str(path))
+
+    await run_workers(decision.plan, read, workers=context.config.io_concurrency, operation="read_facts")
+    return [fact for file in decision.plan for fact in found[file.name]]
+
+
+def _vanished(context: StageContext) -> JobNotFoundError:
+    return JobNotFoundError(
+        f"the directory of job {context.layout.job_id} vanished before the job was decided: somebody cleaned it up, "
+        "or a Hadoop committer deleted all of _temporary",
+        operation=DecideCommit.name,
+        path=context.layout.job_directory,
+        next_step="run the job again; nothing was published",
+    )

@@ -1,0 +1,52 @@
+"""EndJob: writes the outcome, once."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from committer.errors import StoreNotFoundError
+from committer.records.job_state import Decision, JobOutcome, decode_record, encode_record
+from committer.stages.base import Stage
+from committer.stages.commit_state import EndedElsewhereError, check_still_decided
+from committer.stages.job_directory import read_decision
+from committer.stores.helpers import create_exclusively
+
+
+class EndJob(Stage[tuple[Decision, Literal["committed", "rolled-back"], str], JobOutcome]):
+    """Creates the outcome exclusively, after looking once more that the decision still stands.
+
+    Where directories are not real, a finished job's directory cannot refuse a late outcome, so the decision is looked
+    for again after the create too, and an outcome nobody needs any more is taken back.
+
+    Preconditions: for `committed`, everything is published and validated; for `rolled-back`, the fence stands.
+    Postconditions: the job's end is on the store; what is returned may be another driver's.
+    Failure modes: `EndedElsewhereError` when the decision is gone: another driver ended the job and cleaned up.
+    Cost: 2 calls, 3 where directories are not real.
+    """
+
+    name = "job_stage_end_job"
+
+    async def execute(self, value: tuple[Decision, Literal["committed", "rolled-back"], str]) -> JobOutcome:
+        """Looks, creates."""
+        decision, kind, reason = value
+        layout, store = self.context.layout, self.context.store
+        check_still_decided(await read_decision(store, layout), decision)
+        wanted = encode_record(
+            JobOutcome(
+                job_id=layout.job_id,
+                outcome=kind,
+                driver=self.context.driver,
+                created=self.context.timestamp(),
+                files=decision.files if kind == "committed" else 0,
+                size=decision.size if kind == "committed" else 0,
+                reason=reason,
+            )
+        )
+        try:
+            found = await create_exclusively(store, layout.outcome, wanted, durable=self.context.durable)
+        except StoreNotFoundError as error:
+            raise EndedElsewhereError(None) from error
+        if not store.capabilities.directories and found == wanted and await read_decision(store, layout) is None:
+            await store.delete_file(layout.outcome)
+            raise EndedElsewhereError(None)
+        return decode_record(found, JobOutcome, source=str(layout.outcome))

@@ -1,0 +1,187 @@
+"""InspectDestination: looks once at what stands where the job will write."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from committer.errors import StoreNotADirectoryError, StoreNotFoundError
+from committer.events import names
+from committer.flow.workers import run_workers
+from committer.layout import SUCCESS
+from committer.stages.base import Stage, StageContext
+from committer.stages.load_records import LoadedRecords, PlannedFiles
+from committer.stages.names import NameFolding, is_hidden
+from committer.stores.base import FileStatus
+
+# Up to this many names are looked up one by one; more are found by listing their directory.
+_FEW = 4
+
+
+@dataclass(slots=True)
+class DestinationView:
+    """What stood at the destination before the decision. Names are relative to it.
+
+    Attributes:
+        targets: Files and directories that stand where a file goes.
+        blocking: Files that stand where a directory goes.
+        absent: Directories that are to be made.
+        occupied: Directories that files go into and that hold something visible.
+        success: The `_SUCCESS` that stands there.
+        was_empty: Whether the destination held nothing visible.
+    """
+
+    targets: dict[str, FileStatus] = field(default_factory=dict)
+    blocking: dict[str, FileStatus] = field(default_factory=dict)
+    absent: set[str] = field(default_factory=set)
+    occupied: set[str] = field(default_factory=set)
+    success: FileStatus | None = None
+    was_empty: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class InspectionRequest:
+    """What to look for.
+
+    Attributes:
+        loaded: What the records say.
+        files: Every file.
+    """
+
+    loaded: LoadedRecords
+    files: PlannedFiles
+
+
+class InspectDestination(Stage[InspectionRequest, DestinationView]):
+    """Looks at directories from the top down: what is below an absent one is absent and costs nothing.
+
+    Preconditions: records are loaded. Statuses in them are not trusted: the destination may have changed since.
+    Postconditions: everything that stands in the way of a file or directory is known, with its identity.
+    Failure modes: a store error; nothing changed.
+    Cost: per directory that exists and is written to, one listing, or up to 4 looks when it gets no more names than
+    that; 1 listing of the destination, 1 look at `_SUCCESS`. Dependent round trips: depth.
+    Hadoop: the probes of ``TaskAttemptScanDirectoryStage`` and ``CreateOutputDirectoriesStage``.
+    """
+
+    name = "job_stage_inspect_destination"
+    statistic = ""
+
+    def __init__(self, context: StageContext) -> None:
+        super().__init__(context)
+        self._folding = NameFolding(context.store.capabilities)
+        self._view = DestinationView()
+        self._found: dict[str, FileStatus] = {}
+        self._few_names: dict[str, list[str]] = {}
+
+    async def execute(self, value: InspectionRequest) -> DestinationView:
+        """Looks, level by level."""
+        loaded, view = value.loaded, self._view
+        wanted = _wanted_children(loaded)
+        fold = self._folding.fold
+        self._few_names = _names_by_directory(loaded)
+        await self._look_at_root()
+        level = [""]
+        with self.context.statistics.timed(names.OP_PREPARE_DIR_ANCESTORS):
+            while level:
+                found = await self._look(level, wanted, loaded)
+                below: list[str] = []
+                for directory in level:
+                    for name in wanted.get(directory, ()):
+                        status = found.get(fold(name))
+                        if status is None:
+                            self._absent(name, wanted)
+                        elif status.is_directory:
+                            below.append(name)
+                        else:
+                            view.blocking[name] = status
+                            self._absent(name, wanted)
+                level = below
+        if self._found:
+            async for file in value.files:
+                status = self._found.get(fold(file.destination))
+                if status is not None:
+                    view.targets[file.destination] = status
+        return view
+
+    def _absent(self, directory: str, wanted: dict[str, list[str]]) -> None:
+        pending = [directory]
+        while pending:
+            name = pending.pop()
+            self._view.absent.add(name)
+            pending.extend(wanted.get(name, ()))
+
+    async def _look_at_root(self) -> None:
+        layout, store, view = self.context.layout, self.context.store, self._view
+        async for child in store.list(layout.destination):
+            if not is_hidden(child.path.name):
+                view.was_empty = False
+                break
+        if self.context.config.mark_successful_jobs:
+            try:
+                view.success = await store.status(layout.success)
+            except StoreNotFoundError:
+                view.success = None
+
+    async def _look(
+        self, directories: list[str], wanted: dict[str, list[str]], loaded: LoadedRecords
+    ) -> dict[str, FileStatus]:
+        """What stands below each directory: wanted directories by folded name; files go to `_found`."""
+        found: dict[str, FileStatus] = {}
+
+        async def look(directory: str) -> None:
+            files = loaded.written.get(directory, 0)
+            children = wanted.get(directory, [])
+            few = None
+            if files + len(children) <= _FEW and not (files and self.context.config.conflict_mode == "fail"):
+                few = (
+                    children + self._few_names.get(directory, []) if not files or directory in self._few_names else None
+                )
+            if few is None:
+                await self._list(directory, found, keep_files=files > 0)
+            else:
+                for name in few:
+                    await self._ask(name, found)
+
+        await run_workers(directories, look, workers=self.context.config.io_concurrency, operation=self.name)
+        return found
+
+    async def _ask(self, name: str, found: dict[str, FileStatus]) -> None:
+        try:
+            status = await self.context.store.status(self.context.layout.destination / name)
+        except StoreNotFoundError:
+            return
+        found[self._folding.fold(name)] = status
+        self._found[self._folding.fold(name)] = status
+
+    async def _list(self, directory: str, found: dict[str, FileStatus], *, keep_files: bool) -> None:
+        destination = self.context.layout.destination
+        path = destination / directory if directory else destination
+        prefix = f"{directory}/" if directory else ""
+        try:
+            async for child in self.context.store.list(path):
+                name = child.path.name
+                if keep_files and not is_hidden(name):
+                    self._view.occupied.add(directory)
+                folded = self._folding.fold(prefix + name)
+                found[folded] = child
+                if keep_files and not (not directory and (name == SUCCESS or name.startswith("_temporary"))):
+                    self._found[folded] = child
+        except (StoreNotFoundError, StoreNotADirectoryError):
+            # It vanished while we looked: publishing makes it again.
+            self._view.absent.add(directory)
+
+
+def _wanted_children(loaded: LoadedRecords) -> dict[str, list[str]]:
+    wanted: dict[str, list[str]] = {}
+    for directory in sorted(loaded.directories):
+        wanted.setdefault(directory.rpartition("/")[0], []).append(directory)
+    return wanted
+
+
+def _names_by_directory(loaded: LoadedRecords) -> dict[str, list[str]]:
+    """File names by directory, only for directories that get a few, only while entries are in memory."""
+    names: dict[str, list[str]] = {}
+    for file in loaded.entries or ():
+        directory = file.destination.rpartition("/")[0]
+        if loaded.written[directory] <= _FEW:
+            names.setdefault(directory, []).append(file.destination)
+    return names

@@ -1,0 +1,153 @@
+"""Intent and replace lock: how jobs that commit into one destination keep out of each other's way (G11)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from committer.errors import (
+    ConfigurationError,
+    DestinationBusyError,
+    JobNotFoundError,
+    RecordError,
+    StoreNotADirectoryError,
+    StoreNotFoundError,
+)
+from committer.flow.workers import run_workers
+from committer.layout import JobLayout, check_job_id
+from committer.records.job_state import Intent, ReplaceLock, Winner, decode_record, encode_record
+from committer.stages.base import Stage, StageContext
+from committer.stages.job_directory import OWN_RECORD_LIMIT, look_at_job, read_decision
+from committer.stores.helpers import create_exclusively
+
+
+@dataclass(frozen=True, slots=True)
+class CommitIntent:
+    """What a commit is about to do.
+
+    Attributes:
+        winners: Records named by messages; None for a listing.
+        tasks: How many tasks the job has; None when unknown.
+        replacing: Whether old files will be taken away.
+    """
+
+    winners: list[Winner] | None
+    tasks: int | None
+    replacing: bool
+
+
+class DeclareIntent(Stage[CommitIntent, None]):
+    """Writes the intent, then looks for the replace lock; a replacing job takes the lock, then looks for intents.
+
+    Either order of the two jobs lets at least one of them see the other, and who does withdraws.
+
+    Preconditions: the job stands, undecided.
+    Postconditions: the intent stands; for a replacing job so does the lock, and no other job's intent does.
+    Failure modes: `DestinationBusyError` names the owner; intent and lock of this job are gone again.
+    Cost: 2 calls; for a replacing job 1 more and one a neighbouring job.
+    """
+
+    name = "job_stage_declare_intent"
+
+    async def execute(self, value: CommitIntent) -> None:
+        """Declares, looks, withdraws when somebody is in the way."""
+        layout, store = self.context.layout, self.context.store
+        intent = Intent(
+            job_id=layout.job_id,
+            driver=self.context.driver,
+            created=self.context.timestamp(),
+            winners=value.winners,
+            tasks=value.tasks,
+            replacing=value.replacing,
+        )
+        try:
+            await store.put(layout.intent, encode_record(intent), durable=self.context.durable)
+        except StoreNotFoundError as error:
+            raise JobNotFoundError(
+                f"the directory of job {layout.job_id} vanished: somebody cleaned it up, or a Hadoop committer deleted "
+                "all of _temporary",
+                operation=self.name,
+                path=layout.job_directory,
+                next_step="run the job again; nothing was published",
+                causes=[error],
+            ) from error
+        try:
+            if value.replacing:
+                await self._take_lock()
+                await self._refuse_neighbours()
+            else:
+                owner = await lock_owner(self.context)
+                if owner is not None and owner != layout.job_id:
+                    raise _busy(self.context, owner, "replaces data there")
+        except BaseException:
+            await withdraw(self.context)
+            raise
+
+    async def _take_lock(self) -> None:
+        layout = self.context.layout
+        lock = ReplaceLock(job_id=layout.job_id, driver=self.context.driver, created=self.context.timestamp())
+        found = await create_exclusively(
+            self.context.store, layout.replace_lock, encode_record(lock), durable=self.context.durable
+        )
+        owner = decode_record(found, ReplaceLock, source=str(layout.replace_lock)).job_id
+        if owner != layout.job_id:
+            raise _busy(self.context, owner, "replaces data there")
+
+    async def _refuse_neighbours(self) -> None:
+        layout = self.context.layout
+        neighbours = [
+            child.path.name async for child in self.context.store.list(layout.temporary) if child.is_directory
+        ]
+
+        async def look(job_id: str) -> None:
+            if job_id == layout.job_id:
+                return
+            try:
+                other = JobLayout(layout.destination, check_job_id(job_id), layout.job_attempt)
+                found = await look_at_job(self.context.store, other)
+                if not found.intended or found.ended:
+                    return
+                decision = await read_decision(self.context.store, other) if found.decided else None
+            except (ConfigurationError, JobNotFoundError):
+                return
+            if decision is None or decision.decision == "commit":
+                raise _busy(self.context, job_id, "is being committed there")
+
+        await run_workers(neighbours, look, workers=self.context.config.io_concurrency, operation=self.name)
+
+
+def _busy(context: StageContext, owner: str, what: str) -> DestinationBusyError:
+    destination = str(context.layout.destination)
+    return DestinationBusyError(
+        f"job {context.layout.job_id} cannot commit into {destination} now: job {owner} {what}",
+        owner=owner,
+        operation=DeclareIntent.name,
+        path=destination,
+        next_step=f"commit again once job {owner} has ended; if its driver is dead, "
+        f"recover({destination!r}, {owner!r}) or abort it",
+    )
+
+
+async def lock_owner(context: StageContext) -> str | None:
+    """The job that holds the replace lock; None when nobody does. One call."""
+    path = context.layout.replace_lock
+    try:
+        data = await context.store.read(path, limit=OWN_RECORD_LIMIT)
+    except (StoreNotFoundError, StoreNotADirectoryError):
+        return None
+    return decode_record(data, ReplaceLock, source=str(path)).job_id
+
+
+async def release_lock(context: StageContext) -> None:
+    """Releases the replace lock when this job holds it; at most 2 calls."""
+    try:
+        owner = await lock_owner(context)
+    except RecordError:
+        return
+    if owner == context.layout.job_id:
+        await context.store.delete_file(context.layout.replace_lock)
+
+
+async def withdraw(context: StageContext) -> None:
+    """Takes intent and lock of an undecided job back."""
+    await release_lock(context)
+    await context.store.delete_file(context.layout.intent)

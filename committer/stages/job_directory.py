@@ -1,0 +1,128 @@
+"""Looking at one job's directory: what stands there says what state the job is in."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+from committer.errors import JobDecidedError, JobNotFoundError, StoreNotADirectoryError, StoreNotFoundError
+from committer.layout import JobLayout
+from committer.records.job_state import Decision, Intent, JobOutcome, JobSetup, decode_record
+from committer.stores.base import FileStatus, Store
+
+JobState: TypeAlias = Literal["open", "committing", "committed", "aborted", "rolled-back", "unknown"]
+
+OWN_RECORD_LIMIT = 1 << 30
+
+
+@dataclass(frozen=True, slots=True)
+class JobDirectory:
+    """The children of a job's directory, by name."""
+
+    layout: JobLayout
+    children: dict[str, FileStatus]
+
+    @property
+    def set_up(self) -> bool:
+        """Whether this engine set the job up."""
+        return "setup" in self.children
+
+    @property
+    def decided(self) -> bool:
+        """Whether a decision stands."""
+        return "decision" in self.children
+
+    @property
+    def ended(self) -> bool:
+        """Whether an outcome stands."""
+        return "outcome" in self.children
+
+    @property
+    def intended(self) -> bool:
+        """Whether somebody began to commit it."""
+        return "intent" in self.children
+
+    @property
+    def newest(self) -> float:
+        """When the newest record was written, in seconds since the epoch; 0 where the store does not say."""
+        return max((child.modified or 0.0 for child in self.children.values()), default=0.0)
+
+
+async def look_at_job(store: Store, layout: JobLayout) -> JobDirectory:
+    """Lists a job's directory: one call.
+
+    Raises:
+        JobNotFoundError: There is none.
+    """
+    try:
+        children = {child.path.name: child async for child in store.list(layout.job_directory)}
+    except (StoreNotFoundError, StoreNotADirectoryError) as error:
+        raise JobNotFoundError(
+            f"there is no job {layout.job_id} at {layout.destination}",
+            operation="look_at_job",
+            path=layout.job_directory,
+            next_step="list_jobs(destination) shows the jobs that are there",
+        ) from error
+    return JobDirectory(layout, children)
+
+
+async def check_job_stands(store: Store, layout: JobLayout, *, hadoop: bool, operation: str) -> None:
+    """Refuses work for a job that is gone or decided: one call.
+
+    Raises:
+        JobNotFoundError: The job was never set up here, or was cleaned up.
+        JobDecidedError: The job is decided; nothing written now can become part of it.
+    """
+    found = await look_at_job(store, layout)
+    if not (found.set_up or (hadoop and layout.job_attempt_directory.name in found.children)):
+        raise JobNotFoundError(
+            f"job {layout.job_id} at {layout.destination} is not set up, or was cleaned up",
+            operation=operation,
+            path=layout.job_directory,
+            next_step="stop this task: its job is over",
+        )
+    if found.decided or found.ended:
+        raise JobDecidedError(
+            f"job {layout.job_id} is decided already: nothing this task attempt writes can become part of it",
+            operation=operation,
+            path=layout.decision,
+            next_step="stop this task: its job is over",
+        )
+
+
+async def read_setup(store: Store, layout: JobLayout) -> JobSetup:
+    """Reads the setup record: one call.
+
+    Raises:
+        StoreNotFoundError: There is none.
+        RecordError: It is not one.
+    """
+    data = await store.read(layout.setup, limit=OWN_RECORD_LIMIT)
+    return decode_record(data, JobSetup, source=str(layout.setup))
+
+
+async def read_decision(store: Store, layout: JobLayout) -> Decision | None:
+    """Reads the decision, None when there is none: one call."""
+    try:
+        data = await store.read(layout.decision, limit=OWN_RECORD_LIMIT)
+    except StoreNotFoundError:
+        return None
+    return decode_record(data, Decision, source=str(layout.decision))
+
+
+async def read_outcome(store: Store, layout: JobLayout) -> JobOutcome | None:
+    """Reads the outcome, None when there is none: one call."""
+    try:
+        data = await store.read(layout.outcome, limit=OWN_RECORD_LIMIT)
+    except StoreNotFoundError:
+        return None
+    return decode_record(data, JobOutcome, source=str(layout.outcome))
+
+
+async def read_intent(store: Store, layout: JobLayout) -> Intent | None:
+    """Reads the intent, None when there is none: one call."""
+    try:
+        data = await store.read(layout.intent, limit=OWN_RECORD_LIMIT)
+    except StoreNotFoundError:
+        return None
+    return decode_record(data, Intent, source=str(layout.intent))

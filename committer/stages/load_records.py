@@ -1,0 +1,408 @@
+"""Loading what tasks committed: freeze the listing, read each record once, keep what the later stages need."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterable
+from dataclasses import dataclass, field
+from itertools import islice
+
+import msgspec
+
+from committer.errors import (
+    CommitterError,
+    JobNotFoundError,
+    RecordError,
+    StoreExistsError,
+    StoreNotFoundError,
+    TaskMissingError,
+)
+from committer.events import names
+from committer.flow.spill import PartitionedSpill
+from committer.flow.workers import run_workers
+from committer.layout import MANIFEST_SUFFIX
+from committer.records.job_state import Winner
+from committer.records.manifest import TaskManifest, decode_task_manifest, relative_entries
+from committer.records.task_commit import TaskCommit, digest_of
+from committer.stages.base import Stage, StageContext
+from committer.stages.names import NameFolding, with_ancestors
+from committer.stores.helpers import exists
+
+# Entries kept in memory; a larger job reads its records a second time instead (reference: two passes took 23 MB for a
+# million entries, keeping them 637 MB).
+ENTRIES_IN_MEMORY = 200_000
+
+DIRECTORY_PAYLOAD = "/"
+
+
+class PlannedFile(msgspec.Struct, gc=False):
+    """One file to publish, by names that were proved to stay inside.
+
+    Attributes:
+        source: Relative to the job's `tasks` directory.
+        destination: Relative to the destination.
+        size: Bytes.
+        identity: What proves it is this file; None where the store has none, or until it is looked up.
+    """
+
+    source: str
+    destination: str
+    size: int
+    identity: str | None
+
+
+@dataclass(slots=True)
+class RecordRef:
+    """A record to load.
+
+    Attributes:
+        record: Relative to the job's directory.
+        digest: What it must be; None when a listing found it.
+        inline: Its bytes when a message carried them.
+    """
+
+    record: str
+    digest: str | None = None
+    inline: bytes | None = None
+
+
+@dataclass(slots=True)
+class LoadedRecords:
+    """What the winners' records say.
+
+    Attributes:
+        winners: One a record, in the order of their names.
+        files: File entries in all.
+        size: Bytes in all.
+        entries: Every entry, or None when there are too many to keep.
+        directories: Every directory the files need, relative, with all ancestors.
+        written: Directories that files go into, with how many.
+        identities: Identity by source, for entries whose record has none.
+        lacking: Source directories (relative to `tasks`) of entries without identity.
+        index: Destinations by folded name, for the search for duplicates.
+    """
+
+    winners: list[Winner] = field(default_factory=list)
+    files: int = 0
+    size: int = 0
+    entries: list[PlannedFile] | None = field(default_factory=list)
+    directories: set[str] = field(default_factory=set)
+    written: dict[str, int] = field(default_factory=dict)
+    identities: dict[str, str] = field(default_factory=dict)
+    lacking: set[str] = field(default_factory=set)
+    index: PartitionedSpill = field(default_factory=PartitionedSpill)
+
+
+async def freeze_manifests(context: StageContext) -> bool:
+    """Puts the listing out of reach of late tasks: `manifests` becomes `manifests-frozen`, one call.
+
+    A job commit that died after the freeze left it done; a `manifests` that stands beside the frozen one was made
+    again by a zombie (seen with Hadoop 3.5.0) and is never read.
+
+    Returns:
+        False where the store cannot rename a directory atomically; nothing was done then.
+
+    Raises:
+        JobNotFoundError: Neither directory is there.
+    """
+    layout, store = context.layout, context.store
+    if not store.capabilities.atomic_directory_rename:
+        return False
+    if await exists(store, layout.manifests_frozen):
+        return True
+    try:
+        await store.rename_directory(layout.manifests, layout.manifests_frozen)
+    except CommitterError as error:
+        # A lost answer, or another driver of this job: what counts is what stands there now.
+        if await exists(store, layout.manifests_frozen):
+            return True
+        if isinstance(error, StoreNotFoundError):
+            raise JobNotFoundError(
+                f"job {layout.job_id} has no manifests directory: it was cleaned up, by itself or by a Hadoop "
+                "committer that deletes all of _temporary",
+                operation="freeze_manifests",
+                path=layout.manifests,
+                next_step="run the job again; nothing was published",
+            ) from error
+        raise
+    return True
+
+
+async def thaw_manifests(context: StageContext) -> None:
+    """Undoes the freeze of a job that stays undecided; without effect when a zombie made `manifests` again."""
+    layout, store = context.layout, context.store
+    if not store.capabilities.atomic_directory_rename:
+        return
+    try:
+        await store.rename_directory(layout.manifests_frozen, layout.manifests)
+    except (StoreNotFoundError, StoreExistsError):
+        return
+
+
+async def list_manifests(context: StageContext, *, frozen: bool) -> list[RecordRef]:
+    """The records a listing finds, by name; one call a page. Names that are not a record's are passed over."""
+    layout = context.layout
+    directory = layout.manifests_frozen if frozen else layout.manifests
+    try:
+        listed = [child.path async for child in context.store.list(directory)]
+    except StoreNotFoundError:
+        if context.store.capabilities.directories:
+            raise
+        listed = []
+    return [
+        RecordRef(path.relative_to(layout.job_directory))
+        for path in sorted(listed)
+        if path.name.endswith(MANIFEST_SUFFIX)
+    ]
+
+
+class LoadRecords(Stage[list[RecordRef], LoadedRecords]):
+    """Reads and checks every record, many at once.
+
+    Preconditions: the records cannot change any more, or their digests are known.
+    Postconditions: every entry lies inside (G10); counts agree with the records; records that could not be frozen are
+    copied to side files of the decision.
+    Failure modes: a `RecordError` names the file and the member; nothing changed.
+    Cost: one read a record (none for one that its message carries), one write for one that cannot be frozen.
+    Memory: entries up to a bound, directories always; beyond the bound, names on disk.
+    Hadoop: ``LoadManifestsStage``.
+    """
+
+    name = "job_stage_load_manifests"
+    statistic = "job_stage_load_manifests"
+
+    def __init__(self, context: StageContext, *, freeze_copies: bool = False) -> None:
+        super().__init__(context)
+        self._freeze_copies = freeze_copies
+        self._folding = NameFolding(context.store.capabilities)
+
+    async def execute(self, value: list[RecordRef]) -> LoadedRecords:
+        """Loads all, in any order; the result is in the order of `value`."""
+        loaded = LoadedRecords()
+        winners: dict[int, Winner] = {}
+        try:
+
+            async def load(item: tuple[int, RecordRef]) -> None:
+                number, ref = item
+                winners[number] = await self._load(number, ref, loaded)
+                self.context.progress.advance()
+
+            await run_workers(enumerate(value), load, workers=self.context.config.io_concurrency, operation=self.name)
+        except BaseException:
+            await loaded.index.close()
+            raise
+        loaded.winners = [winners[number] for number in range(len(value))]
+        loaded.directories = with_ancestors(loaded.directories)
+        _refuse_one_task_twice(loaded.winners)
+        return loaded
+
+    async def _load(self, number: int, ref: RecordRef, loaded: LoadedRecords) -> Winner:
+        context = self.context
+        data = ref.inline if ref.inline is not None else await _read(context, ref.record)
+        digest = digest_of(data)
+        if ref.digest is not None and digest != ref.digest:
+            raise RecordError(
+                "the record is not the one its message or decision names: it was replaced since",
+                field="digest",
+                path=context.layout.job_directory / ref.record,
+                operation=self.name,
+                next_step="commit with the message of the attempt that wrote last, or run the task again",
+            )
+        manifest, files, directories = _decode(context, ref.record, data)
+        record = ref.record
+        if self._freeze_copies:
+            # The driver's name keeps two drivers that race for the decision out of each other's files.
+            copy = context.layout.plan_file(number, context.driver)
+            await context.store.put(copy, data, durable=context.durable)
+            record = copy.name
+        self._gather(manifest, files, directories, loaded)
+        size = sum(file.size for file in files)
+        loaded.files += len(files)
+        loaded.size += size
+        for file in files:
+            await loaded.index.add(self._folding.fold(file.destination), manifest.taskID)
+        statistics = context.statistics
+        statistics.merge(manifest.statistics(source=record))
+        statistics.sample(names.COMMITTER_TASK_MANIFEST_FILE_SIZE, len(data))
+        return Winner(
+            record=record,
+            digest=digest,
+            length=len(data),
+            files=len(files),
+            size=size,
+            task=manifest.taskID,
+            task_attempt=manifest.taskAttemptID,
+        )
+
+    def _gather(
+        self, manifest: TaskManifest, files: list[PlannedFile], directories: list[str], loaded: LoadedRecords
+    ) -> None:
+        written = loaded.written
+        for file in files:
+            directory = file.destination.rpartition("/")[0]
+            written[directory] = written.get(directory, 0) + 1
+            if file.identity is None:
+                loaded.lacking.add(file.source.rpartition("/")[0])
+        loaded.directories.update(directories)
+        loaded.directories.update(file.destination.rpartition("/")[0] for file in files)
+        if loaded.entries is not None:
+            loaded.entries.extend(files)
+            if len(loaded.entries) > ENTRIES_IN_MEMORY:
+                loaded.entries = None
+
+
+def _refuse_one_task_twice(winners: Iterable[Winner]) -> None:
+    seen: dict[str, Winner] = {}
+    for winner in winners:
+        first = seen.setdefault(winner.task, winner)
+        if first is not winner and winner.task:
+            raise RecordError(
+                f"two records speak for {winner.task}: {first.record} and {winner.record}",
+                field="taskID",
+                path=winner.record,
+                next_step="name one attempt a task",
+            )
+
+
+async def _read(context: StageContext, record: str) -> bytes:
+    return await context.store.read(context.layout.job_directory / record, limit=context.config.record_size_limit)
+
+
+def _decode(context: StageContext, record: str, data: bytes) -> tuple[TaskManifest, list[PlannedFile], list[str]]:
+    source = str(context.layout.job_directory / record)
+    with context.statistics.timed(names.OP_LOAD_MANIFEST):
+        manifest = decode_task_manifest(data, source=source)
+        files, directories = relative_entries(
+            manifest, destination=context.layout.destination, source_root=context.layout.tasks, source=source
+        )
+    return manifest, [PlannedFile(*entry) for entry in files], [name for name, _status in directories]
+
+
+class PlannedFiles:
+    """Every file of a job's winners, as often as wanted: from memory, or from the records again.
+
+    Reading again verifies each record's digest, so a second pass sees what the first one saw.
+    """
+
+    def __init__(
+        self,
+        context: StageContext,
+        winners: list[Winner],
+        entries: list[PlannedFile] | None,
+        identities: dict[str, str],
+    ) -> None:
+        self._context = context
+        self._winners = winners
+        self._entries = entries
+        self._identities = identities
+
+    def __aiter__(self) -> AsyncIterator[PlannedFile]:
+        return self._with_identities(self._from_memory() if self._entries is not None else self._from_records())
+
+    async def _with_identities(self, files: AsyncIterator[PlannedFile]) -> AsyncIterator[PlannedFile]:
+        identities = self._identities
+        async for file in files:
+            if file.identity is None and identities:
+                file.identity = identities.get(file.source)
+            yield file
+
+    async def _from_memory(self) -> AsyncIterator[PlannedFile]:
+        for file in self._entries or ():
+            yield file
+
+    async def _from_records(self) -> AsyncIterator[PlannedFile]:
+        remaining = iter(self._winners)
+        while batch := list(islice(remaining, self._context.config.manifest_queue_capacity)):
+            decoded: dict[int, list[PlannedFile]] = {}
+
+            async def load(item: tuple[int, Winner], decoded: dict[int, list[PlannedFile]] = decoded) -> None:
+                number, winner = item
+                data = await _read(self._context, winner.record)
+                if digest_of(data) != winner.digest:
+                    raise RecordError(
+                        "the record changed after the job was decided",
+                        field="digest",
+                        path=self._context.layout.job_directory / winner.record,
+                        outcome="unknown",
+                        next_step="find out who writes into the job's directory",
+                    )
+                decoded[number] = _decode(self._context, winner.record, data)[1]
+
+            await run_workers(
+                enumerate(batch),
+                load,
+                workers=self._context.config.io_concurrency,
+                operation="job_stage_load_manifests",
+            )
+            for number in range(len(batch)):
+                for file in decoded[number]:
+                    yield file
+
+
+def refs_of_messages(context: StageContext, task_commits: Iterable[TaskCommit]) -> list[RecordRef]:
+    """The records that messages name: exactly these win.
+
+    Raises:
+        RecordError: A message is of another job, names a record outside the job's directory, or a task twice.
+    """
+    layout = context.layout
+    refs: list[RecordRef] = []
+    seen: dict[int, TaskCommit] = {}
+    for message in task_commits:
+        if not isinstance(message, TaskCommit):
+            raise RecordError(
+                f"a task commit message is missing: {message!r} was given in its place",
+                operation="commit_job",
+                next_step="pass the task_commit of every task, and no None",
+            )
+        if message.job_id != layout.job_id:
+            raise RecordError(
+                f"a task commit message of job {message.job_id} was given to job {layout.job_id}",
+                field="job_id",
+                path=message.record,
+                operation="commit_job",
+            )
+        if message.task in seen:
+            raise RecordError(
+                f"two task commit messages name task {message.task} (attempts {seen[message.task].attempt} "
+                f"and {message.attempt})",
+                field="task",
+                path=message.record,
+                operation="commit_job",
+                next_step="pass one message a task: the attempt your engine chose",
+            )
+        seen[message.task] = message
+        refs.append(_ref_of(context, message))
+    return sorted(refs, key=lambda ref: ref.record)
+
+
+def _ref_of(context: StageContext, message: TaskCommit) -> RecordRef:
+    layout = context.layout
+    if context.spec.delivery == "listing":
+        # The record lies under the task's name, and moves when the listing is frozen.
+        directory = layout.manifests_frozen if context.store.capabilities.atomic_directory_rename else layout.manifests
+        path = directory / layout.manifest(message.task).name
+        return RecordRef(path.relative_to(layout.job_directory), message.digest)
+    path = layout.attempt_record(message.task, message.attempt, message.nonce)
+    if message.record != path.uri:
+        raise RecordError(
+            "a task commit message names a record that is not where its attempt's record is",
+            field="record",
+            path=message.record,
+            operation="commit_job",
+        )
+    inline = message.inline.encode() if message.inline is not None else None
+    return RecordRef(path.relative_to(layout.job_directory), message.digest, inline)
+
+
+def check_task_count(refs: list[RecordRef], tasks: int | None, job_id: str) -> None:
+    """Refuses a commit with another number of tasks than the job has.
+
+    Raises:
+        TaskMissingError: The numbers differ.
+    """
+    if tasks is not None and len(refs) != tasks:
+        raise TaskMissingError(
+            f"job {job_id} has {tasks} tasks, {len(refs)} committed",
+            operation="commit_job",
+            next_step="run the missing tasks, then commit again; nothing was published",
+        )

@@ -1,0 +1,59 @@
+"""Relative names at a destination: ancestors, folding, and what a store can hold."""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Iterable
+
+from committer.stores.base import Capabilities
+
+
+def with_ancestors(directories: Iterable[str]) -> set[str]:
+    """Relative directories and all their ancestors below the destination (which itself is left out)."""
+    found = set(directories)
+    for directory in tuple(found):
+        parent = directory.rpartition("/")[0]
+        while parent and parent not in found:
+            found.add(parent)
+            parent = parent.rpartition("/")[0]
+    found.discard("")
+    return found
+
+
+def is_hidden(name: str) -> bool:
+    """Whether readers of a table pass a name over: it starts with `_` or `.` and holds no `=`."""
+    return name[:1] in ("_", ".") and "=" not in name
+
+
+class NameFolding:
+    """Gives names that a store takes for one the same text."""
+
+    def __init__(self, capabilities: Capabilities) -> None:
+        self._case = capabilities.case_folding
+        self._unicode = capabilities.unicode_folding
+
+    def fold(self, name: str) -> str:
+        """The name as the store compares it."""
+        if self._case:
+            name = name.casefold()
+        return unicodedata.normalize("NFC", name) if self._unicode else name
+
+
+def name_problem(name: str, capabilities: Capabilities, path_prefix_bytes: int) -> str | None:
+    """Why the store cannot hold a relative name; None when it can.
+
+    Args:
+        name: The relative name, already free of empty and dot segments.
+        capabilities: The store's.
+        path_prefix_bytes: Length of what precedes the name in a whole path.
+    """
+    limit = capabilities.max_name_bytes
+    for segment in name.split("/"):
+        if limit is not None and len(segment) * 4 > limit and len(segment.encode()) > limit:
+            return f"the segment {segment[:40]!r}… is longer than {limit} bytes"
+        if capabilities.forbids_trailing_period and segment.endswith("."):
+            return f"the segment {segment!r} ends in a period"
+    whole = capabilities.max_path_bytes
+    if whole is not None and path_prefix_bytes + len(name.encode()) > whole:
+        return f"the path is longer than {whole} bytes"
+    return None

@@ -1,0 +1,140 @@
+"""Preflight: refuses, before anything is decided, output that could not be published as it is."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from committer.errors import PreflightError, TargetExistsError
+from committer.stages.base import Stage, StageContext
+from committer.stages.inspect_destination import DestinationView
+from committer.stages.load_records import DIRECTORY_PAYLOAD, LoadedRecords, PlannedFiles
+from committer.stages.names import NameFolding, name_problem
+
+MOST_CONFLICTS = 100
+
+
+@dataclass(frozen=True, slots=True)
+class PreflightRequest:
+    """What is checked.
+
+    Attributes:
+        loaded: What the records say.
+        files: Every file.
+        view: What stands at the destination.
+    """
+
+    loaded: LoadedRecords
+    files: PlannedFiles
+    view: DestinationView
+
+
+@dataclass(slots=True)
+class Conflicts:
+    """What stands in the way, one sentence each.
+
+    Attributes:
+        output: Of the tasks with one another, or with what the store can hold.
+        targets: With what stands at the destination.
+    """
+
+    output: list[str]
+    targets: list[str]
+
+    def all(self) -> list[str]:
+        """Both kinds, at most a hundred."""
+        return (self.output + self.targets)[:MOST_CONFLICTS]
+
+
+class Preflight(Stage[PreflightRequest, Conflicts]):
+    """Finds what would make the commit fail or lose data.
+
+    Two tasks with one destination; a file that is another's ancestor directory; names that the store takes for one
+    (case, Unicode normalisation) or cannot hold; files that stand where a file or directory goes, unless the job may
+    replace them; directories that hold files, when the job refuses to add to them. Hadoop checks none of it: its last
+    rename wins.
+
+    Preconditions: records loaded, destination inspected.
+    Postconditions: the conflicts, or none; nothing changed.
+    Cost: no store call; time and disk for a job of millions of files.
+    """
+
+    name = "job_stage_preflight"
+
+    def __init__(self, context: StageContext) -> None:
+        super().__init__(context)
+        self._folding = NameFolding(context.store.capabilities)
+
+    async def execute(self, value: PreflightRequest) -> Conflicts:
+        """Collects conflicts of every kind."""
+        conflicts = Conflicts([], [])
+        await self._collect_duplicates(value.loaded, conflicts.output)
+        await self._collect_names(value.files, conflicts.output)
+        self._collect_targets(value, conflicts.targets)
+        return conflicts
+
+    async def _collect_duplicates(self, loaded: LoadedRecords, output: list[str]) -> None:
+        index = loaded.index
+        folded: dict[str, str] = {}
+        for directory in sorted(loaded.directories):
+            key = self._folding.fold(directory)
+            first = folded.setdefault(key, directory)
+            if first is not directory:
+                output.append(f"the store takes the directories {first} and {directory} for one")
+            else:
+                await index.add(key, DIRECTORY_PAYLOAD)
+        async for key, payloads, _total in index.duplicates():
+            tasks = sorted(payload for payload in payloads if payload != DIRECTORY_PAYLOAD)
+            if len(tasks) < len(payloads):
+                output.append(f"{key} is a file of {tasks[0]}, and a directory that other files need")
+            else:
+                output.append(f"{key} is written by {' and '.join(tasks[:3])}")
+            if len(output) >= MOST_CONFLICTS:
+                break
+
+    async def _collect_names(self, files: PlannedFiles, output: list[str]) -> None:
+        capabilities = self.context.store.capabilities
+        if not (capabilities.max_name_bytes or capabilities.max_path_bytes or capabilities.forbids_trailing_period):
+            return
+        prefix = len(self.context.layout.destination.path.encode()) + 1
+        async for file in files:
+            problem = name_problem(file.destination, capabilities, prefix)
+            if problem is not None:
+                output.append(f"{file.destination[:200]}: {problem}")
+                if len(output) >= MOST_CONFLICTS:
+                    return
+
+    def _collect_targets(self, value: PreflightRequest, targets: list[str]) -> None:
+        config, view = self.context.config, value.view
+        if config.conflict_mode == "fail":
+            targets.extend(f"{name or 'the destination'} already holds files" for name in sorted(view.occupied))
+        if config.existing_target == "replace":
+            return
+        replacing = config.conflict_mode == "replace"
+        for name, status in sorted(view.targets.items()):
+            if status.is_directory or not replacing:
+                kind = "a directory" if status.is_directory else "a file"
+                targets.append(f"{kind} stands at {name}, where a file goes")
+        targets.extend(f"a file stands at {name}, where a directory goes" for name in sorted(view.blocking))
+
+
+def refuse(context: StageContext, conflicts: Conflicts) -> None:
+    """Raises what the conflicts amount to, nothing when there are none.
+
+    Raises:
+        PreflightError: The tasks' output contradicts itself, or the store cannot hold it.
+        TargetExistsError: Only what stands at the destination is in the way.
+    """
+    found = conflicts.all()
+    if not found:
+        return
+    kind = PreflightError if conflicts.output else TargetExistsError
+    raise kind(
+        f"job {context.layout.job_id} cannot be committed: {found[0]}"
+        + (f" (and {len(found) - 1} more)" if len(found) > 1 else ""),
+        conflicts=found,
+        operation=Preflight.name,
+        path=context.layout.destination,
+        next_step="remove what is in the way, or set existing_target='replace'"
+        if kind is TargetExistsError
+        else "have the tasks write other names",
+    )

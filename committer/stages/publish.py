@@ -1,0 +1,243 @@
+"""PublishFiles: renames every file to its destination, whatever happened to it before."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, field
+from typing import cast
+
+from committer.errors import (
+    CommitterError,
+    OutcomeUnknownError,
+    StoreError,
+    StoreExistsError,
+    StoreIsADirectoryError,
+    StoreNotADirectoryError,
+    StoreNotFoundError,
+    StoreOutcomeUnknownError,
+    StoreThrottledError,
+    StoreUnavailableError,
+    TargetExistsError,
+)
+from committer.events import names
+from committer.flow.workers import run_workers
+from committer.paths import StorePath
+from committer.records.job_state import Fact
+from committer.stages.base import Stage, StageContext
+from committer.stages.commit_state import CommitState, explain_missing
+from committer.stages.create_directories import refused_directory
+from committer.stages.load_records import PlannedFile
+from committer.stores.base import FileStatus, SupportsHardLinks
+
+MOST_FILENAMES = 100
+
+# How often one file is looked at and tried again. Each round either ends or saw the store change under it, so a
+# handful is plenty; more would be a livelock with somebody who keeps changing it.
+_ROUNDS = 5
+
+
+@dataclass(slots=True)
+class Published:
+    """What was published, by this driver or before.
+
+    Attributes:
+        files: Files in place.
+        size: Bytes in place.
+        recovered: Files that were found in place although the rename did not say so.
+        filenames: The first hundred, as URIs.
+        lengths: Their lengths.
+    """
+
+    files: int = 0
+    size: int = 0
+    recovered: int = 0
+    filenames: list[str] = field(default_factory=list)
+    lengths: list[int] = field(default_factory=list)
+
+    def add(self, destination: StorePath, file: PlannedFile) -> None:
+        """Counts a file that is in place."""
+        self.files += 1
+        self.size += file.size
+        if len(self.filenames) < MOST_FILENAMES:
+            self.filenames.append((destination / file.destination).uri)
+            self.lengths.append(file.size)
+
+
+class PublishFiles(Stage[CommitState, Published]):
+    """Publishes each file by one rename, and looks only where that rename does not simply succeed.
+
+    For (source, target) present/absent it publishes; absent/same identity is done; present/same identity (a link whose
+    old name is left) is finished; present/other falls under the existing-target rule; absent/other and absent/absent
+    cannot be told, and stop the commit with `outcome="unknown"`. So it can be run again, by anyone, at any time.
+
+    Preconditions: the decision stands; the directories exist.
+    Postconditions: every file of every winner is at its destination and nowhere else.
+    Failure modes: `TargetExistsError` is definite: nothing of that file happened; `OutcomeUnknownError`; a store error
+    leaves a decided job that `recover` finishes. After the first failure no new rename starts.
+    Cost: one call a file; 2 more for each that fails; for one that replaces, 2 or 3 more.
+    Hadoop: ``RenameFilesStage``.
+    """
+
+    name = "job_stage_rename_files"
+    statistic = "job_stage_rename_files"
+
+    def __init__(self, context: StageContext) -> None:
+        super().__init__(context)
+        self._published = Published()
+        self._targets: dict[str, Fact] = {}
+        self._replace = context.config.existing_target == "replace"
+
+    async def execute(self, value: CommitState) -> Published:
+        """Publishes all files, many at once."""
+        self._targets = value.targets
+        layout, store, published = self.context.layout, self.context.store, self._published
+        tasks, destination, targets = layout.tasks, layout.destination, value.targets
+
+        async def publish(file: PlannedFile) -> None:
+            source, target = tasks / file.source, destination / file.destination
+            if file.destination in targets:
+                await self._settle(file, source, target, None)
+            else:
+                try:
+                    await store.rename_file(source, target, identity=file.identity)
+                except StoreError as error:
+                    await self._settle(file, source, target, error)
+            published.add(destination, file)
+            self.context.progress.advance(bytes=file.size)
+
+        await run_workers(value.files, publish, workers=self.context.config.io_concurrency, operation=self.name)
+        return published
+
+    async def _settle(self, file: PlannedFile, source: StorePath, target: StorePath, error: StoreError | None) -> None:
+        """Looks at source and target and does what is left to do, until nothing is."""
+        for _round in range(_ROUNDS):
+            at_source, at_target = await self._look(source), await self._look(target)
+            same = at_target is not None and _is(at_target, file)
+            if at_source is None and same:
+                if error is not None:
+                    self._published.recovered += 1
+                    self.context.statistics.count(names.COMMIT_FILE_RENAME_RECOVERED)
+                return
+            if at_source is None:
+                raise await explain_missing(self.context, self._unknown(file, target, at_target, error))
+            if not _may_be(at_source, file):
+                raise await explain_missing(self.context, self._unknown(file, source, at_target, error))
+            if error is not None and not _worth_another_try(error):
+                raise error
+            try:
+                if at_target is None:
+                    await self._rename_into_place(file, source, target)
+                elif same:
+                    # Two names of one file: the rename was a link whose old name was not yet removed. Renaming one
+                    # onto the other would do nothing (POSIX), so the old name is removed.
+                    await self.context.store.delete_file(source)
+                else:
+                    await self._replace_target(file, source, target, at_target)
+                return
+            except StoreError as again:
+                error = again
+        raise self._unknown(file, target, None, error)
+
+    async def _look(self, path: StorePath) -> FileStatus | None:
+        try:
+            return await self.context.store.status(path)
+        except (StoreNotFoundError, StoreNotADirectoryError):
+            return None
+
+    async def _rename_into_place(self, file: PlannedFile, source: StorePath, target: StorePath) -> None:
+        store = self.context.store
+        if store.capabilities.directories:
+            # Its directory may have been removed since it was made or seen.
+            try:
+                await store.make_directory(target.parent, parents=True)
+            except (StoreExistsError, StoreNotADirectoryError) as error:
+                raise refused_directory(file.destination.rpartition("/")[0], error) from error
+        await store.rename_file(source, target, identity=file.identity)
+
+    async def _replace_target(
+        self, file: PlannedFile, source: StorePath, target: StorePath, standing: FileStatus
+    ) -> None:
+        store, layout = self.context.store, self.context.layout
+        fact = self._targets.get(file.destination)
+        superseded = fact is not None and self.context.config.conflict_mode == "replace"
+        if not (self._replace or superseded):
+            raise TargetExistsError(
+                f"a file stands at {target}, where {layout.job_id} publishes one",
+                conflicts=[f"a file stands at {file.destination}, where a file goes"],
+                operation=self.name,
+                path=target,
+                next_step="remove it, or set existing_target='replace', and run the job again",
+            )
+        aside = layout.superseded / _aside_name(file.destination, fact, standing)
+        if standing.is_directory:
+            if store.capabilities.atomic_directory_rename:
+                await store.rename_directory(target, aside)
+            else:
+                await store.delete_directory(target, recursive=True)
+            await store.rename_file(source, target, identity=file.identity)
+            return
+        if store.capabilities.hard_links:
+            try:
+                await cast("SupportsHardLinks", store).link_file(target, aside)
+            except StoreExistsError:
+                # Linked before, by a driver that died or runs beside this one. It must be this very file.
+                kept = await store.status(aside)
+                if kept.identity != standing.identity:
+                    raise
+        await store.rename_file(source, target, replace=True, identity=file.identity)
+
+    def _unknown(
+        self, file: PlannedFile, path: StorePath, standing: FileStatus | None, error: StoreError | None
+    ) -> CommitterError:
+        if standing is None:
+            found = "it is at neither its source nor its destination"
+        elif file.identity is None or standing.identity is None:
+            found = "its source is gone and the store cannot prove that what stands at its destination is it"
+        else:
+            found = "its source is gone, or not what was committed, and another file stands at its destination"
+        return OutcomeUnknownError(
+            f"cannot tell what happened to {file.destination}: {found}",
+            operation=self.name,
+            path=path,
+            next_step=f"find out who changed it; {self.context.recover_command} goes on from here, nothing was deleted",
+            causes=[error] if error is not None else [],
+        )
+
+
+def _is(status: FileStatus, file: PlannedFile) -> bool:
+    return (
+        not status.is_directory
+        and file.identity is not None
+        and status.identity == file.identity
+        and status.size == file.size
+    )
+
+
+def _may_be(status: FileStatus, file: PlannedFile) -> bool:
+    """Whether a source is what was committed, as far as the store can say."""
+    if status.is_directory or status.size != file.size:
+        return False
+    return file.identity is None or status.identity is None or status.identity == file.identity
+
+
+def _worth_another_try(error: StoreError) -> bool:
+    """Errors after which looking and trying again can help. The others (rights, limits) are the user's to solve."""
+    return isinstance(
+        error,
+        StoreOutcomeUnknownError
+        | StoreNotFoundError
+        | StoreExistsError
+        | StoreNotADirectoryError
+        | StoreUnavailableError
+        | StoreThrottledError
+        | StoreIsADirectoryError,
+    )
+
+
+def _aside_name(destination: str, fact: Fact | None, standing: FileStatus) -> str:
+    if fact is not None and fact.identity == standing.identity and fact.is_directory == standing.is_directory:
+        return f"{fact.aside:08d}"
+    # It came after the decision, which does not speak of it, so a rollback will not put it back; it is kept until
+    # cleanup all the same.
+    digest = hashlib.sha256(f"{destination}\0{standing.identity}".encode()).hexdigest()
+    return f"late-{digest[:32]}"

@@ -1,0 +1,242 @@
+"""RollBack: fences late drivers off, ends the job as rolled back, and takes back exactly what was published."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+from committer.errors import (
+    JobStateError,
+    StoreError,
+    StoreExistsError,
+    StoreNotADirectoryError,
+    StoreNotEmptyError,
+    StoreNotFoundError,
+)
+from committer.flow.workers import run_workers
+from committer.layout import SUCCESS
+from committer.paths import StorePath
+from committer.records.job_state import Fact, JobOutcome
+from committer.stages.base import Stage, StageContext
+from committer.stages.commit_state import CommitState
+from committer.stages.end_job import EndJob
+from committer.stages.load_records import PlannedFile
+from committer.stores.base import FileStatus
+from committer.stores.helpers import exists, status_or_none
+
+
+@dataclass(frozen=True, slots=True)
+class RollBackRequest:
+    """What is taken back, and on whose word.
+
+    Attributes:
+        state: The decided commit.
+        reason: Why, for the outcome.
+        force: The caller vouches that no other driver of this job is alive, where the store cannot fence one off.
+    """
+
+    state: CommitState
+    reason: str
+    force: bool
+
+
+def is_forward_only(context: StageContext, state: CommitState) -> bool:
+    """Whether files were replaced on a store that cannot keep the old ones: such a job can only go forward."""
+    return not context.store.capabilities.hard_links and any(not fact.is_directory for fact in state.targets.values())
+
+
+async def fence(context: StageContext) -> None:
+    """Renames the directories that publish actions read from or move into, so that every late request fails.
+
+    Idempotent. Where directories cannot be renamed atomically it does nothing: see `RollBackRequest.force`.
+    """
+    layout, store = context.layout, context.store
+    if not store.capabilities.atomic_directory_rename:
+        return
+    for directory, fenced in ((layout.tasks, layout.tasks_fenced), (layout.superseded, layout.superseded_fenced)):
+        try:
+            await store.rename_directory(directory, fenced)
+        except (StoreNotFoundError, StoreExistsError) as error:
+            # Fenced before; or a task of this job that came too late made the directory again, which harms nobody.
+            if not await exists(store, fenced):
+                raise JobStateError(
+                    f"job {context.layout.job_id} cannot be fenced: {directory.name} is gone",
+                    operation="fence",
+                    path=directory,
+                    outcome="unknown",
+                    next_step="look at the job's directory; nothing was taken back",
+                ) from error
+        except StoreError:
+            # A lost answer: what counts is what stands there.
+            if await exists(store, directory) or not await exists(store, fenced):
+                raise
+
+
+class RollBack(Stage[RollBackRequest, JobOutcome]):
+    """Fence, outcome, undo; in that order.
+
+    Once the fence stands no other driver can publish; once the outcome stands no other driver can call the job
+    committed. An entry is undone only when the file at its destination is the very one the job put there, and what
+    stood there before comes back from the job's directory. Old files come back before new ones go (G13).
+
+    Preconditions: a commit decision without the outcome `committed`.
+    Postconditions: outcome `rolled-back`, nothing of the job at the destination, everything it took away back; or
+    outcome `committed`, when another driver was faster: then nothing was undone.
+    Failure modes: a store error leaves it half way; running it again finishes it.
+    Cost: 2 calls a file that was published, 1 a file that was not.
+    """
+
+    name = "job_stage_roll_back"
+
+    def __init__(self, context: StageContext) -> None:
+        super().__init__(context)
+        fenced = context.store.capabilities.atomic_directory_rename
+        self._fenced = fenced
+        self._tasks = context.layout.tasks_fenced if fenced else context.layout.tasks
+        self._superseded = context.layout.superseded_fenced if fenced else context.layout.superseded
+
+    async def execute(self, value: RollBackRequest) -> JobOutcome:
+        """Fences, ends, undoes."""
+        layout = self.context.layout
+        if is_forward_only(self.context, value.state):
+            raise JobStateError(
+                f"job {layout.job_id} replaced files on a store that cannot keep the old ones: it can only go forward",
+                operation=self.name,
+                path=layout.destination,
+                outcome="partial",
+                next_step=f"call {self.context.recover_command} to finish it",
+            )
+        if not self._fenced and not value.force:
+            raise JobStateError(
+                f"{self.context.store.scheme}:// cannot fence off another driver of job {layout.job_id}",
+                operation=self.name,
+                path=layout.destination,
+                outcome="partial",
+                next_step="make sure no other driver of the job is alive, then roll back with force=True",
+            )
+        await fence(self.context)
+        outcome = await EndJob(self.context).run((value.state.decision, "rolled-back", value.reason))
+        if outcome.outcome == "rolled-back":
+            await self.undo(value.state)
+        return outcome
+
+    async def undo(self, state: CommitState) -> None:
+        """Takes back what was published. Idempotent; only for a job whose outcome is `rolled-back`."""
+        await self._each(state.superseded, self._put_back)
+        await run_workers(
+            state.files,
+            lambda file: self._take_back(file, state.targets.get(file.destination)),
+            workers=self.context.config.io_concurrency,
+            operation=self.name,
+        )
+        if not self._fenced:
+            # Late requests of another driver cannot be kept out here. Without their sources they fail, so the
+            # sources go first and what slipped in before is swept afterwards.
+            with contextlib.suppress(StoreNotFoundError, StoreNotADirectoryError):
+                await self.context.store.delete_directory(self._tasks, recursive=True)
+            await run_workers(state.files, self._sweep, workers=self.context.config.io_concurrency, operation=self.name)
+        await self._remove_directories(state.directories)
+        await self._each(state.blocking, self._put_back)
+        await self._put_back_success(state)
+
+    async def _each(self, facts: list[Fact], work: Callable[[Fact], Awaitable[None]]) -> None:
+        await run_workers(facts, work, workers=self.context.config.io_concurrency, operation=self.name)
+
+    async def _take_back(self, file: PlannedFile, stood: Fact | None) -> None:
+        store = self.context.store
+        target = self.context.layout.destination / file.destination
+        source = self._tasks / file.source
+        status = await status_or_none(store, target)
+        if status is not None and _is_ours(status, file):
+            if stood is not None and not stood.is_directory and await self._replace_by_old(stood, target):
+                return
+            try:
+                await store.rename_file(target, source, identity=file.identity)
+            except StoreExistsError:
+                # Both names of a link: publishing, or taking back, got half way.
+                kept = await status_or_none(store, source)
+                if kept is not None and _is_ours(kept, file):
+                    await store.delete_file(target)
+            except StoreNotFoundError:
+                if await exists(store, target):
+                    await store.delete_file(target)
+            status = None
+        if status is None and stood is not None:
+            await self._put_back(stood)
+
+    async def _replace_by_old(self, stood: Fact, target: StorePath) -> bool:
+        """Puts the old file over the new one in one step, so that there is no moment with neither."""
+        store = self.context.store
+        aside = self._superseded / f"{stood.aside:08d}"
+        kept = await status_or_none(store, aside)
+        if kept is None or kept.identity != stood.identity:
+            return False
+        await store.rename_file(aside, target, replace=True, identity=stood.identity)
+        return True
+
+    async def _sweep(self, file: PlannedFile) -> None:
+        target = self.context.layout.destination / file.destination
+        status = await status_or_none(self.context.store, target)
+        if status is not None and _is_ours(status, file):
+            await self.context.store.delete_file(target)
+
+    async def _put_back(self, fact: Fact) -> None:
+        await self._restore(self._superseded / f"{fact.aside:08d}", fact)
+
+    async def _put_back_success(self, state: CommitState) -> None:
+        if state.decision.success_present:
+            fact = Fact(kind="superseded", path=SUCCESS, identity=state.decision.success_identity)
+            await self._restore(self._superseded / SUCCESS, fact)
+
+    async def _restore(self, aside: StorePath, fact: Fact) -> None:
+        """Moves one thing back from the job's directory, replacing nothing."""
+        store = self.context.store
+        place = self.context.layout.destination / fact.path
+        kept = await status_or_none(store, aside)
+        if kept is None:
+            return
+        try:
+            if fact.is_directory:
+                await store.rename_directory(aside, place)
+            else:
+                await store.rename_file(aside, place, identity=fact.identity)
+        except StoreExistsError:
+            standing = await status_or_none(store, place)
+            same = (
+                standing is not None
+                and kept.identity is not None
+                and standing.identity == kept.identity
+                and not kept.is_directory
+            )
+            if same:
+                await store.delete_file(aside)
+
+    async def _remove_directories(self, directories: list[str]) -> None:
+        """Removes directories the job made, deepest first, where nobody else put anything into them."""
+        if not self.context.store.capabilities.directories:
+            return
+
+        async def remove(directory: str) -> None:
+            try:
+                await self.context.store.delete_directory(self.context.layout.destination / directory, recursive=False)
+            except (StoreNotEmptyError, StoreNotADirectoryError, StoreNotFoundError):
+                return
+
+        depths = sorted({directory.count("/") for directory in directories}, reverse=True)
+        for depth in depths:
+            await run_workers(
+                [directory for directory in directories if directory.count("/") == depth],
+                remove,
+                workers=self.context.config.io_concurrency,
+                operation=self.name,
+            )
+
+
+def _is_ours(status: FileStatus, file: PlannedFile) -> bool:
+    return (
+        not status.is_directory
+        and file.identity is not None
+        and status.identity == file.identity
+        and status.size == file.size
+    )

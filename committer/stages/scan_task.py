@@ -1,0 +1,54 @@
+"""ScanTask: finds the files that were written into a task attempt directory by path."""
+
+from __future__ import annotations
+
+from committer.errors import StoreNotFoundError, TaskError
+from committer.flow.workers import run_workers
+from committer.paths import StorePath
+from committer.stages.base import Stage
+from committer.stores.base import FileStatus
+
+
+class ScanTask(Stage[StorePath, tuple[list[FileStatus], list[StorePath]]]):
+    """Lists a task attempt directory with all its subdirectories, many at once.
+
+    Preconditions: the task attempt directory stands and nobody writes to it any more.
+    Postconditions: every file with its status, and every directory below it, empty ones too.
+    Cost: one listing a directory; dependent round trips = depth. (Hadoop lists one after the other.)
+    Hadoop: ``TaskAttemptScanDirectoryStage``.
+    """
+
+    name = "task_stage_scan_directory"
+    statistic = "task_stage_scan_directory"
+
+    async def execute(self, value: StorePath) -> tuple[list[FileStatus], list[StorePath]]:
+        """Lists level by level."""
+        files: list[FileStatus] = []
+        directories: list[StorePath] = []
+        level = [value]
+        while level:
+            below: list[StorePath] = []
+
+            async def look(directory: StorePath, below: list[StorePath] = below) -> None:
+                async for child in self.context.store.list(directory):
+                    if child.is_directory:
+                        below.append(child.path)
+                    else:
+                        files.append(child)
+
+            try:
+                await run_workers(level, look, workers=self.context.config.io_concurrency, operation=self.name)
+            except StoreNotFoundError as error:
+                if not self.context.store.capabilities.directories:
+                    return files, directories
+                raise TaskError(
+                    "the task attempt directory vanished, or something in it is being deleted",
+                    operation=self.name,
+                    path=error.path,
+                    next_step="run the task again as a new attempt",
+                ) from error
+            directories.extend(below)
+            level = below
+        files.sort(key=lambda status: status.path)
+        directories.sort()
+        return files, directories

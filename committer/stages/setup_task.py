@@ -1,0 +1,58 @@
+"""SetupTask: makes the directory one run of a task attempt writes to."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from committer.errors import JobNotFoundError, StoreNotFoundError
+from committer.paths import StorePath
+from committer.stages.base import Stage
+from committer.stages.job_directory import check_job_stands
+
+
+@dataclass(frozen=True, slots=True)
+class AttemptIdentity:
+    """Which run of which task attempt.
+
+    Attributes:
+        task: The task's number.
+        attempt: The attempt's number.
+        nonce: Random; part of every path of this run.
+    """
+
+    task: int
+    attempt: int
+    nonce: str
+
+
+class SetupTask(Stage[AttemptIdentity, StorePath]):
+    """Makes the task attempt directory.
+
+    Preconditions: the job stands and is not decided.
+    Postconditions: an empty directory that no other run of the attempt shares. Its parents are never made up: a task
+    of a job that was cleaned up must fail, not bring the job's directory back.
+    Cost: 2 calls.
+    Hadoop: ``SetupTaskStage``, which does not look at the job.
+    """
+
+    name = "task_stage_setup"
+    statistic = "task_stage_setup"
+
+    async def execute(self, value: AttemptIdentity) -> StorePath:
+        """Looks at the job, makes the directory."""
+        layout, store = self.context.layout, self.context.store
+        await check_job_stands(store, layout, hadoop=self.context.spec.hadoop, operation=self.name)
+        directory = layout.task_attempt_directory(value.task, value.attempt, value.nonce)
+        if self.context.spec.hadoop:
+            # Hadoop's job setup leaves it to the first task to make `tasks`; the job attempt directory is there.
+            await store.make_directory(layout.tasks, parents=False)
+        try:
+            await store.make_directory(directory, parents=False)
+        except StoreNotFoundError as error:
+            raise JobNotFoundError(
+                f"job {layout.job_id} was cleaned up while a task attempt started",
+                operation=self.name,
+                path=layout.tasks,
+                next_step="stop this task: its job is over",
+            ) from error
+        return directory

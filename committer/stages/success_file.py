@@ -1,0 +1,159 @@
+"""`_SUCCESS`: an older one is set aside when publishing begins, the job's own is written when all is in place."""
+
+from __future__ import annotations
+
+import platform
+
+from committer.errors import JobStateError, RecordError, StoreExistsError, StoreIsADirectoryError, StoreNotFoundError
+from committer.events import names
+from committer.layout import SUCCESS
+from committer.records.job_state import Decision, Fact
+from committer.records.statistics import IOStatistics
+from committer.records.success import SuccessData, decode_success, encode_success, hadoop_date
+from committer.stages.base import Stage, StageContext
+from committer.stages.publish import Published
+
+COMMITTER_CLASS = "org.apache.hadoop.mapreduce.lib.output.committer.manifest.ManifestCommitter"
+
+# Ours among the diagnostics, which Hadoop prints as they are.
+WAS_EMPTY = "committer.destination.was.empty"
+DIRECTORIES_CREATED = "committer.directories.created"
+
+
+class SetAsideSuccess(Stage[Decision, None]):
+    """Moves the `_SUCCESS` whose identity the decision recorded into the job's directory; no other one.
+
+    It says that a destination is complete, which it no longer is once the first file is published. Hadoop deletes it
+    in job setup, so a job that never commits leaves a complete destination without it.
+
+    Preconditions: the decision stands, nothing is published yet (or the commit is being finished).
+    Postconditions: the recorded `_SUCCESS` is not at the destination; rollback puts it back.
+    Cost: 2 calls when there was one, else none.
+    """
+
+    name = "job_stage_set_aside_success"
+
+    async def execute(self, value: Decision) -> None:
+        """Looks, moves."""
+        layout, store = self.context.layout, self.context.store
+        if not (value.success_present and value.config.mark_successful_jobs):
+            return
+        aside = layout.superseded / SUCCESS
+        try:
+            status = await store.status(layout.success)
+            if status.is_directory or status.identity != value.success_identity:
+                return
+            if status.identity is None and await self._speaks_for_this_job():
+                return
+            await store.rename_file(layout.success, aside, identity=status.identity)
+        except StoreNotFoundError as error:
+            if error.path in ("", str(layout.success)):
+                return
+            raise JobStateError(
+                f"job {layout.job_id} is being rolled back by somebody else",
+                operation=self.name,
+                path=layout.success,
+                outcome="partial",
+                next_step=f"call {self.context.recover_command} to see how it ended",
+            ) from error
+        except StoreExistsError:
+            # Moved before by a link whose old name was not yet removed.
+            kept = await store.status(aside)
+            if kept.identity is not None and kept.identity == value.success_identity:
+                await store.delete_file(layout.success)
+
+    async def _speaks_for_this_job(self) -> bool:
+        found = await read_success(self.context)
+        return found is not None and found.jobId == self.context.layout.job_id
+
+
+class SaveSuccess(Stage[SuccessData, None]):
+    """Writes `_SUCCESS` by one atomic replace.
+
+    Preconditions: outcome `committed` stands: every file of every committed task is in place (G9).
+    Postconditions: `_SUCCESS` names this job.
+    Cost: 1 call (2 on stores that write first and rename after).
+    Hadoop: ``SaveSuccessFileStage``.
+    """
+
+    name = "committer_commit_job"
+    statistic = "job_stage_save_success_marker"
+
+    async def execute(self, value: SuccessData) -> None:
+        """Writes it; a directory of that name is a definite refusal."""
+        layout, store = self.context.layout, self.context.store
+        try:
+            await store.put(
+                layout.success,
+                encode_success(value),
+                temporary=layout.success_temporary,
+                durable=self.context.durable,
+            )
+        except StoreIsADirectoryError as error:
+            raise JobStateError(
+                f"a directory stands at {layout.success}: the job is committed, but its marker cannot be written",
+                operation=self.name,
+                path=layout.success,
+                outcome="committed",
+                next_step=f"remove it, then call {self.context.recover_command}",
+            ) from error
+
+
+def success_data(
+    context: StageContext,
+    *,
+    success: bool,
+    published: Published | None,
+    stage: str,
+    error: BaseException | None = None,
+    was_empty: bool = False,
+    trace: str = "",
+    directories: int = 0,
+) -> SuccessData:
+    """The content of `_SUCCESS` and of the summary report, in Hadoop's form."""
+    now = context.runtime.now()
+    statistics = context.statistics.snapshot()
+    diagnostics = {"stage": stage, "committer.engine": "lake-committer"}
+    if published is not None:
+        _set_totals(statistics, published)
+    if was_empty:
+        diagnostics[WAS_EMPTY] = "true"
+    if directories:
+        diagnostics[DIRECTORIES_CREATED] = str(directories)
+    if error is not None:
+        diagnostics["exception"] = f"{type(error).__name__}: {error}"
+        diagnostics["stacktrace"] = trace
+    is_hadoop_id = context.layout.job_id.startswith("job_")
+    return SuccessData(
+        success=success,
+        timestamp=int(now.timestamp() * 1000),
+        date=hadoop_date(now),
+        hostname=platform.node(),
+        committer=COMMITTER_CLASS,
+        jobId=context.layout.job_id,
+        jobIdSource="JobID" if is_hadoop_id else "spark.sql.sources.writeJobUUID",
+        diagnostics=diagnostics,
+        filenames=published.filenames if published is not None else [],
+        lengths=published.lengths if published is not None else None,
+        iostatistics=statistics,
+    )
+
+
+def _set_totals(statistics: IOStatistics, published: Published) -> None:
+    statistics.counters[names.COMMITTER_FILES_COMMITTED] = published.files
+    statistics.counters[names.COMMITTER_BYTES_COMMITTED] = published.size
+
+
+async def read_success(context: StageContext) -> SuccessData | None:
+    """The `_SUCCESS` at the destination; None when there is none that can be read. One call."""
+    path = context.layout.success
+    try:
+        data = await context.store.read(path, limit=context.config.record_size_limit)
+        return decode_success(data, source=str(path))
+    except (StoreNotFoundError, StoreIsADirectoryError, RecordError):
+        return None
+
+
+def success_fact(decision: Decision) -> Fact:
+    """The `_SUCCESS` that was set aside, as a rollback looks for it."""
+    return Fact(kind="superseded", path=SUCCESS, identity=decision.success_identity)

@@ -1,0 +1,62 @@
+"""The directory entries of a task's record."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from committer.errors import StoreNotFoundError
+from committer.flow.workers import run_workers
+from committer.records.manifest import (
+    DIRECTORY_IS_DIRECTORY,
+    DIRECTORY_IS_FILE,
+    DIRECTORY_NOT_FOUND,
+    DIRECTORY_UNKNOWN,
+    DirectoryEntry,
+)
+from committer.stages.base import StageContext
+from committer.stages.names import with_ancestors
+
+if TYPE_CHECKING:
+    from committer.stages.commit_task import TaskOutput
+
+
+async def destination_directories(context: StageContext, output: TaskOutput) -> list[DirectoryEntry]:
+    """Every directory the task's files need, parents first, with what stands there if a Java driver will trust it.
+
+    A Python driver looks for itself, once for all tasks, so the status is written as unknown and nothing is asked.
+    With `hadoop_driver` each directory whose parent exists is looked at, as ``TaskAttemptScanDirectoryStage`` does:
+    one call each, level by level.
+    """
+    wanted = {file.name.rpartition("/")[0] for file in output.files} | set(output.directories)
+    wanted = with_ancestors(wanted)
+    statuses = dict.fromkeys(wanted, DIRECTORY_UNKNOWN)
+    if context.config.hadoop_driver:
+        await _probe(context, statuses)
+    destination = context.layout.destination
+    ordered = sorted(wanted, key=lambda name: (name.count("/"), name))
+    return [DirectoryEntry(d=(destination / name).uri, t=statuses[name], l=name.count("/") + 1) for name in ordered]
+
+
+async def _probe(context: StageContext, statuses: dict[str, int]) -> None:
+    destination = context.layout.destination
+
+    async def look(name: str) -> None:
+        try:
+            status = await context.store.status(destination / name)
+        except StoreNotFoundError:
+            statuses[name] = DIRECTORY_NOT_FOUND
+        else:
+            statuses[name] = DIRECTORY_IS_DIRECTORY if status.is_directory else DIRECTORY_IS_FILE
+
+    deepest = max((name.count("/") for name in statuses), default=-1)
+    for level in range(deepest + 1):
+        asked = []
+        for name in statuses:
+            if name.count("/") != level:
+                continue
+            parent = name.rpartition("/")[0]
+            if parent and statuses[parent] != DIRECTORY_IS_DIRECTORY:
+                statuses[name] = DIRECTORY_NOT_FOUND
+            else:
+                asked.append(name)
+        await run_workers(asked, look, workers=context.config.io_concurrency, operation="probe_directories")

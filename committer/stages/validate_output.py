@@ -1,0 +1,88 @@
+"""ValidateOutput: the counts agree, and (when asked) every file is looked at, before `_SUCCESS` says so."""
+
+from __future__ import annotations
+
+from committer.errors import StoreNotFoundError, ValidationError
+from committer.flow.workers import run_workers
+from committer.stages.base import Stage
+from committer.stages.commit_state import CommitState
+from committer.stages.load_records import PlannedFile
+from committer.stages.publish import Published
+
+_MOST_PROBLEMS = 100
+
+
+class ValidateOutput(Stage[tuple[CommitState, Published], None]):
+    """Makes sure that what was decided is what is there.
+
+    Files and bytes published must be those of the decision; with `validate_output` each file is looked at as well: a
+    file, of its length, and the very one that was committed where the store can prove it. Hadoop looks only after
+    `_SUCCESS` is published and compares no counts.
+
+    Preconditions: every publish action ended.
+    Postconditions: the commit may be called complete.
+    Failure modes: `ValidationError` lists up to a hundred problems; the job stays decided, nothing is deleted.
+    Cost: none, or one look a file with `validate_output`.
+    Hadoop: ``ValidateRenamedFilesStage``.
+    """
+
+    name = "job_stage_optional_validate_output"
+    statistic = "job_stage_optional_validate_output"
+
+    async def execute(self, value: tuple[CommitState, Published]) -> None:
+        """Compares counts, then files."""
+        state, published = value
+        decision = state.decision
+        if (published.files, published.size) != (decision.files, decision.size):
+            raise self._problem(
+                [
+                    (
+                        f"{decision.files} files of {decision.size} bytes were decided, "
+                        f"{published.files} files of {published.size} bytes were published"
+                    )
+                ]
+            )
+        if self.context.config.validate_output:
+            await self._look_at_all(state)
+
+    async def _look_at_all(self, state: CommitState) -> None:
+        problems: list[str] = []
+        seen = 0
+
+        async def look(file: PlannedFile) -> None:
+            nonlocal seen
+            problem = await self._problem_with(file)
+            if problem is None:
+                seen += 1
+            elif len(problems) < _MOST_PROBLEMS:
+                problems.append(problem)
+            self.context.progress.advance(bytes=file.size)
+
+        await run_workers(state.files, look, workers=self.context.config.io_concurrency, operation=self.name)
+        if problems or seen != state.decision.files:
+            raise self._problem(problems or [f"{state.decision.files} files were decided, {seen} were seen"])
+
+    async def _problem_with(self, file: PlannedFile) -> str | None:
+        path = self.context.layout.destination / file.destination
+        try:
+            status = await self.context.store.status(path)
+        except StoreNotFoundError:
+            return f"{file.destination} is missing"
+        if status.is_directory:
+            return f"{file.destination} is a directory"
+        if status.size != file.size:
+            return f"{file.destination} has {status.size} bytes, {file.size} were committed"
+        kept = self.context.store.capabilities.identity_through_rename
+        if kept and file.identity is not None and status.identity != file.identity:
+            return f"{file.destination} is another file of the same length"
+        return None
+
+    def _problem(self, problems: list[str]) -> ValidationError:
+        return ValidationError(
+            f"the output of job {self.context.layout.job_id} is not what was committed: {problems[0]}"
+            + (f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""),
+            operation=self.name,
+            path=self.context.layout.destination,
+            next_step=f"find out who changed it; {self.context.recover_command} looks again, with rollback=True it "
+            "takes the job's files back",
+        )

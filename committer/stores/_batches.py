@@ -1,0 +1,238 @@
+"""Blocking calls of many coroutines, taken to a few threads in batches.
+
+Handing one call to a thread costs several times what a rename costs. So calls wait in a queue that is emptied once per
+turn of the loop: everything waiting when a thread is free goes over in one hop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+import weakref
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Final, TypeVar, cast
+
+T = TypeVar("T")
+
+LIGHT: Final = 1
+WHOLE_BATCH: Final = 128
+# Above this a call waits for a disk or a server far away, and other threads help more than long batches.
+_SLOW_CALL_S: Final = 0.001
+
+
+class _Call:
+    """One call on its way: waiting, with a thread, or done. Only the loop's thread touches anything but the result."""
+
+    __slots__ = ("args", "done", "error", "function", "handed_over", "result", "waiter", "weight")
+
+    def __init__(self, function: Callable[..., object], args: tuple[object, ...], weight: int) -> None:
+        self.function = function
+        self.args = args
+        self.weight = weight
+        self.waiter: asyncio.Future[None] | None = None
+        self.handed_over = False
+        self.done = False
+        self.result: object = None
+        self.error: BaseException | None = None
+
+    def run(self) -> None:
+        try:
+            self.result = self.function(*self.args)
+        except BaseException as error:
+            self.error = error
+
+
+class _Lane:
+    """The queue and threads that serve one event loop of one process."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, threads: int) -> None:
+        # Weak, because the lanes of a store are kept by loop and must not keep that loop alive.
+        self.loop = weakref.ref(loop)
+        self.pid = os.getpid()
+        self.hops = 0
+        self._threads = threads
+        self._executor: ThreadPoolExecutor | None = None
+        self._waiting: deque[_Call] = deque()
+        self._busy = 0
+        self._seconds_per_call = 0.0
+        self._scheduled = False
+        self._idle: asyncio.Future[None] | None = None
+
+    async def run(
+        self,
+        function: Callable[..., T],
+        args: tuple[object, ...],
+        weight: int,
+        undo: Callable[[T], object] | None,
+        insist: bool,
+    ) -> T:
+        call = self._enqueue(function, args, weight)
+        waiter = call.waiter = self._new_future()
+        try:
+            await waiter
+        except asyncio.CancelledError:
+            if not call.handed_over and not insist:
+                self._waiting.remove(call)
+                raise
+            await self._outlast(call)
+            if undo is not None and call.error is None:
+                await self._outlast(self._enqueue(undo, (call.result,), LIGHT))
+            raise
+        if call.error is not None:
+            try:
+                raise call.error
+            finally:
+                # The traceback holds this frame, which holds the call: without this every failure is a cycle.
+                call.error = None
+        return cast("T", call.result)
+
+    async def drain(self) -> None:
+        """Waits until nothing is queued or running, then lets the threads go."""
+        while self._busy or self._waiting:
+            if self._idle is None:
+                self._idle = self._new_future()
+            await asyncio.shield(self._idle)
+        executor, self._executor = self._executor, None
+        if executor is not None:
+            # No call is left, so the threads end by themselves; joining them would block the loop.
+            executor.shutdown(wait=False)
+
+    async def _outlast(self, call: _Call) -> None:
+        # What a thread has begun cannot be called back: its outcome must be settled before cancellation goes on.
+        while not call.done:
+            call.waiter = self._new_future()
+            try:
+                await call.waiter
+            except asyncio.CancelledError:
+                continue
+
+    def _new_future(self) -> asyncio.Future[None]:
+        return asyncio.get_running_loop().create_future()
+
+    def _enqueue(self, function: Callable[..., object], args: tuple[object, ...], weight: int) -> _Call:
+        call = _Call(function, args, weight)
+        self._waiting.append(call)
+        if not self._scheduled and self._busy < self._threads:
+            # Not now but at the end of this turn: what other coroutines ask for until then goes along.
+            self._scheduled = True
+            asyncio.get_running_loop().call_soon(self._hand_over)
+        return call
+
+    def _hand_over(self) -> None:
+        self._scheduled = False
+        while self._waiting and self._busy < self._threads:
+            batch: list[_Call] = []
+            room = longest = WHOLE_BATCH
+            if self._seconds_per_call > _SLOW_CALL_S:
+                longest = -(-len(self._waiting) // (self._threads - self._busy))
+            while self._waiting and len(batch) < longest and (not batch or self._waiting[0].weight <= room):
+                call = self._waiting.popleft()
+                call.handed_over = True
+                room -= call.weight
+                batch.append(call)
+            if self._executor is None:
+                self._executor = ThreadPoolExecutor(self._threads, thread_name_prefix="committer-local")
+            self._busy += 1
+            self.hops += 1
+            try:
+                self._executor.submit(_run_batch, batch, asyncio.get_running_loop(), self._finish)
+            except RuntimeError as error:
+                # No thread can be had (or the interpreter is going): the callers must hear of it, not wait for ever.
+                for call in batch:
+                    call.error = error
+                asyncio.get_running_loop().call_soon(self._finish, batch, 0.0)
+
+    def _finish(self, batch: list[_Call], seconds: float) -> None:
+        self._busy -= 1
+        self._seconds_per_call += (seconds / len(batch) - self._seconds_per_call) / 4
+        for call in batch:
+            call.done = True
+            if call.waiter is not None and not call.waiter.done():
+                call.waiter.set_result(None)
+        if self._waiting:
+            self._hand_over()
+        elif not self._busy and self._idle is not None:
+            idle, self._idle = self._idle, None
+            idle.set_result(None)
+
+
+def _run_batch(
+    batch: list[_Call], loop: asyncio.AbstractEventLoop, finish: Callable[[list[_Call], float], None]
+) -> None:
+    started = time.perf_counter()
+    for call in batch:
+        call.run()
+    try:
+        loop.call_soon_threadsafe(finish, batch, time.perf_counter() - started)
+    except RuntimeError:
+        # The loop was closed under its own calls: nobody is left to hear of them.
+        return
+
+
+class BatchExecutor:
+    """Runs blocking functions for coroutines, many per thread hop.
+
+    Threads start at the first call and belong to the loop that made it; several loops may use one executor, each with
+    threads of its own. A forked child starts afresh and never touches what it inherited.
+
+    Args:
+        threads: Threads per loop.
+    """
+
+    def __init__(self, threads: int) -> None:
+        self._threads = threads
+        self._lanes: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, _Lane] = weakref.WeakKeyDictionary()
+        self._latest: _Lane | None = None
+        self._finished_hops = 0
+
+    @property
+    def hops(self) -> int:
+        """Batches handed to a thread so far."""
+        return self._finished_hops + sum(lane.hops for lane in self._lanes.values())
+
+    async def run(
+        self,
+        function: Callable[..., T],
+        *args: Any,
+        weight: int = LIGHT,
+        undo: Callable[[T], object] | None = None,
+        insist: bool = False,
+    ) -> T:
+        """Calls `function` in a thread and returns its result or raises its error.
+
+        A cancelled caller leaves the queue at once; when a thread has the call already, it is waited for and
+        ``CancelledError`` goes on after it ended.
+
+        Args:
+            function: What blocks.
+            args: Its arguments.
+            weight: How much of a batch it fills: `LIGHT` for one system call, `WHOLE_BATCH` for what may take long and
+                should hold nobody else up.
+            undo: Called in a thread with the result when the caller was cancelled while `function` ran.
+            insist: Run it even when the caller is cancelled before a thread took it.
+        """
+        return await self._lane().run(function, args, weight, undo, insist)
+
+    async def close(self) -> None:
+        """Waits for this loop's calls and ends its threads. A later call starts new ones."""
+        lane = self._lanes.get(asyncio.get_running_loop())
+        if lane is None or lane.pid != os.getpid():
+            return
+        await lane.drain()
+        if lane._executor is None and self._lanes.pop(asyncio.get_running_loop(), None) is not None:
+            self._finished_hops += lane.hops
+        if self._latest is lane:
+            self._latest = None
+
+    def _lane(self) -> _Lane:
+        loop = asyncio.get_running_loop()
+        lane = self._latest
+        if lane is None or lane.loop() is not loop or lane.pid != os.getpid():
+            lane = self._lanes.get(loop)
+            if lane is None or lane.pid != os.getpid():
+                lane = self._lanes[loop] = _Lane(loop, self._threads)
+            self._latest = lane
+        return lane

@@ -1,0 +1,534 @@
+"""What the local store does, as plain blocking functions: one call of `Disk` is one store call.
+
+Java's local file system keeps a checksum of ``name`` beside it in ``.name.crc`` and refuses to read a file whose
+sidecar is older. So whatever puts a file under a name first removes the sidecar of what stood there, and whatever takes
+a file away takes its sidecar too. A file without one is read unchecked.
+"""
+
+from __future__ import annotations
+
+import errno
+import functools
+import os
+import shutil
+import stat
+import sys
+from collections.abc import Callable
+from typing import Concatenate, Final, ParamSpec, TypeAlias, TypeVar
+
+from committer.errors import (
+    CommitterError,
+    InvalidPathError,
+    RecordError,
+    StoreExistsError,
+    StoreIsADirectoryError,
+    StoreNotADirectoryError,
+    StoreNotEmptyError,
+    UnsupportedError,
+)
+from committer.paths import StorePath
+from committer.stores import _renames
+from committer.stores._disk_errors import translate
+from committer.stores.base import FileStatus
+
+P = ParamSpec("P")
+T = TypeVar("T")
+Buffer: TypeAlias = bytes | bytearray | memoryview
+Page: TypeAlias = list[FileStatus]
+Entries: TypeAlias = "os._ScandirIterator[str]"
+
+PAGE: Final = 1000
+_DELETE_ROUNDS: Final = 10
+_GONE: Final = (FileNotFoundError, NotADirectoryError)
+
+
+def _typed(
+    method: Callable[Concatenate[Disk, StorePath, P], T],
+) -> Callable[Concatenate[Disk, StorePath, P], T]:
+    """Turns the system's errors of a method into the store's."""
+
+    @functools.wraps(method)
+    def call(self: Disk, path: StorePath, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        try:
+            return method(self, path, *args, **kwargs)
+        except CommitterError:
+            raise
+        except (OSError, ValueError) as error:
+            destination = args[0] if args and isinstance(args[0], StorePath) else None
+            raise translate(error, method.__name__, path, destination) from error
+
+    return call
+
+
+class Disk:
+    """The local disk, and what was learnt about it.
+
+    Attributes:
+        exclusive_rename: Renames that fail when the target exists work, as far as is known.
+        hard_links: Hard links work, as far as is known.
+    """
+
+    def __init__(self, *, exclusive_rename: bool) -> None:
+        self.exclusive_rename = exclusive_rename and _renames.OFFERED
+        self.hard_links = True
+
+    @_typed
+    def status(self, path: StorePath) -> FileStatus:
+        """Looks at a path; follows a link."""
+        try:
+            return _status(path, os.stat(path.path))
+        except NotADirectoryError as error:
+            raise _no_entry() from error
+
+    @_typed
+    def list(self, directory: StorePath, entries: Entries | None = None) -> tuple[Page, Entries | None]:
+        """Reads one page of a directory.
+
+        Args:
+            directory: The directory.
+            entries: What the page before returned; None opens the directory.
+
+        Returns:
+            The page, and what the next one needs: None when this was the last. It holds the directory open.
+        """
+        if entries is None:
+            try:
+                entries = os.scandir(directory.path)
+            except NotADirectoryError:
+                if os.path.exists(directory.path):
+                    raise
+                raise _no_entry() from None
+        try:
+            page = _page(directory, entries)
+        except BaseException:
+            entries.close()
+            raise
+        if len(page) == PAGE:
+            return page, entries
+        entries.close()
+        return page, None
+
+    @_typed
+    def read(self, path: StorePath, limit: int) -> bytes:
+        """Reads a whole file."""
+        try:
+            # Without O_NONBLOCK a named pipe would hold the thread until somebody writes.
+            handle = os.open(path.path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+        except NotADirectoryError as error:
+            raise _no_entry() from error
+        try:
+            found = os.fstat(handle)
+            if stat.S_ISDIR(found.st_mode):
+                raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+            data = _read(handle, found.st_size, limit + 1)
+        finally:
+            os.close(handle)
+        if len(data) > limit:
+            raise RecordError(f"a file is longer than the {limit} bytes it may have", operation="read", path=path)
+        return data
+
+    @_typed
+    def put(self, path: StorePath, data: bytes, temporary: StorePath, exclusive: bool, durable: bool) -> FileStatus:
+        """Writes `temporary` and renames it to `path`."""
+        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW
+        handle = os.open(temporary.path, flags, 0o666)
+        try:
+            try:
+                write(handle, data, 0)
+                if durable:
+                    _flush(handle)
+            finally:
+                os.close(handle)
+            status = _status(path, os.stat(temporary.path))
+            if exclusive:
+                self._rename_exclusively(temporary.path, path.path)
+            else:
+                _drop_sidecar(path.path)
+                os.rename(temporary.path, path.path)
+        except BaseException:
+            _unlink(temporary.path)
+            raise
+        if durable:
+            _flush_directory(os.path.dirname(path.path))
+        return status
+
+    @_typed
+    def open_writer(self, path: StorePath) -> int:
+        """Creates a file that is not there and returns its descriptor."""
+        handle = os.open(path.path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
+        try:
+            _drop_sidecar(path.path)
+        except BaseException:
+            os.close(handle)
+            raise
+        return handle
+
+    @_typed
+    def write(self, path: StorePath, handle: int, data: Buffer, offset: int) -> None:
+        """Writes a part of the file at `path`."""
+        write(handle, data, offset)
+
+    @_typed
+    def close(self, path: StorePath, handle: int, data: Buffer, offset: int, durable: bool) -> FileStatus:
+        """Writes the last part of the file at `path`, closes it and looks at it."""
+        try:
+            write(handle, data, offset)
+            if durable:
+                _flush(handle)
+        finally:
+            os.close(handle)
+        status = _status(path, os.stat(path.path))
+        if durable:
+            _flush_directory(os.path.dirname(path.path))
+        return status
+
+    @_typed
+    def abort(self, path: StorePath, handle: int | None) -> None:
+        """Closes a file, if it is open still, and deletes it."""
+        if handle is not None:
+            os.close(handle)
+        _unlink(path.path)
+
+    @_typed
+    def release(self, path: StorePath, handle: int) -> None:
+        """Closes the file at `path` and leaves it."""
+        os.close(handle)
+
+    @_typed
+    def make_directory(self, path: StorePath, parents: bool) -> bool:
+        """Makes a directory, and its parents when told to."""
+        try:
+            return _make_directory(path.path)
+        except FileNotFoundError:
+            if not parents:
+                raise
+        os.makedirs(os.path.dirname(path.path), exist_ok=True)
+        return _make_directory(path.path)
+
+    @_typed
+    def rename_file(self, source: StorePath, destination: StorePath, replace: bool) -> None:
+        """Renames a file; not atomic where exclusive renames are missing: both names stand for a moment."""
+        found = os.lstat(source.path)
+        if stat.S_ISDIR(found.st_mode):
+            raise StoreIsADirectoryError("a directory is there", operation="rename_file", path=source)
+        if replace:
+            _drop_sidecar(destination.path)
+            os.rename(source.path, destination.path)
+            if found.st_nlink > 1:
+                _finish_rename(source.path, destination.path, found)
+        else:
+            self._rename_exclusively(source.path, destination.path)
+        _drop_sidecar(source.path)
+
+    @_typed
+    def rename_directory(self, source: StorePath, destination: StorePath) -> None:
+        """Renames a directory with all its content, replacing nothing."""
+        if not stat.S_ISDIR(os.lstat(source.path).st_mode):
+            raise StoreNotADirectoryError("a file is there", operation="rename_directory", path=source)
+        if self.exclusive_rename:
+            try:
+                _renames.rename_no_replace(source.path, destination.path)
+            except OSError as error:
+                if error.errno not in _renames.NOT_OFFERED:
+                    raise
+                above = os.path.realpath(os.path.dirname(destination.path))
+                if f"{above}/".startswith(f"{os.path.realpath(source.path)}/"):
+                    raise InvalidPathError(
+                        "a directory cannot move into itself", operation="rename_directory", path=destination
+                    ) from error
+                self.exclusive_rename = False
+            else:
+                return
+        # rename(2) would take the place of an empty directory made meanwhile, and claiming the name first leaves an
+        # empty directory behind when the process dies: neither is the rename that was asked for.
+        raise UnsupportedError(
+            "this file system cannot rename a directory without the risk of replacing one",
+            operation="rename_directory",
+            path=source,
+        )
+
+    @_typed
+    def link_file(self, source: StorePath, destination: StorePath) -> None:
+        """Gives a file a second name."""
+        if stat.S_ISDIR(os.lstat(source.path).st_mode):
+            raise StoreIsADirectoryError("a directory is there", operation="link_file", path=source)
+        self._link(source.path, destination.path)
+
+    @_typed
+    def delete_file(self, path: StorePath) -> bool:
+        """Deletes a file or a link."""
+        try:
+            if not os.path.isdir(path.path):
+                _drop_sidecar(path.path)
+            os.unlink(path.path)
+        except _GONE:
+            return False
+        except PermissionError as error:
+            # macOS says EPERM where Linux says EISDIR.
+            if os.path.isdir(path.path) and not os.path.islink(path.path):
+                raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR)) from error
+            raise
+        return True
+
+    @_typed
+    def delete_directory(self, path: StorePath, recursive: bool) -> bool:
+        """Deletes a directory; of a link to one only the link."""
+        try:
+            found = os.lstat(path.path)
+        except _GONE:
+            return False
+        if not stat.S_ISDIR(found.st_mode):
+            if not os.path.isdir(path.path):
+                raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
+            return _unlink(path.path)
+        if recursive:
+            return _delete_tree(path)
+        try:
+            os.rmdir(path.path)
+        except FileNotFoundError:
+            return False
+        except FileExistsError as error:
+            # POSIX allows EEXIST for a directory with children.
+            raise OSError(errno.ENOTEMPTY, os.strerror(errno.ENOTEMPTY)) from error
+        return True
+
+    @_typed
+    def sync(self, path: StorePath, directory: bool) -> None:
+        """Forces a file's data or a directory's entries to the disk."""
+        if directory:
+            _flush_directory(path.path)
+            return
+        handle = os.open(path.path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+        try:
+            _flush(handle)
+        finally:
+            os.close(handle)
+
+    @_typed
+    def probe(self, directory: StorePath, nonce: str) -> None:
+        """Tries in `directory` what a commit relies on, and forgets abilities that turn out missing."""
+        names = [directory / f".committer-probe-{nonce}-{number}" for number in range(5)]
+        first, second, third, fourth, fifth = names
+        try:
+            self.put(first, b"probe", third, False, False)
+            written = self.status(first)
+            self.rename_file(first, second, False)
+            if self.status(second).identity != written.identity:
+                raise UnsupportedError(
+                    "this file system changes the inode or time of a file that is renamed",
+                    operation="probe",
+                    path=directory,
+                )
+            self.put(first, b"probe", third, False, False)
+            _expect_refusal(lambda: self.rename_file(first, second, False), directory)
+            if self.hard_links:
+                try:
+                    self.link_file(first, third)
+                except UnsupportedError:
+                    self.hard_links = False
+            if self.exclusive_rename:
+                self.make_directory(fourth, False)
+                self.make_directory(fifth, False)
+                try:
+                    _expect_refusal(lambda: self.rename_directory(fourth, fifth), directory)
+                except UnsupportedError:
+                    if self.exclusive_rename:
+                        raise
+        finally:
+            for name in (first, second, third):
+                _unlink(name.path)
+            for name in (fourth, fifth):
+                self.delete_directory(name, False)
+
+    def _rename_exclusively(self, source: str, destination: str) -> None:
+        if self.exclusive_rename:
+            _drop_orphan(destination)
+            try:
+                _renames.rename_no_replace(source, destination)
+            except OSError as error:
+                if error.errno not in _renames.NOT_OFFERED:
+                    raise
+                self.exclusive_rename = False
+            else:
+                return
+        self._link(source, destination)
+        # Not rename(2): between two names of one file it does nothing and tells nobody. A source that is gone was
+        # unlinked by another that finishes the same rename.
+        _unlink(source)
+
+    def _link(self, source: str, destination: str) -> None:
+        _drop_orphan(destination)
+        try:
+            os.link(source, destination, follow_symlinks=False)
+        except PermissionError as error:
+            if error.errno != errno.EPERM:
+                raise
+            # Linux says so for a file system without hard links, and where fs.protected_hardlinks forbids this one.
+            raise OSError(errno.ENOTSUP, os.strerror(errno.ENOTSUP)) from error
+
+
+def write(handle: int, data: Buffer, offset: int) -> None:
+    """Writes all of `data` at `offset`."""
+    view = memoryview(data)
+    while view:
+        count = os.pwrite(handle, view, offset)
+        view = view[count:]
+        offset += count
+
+
+def _status(path: StorePath, found: os.stat_result) -> FileStatus:
+    if stat.S_ISDIR(found.st_mode):
+        return FileStatus(path, True, 0, found.st_mtime)
+    return FileStatus(path, False, found.st_size, found.st_mtime, f"{found.st_ino}:{found.st_mtime_ns}")
+
+
+def _page(directory: StorePath, entries: Entries) -> Page:
+    prefix = directory.path if directory.path == "/" else f"{directory.path}/"
+    page: Page = []
+    for entry in entries:
+        name = entry.name
+        try:
+            found = entry.stat()
+        except FileNotFoundError:
+            continue  # Deleted meanwhile, or a link to nowhere.
+        kind = found.st_mode
+        if not (stat.S_ISREG(kind) or stat.S_ISDIR(kind)):
+            continue
+        if name.endswith(".crc") and name.startswith(".") and not stat.S_ISDIR(kind):
+            continue
+        page.append(_status(StorePath(directory.scheme, directory.authority, prefix + name), found))
+        if len(page) == PAGE:
+            break
+    return page
+
+
+def _make_directory(path: str) -> bool:
+    try:
+        os.mkdir(path)
+    except FileExistsError:
+        if os.path.isdir(path):
+            return False
+        raise
+    return True
+
+
+def _read(handle: int, size: int, most: int) -> bytes:
+    parts: list[bytes] = []
+    got = 0
+    while got < most:
+        part = os.read(handle, min(most - got, max(size - got + 1, 65536)))
+        if not part:
+            break
+        parts.append(part)
+        got += len(part)
+    return b"".join(parts)
+
+
+def _sidecar(path: str) -> str:
+    directory, _, name = path.rpartition("/")
+    return f"{directory}/.{name}.crc"
+
+
+def _drop_sidecar(path: str) -> None:
+    # Looking is half the price of a failing unlink, and hardly any file has a sidecar.
+    sidecar = _sidecar(path)
+    if os.access(sidecar, os.F_OK):
+        _unlink(sidecar)
+
+
+def _drop_orphan(path: str) -> None:
+    # As above, for a name that nothing may stand under: of what does stand there, the sidecar is left alone.
+    sidecar = _sidecar(path)
+    if os.access(sidecar, os.F_OK) and not os.path.lexists(path):
+        _unlink(sidecar)
+
+
+def _unlink(path: str) -> bool:
+    try:
+        os.unlink(path)
+    except _GONE:
+        return False
+    return True
+
+
+def _finish_rename(source: str, destination: str, found: os.stat_result) -> None:
+    # rename(2) does nothing when both are names of one file. Whether the source still stands is no proof of that: on a
+    # disk that folds case "A" still answers after it became "a". So it moves away first, and comes back in that case.
+    try:
+        left = os.lstat(source)
+    except FileNotFoundError:
+        return
+    if (left.st_ino, left.st_dev) != (found.st_ino, found.st_dev):
+        return
+    aside = f"{os.path.dirname(source)}/.{found.st_ino}.{os.getpid()}.aside"
+    os.rename(source, aside)
+    if os.path.lexists(destination):
+        os.unlink(aside)
+    else:
+        os.rename(aside, destination)
+
+
+def _delete_tree(path: StorePath) -> bool:
+    for _ in range(_DELETE_ROUNDS):
+        try:
+            _remove_tree(path.path)
+        except FileNotFoundError:
+            return True
+        except OSError as error:
+            if error.errno not in {errno.ENOTEMPTY, errno.EEXIST}:
+                raise
+        else:
+            return True
+    raise StoreNotEmptyError(
+        "others keep adding to the directory", operation="delete_directory", path=path, outcome="partial"
+    )
+
+
+def _remove_tree(path: str) -> None:
+    # What is gone already was deleted by another that cleans the same directory.
+    if sys.version_info >= (3, 12):
+
+        def onexc(_call: object, _path: str, error: BaseException) -> None:
+            if not isinstance(error, FileNotFoundError):
+                raise error
+
+        shutil.rmtree(path, onexc=onexc)
+    else:
+
+        def onerror(_call: object, _path: str, failure: tuple[object, BaseException, object]) -> None:
+            if not isinstance(failure[1], FileNotFoundError):
+                raise failure[1]
+
+        shutil.rmtree(path, onerror=onerror)
+
+
+def _flush(handle: int) -> None:
+    if sys.platform == "darwin":
+        import fcntl
+
+        # fsync leaves the data in the drive's cache there.
+        fcntl.fcntl(handle, fcntl.F_FULLFSYNC)
+    else:
+        os.fsync(handle)
+
+
+def _flush_directory(path: str) -> None:
+    handle = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        _flush(handle)
+    finally:
+        os.close(handle)
+
+
+def _expect_refusal(rename: Callable[[], None], directory: StorePath) -> None:
+    try:
+        rename()
+    except StoreExistsError:
+        return
+    raise UnsupportedError(
+        "this file system replaces a file although it was told not to", operation="probe", path=directory
+    )
+
+
+def _no_entry() -> FileNotFoundError:
+    return FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))

@@ -1,0 +1,88 @@
+"""From the operating system's error numbers to the store's errors: the one place where that is decided."""
+
+from __future__ import annotations
+
+import errno
+import os
+from typing import Final
+
+from committer.errors import (
+    CommitterError,
+    InvalidPathError,
+    StoreCrossDeviceError,
+    StoreError,
+    StoreExistsError,
+    StoreIsADirectoryError,
+    StoreNotADirectoryError,
+    StoreNotEmptyError,
+    StoreNotFoundError,
+    StoreOutcomeUnknownError,
+    StorePermissionError,
+    StoreUnavailableError,
+    UnsupportedError,
+)
+from committer.paths import StorePath
+
+_LOOKS: Final = frozenset({"status", "list", "read"})
+_MAKES: Final = frozenset({"put", "open_writer", "make_directory"})
+
+_SIMPLE: Final[dict[int, tuple[type[StoreError], str]]] = {
+    errno.EEXIST: (StoreExistsError, "something stands there already"),
+    errno.EISDIR: (StoreIsADirectoryError, "a directory is there"),
+    errno.ENOTDIR: (StoreNotADirectoryError, "a file stands where a directory must be"),
+    errno.ENOTEMPTY: (StoreNotEmptyError, "the directory has children"),
+    errno.EXDEV: (StoreCrossDeviceError, "a rename would leave its volume"),
+}
+_REFUSED: Final = frozenset({errno.EACCES, errno.EPERM, errno.EROFS})
+_EXHAUSTED: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN, errno.EBUSY})
+_NOT_OFFERED: Final = frozenset({errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP})
+_FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
+# A disk or a file server that fails half way does not say how far it got.
+_BROKEN: Final = frozenset({errno.EIO, errno.ESTALE, errno.ETIMEDOUT})
+
+
+def translate(
+    error: OSError | ValueError, operation: str, path: StorePath, destination: StorePath | None = None
+) -> CommitterError:
+    """Gives an operating system error the type that says what it means here.
+
+    Looks at the disk to tell which of two paths is meant, so it must run where blocking is allowed.
+
+    Args:
+        error: What was raised; a ValueError is a path that the system has no bytes for.
+        operation: The store method that failed.
+        path: What it was called with.
+        destination: Its second path, if it takes two.
+    """
+    if isinstance(error, ValueError):
+        return InvalidPathError("no file can have this name", operation=operation, path=ascii(str(path)))
+    number = error.errno or 0
+    reason = os.strerror(number) if number else str(error)
+    at = path
+    if destination is not None and (number in {errno.EEXIST, errno.EISDIR} or os.path.lexists(path.path)):
+        at = destination
+    if number == errno.ENOENT:
+        what = "its directory is missing" if at is destination or operation in _MAKES else "nothing is there"
+        return StoreNotFoundError(what, operation=operation, path=at)
+    if number == errno.ENOTDIR and destination is not None and at is path:
+        return StoreNotFoundError("nothing is there", operation=operation, path=at)
+    if number in _SIMPLE:
+        kind, message = _SIMPLE[number]
+        return kind(message, operation=operation, path=at)
+    if number == errno.ENAMETOOLONG:
+        return InvalidPathError("a name or path is longer than this disk allows", operation=operation, path=at)
+    if number in _NOT_OFFERED:
+        return UnsupportedError(
+            f"this file system, or a rule of this machine, does not allow it: {reason}", operation=operation, path=at
+        )
+    if number in _REFUSED:
+        return StorePermissionError(f"the system refused: {reason}", operation=operation, path=at)
+    if number in _FULL:
+        return StoreError(
+            f"the disk is full: {reason}", operation=operation, path=at, next_step="free space and run it again"
+        )
+    if number in _EXHAUSTED:
+        return StoreUnavailableError(f"the system is short of something: {reason}", operation=operation, path=at)
+    if number in _BROKEN and operation not in _LOOKS:
+        return StoreOutcomeUnknownError(f"the disk failed: {reason}", operation=operation, path=at)
+    return StoreError(f"the system refused: {reason}", operation=operation, path=at)

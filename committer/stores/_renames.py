@@ -1,0 +1,65 @@
+"""The rename that fails when the target exists, which Python's standard library does not have."""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import os
+import platform
+import sys
+from collections.abc import Callable
+from typing import Final
+
+_AT_FDCWD: Final = -100
+_RENAME_NOREPLACE: Final = 1
+_RENAME_EXCL: Final = 4
+# For C libraries without a wrapper (musl before 1.2.6, glibc before 2.28) the kernel is called by number.
+_SYSTEM_CALL: Final = {"x86_64": 316, "aarch64": 276, "riscv64": 276, "ppc64le": 357, "s390x": 347}
+
+# What a kernel or a file system answers that does not know the flag.
+NOT_OFFERED: Final = frozenset({errno.EINVAL, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP})
+
+
+def _find() -> Callable[[bytes, bytes], int] | None:
+    library = ctypes.CDLL(None, use_errno=True)
+    if sys.platform == "darwin":
+        exclusive = library.renamex_np
+        exclusive.argtypes = (ctypes.c_char_p, ctypes.c_char_p, ctypes.c_uint)
+        return lambda source, destination: int(exclusive(source, destination, _RENAME_EXCL))
+    if not sys.platform.startswith("linux"):
+        return None
+    try:
+        wrapper = library.renameat2
+    except AttributeError:
+        number = _SYSTEM_CALL.get(platform.machine())
+        if number is None:
+            return None
+        call = library.syscall
+        call.restype = ctypes.c_long
+        call.argtypes = (
+            ctypes.c_long, ctypes.c_int, ctypes.c_char_p, ctypes.c_int, ctypes.c_char_p, ctypes.c_uint,
+        )  # fmt: skip
+        return lambda source, destination: int(
+            call(number, _AT_FDCWD, source, _AT_FDCWD, destination, _RENAME_NOREPLACE)
+        )
+    wrapper.argtypes = (ctypes.c_int, ctypes.c_char_p, ctypes.c_int, ctypes.c_char_p, ctypes.c_uint)
+    return lambda source, destination: int(wrapper(_AT_FDCWD, source, _AT_FDCWD, destination, _RENAME_NOREPLACE))
+
+
+_rename: Final = _find()
+
+OFFERED: Final = _rename is not None
+
+
+def rename_no_replace(source: str, destination: str) -> None:
+    """Renames a file or directory in one step that fails when anything stands at `destination`.
+
+    Raises:
+        OSError: As rename(2), with EEXIST for a target that exists and one of `NOT_OFFERED` where this file system
+            cannot do it. EINVAL also means that a directory was to be moved into itself.
+    """
+    if _rename is None:
+        raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS), source, None, destination)
+    if _rename(os.fsencode(source), os.fsencode(destination)) != 0:
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number), source, None, destination)

@@ -1,0 +1,290 @@
+"""The store contract: what a committer needs of a place where files live.
+
+Only abstract methods: a default method would silently bypass a wrapper that forgot to forward it (the lesson of
+arrow's ``object_store``). Conveniences are functions, in `committer.stores.helpers`. Optional abilities are
+Protocols below; whether a store (or what a wrapper wraps) has one is said by its `Capabilities`, never by its type.
+
+Every operation is one coroutine. Its error says whether it can have had an effect: `StoreOutcomeUnknownError` may,
+every other `StoreError` has not.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import AsyncIterator
+from typing import Literal, Protocol, runtime_checkable
+
+import msgspec
+
+from committer.paths import StorePath
+
+
+class FileStatus(msgspec.Struct, frozen=True, gc=False):
+    """What a store says about one path.
+
+    Attributes:
+        path: The path asked for, or listed.
+        is_directory: Whether it is a directory; else it is a file.
+        size: Length in bytes; 0 for a directory.
+        modified: Seconds since the epoch, or None where the store does not say. Never used to decide what happened.
+        identity: The store's proof that this is the very file that was written, unchanged by a rename where
+            `Capabilities.identity_through_rename` holds; None where the store has none, and for directories.
+    """
+
+    path: StorePath
+    is_directory: bool
+    size: int
+    modified: float | None = None
+    identity: str | None = None
+
+
+class Capabilities(msgspec.Struct, frozen=True, kw_only=True):
+    """What a store can do. Code asks these, never the type of a store.
+
+    Attributes:
+        directories: Directories are real: a file's parent must exist, an empty directory can stand.
+        atomic_file_rename: A file rename happens wholly or not at all.
+        no_replace_rename: A file rename can be told to fail when the target exists, atomically.
+        replacing_rename: A file rename can replace an existing file atomically.
+        atomic_directory_rename: A directory with all its content is renamed in one atomic step.
+        conditional_rename: A rename can be told which identity its source must have.
+        identity: Files have an identity.
+        identity_through_rename: A file keeps its identity when it is renamed.
+        exclusive_put: `Store.put` can create only when absent, decided by the store.
+        hard_links: The store implements `SupportsHardLinks`.
+        local_paths: The store implements `SupportsLocalPaths`.
+        durable: The store implements `SupportsSync`: what is written survives a power loss only when synced.
+        multipart: The store implements uploads whose completion is withheld.
+        batch_delete: The store deletes many files in one call.
+        case_folding: Two names that differ only in case are one file.
+        unicode_folding: Two names that differ only in Unicode normalisation are one file.
+        forbids_trailing_period: A name may not end in a period.
+        max_name_bytes: Longest name of one segment, in UTF-8 bytes; None when unlimited.
+        max_path_bytes: Longest whole path, in UTF-8 bytes; None when unlimited.
+        default_io_rate: Requests per second that suit the service; None when unlimited.
+    """
+
+    directories: bool = True
+    atomic_file_rename: bool = True
+    no_replace_rename: bool = True
+    replacing_rename: bool = True
+    atomic_directory_rename: bool = True
+    conditional_rename: bool = False
+    identity: bool = True
+    identity_through_rename: bool = True
+    exclusive_put: bool = True
+    hard_links: bool = False
+    local_paths: bool = False
+    durable: bool = False
+    multipart: bool = False
+    batch_delete: bool = False
+    case_folding: bool = False
+    unicode_folding: bool = False
+    forbids_trailing_period: bool = False
+    max_name_bytes: int | None = None
+    max_path_bytes: int | None = None
+    default_io_rate: float | None = None
+
+
+class FileWriter(ABC):
+    """A file being written. It exists under its path only as the store allows; nobody may rely on it before `close`."""
+
+    @abstractmethod
+    async def write(self, data: bytes | bytearray | memoryview) -> None:
+        """Appends `data`. The buffer may be reused when this returns."""
+
+    @abstractmethod
+    async def close(self) -> FileStatus:
+        """Finishes the file and returns its status with the identity taken after the last byte."""
+
+    @abstractmethod
+    async def abort(self) -> None:
+        """Gives the file up. What was written may stay under its path; raises nothing for a file already closed."""
+
+
+class Store(ABC):
+    """A place where files live. Cheap to make, opens lazily, holds no secret when pickled.
+
+    Paths are absolute and belong to this store. Unless said otherwise each method is one store call.
+    """
+
+    @property
+    @abstractmethod
+    def scheme(self) -> str:
+        """The URI scheme this store answers to."""
+
+    @property
+    @abstractmethod
+    def endpoint(self) -> str:
+        """What limits are shared by: stores with one endpoint string share one pacer within a process."""
+
+    @property
+    @abstractmethod
+    def capabilities(self) -> Capabilities:
+        """What the store can do; constant for its life, known without a call."""
+
+    @abstractmethod
+    async def probe(self, directory: StorePath) -> None:
+        """Proves by trying, inside `directory`, the capabilities a commit relies on (identity kept through a rename,
+        no-replace rename). A handful of calls at job setup; leaves nothing behind.
+
+        Raises:
+            UnsupportedError: One of them does not hold here.
+        """
+
+    @abstractmethod
+    async def status(self, path: StorePath) -> FileStatus:
+        """Looks at one path.
+
+        Raises:
+            StoreNotFoundError: Nothing is there. (Also when a parent is a file.)
+        """
+
+    @abstractmethod
+    def list(self, directory: StorePath) -> AsyncIterator[FileStatus]:
+        """Iterates over the direct children, each with the identity `status` would give; one call a page, any order.
+
+        Raises:
+            StoreNotFoundError: Nothing is there (or, without real directories, nothing is below it).
+            StoreNotADirectoryError: A file is there.
+        """
+
+    @abstractmethod
+    async def read(self, path: StorePath, *, limit: int) -> bytes:
+        """Reads a whole file of at most `limit` bytes.
+
+        Raises:
+            StoreNotFoundError: Nothing is there.
+            StoreIsADirectoryError: A directory is there.
+            RecordError: The file is longer than `limit`; at most `limit` + 1 bytes were read.
+        """
+
+    @abstractmethod
+    async def put(
+        self,
+        path: StorePath,
+        data: bytes,
+        *,
+        exclusive: bool = False,
+        temporary: StorePath | None = None,
+        durable: bool = False,
+    ) -> FileStatus:
+        """Writes a small file whole: a reader sees all of it or none.
+
+        Args:
+            path: Where it goes. Its parent must exist where directories are real; it is never made up.
+            data: The whole content.
+            exclusive: Fail when something is there, decided atomically by the store; else replace a file atomically.
+            temporary: Where a store that must write first and rename after may do so (same volume, overwritten);
+                beside `path`, under a name starting with a period, when None.
+            durable: Survive a power loss once this returns (data, then the name), on stores that are `durable`.
+
+        Raises:
+            StoreExistsError: `exclusive` and something is there.
+            StoreIsADirectoryError: A directory is at `path`.
+            StoreNotFoundError: The parent is missing.
+        """
+
+    @abstractmethod
+    async def open_writer(self, path: StorePath, *, durable: bool = False) -> FileWriter:
+        """Creates a file for writing, replacing nothing.
+
+        Raises:
+            StoreExistsError: Something is there.
+            StoreNotFoundError: The parent is missing.
+        """
+
+    @abstractmethod
+    async def make_directory(self, path: StorePath, *, parents: bool) -> bool:
+        """Makes a directory; without real directories does nothing and returns True.
+
+        Args:
+            path: The directory.
+            parents: Make missing parents too; else a missing parent is an error.
+
+        Returns:
+            True when this call made it, False when a directory was there.
+
+        Raises:
+            StoreExistsError: A file is at `path`.
+            StoreNotADirectoryError: A file is at one of its parents.
+            StoreNotFoundError: The parent is missing and `parents` is False.
+        """
+
+    @abstractmethod
+    async def rename_file(
+        self, source: StorePath, destination: StorePath, *, replace: bool = False, identity: str | None = None
+    ) -> None:
+        """Renames a file.
+
+        Never moves it *into* a directory that stands at `destination`, never makes parents.
+
+        Args:
+            source: The file.
+            destination: Its new path.
+            replace: Replace a file that stands there; else fail, atomically.
+            identity: What the source must be, enforced by stores with `conditional_rename`, ignored elsewhere.
+
+        Raises:
+            StoreNotFoundError: The source or the parent of the destination is missing; `path` says which.
+            StoreExistsError: Something stands at the destination and `replace` is False.
+            StoreIsADirectoryError: A directory stands at the destination and `replace` is True, or at the source.
+            StorePreconditionError: The source is another file.
+        """
+
+    @abstractmethod
+    async def rename_directory(self, source: StorePath, destination: StorePath) -> None:
+        """Renames a directory with all its content; never replaces or merges, never makes parents.
+
+        Atomic where `atomic_directory_rename` holds; other stores raise `UnsupportedError`.
+
+        Raises:
+            StoreNotFoundError: The source or the parent of the destination is missing; `path` says which.
+            StoreExistsError: Something stands at the destination.
+            StoreNotADirectoryError: The source is a file.
+        """
+
+    @abstractmethod
+    async def delete_file(self, path: StorePath) -> bool:
+        """Deletes a file. True when there was one.
+
+        Raises:
+            StoreIsADirectoryError: A directory is there; nothing was deleted.
+        """
+
+    @abstractmethod
+    async def delete_directory(self, path: StorePath, *, recursive: bool) -> bool:
+        """Deletes a directory. True when there was one.
+
+        Raises:
+            StoreNotEmptyError: It has children and `recursive` is False; or, rarely, others kept adding to it.
+            StoreNotADirectoryError: A file is there; nothing was deleted.
+        """
+
+    @abstractmethod
+    async def close(self) -> None:
+        """Frees what the store opened. Safe to call twice; the store may be used again afterwards."""
+
+
+@runtime_checkable
+class SupportsHardLinks(Protocol):
+    """A file can have two names at once."""
+
+    async def link_file(self, source: StorePath, destination: StorePath) -> None:
+        """Gives the file at `source` a second name; fails like a no-replace rename."""
+
+
+@runtime_checkable
+class SupportsLocalPaths(Protocol):
+    """Files have paths that any program of this machine can open."""
+
+    def local_path(self, path: StorePath) -> str:
+        """The operating system's path."""
+
+
+@runtime_checkable
+class SupportsSync(Protocol):
+    """What is written survives a power loss only when synced."""
+
+    async def sync(self, path: StorePath, *, kind: Literal["file", "directory"]) -> None:
+        """Forces a file's data, or a directory's entries, to the disk."""

@@ -1,0 +1,118 @@
+"""What every store can do because of what the contract asks of it."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import AsyncIterator, Iterable, Mapping
+from typing import Final
+
+from committer.errors import (
+    ConfigurationError,
+    StoreExistsError,
+    StoreNotFoundError,
+    StoreOutcomeUnknownError,
+)
+from committer.paths import StorePath
+from committer.stores.base import FileStatus, Store
+
+RECORD_LIMIT_BYTES: Final = 1 << 30
+_TRIES: Final = 5
+
+
+async def walk(store: Store, directory: StorePath) -> AsyncIterator[FileStatus]:
+    """Iterates over everything below `directory`, a directory always before what is in it.
+
+    A directory that vanishes on the way is skipped; `directory` itself must be there. One listing a directory, and no
+    two at once: for trees that are large or far away, list with several workers.
+
+    Raises:
+        StoreNotFoundError: Nothing is at `directory`.
+        StoreNotADirectoryError: A file is there.
+    """
+    pending = [directory]
+    while pending:
+        current = pending.pop()
+        try:
+            async for status in store.list(current):
+                if status.is_directory:
+                    pending.append(status.path)
+                yield status
+        except StoreNotFoundError:
+            if current == directory:
+                raise
+
+
+async def status_or_none(store: Store, path: StorePath) -> FileStatus | None:
+    """Looks at a path; None when nothing is there. One call."""
+    try:
+        return await store.status(path)
+    except StoreNotFoundError:
+        return None
+
+
+async def exists(store: Store, path: StorePath) -> bool:
+    """Whether anything is at `path`. One call."""
+    return await status_or_none(store, path) is not None
+
+
+async def create_exclusively(
+    store: Store,
+    path: StorePath,
+    data: bytes,
+    *,
+    temporary: StorePath | None = None,
+    durable: bool = False,
+    limit: int = RECORD_LIMIT_BYTES,
+) -> bytes:
+    """Creates a file that only one of many may create, and returns what stands there: `data`, or the winner's bytes.
+
+    A lost answer is resolved by reading. So `data` must tell its writers apart: who finds its own bytes has won. One
+    call when it wins, two when it loses or the answer was lost.
+
+    Args:
+        store: Where; it must have `Capabilities.exclusive_put`.
+        path: The file.
+        data: Its content.
+        temporary: As for `Store.put`.
+        durable: As for `Store.put`.
+        limit: Longest content of a winner that is read, in bytes.
+
+    Raises:
+        StoreNotFoundError: The parent is missing, or the winner's file was deleted before it could be read.
+        StoreOutcomeUnknownError: Answers kept being lost; it may stand there or not.
+        RecordError: The winner's content is longer than `limit`.
+    """
+    tries = _TRIES
+    while True:
+        tries -= 1
+        try:
+            await store.put(path, data, exclusive=True, temporary=temporary, durable=durable)
+        except StoreExistsError:
+            return await store.read(path, limit=limit)
+        except StoreOutcomeUnknownError:
+            # A request that is still under way can land later, but then it finds the one sent next, or is found by it.
+            try:
+                return await store.read(path, limit=limit)
+            except StoreNotFoundError:
+                if tries:
+                    continue
+            raise
+        return data
+
+
+def check_options(options: Mapping[str, object], *, known: Iterable[str], scheme: str) -> None:
+    """Refuses storage options that a store does not know.
+
+    ``session`` is always known: every store is offered it, those that speak HTTP use it.
+
+    Raises:
+        ConfigurationError: It names the first unknown one, and what may have been meant.
+    """
+    allowed = sorted({*known, "session"})
+    for key in options:
+        if key not in allowed:
+            close = difflib.get_close_matches(key, allowed, n=1)
+            hint = f"did you mean {close[0]!r}?" if close else f"known are: {', '.join(allowed)}"
+            raise ConfigurationError(
+                f"the {scheme} store knows no option {key!r}; {hint}", operation="open_store", next_step=hint
+            )

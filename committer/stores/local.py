@@ -1,0 +1,306 @@
+"""The local disk as a store, for `file:` paths."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import AsyncIterator, Mapping
+from typing import Final, Literal
+
+from committer.errors import ConfigurationError, InvalidPathError, TaskError
+from committer.flow.runtime import current_runtime
+from committer.paths import StorePath
+from committer.stores._batches import WHOLE_BATCH, BatchExecutor
+from committer.stores._disk import Buffer, Disk, Entries, Page
+from committer.stores.base import Capabilities, FileStatus, FileWriter, Store
+from committer.stores.helpers import check_options
+
+_BUFFER_BYTES: Final = 1 << 20
+_MACOS: Final = sys.platform == "darwin"
+
+
+class LocalStore(Store):
+    """Files of this machine, or of what is mounted on it.
+
+    Calls of many coroutines go to a thread together; nothing blocks the event loop. A cancelled call that a thread has
+    begun is waited for before ``CancelledError`` goes on, so no effect comes later than the cancellation.
+
+    What it does not say aloud:
+
+    - A link counts as what it leads to when it is looked at or listed, as in Java; links to nowhere and what is neither
+      file nor directory are not listed. Deleting or renaming takes the link, never what it leads to.
+    - Java's checksum sidecars (``.name.crc``) are never listed, and are removed with the file they belong to, or when
+      another takes its name.
+    - Where neither the kernel nor the file system offers a rename that fails when its target exists, a file is renamed
+      by linking and unlinking (for a moment it has both names) and directories are not renamed. `probe` or the first
+      rename finds out, and `capabilities` says so from then on.
+
+    Args:
+        threads: Threads that do the work; more help on a file server with a long way to it.
+        no_replace: ``auto``, or ``link`` to never use the kernel's own rename that replaces nothing.
+        case_folding: Whether names that differ only in case, or in Unicode normalisation, are one file here; None
+            assumes what is usual: yes on macOS, else no.
+    """
+
+    def __init__(
+        self,
+        *,
+        threads: int = 4,
+        no_replace: Literal["auto", "link"] = "auto",
+        case_folding: bool | None = None,
+    ) -> None:
+        if no_replace not in ("auto", "link"):
+            raise ConfigurationError(f"no_replace is {no_replace!r}; it can be 'auto' or 'link'")
+        if type(threads) is not int or threads < 1:
+            raise ConfigurationError(f"threads is {threads!r}; it must be a number of at least 1")
+        if case_folding is not None and not isinstance(case_folding, bool):
+            raise ConfigurationError(f"case_folding is {case_folding!r}; it must be true or false")
+        self._options = (threads, no_replace, case_folding)
+        self._batches = BatchExecutor(threads)
+        self._disk = Disk(exclusive_rename=no_replace == "auto")
+        self._folds = _MACOS if case_folding is None else case_folding
+        self._writers: set[_LocalWriter] = set()
+        self._capabilities = self._current_capabilities()
+
+    @classmethod
+    def open_for(cls, path: StorePath, options: Mapping[str, object]) -> LocalStore:
+        """Makes the store for `path` from ``storage_options``: the arguments of the class.
+
+        Raises:
+            ConfigurationError: An option is unknown or has a value it cannot have.
+        """
+        check_options(options, known=("threads", "no_replace", "case_folding"), scheme="file")
+        return cls(**{key: value for key, value in options.items() if key != "session"})  # type: ignore[arg-type]
+
+    def __repr__(self) -> str:
+        return "LocalStore()"
+
+    def __reduce__(self) -> tuple[object, ...]:
+        # Threads, open files and what was learnt about the disk belong to this process.
+        return _make, self._options
+
+    @property
+    def scheme(self) -> str:
+        """``file``."""
+        return "file"
+
+    @property
+    def endpoint(self) -> str:
+        """``file``: this machine is one endpoint, whatever is mounted where."""
+        return "file"
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """What this store can do; `probe` or a rename may find that directory renames or hard links are missing."""
+        known = self._capabilities
+        if (known.atomic_directory_rename, known.hard_links) != (self._disk.exclusive_rename, self._disk.hard_links):
+            known = self._capabilities = self._current_capabilities()
+        return known
+
+    async def probe(self, directory: StorePath) -> None:
+        """Tries renames, refusals and links in `directory`; one hop to a thread."""
+        nonce = current_runtime().nonce()
+        await self._batches.run(self._disk.probe, _checked(directory), nonce, weight=WHOLE_BATCH, insist=True)
+
+    async def status(self, path: StorePath) -> FileStatus:
+        """Looks at a path, and through a link."""
+        return await self._batches.run(self._disk.status, _checked(path))
+
+    async def list(self, directory: StorePath) -> AsyncIterator[FileStatus]:
+        """Iterates over the children, a thousand a page, without sidecars and what is neither file nor directory."""
+        page, entries = await self._batches.run(self._disk.list, _checked(directory), weight=8, undo=_close_listing)
+        try:
+            while True:
+                for status in page:
+                    yield status
+                if entries is None:
+                    return
+                page, entries = await self._batches.run(self._disk.list, directory, entries, weight=WHOLE_BATCH)
+        finally:
+            if entries is not None:
+                await self._batches.run(entries.close, insist=True)
+
+    async def read(self, path: StorePath, *, limit: int) -> bytes:
+        """Reads a whole file."""
+        return await self._batches.run(self._disk.read, _checked(path), limit, weight=4)
+
+    async def put(
+        self,
+        path: StorePath,
+        data: bytes,
+        *,
+        exclusive: bool = False,
+        temporary: StorePath | None = None,
+        durable: bool = False,
+    ) -> FileStatus:
+        """Writes a temporary file and renames it; one hop to a thread."""
+        _checked(path)
+        if temporary is None:
+            # The name alone could be too long with more before and after it.
+            temporary = path.parent / f".{current_runtime().nonce()}.tmp"
+        return await self._batches.run(
+            self._disk.put,
+            path,
+            data,
+            _checked(temporary),
+            exclusive,
+            durable,
+            weight=_weight(len(data), durable),
+        )
+
+    async def open_writer(self, path: StorePath, *, durable: bool = False) -> FileWriter:
+        """Creates the file at once, under its own name; up to a megabyte is written when it is closed."""
+        handle = await self._batches.run(
+            self._disk.open_writer, _checked(path), weight=2, undo=lambda opened: self._disk.abort(path, opened)
+        )
+        writer = _LocalWriter(self, path, handle, durable)
+        self._writers.add(writer)
+        return writer
+
+    async def make_directory(self, path: StorePath, *, parents: bool) -> bool:
+        """Makes a directory."""
+        return await self._batches.run(self._disk.make_directory, _checked(path), parents, weight=2)
+
+    async def rename_file(
+        self, source: StorePath, destination: StorePath, *, replace: bool = False, identity: str | None = None
+    ) -> None:
+        """Renames a file; `identity` is ignored."""
+        await self._batches.run(self._disk.rename_file, _checked(source), _checked(destination), replace)
+
+    async def rename_directory(self, source: StorePath, destination: StorePath) -> None:
+        """Renames a directory, where `Capabilities.atomic_directory_rename` holds."""
+        await self._batches.run(self._disk.rename_directory, _checked(source), _checked(destination))
+
+    async def delete_file(self, path: StorePath) -> bool:
+        """Deletes a file, and its sidecar."""
+        return await self._batches.run(self._disk.delete_file, _checked(path))
+
+    async def delete_directory(self, path: StorePath, *, recursive: bool) -> bool:
+        """Deletes a directory. Links in it are not followed, and what others delete meanwhile is no error."""
+        weight = 32 if recursive else 1
+        return await self._batches.run(self._disk.delete_directory, _checked(path), recursive, weight=weight)
+
+    async def link_file(self, source: StorePath, destination: StorePath) -> None:
+        """Gives the file at `source` a second name; fails like a no-replace rename."""
+        await self._batches.run(self._disk.link_file, _checked(source), _checked(destination))
+
+    async def sync(self, path: StorePath, *, kind: Literal["file", "directory"]) -> None:
+        """Forces a file's data, or a directory's entries, to the disk.
+
+        Raises:
+            StoreNotFoundError: Nothing is there.
+        """
+        await self._batches.run(self._disk.sync, _checked(path), kind == "directory", weight=WHOLE_BATCH)
+
+    def local_path(self, path: StorePath) -> str:
+        """The operating system's path."""
+        return _checked(path).path
+
+    async def close(self) -> None:
+        """Ends the threads and lets go of files whose writers were neither closed nor aborted; those files stay."""
+        while self._writers:
+            await self._writers.pop().release()
+        await self._batches.close()
+
+    def _current_capabilities(self) -> Capabilities:
+        return Capabilities(
+            atomic_directory_rename=self._disk.exclusive_rename,
+            hard_links=self._disk.hard_links,
+            local_paths=True,
+            durable=True,
+            case_folding=self._folds,
+            unicode_folding=self._folds,
+            max_name_bytes=255,
+            max_path_bytes=1023 if _MACOS else 4095,
+        )
+
+
+class _LocalWriter(FileWriter):
+    """A file under its own name from the first byte; what is written goes to the disk by the megabyte.
+
+    One coroutine at a time may use it.
+    """
+
+    def __init__(self, store: LocalStore, path: StorePath, handle: int, durable: bool) -> None:
+        self._store = store
+        self._path = path
+        self._handle: int | None = handle
+        self._durable = durable
+        self._buffer = bytearray()
+        self._offset = 0
+        self._broken = False
+
+    async def write(self, data: Buffer) -> None:
+        handle = self._opened("write")
+        if isinstance(data, memoryview):
+            data = data.cast("B")
+        if len(self._buffer) + len(data) < _BUFFER_BYTES:
+            self._buffer += data
+            return
+        buffered, self._buffer = self._buffer, bytearray()
+        for part in (buffered, data):
+            if not part:
+                continue
+            offset = self._offset
+            self._offset += len(part)
+            # Whatever ends this early leaves a gap, and a file with a gap must never be closed as if it were whole.
+            self._broken = True
+            await self._store._batches.run(
+                self._store._disk.write, self._path, handle, part, offset, weight=WHOLE_BATCH
+            )
+            self._broken = False
+
+    async def close(self) -> FileStatus:
+        handle = self._opened("close")
+        store, data, offset = self._store, self._buffer, self._offset
+        self._handle = None
+        self._buffer = bytearray()
+        store._writers.discard(self)
+        try:
+            return await store._batches.run(
+                store._disk.close, self._path, handle, data, offset, self._durable,
+                weight=_weight(len(data), self._durable), insist=True,
+            )  # fmt: skip
+        except BaseException:
+            self._broken = True
+            raise
+
+    async def abort(self) -> None:
+        handle, self._handle = self._handle, None
+        self._store._writers.discard(self)
+        if handle is not None or self._broken:
+            self._broken = False
+            await self._store._batches.run(self._store._disk.abort, self._path, handle, insist=True)
+
+    async def release(self) -> None:
+        """Closes the descriptor and leaves the file as it is."""
+        handle, self._handle = self._handle, None
+        if handle is not None:
+            await self._store._batches.run(self._store._disk.release, self._path, handle, insist=True)
+
+    def _opened(self, operation: str) -> int:
+        if self._handle is None or self._broken:
+            what = "an earlier write failed" if self._broken else "it was closed or aborted"
+            raise TaskError(f"a file cannot be written any more: {what}", operation=operation, path=self._path)
+        return self._handle
+
+
+def _make(threads: int, no_replace: Literal["auto", "link"], case_folding: bool | None) -> LocalStore:
+    return LocalStore(threads=threads, no_replace=no_replace, case_folding=case_folding)
+
+
+def _close_listing(listing: tuple[Page, Entries | None]) -> None:
+    if listing[1] is not None:
+        listing[1].close()
+
+
+def _checked(path: StorePath) -> StorePath:
+    if path.scheme != "file" or path.authority:
+        raise ConfigurationError("the path belongs to another store", path=path)
+    if "\0" in path.path:
+        # The system would cut the name there.
+        raise InvalidPathError("a path holds a NUL", path=ascii(str(path)))
+    return path
+
+
+def _weight(nbytes: int, durable: bool) -> int:
+    return WHOLE_BATCH if durable else min(WHOLE_BATCH, 2 + nbytes // 8192)

@@ -1,0 +1,133 @@
+"""Finds the store that a path belongs to.
+
+A store says for which URI scheme it is there with an entry point of the group ``committer.stores``: the name is the
+scheme, the object a factory, or a class with a classmethod ``open_for``. A program can also call `register_store`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from importlib.metadata import EntryPoint, entry_points
+from typing import Final, TypeAlias, cast
+
+from committer.errors import ConfigurationError, UnsupportedError
+from committer.flow.runtime import current_runtime
+from committer.paths import StorePath
+from committer.stores.base import Store
+
+GROUP: Final = "committer.stores"
+
+StoreFactory: TypeAlias = Callable[[StorePath, Mapping[str, object]], Store]
+
+# Also found without installed metadata, as in a checkout on the import path.
+_BUILT_IN: Final = {
+    "file": EntryPoint("file", "committer.stores.local:LocalStore", GROUP),
+    "memory": EntryPoint("memory", "committer.stores.memory:MemoryStore", GROUP),
+}
+_EXTRAS: Final = {
+    "abfs": "adls",
+    "abfss": "adls",
+    "gs": "gcs",
+    "hdfs": "hdfs",
+    "s3": "s3",
+    "s3a": "s3",
+    "s3n": "s3",
+    "wasb": "adls",
+    "wasbs": "adls",
+}
+
+_registered: dict[str, StoreFactory] = {}
+_loaded: dict[str, StoreFactory] = {}
+
+
+def register_store(scheme: str, factory: StoreFactory) -> None:
+    """Makes `factory` answer to a scheme in this process, before any entry point.
+
+    Args:
+        scheme: The URI scheme.
+        factory: Given the path and the storage options without ``store``; it must refuse options it does not know
+            (`committer.stores.helpers.check_options` does), must not block, and is called for every job and task.
+    """
+    _registered[scheme.lower()] = factory
+
+
+def unregister_store(scheme: str) -> None:
+    """Undoes `register_store`."""
+    _registered.pop(scheme.lower(), None)
+
+
+def open_store(path: StorePath, storage_options: Mapping[str, object] | None = None) -> Store:
+    """Opens the store of a path; no store call.
+
+    The first time a scheme is met that is neither built in nor registered, the metadata of installed packages is read,
+    which blocks for some milliseconds: inside an event loop use `find_store`.
+
+    Args:
+        path: Any path in the store.
+        storage_options: What the store takes. ``store`` is a live `Store` to use as it is, ``session`` an HTTP
+            session; every store accepts that.
+
+    Raises:
+        UnsupportedError: No store is known for the scheme.
+        ConfigurationError: An option is unknown or wrong, or the live store is for another scheme.
+    """
+    options = dict(storage_options or {})
+    if "store" in options:
+        return _live_store(path, options)
+    return _factory(path.scheme)(path, options)
+
+
+async def find_store(path: StorePath, storage_options: Mapping[str, object] | None = None) -> Store:
+    """As `open_store`, without ever blocking the event loop."""
+    if path.scheme not in _registered and path.scheme not in _loaded and "store" not in (storage_options or {}):
+        await current_runtime().run_blocking(lambda: _factory(path.scheme))
+    return open_store(path, storage_options)
+
+
+def _live_store(path: StorePath, options: Mapping[str, object]) -> Store:
+    store = options["store"]
+    if not isinstance(store, Store):
+        raise ConfigurationError(f"the option 'store' is no store but a {type(store).__name__}", operation="open_store")
+    others = sorted(options.keys() - {"store", "session"})
+    if others:
+        raise ConfigurationError(
+            f"the option 'store' is a store that is open already; {others[0]!r} would have no effect",
+            operation="open_store",
+        )
+    if store.scheme != path.scheme:
+        raise ConfigurationError(
+            f"the option 'store' is a store for {store.scheme!r} and cannot hold this",
+            operation="open_store",
+            path=path,
+        )
+    return store
+
+
+def _factory(scheme: str) -> StoreFactory:
+    factory = _registered.get(scheme) or _loaded.get(scheme)
+    if factory is None:
+        factory = _loaded[scheme] = _load(scheme)
+    return factory
+
+
+def _load(scheme: str) -> StoreFactory:
+    entry = _BUILT_IN.get(scheme) or next(iter(entry_points(group=GROUP, name=scheme)), None)
+    if entry is None:
+        extra = _EXTRAS.get(scheme)
+        raise UnsupportedError(
+            f"no store is installed for {scheme}: paths",
+            operation="open_store",
+            next_step=f"pip install 'lake-committer[{extra}]'"
+            if extra
+            else f"install a package with a {GROUP} entry point",
+        )
+    try:
+        found = entry.load()
+    except ImportError as error:
+        extra = _EXTRAS.get(scheme)
+        raise UnsupportedError(
+            f"the store for {scheme}: paths cannot be imported: {error}",
+            operation="open_store",
+            next_step=f"pip install 'lake-committer[{extra}]'" if extra else "",
+        ) from error
+    return cast("StoreFactory", getattr(found, "open_for", found))

@@ -1,0 +1,429 @@
+"""TaskAttempt: what one run of one task attempt holds, and how it writes, commits and aborts."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from collections.abc import Callable, Mapping
+from types import TracebackType
+from typing import Self, cast
+
+import anyio
+
+from committer.committers.base import Committer, committer_for
+from committer.committers.context import fresh_statistics, open_context
+from committer.errors import (
+    CommitterError,
+    InvalidPathError,
+    JobNotFoundError,
+    StoreExistsError,
+    StoreNotFoundError,
+    TaskError,
+    UnsupportedError,
+)
+from committer.events import audit, names
+from committer.layout import check_number, unique_name
+from committer.opening import Opening
+from committer.paths import StorePath, check_file_name
+from committer.records.task_commit import TaskCommit
+from committer.spec import JobSpec
+from committer.stages.abort_task import AbortRequest
+from committer.stages.base import StageContext
+from committer.stages.commit_task import TaskOutput, WrittenFile
+from committer.stages.job_directory import check_job_stands
+from committer.stages.names import NameFolding, name_problem
+from committer.stages.scan_task import ScanTask
+from committer.stages.setup_task import AttemptIdentity
+from committer.stores.base import FileStatus, FileWriter, SupportsLocalPaths
+from committer.task_files import BlockingTaskFile, TaskFile
+
+_log = logging.getLogger("committer.task")
+
+_ABORT_BOUND_S = 60.0
+
+
+class TaskAttempt:
+    """One run of one task attempt. Leaving its block commits it; leaving with an exception aborts it.
+
+    Attributes:
+        task: The task's number.
+        attempt: The attempt's number.
+        nonce: Random; part of every path of this run, so that two runs of one attempt never share a byte.
+        directory: The task attempt directory.
+    """
+
+    needs_task_commit = True
+    """MapReduce's question. Always: an attempt that wrote nothing must still say that its task is done (G9)."""
+
+    def __init__(
+        self,
+        context: StageContext,
+        committer: Committer,
+        identity: AttemptIdentity,
+        directory: StorePath,
+        *,
+        owns_store: bool,
+        committed: Callable[[TaskCommit], None] | None = None,
+        left: Callable[[], None] | None = None,
+    ) -> None:
+        self.task = identity.task
+        self.attempt = identity.attempt
+        self.nonce = identity.nonce
+        self.directory = directory
+        self._context = context
+        self._committer = committer
+        self._identity = identity
+        self._owns_store = owns_store
+        self._committed = committed
+        self._left = left
+        self._folding = NameFolding(context.store.capabilities)
+        self._opened: dict[str, str] = {}
+        self._parents: dict[str, str] = {}
+        self._files: dict[str, WrittenFile] = {}
+        self._given_up: set[str] = set()
+        self._unfinished: set[str] = set()
+        self._made: set[str] = {""}
+        self._scan = False
+        self._message: TaskCommit | None = None
+        self._state = "open"
+
+    # -- writing ------------------------------------------------------------------------------------------------
+
+    def open(self, name: str) -> TaskFile:
+        """A file to write: ``async with task.open("a=1/part-0.csv") as f: await f.write(b"...")``.
+
+        Opening costs one call, and one a directory this attempt did not write to yet; closing none that depends on
+        the number of files.
+
+        Args:
+            name: Where it goes, relative to the destination.
+
+        Raises:
+            InvalidPathError: No destination could hold the name, or it is reserved.
+            TaskError: The attempt is over, or the name was opened before, or it is a directory of another file.
+        """
+        destination = self._claim(name)
+
+        async def open_writer() -> FileWriter:
+            await self._make_directory(destination.rpartition("/")[0])
+            try:
+                return await self._context.store.open_writer(
+                    self.directory / destination, durable=self._context.durable
+                )
+            except StoreExistsError as error:
+                raise TaskError(
+                    f"{destination} was written into the task attempt directory already",
+                    operation="open",
+                    path=destination,
+                    causes=[error],
+                ) from error
+
+        def finished(status: FileStatus | None) -> None:
+            self._unfinished.discard(destination)
+            if status is None:
+                self._given_up.add(destination)
+            else:
+                self._files[destination] = WrittenFile(destination, status.size, status.identity)
+
+        self._unfinished.add(destination)
+        return TaskFile(destination, open_writer, finished)
+
+    def open_blocking(self, name: str) -> BlockingTaskFile:
+        """A file object for libraries that block (pyarrow, pandas), to be used in another thread.
+
+        ``await asyncio.to_thread(write_table, table, task.open_blocking("part-0.parquet"))``. At most a megabyte is
+        held in memory, whatever the store.
+
+        Raises:
+            InvalidPathError, TaskError: As `open`.
+        """
+        return BlockingTaskFile(self.open(name), asyncio.get_running_loop())
+
+    def work_path(self, name: str = "") -> str:
+        """A path of this machine that any program can write to; what is found there at task commit is committed.
+
+        Its directories are made at once (a system call or two). Costs a scan of the task attempt directory at commit.
+
+        Args:
+            name: Where the file goes, relative to the destination; empty for the directory itself.
+
+        Raises:
+            UnsupportedError: The store's files have no such paths.
+            InvalidPathError, TaskError: As `open`.
+        """
+        store = self._context.store
+        if not store.capabilities.local_paths:
+            raise UnsupportedError(
+                f"files of a {store.scheme}:// store have no path on this machine",
+                operation="work_path",
+                path=name,
+                next_step="use task.open or task.open_blocking",
+            )
+        base = cast("SupportsLocalPaths", store).local_path(self.directory)
+        if not name:
+            self._check_open("work_path")
+            self._scan = True
+            return base
+        destination = self._claim(name)
+        self._scan = True
+        path = os.path.join(base, *destination.split("/"))
+        directory = os.path.dirname(path)
+        # The attempt directory itself is never made here: a job that was cleaned up must not come back to life.
+        made = base
+        for segment in destination.split("/")[:-1]:
+            made = os.path.join(made, segment)
+            try:
+                os.mkdir(made)
+            except FileExistsError:
+                continue
+            except FileNotFoundError as error:
+                raise self._job_is_gone("work_path", directory) from error
+        return path
+
+    def _claim(self, name: str) -> str:
+        """Checks a name as preflight would, and takes it."""
+        self._check_open("open")
+        destination = check_file_name(name)
+        if self._context.config.unique_names:
+            destination = unique_name(destination, self._context.layout.job_id)
+        capabilities = self._context.store.capabilities
+        prefix = max(len(self.directory.path.encode()), len(self._context.layout.destination.path.encode()))
+        problem = name_problem(destination, capabilities, prefix + 1)
+        if problem is not None:
+            raise InvalidPathError(f"{destination[:200]}: {problem}", operation="open", path=destination[:200])
+        folded = self._folding.fold(destination)
+        if folded in self._opened:
+            raise TaskError(
+                f"{destination} was opened before in this task attempt"
+                + (f", as {self._opened[folded]}" if self._opened[folded] != destination else ""),
+                operation="open",
+                path=destination,
+                next_step="give each file a name of its own",
+            )
+        parents = _ancestors(folded)
+        if folded in self._parents or any(parent in self._opened for parent in parents):
+            raise TaskError(
+                f"{destination} would be a file and a directory at once",
+                operation="open",
+                path=destination,
+                next_step="give each file a name of its own",
+            )
+        self._opened[folded] = destination
+        for parent in parents:
+            self._parents.setdefault(parent, destination)
+        return destination
+
+    async def _make_directory(self, directory: str) -> None:
+        """Makes a directory below the attempt's, level by level, never the attempt directory itself."""
+        if directory in self._made or not self._context.store.capabilities.directories:
+            return
+        level = ""
+        for segment in directory.split("/"):
+            level = f"{level}/{segment}" if level else segment
+            if level in self._made:
+                continue
+            try:
+                await self._context.store.make_directory(self.directory / level, parents=False)
+            except StoreNotFoundError as error:
+                raise self._job_is_gone("open", level) from error
+            self._made.add(level)
+
+    def _job_is_gone(self, operation: str, path: str) -> JobNotFoundError:
+        return JobNotFoundError(
+            f"the directory of this task attempt vanished: job {self._context.layout.job_id} was cleaned up",
+            operation=operation,
+            path=path,
+            next_step="stop this task: its job is over",
+        )
+
+    def _check_open(self, operation: str) -> None:
+        if self._state != "open":
+            raise TaskError(
+                f"task {self.task} attempt {self.attempt} is {self._state}",
+                operation=operation,
+                path=str(self.directory),
+                next_step="open a new attempt",
+            )
+
+    # -- ending -------------------------------------------------------------------------------------------------
+
+    @property
+    def task_commit(self) -> TaskCommit:
+        """The message that names this attempt as its task's winner; there once it committed.
+
+        Raises:
+            TaskError: It did not commit.
+        """
+        if self._message is None:
+            raise TaskError(
+                f"task {self.task} attempt {self.attempt} did not commit, so it has no message",
+                operation="task_commit",
+                path=str(self.directory),
+            )
+        return self._message
+
+    async def commit(self) -> TaskCommit:
+        """Makes what was written the task's output. A second call returns the same message.
+
+        Raises:
+            TaskError: A file is still open, or the attempt was aborted.
+            JobNotFoundError: The job was cleaned up.
+            JobDecidedError: The job is decided: nothing of this attempt can become part of it.
+        """
+        if self._message is not None:
+            return self._message
+        self._check_open("commit_task")
+        if self._unfinished:
+            raise TaskError(
+                f"{len(self._unfinished)} files are still open, the first: {min(self._unfinished)}",
+                operation="commit_task",
+                path=min(self._unfinished),
+                next_step="close every file before the attempt is committed",
+            )
+        context = self._context
+        with audit(ji=context.layout.job_id, ta=self._attempt_id):
+            try:
+                self._message = await self._committer.commit_task(context, await self._output())
+            except CommitterError:
+                context.statistics.count(names.COMMITTER_TASKS_FAILED)
+                raise
+        self._state = "committed"
+        if self._committed is not None:
+            self._committed(self._message)
+        return self._message
+
+    async def _output(self) -> TaskOutput:
+        files, directories = dict(self._files), []
+        if self._scan:
+            found, made = await ScanTask(self._context).run(self.directory)
+            for status in found:
+                name = status.path.relative_to(self.directory)
+                if name not in files and name not in self._given_up:
+                    files[name] = WrittenFile(check_file_name(name), status.size, status.identity)
+            directories = [path.relative_to(self.directory) for path in made]
+        return TaskOutput(
+            identity=self._identity,
+            directory=self.directory,
+            files=[files[name] for name in sorted(files)],
+            directories=directories,
+        )
+
+    async def abort(self) -> None:
+        """Removes what this run wrote. Does nothing for an attempt that committed or was aborted.
+
+        Raises:
+            CommitterError: Something could not be removed; it stays under the job's directory, never visible.
+        """
+        if self._state != "open":
+            return
+        self._state = "aborted"
+        await self._committer.abort_task(self._context, AbortRequest(self.task, self.attempt, self.nonce))
+
+    async def check_job(self) -> None:
+        """Looks whether the job still stands undecided: one call.
+
+        Raises:
+            JobNotFoundError, JobDecidedError: It does not; stop writing.
+        """
+        context = self._context
+        await check_job_stands(context.store, context.layout, hadoop=context.spec.hadoop, operation="check_job")
+
+    @property
+    def _attempt_id(self) -> str:
+        return self._context.layout.task_attempt_id(self.task, self.attempt)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            if error is None:
+                try:
+                    if self._state == "open":
+                        await self.commit()
+                except BaseException as failure:
+                    await self._abort_after(failure)
+                    raise
+            else:
+                await self._abort_after(error)
+        finally:
+            if self._left is not None:
+                self._left()
+            if self._owns_store:
+                with anyio.CancelScope(shield=True):
+                    await self._context.store.close()
+
+    async def _abort_after(self, error: BaseException) -> None:
+        """Aborts because of `error`, which a failure to abort must not hide."""
+        if isinstance(error, CommitterError) and error.outcome == "unknown":
+            # The record may have been saved: its files must stay.
+            error.add_note(f"task {self.task} attempt {self.attempt} was not aborted: it may have committed")
+            return
+        with anyio.move_on_after(_ABORT_BOUND_S, shield=True):
+            try:
+                await self.abort()
+            except CommitterError as failure:
+                _log.warning("task %d attempt %d could not be aborted: %s", self.task, self.attempt, failure)
+                error.add_note(f"the task attempt could not be aborted: {failure}")
+
+
+def _ancestors(name: str) -> list[str]:
+    segments = name.split("/")[:-1]
+    return ["/".join(segments[:depth]) for depth in range(1, len(segments) + 1)]
+
+
+def open_task(
+    spec: JobSpec,
+    *,
+    task: int,
+    attempt: int = 0,
+    storage_options: Mapping[str, object] | None = None,
+) -> Opening[TaskAttempt]:
+    """Opens a task attempt of a job that another process set up.
+
+    ``async with committer.open_task(spec, task=3, attempt=1) as task: ...`` commits it on a clean exit and aborts it on
+    an exception; afterwards ``task.task_commit`` is the message for the driver.
+
+    Args:
+        spec: The job, from ``job.spec``.
+        task: The task's number, from 0.
+        attempt: The attempt's number, from 0.
+        storage_options: How to reach the store, resolved in this process.
+
+    Raises:
+        JobNotFoundError: The job was never set up, or was cleaned up.
+        JobDecidedError: The job is decided.
+    """
+    check_number(task, "task")
+    check_number(attempt, "attempt")
+
+    async def make() -> TaskAttempt:
+        context = open_context(spec, storage_options)
+        try:
+            return await make_attempt(context, task=task, attempt=attempt, owns_store=True)
+        except BaseException:
+            await context.store.close()
+            raise
+
+    return Opening(make)
+
+
+async def make_attempt(
+    context: StageContext,
+    *,
+    task: int,
+    attempt: int,
+    owns_store: bool,
+    committed: Callable[[TaskCommit], None] | None = None,
+    left: Callable[[], None] | None = None,
+) -> TaskAttempt:
+    """Sets a task attempt up: 2 calls."""
+    context = fresh_statistics(context)
+    committer = committer_for(context.spec.committer)
+    identity = AttemptIdentity(task, attempt, context.runtime.nonce())
+    with audit(ji=context.layout.job_id, ta=context.layout.task_attempt_id(task, attempt)):
+        directory = await committer.setup_task(context, identity)
+    return TaskAttempt(context, committer, identity, directory, owns_store=owns_store, committed=committed, left=left)

@@ -1,0 +1,215 @@
+"""The files a task attempt hands out: asynchronous, and blocking for libraries that know nothing else."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import threading
+from collections.abc import Awaitable, Callable, Coroutine
+from types import TracebackType
+from typing import Any, Self
+
+import anyio
+
+from committer.errors import TaskError
+from committer.stores.base import FileStatus, FileWriter
+
+_BLOCK = 1 << 20
+_ABORT_BOUND_S = 60.0
+
+OpenWriter = Callable[[], Awaitable[FileWriter]]
+Finished = Callable[[FileStatus | None], None]
+
+
+class TaskFile:
+    """A file being written by a task attempt: ``async with task.open(name) as f: await f.write(b"...")``.
+
+    It becomes part of the attempt when it is closed; leaving the block with an exception gives it up.
+
+    Attributes:
+        name: Its name, relative to the destination.
+    """
+
+    def __init__(self, name: str, open_writer: OpenWriter, finished: Finished) -> None:
+        self.name = name
+        self._open_writer = open_writer
+        self._finished = finished
+        self._writer: FileWriter | None = None
+        self._closed = False
+        self._written = 0
+
+    async def __aenter__(self) -> Self:
+        await self._ready()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if error is None:
+            await self.close()
+        else:
+            with anyio.move_on_after(_ABORT_BOUND_S, shield=True):
+                await self.abort()
+
+    async def write(self, data: bytes | bytearray | memoryview) -> int:
+        """Appends `data`; the buffer may be reused when this returns. Returns how many bytes that was.
+
+        Raises:
+            TaskError: The file is closed.
+        """
+        writer = await self._ready()
+        await writer.write(data)
+        size = memoryview(data).nbytes
+        self._written += size
+        return size
+
+    def tell(self) -> int:
+        """Bytes written so far."""
+        return self._written
+
+    @property
+    def closed(self) -> bool:
+        """Whether nothing more can be written."""
+        return self._closed
+
+    async def close(self) -> None:
+        """Finishes the file: from now on it is part of the attempt. A second call does nothing."""
+        if self._closed:
+            return
+        writer = await self._ready()
+        self._closed = True
+        try:
+            status = await writer.close()
+        except BaseException:
+            self._finished(None)
+            raise
+        self._finished(status)
+
+    async def abort(self) -> None:
+        """Gives the file up: it is never part of the attempt."""
+        if self._closed:
+            return
+        self._closed = True
+        self._finished(None)
+        if self._writer is not None:
+            await self._writer.abort()
+
+    async def _ready(self) -> FileWriter:
+        if self._closed:
+            raise TaskError(f"the file {self.name} is closed", operation="write", path=self.name)
+        if self._writer is None:
+            self._writer = await self._open_writer()
+        return self._writer
+
+
+class BlockingTaskFile(io.RawIOBase):
+    """A file object for pyarrow, pandas and the like, on every store.
+
+    To be used from a thread other than the event loop's (``asyncio.to_thread``, or `committer.sync`). Each megabyte is
+    handed to the loop and waited for, so at most that much is held however fast the caller writes.
+    """
+
+    def __init__(self, file: TaskFile, loop: asyncio.AbstractEventLoop) -> None:
+        super().__init__()
+        self._file = file
+        self._loop = loop
+        self._buffer = bytearray()
+        self._position = 0
+        self._failed = False
+        self._loop_thread = threading.get_ident()
+
+    @property
+    def name(self) -> str:
+        """The file's name, relative to the destination."""
+        return self._file.name
+
+    def writable(self) -> bool:
+        """True."""
+        return True
+
+    def tell(self) -> int:
+        """Bytes written so far."""
+        return self._position
+
+    def write(self, data: object, /) -> int:
+        """Appends a buffer.
+
+        Raises:
+            TaskError: Called on the event loop's own thread, which it would block for ever.
+        """
+        self._check_open()
+        view = memoryview(data).cast("B")  # type: ignore[arg-type]
+        self._buffer += view
+        self._position += len(view)
+        if len(self._buffer) >= _BLOCK:
+            self._hand_over()
+        return len(view)
+
+    def flush(self) -> None:
+        """Hands over what is buffered."""
+        if not self.closed and self._buffer:
+            self._hand_over()
+
+    def close(self) -> None:
+        """Finishes the file: from now on it is part of the attempt. A second call does nothing."""
+        if self.closed:
+            return
+        try:
+            if self._failed:
+                self._wait(self._file.abort())
+            else:
+                if self._buffer:
+                    self._hand_over()
+                self._wait(self._file.close())
+        finally:
+            super().close()
+
+    def abort(self) -> None:
+        """Gives the file up: it is never part of the attempt."""
+        if self.closed:
+            return
+        try:
+            self._wait(self._file.abort())
+        finally:
+            super().close()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if error is None:
+            self.close()
+        else:
+            self.abort()
+
+    def __del__(self) -> None:
+        # IOBase would close, and so finish, a file that was forgotten half way.
+        if not self.closed:
+            super().close()
+
+    def _hand_over(self) -> None:
+        data, self._buffer = self._buffer, bytearray()
+        try:
+            self._wait(self._file.write(data))
+        except BaseException:
+            self._failed = True
+            raise
+
+    def _wait(self, call: Coroutine[Any, Any, object]) -> None:
+        if threading.get_ident() == self._loop_thread and self._loop.is_running():
+            call.close()
+            raise TaskError(
+                f"the blocking file {self.name} was used on the event loop's thread, which would wait for itself",
+                operation="open_blocking",
+                path=self.name,
+                next_step="use it in asyncio.to_thread, or use task.open",
+            )
+        future = asyncio.run_coroutine_threadsafe(call, self._loop)
+        try:
+            future.result()
+        except BaseException:
+            future.cancel()
+            raise
+
+    def _check_open(self) -> None:
+        if self.closed:
+            raise TaskError(f"the file {self.name} is closed", operation="write", path=self.name)

@@ -1,0 +1,72 @@
+# ruff: noqa: S101
+"""What the parts of the conformance suite share."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Iterable
+from typing import Protocol, TypeVar
+
+import pytest
+
+from committer.paths import StorePath
+from committer.stores.base import Capabilities, Store
+
+T = TypeVar("T")
+
+
+class Channel(Protocol):
+    """A way to the files that does not go through the store. Names are relative to the root, without a first slash."""
+
+    async def files(self) -> dict[str, bytes]:
+        """Every file below the root, hidden and temporary ones too."""
+
+    async def directories(self) -> set[str]:
+        """Every real directory below the root."""
+
+    async def write(self, name: str, data: bytes) -> None:
+        """Puts a file below the root, with the directories it needs."""
+
+
+class ConformanceBase:
+    """The fixtures that a subclass of the suite gives, each fresh for every test."""
+
+    many: int = 60
+    """How many files the listing test makes; more than two pages, if that is not too slow."""
+
+    @pytest.fixture
+    def store(self) -> Store:
+        """The store."""
+        raise NotImplementedError("give a fixture `store`")
+
+    @pytest.fixture
+    def root(self) -> StorePath:
+        """An empty directory that exists, where directories are real."""
+        raise NotImplementedError("give a fixture `root`")
+
+    @pytest.fixture
+    def channel(self) -> Channel:
+        """The independent way to what is below the root."""
+        raise NotImplementedError("give a fixture `channel`")
+
+    @pytest.fixture
+    def can(self, store: Store) -> Capabilities:
+        """The store's capabilities."""
+        return store.capabilities
+
+
+async def names_in(store: Store, directory: StorePath) -> set[str]:
+    """The names that a listing gives; asserts that it gives each once."""
+    found = [status.path.name async for status in store.list(directory)]
+    assert len(found) == len(set(found)), f"a listing repeats itself: {sorted(found)}"
+    return set(found)
+
+
+async def outcomes(calls: Iterable[Awaitable[T]]) -> list[T | BaseException]:
+    """Runs calls at the same time and gives what each returned or raised."""
+    return await asyncio.gather(*calls, return_exceptions=True)
+
+
+def successes(found: Iterable[object]) -> int:
+    """How many of them are no errors."""
+    return sum(not isinstance(one, BaseException) for one in found)

@@ -1,0 +1,178 @@
+# ruff: noqa: S101
+"""Conformance: listing, making and deleting."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from committer.errors import (
+    StoreExistsError,
+    StoreIsADirectoryError,
+    StoreNotADirectoryError,
+    StoreNotEmptyError,
+    StoreNotFoundError,
+)
+from committer.paths import StorePath
+from committer.stores.base import Capabilities, Store
+from committer.stores.helpers import exists, walk
+from committer.testing._conformance_base import Channel, ConformanceBase, names_in, outcomes
+
+
+class DirectoryConformance(ConformanceBase):
+    """What holds of directories, and of deleting."""
+
+    async def test_list_children(self, store: Store, root: StorePath, channel: Channel) -> None:
+        for name in ("file", "file2", "d/one", "d/two", "d/deep/three", "d-4", "d.5/x"):
+            await channel.write(name, name.encode())
+        found = {status.path: status async for status in store.list(root)}
+        assert set(found) == {root / name for name in ("file", "file2", "d", "d-4", "d.5")}
+        assert {path.name for path, status in found.items() if status.is_directory} == {"d", "d.5"}
+        for path, status in found.items():
+            assert status == await store.status(path)
+        assert await names_in(store, root / "d") == {"one", "two", "deep"}
+
+    async def test_list_many(self, store: Store, root: StorePath, channel: Channel) -> None:
+        names = {f"file-{number:05}" for number in range(self.many)}
+        for name in names:
+            await channel.write(name, b"")
+        assert await names_in(store, root) == names
+
+    async def test_a_listing_may_be_left_early(self, store: Store, root: StorePath, channel: Channel) -> None:
+        for number in range(self.many):
+            await channel.write(f"d/file-{number}", b"")
+        listing = store.list(root / "d")
+        async for _ in listing:
+            break
+        await listing.aclose()  # type: ignore[attr-defined]
+        assert await store.delete_directory(root / "d", recursive=True)
+
+    async def test_list_nothing(self, store: Store, root: StorePath, channel: Channel, can: Capabilities) -> None:
+        await channel.write("file", b"")
+        with pytest.raises(StoreNotFoundError):
+            await names_in(store, root / "missing")
+        with pytest.raises(StoreNotFoundError):
+            await names_in(store, root / "file/below")
+        with pytest.raises(StoreNotADirectoryError):
+            await names_in(store, root / "file")
+        if can.directories:
+            await store.make_directory(root / "empty", parents=False)
+            assert await names_in(store, root / "empty") == set()
+
+    async def test_walk(self, store: Store, root: StorePath, channel: Channel) -> None:
+        for name in ("a", "b/c", "b/d/e", "f/g/h/i"):
+            await channel.write(name, b"")
+        found = [status.path.relative_to(root) async for status in walk(store, root)]
+        assert sorted(found) == ["a", "b", "b/c", "b/d", "b/d/e", "f", "f/g", "f/g/h", "f/g/h/i"]
+        assert all(found.index(name) > found.index(name.rpartition("/")[0]) for name in found if "/" in name)
+
+    async def test_exists(self, store: Store, root: StorePath, channel: Channel) -> None:
+        await channel.write("d/file", b"")
+        assert [await exists(store, root / name) for name in ("d", "d/file", "d/none")] == [True, True, False]
+
+    async def test_directories_without_directories(
+        self, store: Store, root: StorePath, channel: Channel, can: Capabilities
+    ) -> None:
+        if can.directories:
+            return
+        assert await store.make_directory(root / "d", parents=True)
+        with pytest.raises(StoreNotFoundError):
+            await store.status(root / "d")
+        await channel.write("d/e/file", b"")
+        assert (await store.status(root / "d/e")).is_directory
+        assert await store.delete_file(root / "d/e/file")
+        with pytest.raises(StoreNotFoundError):
+            await store.status(root / "d")
+        assert not await store.delete_directory(root / "d", recursive=True)
+
+    async def test_make_directory(self, store: Store, root: StorePath, channel: Channel, can: Capabilities) -> None:
+        if not can.directories:
+            return
+        assert await store.make_directory(root / "d", parents=False)
+        assert not await store.make_directory(root / "d", parents=False)
+        assert not await store.make_directory(root / "d", parents=True)
+        assert await store.make_directory(root / "a/b/c", parents=True)
+        assert await channel.directories() == {"d", "a", "a/b", "a/b/c"}
+
+    async def test_make_directory_refuses(
+        self, store: Store, root: StorePath, channel: Channel, can: Capabilities
+    ) -> None:
+        if not can.directories:
+            return
+        await channel.write("file", b"1")
+        with pytest.raises(StoreNotFoundError):
+            await store.make_directory(root / "a/b", parents=False)
+        for parents in (False, True):
+            with pytest.raises(StoreExistsError):
+                await store.make_directory(root / "file", parents=parents)
+            with pytest.raises(StoreNotADirectoryError):
+                await store.make_directory(root / "file/below", parents=parents)
+        with pytest.raises(StoreNotADirectoryError):
+            await store.make_directory(root / "file/far/below", parents=True)
+        assert await channel.files() == {"file": b"1"}
+        assert await channel.directories() == set()
+
+    async def test_make_directories_at_once(
+        self, store: Store, root: StorePath, channel: Channel, can: Capabilities
+    ) -> None:
+        found = await asyncio.gather(
+            *(store.make_directory(root / f"a/b/{number % 4}", parents=True) for number in range(16))
+        )
+        assert sum(found) >= 4
+        if can.directories:
+            assert await channel.directories() == {"a", "a/b", "a/b/0", "a/b/1", "a/b/2", "a/b/3"}
+
+    async def test_delete_file(self, store: Store, root: StorePath, channel: Channel) -> None:
+        await channel.write("d/file", b"")
+        await channel.write("d/other", b"")
+        assert await store.delete_file(root / "d/file")
+        assert not await store.delete_file(root / "d/file")
+        assert not await store.delete_file(root / "missing/file")
+        assert not await store.delete_file(root / "d/other/below")
+        assert set(await channel.files()) == {"d/other"}
+
+    async def test_delete_file_spares_directories(
+        self, store: Store, root: StorePath, channel: Channel, can: Capabilities
+    ) -> None:
+        await channel.write("d/file", b"")
+        if can.directories:
+            await store.make_directory(root / "empty", parents=False)
+            for name in ("d", "empty"):
+                with pytest.raises(StoreIsADirectoryError):
+                    await store.delete_file(root / name)
+            assert await channel.directories() == {"d", "empty"}
+        else:
+            assert not await store.delete_file(root / "d")
+        assert set(await channel.files()) == {"d/file"}
+
+    async def test_delete_directory(self, store: Store, root: StorePath, channel: Channel, can: Capabilities) -> None:
+        for name in ("d/one", "d/e/two", "d-2/three", "dd"):
+            await channel.write(name, b"")
+        with pytest.raises(StoreNotEmptyError):
+            await store.delete_directory(root / "d", recursive=False)
+        assert await store.delete_directory(root / "d", recursive=True)
+        assert not await store.delete_directory(root / "d", recursive=True)
+        assert not await store.delete_directory(root / "d", recursive=False)
+        assert set(await channel.files()) == {"d-2/three", "dd"}
+        if can.directories:
+            await store.make_directory(root / "empty", parents=False)
+            assert await store.delete_directory(root / "empty", recursive=False)
+            assert await channel.directories() == {"d-2"}
+
+    async def test_delete_directory_spares_files(self, store: Store, root: StorePath, channel: Channel) -> None:
+        await channel.write("file", b"1")
+        for recursive in (False, True):
+            with pytest.raises(StoreNotADirectoryError):
+                await store.delete_directory(root / "file", recursive=recursive)
+            assert not await store.delete_directory(root / "file/below", recursive=recursive)
+        assert await channel.files() == {"file": b"1"}
+
+    async def test_delete_one_tree_twice_at_once(self, store: Store, root: StorePath, channel: Channel) -> None:
+        for number in range(40):
+            await channel.write(f"d/{number % 5}/{number}", b"")
+        found = await outcomes(store.delete_directory(root / "d", recursive=True) for _ in range(4))
+        assert not [one for one in found if isinstance(one, BaseException)]
+        assert any(found)
+        assert await channel.files() == {}
+        assert await channel.directories() == set()

@@ -1,0 +1,258 @@
+# ruff: noqa: S101
+"""Conformance: renames, and what only some stores can do."""
+
+from __future__ import annotations
+
+import pytest
+
+from committer.errors import (
+    CommitterError,
+    StoreExistsError,
+    StoreIsADirectoryError,
+    StoreNotADirectoryError,
+    StoreNotFoundError,
+    StorePreconditionError,
+    UnsupportedError,
+)
+from committer.paths import StorePath
+from committer.stores.base import Capabilities, Store, SupportsHardLinks, SupportsLocalPaths, SupportsSync
+from committer.testing._conformance_base import Channel, ConformanceBase, outcomes, successes
+
+
+class RenameConformance(ConformanceBase):
+    """What holds of renames. Where a store cannot rename, only that it says so and touches nothing."""
+
+    @pytest.fixture
+    def replaces(self, can: Capabilities) -> list[bool]:
+        """The values of `replace` that the store can honour."""
+        if not can.atomic_file_rename:
+            return []
+        return [replace for replace in (False, True) if (can.replacing_rename if replace else can.no_replace_rename)]
+
+    async def test_rename_file(
+        self, store: Store, root: StorePath, channel: Channel, can: Capabilities, replaces: list[bool]
+    ) -> None:
+        for replace in replaces:
+            await channel.write("from/file", b"1")
+            await channel.write("to/other", b"2")
+            before = await store.status(root / "from/file")
+            await store.rename_file(root / "from/file", root / "to/file", replace=replace, identity=before.identity)
+            assert await channel.files() == {"to/file": b"1", "to/other": b"2"}
+            after = await store.status(root / "to/file")
+            if can.identity and can.identity_through_rename:
+                assert after.identity == before.identity
+            await store.delete_directory(root / "to", recursive=True)
+
+    async def test_rename_that_is_not_offered(
+        self, store: Store, root: StorePath, channel: Channel, replaces: list[bool]
+    ) -> None:
+        await channel.write("file", b"1")
+        for replace in {False, True}.difference(replaces):
+            with pytest.raises(UnsupportedError):
+                await store.rename_file(root / "file", root / "new", replace=replace)
+        assert await channel.files() == {"file": b"1"}
+
+    async def test_rename_replaces_nothing(
+        self, store: Store, root: StorePath, channel: Channel, replaces: list[bool]
+    ) -> None:
+        if False not in replaces:
+            return
+        await channel.write("file", b"1")
+        await channel.write("there", b"2")
+        with pytest.raises(StoreExistsError) as caught:
+            await store.rename_file(root / "file", root / "there")
+        assert caught.value.path == str(root / "there")
+        with pytest.raises(StoreExistsError):
+            await store.rename_file(root / "file", root / "file")
+        assert await channel.files() == {"file": b"1", "there": b"2"}
+
+    async def test_rename_replaces_when_told(
+        self, store: Store, root: StorePath, channel: Channel, replaces: list[bool]
+    ) -> None:
+        if True not in replaces:
+            return
+        await channel.write("file", b"1")
+        await channel.write("there", b"2")
+        await store.rename_file(root / "file", root / "there", replace=True)
+        assert await channel.files() == {"there": b"1"}
+
+    async def test_rename_never_into_a_directory(
+        self, store: Store, root: StorePath, channel: Channel, can: Capabilities, replaces: list[bool]
+    ) -> None:
+        if not can.directories:
+            return
+        await channel.write("file", b"1")
+        await channel.write("full/other", b"2")
+        await store.make_directory(root / "empty", parents=False)
+        for replace in replaces:
+            for name in ("full", "empty"):
+                with pytest.raises(StoreIsADirectoryError if replace else StoreExistsError):
+                    await store.rename_file(root / "file", root / name, replace=replace)
+        assert await channel.files() == {"file": b"1", "full/other": b"2"}
+        assert await channel.directories() == {"full", "empty"}
+
+    async def test_rename_of_nothing(
+        self, store: Store, root: StorePath, channel: Channel, can: Capabilities, replaces: list[bool]
+    ) -> None:
+        await channel.write("d/file", b"1")
+        for replace in replaces:
+            for name in ("missing", "d/file/below"):
+                with pytest.raises(StoreNotFoundError) as caught:
+                    await store.rename_file(root / name, root / "new", replace=replace)
+                assert caught.value.path == str(root / name)
+            if can.directories:
+                with pytest.raises(StoreNotFoundError) as caught:
+                    await store.rename_file(root / "d/file", root / "not/there", replace=replace)
+                assert caught.value.path == str(root / "not/there")
+                with pytest.raises(StoreNotADirectoryError):
+                    await store.rename_file(root / "d/file", root / "d/file/below", replace=replace)
+                with pytest.raises(StoreIsADirectoryError) as wrong:
+                    await store.rename_file(root / "d", root / "new", replace=replace)
+                assert wrong.value.path == str(root / "d")
+        assert await channel.files() == {"d/file": b"1"}
+
+    async def test_rename_only_the_file_that_is_meant(
+        self, store: Store, root: StorePath, channel: Channel, can: Capabilities, replaces: list[bool]
+    ) -> None:
+        if not can.conditional_rename:
+            return
+        await channel.write("file", b"1")
+        old = (await store.status(root / "file")).identity
+        await store.put(root / "file", b"2")
+        for replace in replaces:
+            with pytest.raises(StorePreconditionError):
+                await store.rename_file(root / "file", root / "new", replace=replace, identity=old)
+        assert await channel.files() == {"file": b"2"}
+
+    async def test_many_renames_to_one_name(
+        self, store: Store, root: StorePath, channel: Channel, replaces: list[bool]
+    ) -> None:
+        if False not in replaces:
+            return
+        for number in range(8):
+            await channel.write(f"file-{number}", f"{number}".encode())
+        found = await outcomes(store.rename_file(root / f"file-{number}", root / "new") for number in range(8))
+        assert successes(found) == 1
+        assert all(isinstance(one, StoreExistsError) for one in found if one is not None)
+        winner = found.index(None)
+        expected = {f"file-{number}": f"{number}".encode() for number in range(8) if number != winner}
+        assert await channel.files() == {**expected, "new": f"{winner}".encode()}
+
+    async def test_many_renames_of_one_file(
+        self, store: Store, root: StorePath, channel: Channel, can: Capabilities, replaces: list[bool]
+    ) -> None:
+        if not replaces or not can.atomic_directory_rename:
+            # A file system whose renames are links and unlinks gives a file two names here for good.
+            return
+        await channel.write("file", b"1")
+        found = await outcomes(
+            store.rename_file(root / "file", root / f"new-{number}", replace=replaces[0]) for number in range(8)
+        )
+        assert successes(found) == 1
+        assert all(isinstance(one, StoreNotFoundError) for one in found if one is not None)
+        assert await channel.files() == {f"new-{found.index(None)}": b"1"}
+
+    async def test_rename_directory(self, store: Store, root: StorePath, channel: Channel, can: Capabilities) -> None:
+        await channel.write("from/a", b"1")
+        await channel.write("from/b/c", b"2")
+        await channel.write("from-2/d", b"3")
+        if not can.atomic_directory_rename:
+            with pytest.raises(UnsupportedError):
+                await store.rename_directory(root / "from", root / "to")
+            assert set(await channel.files()) == {"from/a", "from/b/c", "from-2/d"}
+            return
+        before = await store.status(root / "from/b/c")
+        await store.rename_directory(root / "from", root / "to")
+        assert await channel.files() == {"to/a": b"1", "to/b/c": b"2", "from-2/d": b"3"}
+        assert await channel.directories() == {"to", "to/b", "from-2"}
+        assert (await store.status(root / "to/b/c")).identity == before.identity
+
+    async def test_rename_directory_refuses(
+        self, store: Store, root: StorePath, channel: Channel, can: Capabilities
+    ) -> None:
+        if not can.atomic_directory_rename:
+            return
+        await channel.write("from/a", b"1")
+        await channel.write("full/b", b"2")
+        await channel.write("file", b"3")
+        await store.make_directory(root / "empty", parents=False)
+        files, directories = await channel.files(), await channel.directories()
+        for name in ("full", "empty", "file", "from"):
+            with pytest.raises(StoreExistsError) as caught:
+                await store.rename_directory(root / "from", root / name)
+            assert caught.value.path == str(root / name)
+        with pytest.raises(StoreNotFoundError) as missing:
+            await store.rename_directory(root / "missing", root / "new")
+        assert missing.value.path == str(root / "missing")
+        with pytest.raises(StoreNotFoundError) as missing:
+            await store.rename_directory(root / "from", root / "not/there")
+        assert missing.value.path == str(root / "not/there")
+        with pytest.raises(StoreNotADirectoryError):
+            await store.rename_directory(root / "file", root / "new")
+        with pytest.raises(StoreNotADirectoryError):
+            await store.rename_directory(root / "from", root / "file/below")
+        with pytest.raises(CommitterError):
+            await store.rename_directory(root / "from", root / "from/below")
+        assert (await channel.files(), await channel.directories()) == (files, directories)
+
+    async def test_many_directories_to_one_name(
+        self, store: Store, root: StorePath, channel: Channel, can: Capabilities
+    ) -> None:
+        if not can.atomic_directory_rename:
+            return
+        for number in range(6):
+            await channel.write(f"from-{number}/{number}", b"")
+        found = await outcomes(store.rename_directory(root / f"from-{number}", root / "to") for number in range(6))
+        assert successes(found) == 1
+        assert all(isinstance(one, StoreExistsError) for one in found if one is not None)
+        winner = found.index(None)
+        expected = {f"from-{number}/{number}" for number in range(6) if number != winner} | {f"to/{winner}"}
+        assert set(await channel.files()) == expected
+
+    async def test_link(self, store: Store, root: StorePath, channel: Channel, can: Capabilities) -> None:
+        await channel.write("d/file", b"1")
+        if not can.hard_links:
+            return
+        assert isinstance(store, SupportsHardLinks)
+        await store.link_file(root / "d/file", root / "other")
+        assert (await store.status(root / "d/file")).identity == (await store.status(root / "other")).identity
+        with pytest.raises(StoreExistsError):
+            await store.link_file(root / "d/file", root / "other")
+        with pytest.raises(StoreNotFoundError):
+            await store.link_file(root / "missing", root / "new")
+        with pytest.raises(StoreIsADirectoryError):
+            await store.link_file(root / "d", root / "new")
+        await store.put(root / "d/file", b"2")
+        assert await channel.files() == {"d/file": b"2", "other": b"1"}
+
+    async def test_replacing_rename_over_a_link_of_itself(
+        self, store: Store, root: StorePath, channel: Channel, can: Capabilities
+    ) -> None:
+        if not (can.hard_links and can.replacing_rename):
+            return
+        assert isinstance(store, SupportsHardLinks)
+        await channel.write("file", b"1")
+        await store.link_file(root / "file", root / "aside")
+        await store.link_file(root / "file", root / "new")
+        await store.rename_file(root / "file", root / "new", replace=True)
+        assert await channel.files() == {"aside": b"1", "new": b"1"}
+        await store.rename_file(root / "new", root / "new", replace=True)
+        assert await channel.files() == {"aside": b"1", "new": b"1"}
+
+    async def test_local_path(self, store: Store, root: StorePath, can: Capabilities) -> None:
+        if not can.local_paths:
+            return
+        assert isinstance(store, SupportsLocalPaths)
+        await store.put(root / "a file", b"1")
+        with open(store.local_path(root / "a file"), "rb") as file:  # noqa: ASYNC230
+            assert file.read() == b"1"
+
+    async def test_sync(self, store: Store, root: StorePath, channel: Channel, can: Capabilities) -> None:
+        if not can.durable:
+            return
+        assert isinstance(store, SupportsSync)
+        await channel.write("d/file", b"1")
+        await store.sync(root / "d/file", kind="file")
+        await store.sync(root / "d", kind="directory")
+        with pytest.raises(StoreNotFoundError):
+            await store.sync(root / "missing", kind="file")

@@ -1,0 +1,27 @@
+"""The tests that every store must pass, to be run with pytest and pytest-asyncio in its ``auto`` mode.
+
+    class TestMyStore(StoreConformance):
+        @pytest.fixture
+        async def store(self): ...      # the store; closed after the test
+
+        @pytest.fixture
+        def root(self): ...             # an empty directory of its own for every test
+
+        @pytest.fixture
+        def channel(self, root): ...    # another way to the same files: a `Channel`
+
+What a store says it cannot do is not asked of it, beyond refusing it properly.
+"""
+
+from __future__ import annotations
+
+from committer.testing._conformance_base import Channel
+from committer.testing._conformance_directories import DirectoryConformance
+from committer.testing._conformance_files import FileConformance
+from committer.testing._conformance_renames import RenameConformance
+
+__all__ = ["Channel", "StoreConformance"]
+
+
+class StoreConformance(FileConformance, DirectoryConformance, RenameConformance):
+    """The whole suite. A subclass gives the fixtures ``store``, ``root`` and ``channel``, each fresh for every test."""

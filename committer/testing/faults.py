@@ -1,0 +1,345 @@
+"""A store that fails when it is told to, and remembers what it was asked."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from typing import Literal, TypeAlias, TypeVar
+
+import msgspec
+
+from committer.errors import (
+    StoreOutcomeUnknownError,
+    StorePermissionError,
+    StoreThrottledError,
+    StoreUnavailableError,
+    UnsupportedError,
+)
+from committer.paths import StorePath
+from committer.stores.base import (
+    Capabilities,
+    FileStatus,
+    FileWriter,
+    Store,
+    SupportsHardLinks,
+    SupportsLocalPaths,
+    SupportsSync,
+)
+
+T = TypeVar("T")
+
+FaultKind: TypeAlias = Literal[
+    "unavailable", "throttled", "forbidden", "unanswered", "lost", "crash_before", "crash_after"
+]
+
+
+class SimulatedCrash(BaseException):
+    """The process died here. No ``except Exception`` catches it, as none would catch a SIGKILL."""
+
+
+class Call(msgspec.Struct):
+    """One call that reached a `FaultyStore`.
+
+    Attributes:
+        number: Its place in the order of arrival; the first is 1.
+        operation: Name of the store method; of a file being written ``write``, ``close_writer`` or ``abort_writer``.
+        path: Its path.
+        destination: Its second path, where there is one.
+        fault: What was done to it.
+        result: Empty while it runs; then ``ok`` or the name of the error that the caller saw.
+    """
+
+    number: int
+    operation: str
+    path: StorePath
+    destination: StorePath | None = None
+    fault: FaultKind | None = None
+    result: str = ""
+
+    def __str__(self) -> str:
+        target = f" -> {self.destination}" if self.destination is not None else ""
+        fault = f" [{self.fault}]" if self.fault else ""
+        return f"{self.number:4} {self.operation} {self.path}{target}{fault}: {self.result or 'running'}"
+
+
+class Fault(msgspec.Struct, kw_only=True):
+    """One thing that goes wrong, at the calls that fit all that is given.
+
+    Attributes:
+        kind: What happens. Without effect: ``unavailable``, ``throttled``, ``forbidden``, and ``unanswered`` (the
+            request is lost, nobody knows). After the effect: ``lost`` (the answer is). ``crash_before`` and
+            ``crash_after`` kill the process: this call, and every later one, raises `SimulatedCrash`.
+        call: The number of the call.
+        operation: The name of the operation.
+        path: Part of a path's text, or what says yes to a path; one of the call's two paths must fit.
+        times: How many fitting calls it hits, the first ones; None hits all.
+        retry_after_s: What a throttled call says about the wait, in seconds.
+    """
+
+    kind: FaultKind
+    call: int | None = None
+    operation: str | None = None
+    path: str | Callable[[StorePath], bool] | None = None
+    times: int | None = 1
+    retry_after_s: float | None = None
+
+    def fits(self, call: Call) -> bool:
+        """Whether it hits a call, were it still in force."""
+        if self.call is not None and self.call != call.number:
+            return False
+        if self.operation is not None and self.operation != call.operation:
+            return False
+        paths = [path for path in (call.path, call.destination) if path is not None]
+        if isinstance(self.path, str):
+            return any(self.path in str(path) for path in paths)
+        return self.path is None or any(self.path(path) for path in paths)
+
+
+Hook: TypeAlias = Callable[[Call], Awaitable[None]]
+
+
+class FaultyStore(Store):
+    """Wraps a store and stands for one process's connection to it.
+
+    A listing is one call; what hits it after its effect comes behind its last entry. `local_path` and `close` are no
+    store calls: they always work, so that a test can tidy up after a crash.
+
+    Attributes:
+        inner: The store itself: what another process, or a test, looks through.
+        faults: What goes wrong from now on; the first that fits a call hits it. May be changed at any time.
+        calls: Every call so far, in order of arrival.
+        before_call: Awaited before each call, crashes included; lets a test do something at exactly that moment.
+        crashed: Whether the process died.
+    """
+
+    def __init__(self, inner: Store, faults: Iterable[Fault] = (), *, before_call: Hook | None = None) -> None:
+        self.inner = inner
+        self.faults = list(faults)
+        self.calls: list[Call] = []
+        self.before_call = before_call
+        self.crashed = False
+
+    def count(self, operation: str | None = None) -> int:
+        """How many calls there were, of one operation or of all."""
+        return sum(operation in (None, call.operation) for call in self.calls)
+
+    def counts(self) -> Counter[str]:
+        """How many calls there were of each operation."""
+        return Counter(call.operation for call in self.calls)
+
+    def log(self) -> str:
+        """Every call on a line of its own."""
+        return "\n".join(str(call) for call in self.calls)
+
+    @property
+    def scheme(self) -> str:
+        """The inner store's."""
+        return self.inner.scheme
+
+    @property
+    def endpoint(self) -> str:
+        """The inner store's."""
+        return self.inner.endpoint
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """The inner store's."""
+        return self.inner.capabilities
+
+    async def probe(self, directory: StorePath) -> None:
+        """One call."""
+        await self.run("probe", lambda: self.inner.probe(directory), directory)
+
+    async def status(self, path: StorePath) -> FileStatus:
+        """One call."""
+        return await self.run("status", lambda: self.inner.status(path), path)
+
+    async def list(self, directory: StorePath) -> AsyncIterator[FileStatus]:
+        """One call, however many pages."""
+        call, fault = await self._begin("list", directory)
+        self._strike_before(call, fault)
+        async for status in self.inner.list(directory):
+            yield status
+            self._check_alive(call)
+        self._strike_after(call, fault)
+
+    async def read(self, path: StorePath, *, limit: int) -> bytes:
+        """One call."""
+        return await self.run("read", lambda: self.inner.read(path, limit=limit), path)
+
+    async def put(
+        self,
+        path: StorePath,
+        data: bytes,
+        *,
+        exclusive: bool = False,
+        temporary: StorePath | None = None,
+        durable: bool = False,
+    ) -> FileStatus:
+        """One call."""
+        return await self.run(
+            "put",
+            lambda: self.inner.put(path, data, exclusive=exclusive, temporary=temporary, durable=durable),
+            path,
+        )
+
+    async def open_writer(self, path: StorePath, *, durable: bool = False) -> FileWriter:
+        """One call; then one for each use of the writer."""
+        writer = await self.run("open_writer", lambda: self.inner.open_writer(path, durable=durable), path)
+        return _FaultyWriter(self, writer, path)
+
+    async def make_directory(self, path: StorePath, *, parents: bool) -> bool:
+        """One call."""
+        return await self.run("make_directory", lambda: self.inner.make_directory(path, parents=parents), path)
+
+    async def rename_file(
+        self, source: StorePath, destination: StorePath, *, replace: bool = False, identity: str | None = None
+    ) -> None:
+        """One call."""
+        await self.run(
+            "rename_file",
+            lambda: self.inner.rename_file(source, destination, replace=replace, identity=identity),
+            source,
+            destination,
+        )
+
+    async def rename_directory(self, source: StorePath, destination: StorePath) -> None:
+        """One call."""
+        await self.run(
+            "rename_directory", lambda: self.inner.rename_directory(source, destination), source, destination
+        )
+
+    async def delete_file(self, path: StorePath) -> bool:
+        """One call."""
+        return await self.run("delete_file", lambda: self.inner.delete_file(path), path)
+
+    async def delete_directory(self, path: StorePath, *, recursive: bool) -> bool:
+        """One call."""
+        return await self.run("delete_directory", lambda: self.inner.delete_directory(path, recursive=recursive), path)
+
+    async def link_file(self, source: StorePath, destination: StorePath) -> None:
+        """One call.
+
+        Raises:
+            UnsupportedError: The inner store has no hard links.
+        """
+        inner = self.inner
+        if not isinstance(inner, SupportsHardLinks):
+            raise UnsupportedError("the store has no hard links", operation="link_file", path=source)
+        await self.run("link_file", lambda: inner.link_file(source, destination), source, destination)
+
+    async def sync(self, path: StorePath, *, kind: Literal["file", "directory"]) -> None:
+        """One call.
+
+        Raises:
+            UnsupportedError: The inner store cannot sync.
+        """
+        inner = self.inner
+        if not isinstance(inner, SupportsSync):
+            raise UnsupportedError("the store cannot sync", operation="sync", path=path)
+        await self.run("sync", lambda: inner.sync(path, kind=kind), path)
+
+    def local_path(self, path: StorePath) -> str:
+        """The inner store's, never a call.
+
+        Raises:
+            UnsupportedError: The inner store has no local paths.
+        """
+        if not isinstance(self.inner, SupportsLocalPaths):
+            raise UnsupportedError("the store has no local paths", operation="local_path", path=path)
+        return self.inner.local_path(path)
+
+    async def close(self) -> None:
+        """Closes the inner store, never a call."""
+        await self.inner.close()
+
+    async def run(
+        self,
+        operation: str,
+        effect: Callable[[], Awaitable[T]],
+        path: StorePath,
+        destination: StorePath | None = None,
+    ) -> T:
+        """Counts a call, lets it fail as told, and else has its effect; for stores with more operations than most."""
+        call, fault = await self._begin(operation, path, destination)
+        self._strike_before(call, fault)
+        try:
+            result = await effect()
+        except Exception as error:
+            call.result = type(error).__name__
+            self._strike_after(call, fault)
+            raise
+        self._strike_after(call, fault)
+        return result
+
+    async def _begin(
+        self, operation: str, path: StorePath, destination: StorePath | None = None
+    ) -> tuple[Call, Fault | None]:
+        call = Call(len(self.calls) + 1, operation, path, destination)
+        self.calls.append(call)
+        self._check_alive(call)
+        if self.before_call is not None:
+            await self.before_call(call)
+            self._check_alive(call)
+        for fault in self.faults:
+            if fault.times != 0 and fault.fits(call):
+                if fault.times is not None:
+                    fault.times -= 1
+                call.fault = fault.kind
+                return call, fault
+        return call, None
+
+    def _strike_before(self, call: Call, fault: Fault | None) -> None:
+        if fault is None or fault.kind in {"lost", "crash_after"}:
+            return
+        if fault.kind == "crash_before":
+            self.crashed = True
+            self._check_alive(call)
+        if fault.kind == "throttled":
+            error: Exception = StoreThrottledError(
+                "injected: slow down",
+                operation=call.operation,
+                path=call.path,
+                retry_after_s=fault.retry_after_s,
+            )
+        elif fault.kind == "forbidden":
+            error = StorePermissionError("injected: no right", operation=call.operation, path=call.path)
+        elif fault.kind == "unanswered":
+            error = StoreOutcomeUnknownError("injected: the request was lost", operation=call.operation, path=call.path)
+        else:
+            error = StoreUnavailableError("injected: not taken", operation=call.operation, path=call.path)
+        call.result = type(error).__name__
+        raise error
+
+    def _strike_after(self, call: Call, fault: Fault | None) -> None:
+        # What was under way when the process died had its effect, but nobody is left to hear of it.
+        self._check_alive(call)
+        if fault is None or fault.kind not in {"lost", "crash_after"}:
+            call.result = call.result or "ok"
+            return
+        if fault.kind == "crash_after":
+            self.crashed = True
+            self._check_alive(call)
+        call.result = "StoreOutcomeUnknownError"
+        raise StoreOutcomeUnknownError("injected: the answer was lost", operation=call.operation, path=call.path)
+
+    def _check_alive(self, call: Call) -> None:
+        if self.crashed:
+            call.result = "SimulatedCrash"
+            raise SimulatedCrash(f"call {call.number}, {call.operation} {call.path}")
+
+
+class _FaultyWriter(FileWriter):
+    def __init__(self, store: FaultyStore, inner: FileWriter, path: StorePath) -> None:
+        self._store = store
+        self._inner = inner
+        self._path = path
+
+    async def write(self, data: bytes | bytearray | memoryview) -> None:
+        await self._store.run("write", lambda: self._inner.write(data), self._path)
+
+    async def close(self) -> FileStatus:
+        return await self._store.run("close_writer", self._inner.close, self._path)
+
+    async def abort(self) -> None:
+        await self._store.run("abort_writer", self._inner.abort, self._path)

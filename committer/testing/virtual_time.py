@@ -1,0 +1,214 @@
+"""A runtime whose clock only moves when nothing else does: hours pass at once, the same way every time."""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+import random
+import uuid
+import weakref
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import Context, copy_context
+from datetime import UTC, datetime, timedelta
+from typing import Final, TypeVar
+
+from committer.flow.runtime import Runtime, Timer
+
+T = TypeVar("T")
+
+BEGINNING: Final = datetime(2026, 1, 1, tzinfo=UTC)
+
+# Where a loop does not show what is ready to run (uvloop), this many turns without a new timer count as idle.
+_IDLE_TURNS = 100
+
+# Several runtimes may watch one loop; their looks at it are no work that time would have to wait for.
+_looks: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, int] = weakref.WeakKeyDictionary()
+
+
+class VirtualRuntime(Runtime):
+    """Time that is told when to pass, and randomness from a seed.
+
+    With `auto_advance` the clock jumps to the next timer as soon as the loop has nothing else to run. Threads are
+    waited for when they are entered through `run_blocking`, one at a time so that they end in order. What the loop
+    cannot see (sockets, another thread pool) does not hold the clock: use `hold`, or ``auto_advance=False`` and
+    `advance`. On uvloop "nothing else to run" is a guess, good for hand-overs of up to a hundred turns.
+
+    Args:
+        seed: Of everything random.
+        start: The date and time when the clock shows 0.
+        auto_advance: Whether time passes by itself.
+    """
+
+    def __init__(self, seed: int = 0, *, start: datetime = BEGINNING, auto_advance: bool = True) -> None:
+        self._random = random.Random(seed)
+        self._start = start
+        self._auto_advance = auto_advance
+        self._now = 0.0
+        self._timers: list[_VirtualTimer] = []
+        self._made = 0
+        self._held = 0
+        self._in_threads = 0
+        self._one_thread = asyncio.Lock()
+        self._settling: list[asyncio.Future[None]] = []
+        self._watched: weakref.ref[asyncio.AbstractEventLoop] | None = None
+        self._quiet_turns = 0
+
+    def monotonic(self) -> float:
+        """Virtual seconds since the runtime was made."""
+        return self._now
+
+    def now(self) -> datetime:
+        """`start` and the virtual seconds since."""
+        return self._start + timedelta(seconds=self._now)
+
+    async def sleep(self, seconds: float) -> None:
+        """Waits for virtual time to pass."""
+        if seconds <= 0:
+            await asyncio.sleep(0)
+            return
+        over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        timer = self.call_later(seconds, lambda: None if over.done() else over.set_result(None))
+        try:
+            await over
+        finally:
+            timer.cancel()
+
+    def call_later(self, seconds: float, callback: Callable[[], object]) -> Timer:
+        """A timer of virtual time. Timers of one moment run in the order they were made in."""
+        self._made += 1
+        timer = _VirtualTimer(self._now + max(seconds, 0.0), self._made, callback, copy_context())
+        heapq.heappush(self._timers, timer)
+        self._watch()
+        return timer
+
+    async def run_blocking(self, call: Callable[[], T]) -> T:
+        """Runs the call in a thread while the clock stands still."""
+        self._in_threads += 1
+        try:
+            async with self._one_thread:
+                return await asyncio.to_thread(call)
+        finally:
+            self._in_threads -= 1
+            self._watch()
+
+    def nonce(self, nbytes: int = 6) -> str:
+        """The seed's next bytes."""
+        return self._random.randbytes(nbytes).hex()
+
+    def uuid(self) -> str:
+        """The seed's next UUID."""
+        return str(uuid.UUID(int=self._random.getrandbits(128), version=4))
+
+    def random(self) -> float:
+        """The seed's next number."""
+        return self._random.random()
+
+    async def settle(self) -> None:
+        """Waits until everything else waits; no time passes."""
+        settled: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._settling.append(settled)
+        self._watch()
+        await settled
+
+    async def advance(self, seconds: float) -> None:
+        """Lets time pass, running every timer that falls due on the way, each moment settled before the next."""
+        until = self._now + seconds
+        with self.hold():
+            await self.settle()
+            while (due := self._next()) is not None and due.when <= until:
+                self._run_due()
+                await self.settle()
+            self._now = max(self._now, until)
+
+    @contextmanager
+    def hold(self) -> Iterator[None]:
+        """Keeps time from passing by itself inside the block."""
+        self._held += 1
+        try:
+            yield
+        finally:
+            self._held -= 1
+            self._watch()
+
+    def _watch(self) -> None:
+        """Has the loop look, after everything that is ready now, whether it is idle."""
+        self._quiet_turns = 0
+        try:
+            loop = asyncio.get_running_loop()
+        except RuntimeError:
+            return
+        if self._watched is None or self._watched() is not loop:
+            self._look_later(loop)
+
+    def _look_later(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._watched = weakref.ref(loop)
+        _looks[loop] = _looks.get(loop, 0) + 1
+        loop.call_soon(self._look, loop)
+
+    def _look(self, loop: asyncio.AbstractEventLoop) -> None:
+        _looks[loop] -= 1
+        if self._watched is None or self._watched() is not loop:
+            return
+        self._watched = None
+        if self._in_threads or not (self._settling or self._next()):
+            return
+        if not self._idle(loop):
+            self._look_later(loop)
+            return
+        self._quiet_turns = 0
+        settling, self._settling = self._settling, []
+        for settled in settling:
+            if not settled.done():
+                settled.set_result(None)
+        moving = self._auto_advance and not self._held and self._next() is not None
+        if moving and not settling:
+            self._run_due()
+        if moving or self._settling:
+            self._look_later(loop)
+
+    def _idle(self, loop: asyncio.AbstractEventLoop) -> bool:
+        ready = getattr(loop, "_ready", None)
+        if ready is not None:
+            return len(ready) <= _looks[loop]
+        self._quiet_turns += 1
+        return self._quiet_turns > _IDLE_TURNS
+
+    def _next(self) -> _VirtualTimer | None:
+        while self._timers and self._timers[0].callback is None:
+            heapq.heappop(self._timers)
+        return self._timers[0] if self._timers else None
+
+    def _run_due(self) -> None:
+        loop = asyncio.get_running_loop()
+        first = self._next()
+        if first is None:
+            return
+        self._now = max(self._now, first.when)
+        while (due := self._next()) is not None and due.when <= self._now:
+            heapq.heappop(self._timers)
+            loop.call_soon(due.run, context=due.context)
+
+
+class _VirtualTimer:
+    """A callback and when it is due; without callback once it ran or was cancelled."""
+
+    __slots__ = ("callback", "context", "made", "when")
+
+    def __init__(self, when: float, made: int, callback: Callable[[], object], context: Context) -> None:
+        self.when = when
+        self.made = made
+        self.callback: Callable[[], object] | None = callback
+        self.context = context
+
+    def __lt__(self, other: _VirtualTimer) -> bool:
+        return (self.when, self.made) < (other.when, other.made)
+
+    def cancel(self) -> None:
+        """Keeps the callback from running."""
+        self.callback = None
+
+    def run(self) -> None:
+        callback, self.callback = self.callback, None
+        if callback is not None:
+            callback()

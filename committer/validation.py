@@ -1,0 +1,166 @@
+"""validate: compares a destination with what its `_SUCCESS` says."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+
+import msgspec
+
+from committer.config import CommitterConfig
+from committer.errors import JobNotFoundError, StoreIsADirectoryError, StoreNotFoundError
+from committer.events import names
+from committer.flow.workers import run_workers
+from committer.layout import SUCCESS, TEMPORARY
+from committer.paths import StorePath
+from committer.records.success import SuccessData, decode_success
+from committer.stages.names import is_hidden
+from committer.stages.success_file import WAS_EMPTY
+from committer.stores.base import Store
+from committer.stores.helpers import walk
+from committer.stores.registry import open_store
+
+
+class ValidationReport(msgspec.Struct, frozen=True, kw_only=True):
+    """How a destination compares with its `_SUCCESS`.
+
+    Attributes:
+        ok: Whether nothing is missing, wrong or extra.
+        missing: URIs of files that `_SUCCESS` names and that are not there.
+        wrong: What is there but not as recorded, with the reason.
+        extra: URIs of files that the job did not write. Known only when the destination was empty before it.
+        job_id: The job that `_SUCCESS` speaks of.
+        files: Files that were compared.
+        complete: Whether every file of the job could be compared: `_SUCCESS` names at most a hundred.
+    """
+
+    ok: bool
+    missing: list[str]
+    wrong: list[str]
+    extra: list[str]
+    job_id: str = ""
+    files: int = 0
+    complete: bool = True
+
+
+async def validate(
+    dest: str | os.PathLike[str] | StorePath,
+    *,
+    storage_options: Mapping[str, object] | None = None,
+    config: CommitterConfig | None = None,
+) -> ValidationReport:
+    """Compares a destination with its `_SUCCESS`: names, lengths, and in a destination that was empty, totals.
+
+    One look a file that `_SUCCESS` names (at most a hundred); when the destination was empty before the job, also one
+    listing a directory, which finds what `_SUCCESS` has no room to name by number and bytes.
+
+    Raises:
+        JobNotFoundError: There is no `_SUCCESS`.
+        RecordError: It cannot be read; an empty one was written by a committer that reports nothing.
+    """
+    destination = StorePath.of(dest)
+    config = config or CommitterConfig()
+    store = open_store(destination, storage_options)
+    try:
+        marker = await _marker(store, destination, config)
+        missing, wrong = await _compare_named(store, destination, marker, config)
+        extra: list[str] = []
+        committed = marker.statistics().counters.get(names.COMMITTER_FILES_COMMITTED, len(marker.filenames))
+        complete = committed <= len(marker.filenames)
+        if marker.diagnostics.get(WAS_EMPTY) == "true":
+            extra = await _compare_tree(store, destination, marker, committed, wrong, complete=complete)
+            complete = True
+        return ValidationReport(
+            ok=not (missing or wrong or extra),
+            missing=sorted(missing),
+            wrong=sorted(wrong),
+            extra=sorted(extra),
+            job_id=marker.jobId,
+            files=committed if complete else len(marker.filenames),
+            complete=complete,
+        )
+    finally:
+        await store.close()
+
+
+async def _marker(store: Store, destination: StorePath, config: CommitterConfig) -> SuccessData:
+    path = destination / SUCCESS
+    try:
+        data = await store.read(path, limit=config.record_size_limit)
+    except (StoreNotFoundError, StoreIsADirectoryError) as error:
+        raise JobNotFoundError(
+            f"there is no {SUCCESS} at {destination}: no job completed there, or one is being committed",
+            operation="validate",
+            path=path,
+            next_step="list_jobs(destination) shows jobs that did not end",
+        ) from error
+    return decode_success(data, source=str(path))
+
+
+async def _compare_named(
+    store: Store, destination: StorePath, marker: SuccessData, config: CommitterConfig
+) -> tuple[list[str], list[str]]:
+    missing: list[str] = []
+    wrong: list[str] = []
+
+    async def look(number: int) -> None:
+        uri = marker.filenames[number]
+        # S3A writes bare absolute paths.
+        path = StorePath.from_uri(uri) if ":" in uri.partition("/")[0] else destination_path(destination, uri)
+        if not path.is_under(destination):
+            wrong.append(f"{uri}: lies outside the destination")
+            return
+        try:
+            status = await store.status(path)
+        except StoreNotFoundError:
+            missing.append(uri)
+            return
+        if status.is_directory:
+            wrong.append(f"{uri}: is a directory")
+        elif marker.lengths is not None and status.size != marker.lengths[number]:
+            wrong.append(f"{uri}: has {status.size} bytes, {marker.lengths[number]} were committed")
+
+    await run_workers(range(len(marker.filenames)), look, workers=config.io_concurrency, operation="validate")
+    return missing, wrong
+
+
+def destination_path(destination: StorePath, path: str) -> StorePath:
+    """An absolute path in the destination's store."""
+    return msgspec.structs.replace(destination, path=path)
+
+
+async def _compare_tree(
+    store: Store,
+    destination: StorePath,
+    marker: SuccessData,
+    committed: int,
+    wrong: list[str],
+    *,
+    complete: bool,
+) -> list[str]:
+    named = set(marker.filenames)
+    files = size = 0
+    extra: list[str] = []
+    async for child in store.list(destination):
+        name = child.path.name
+        if is_hidden(name) and child.path.uri not in named and (name.startswith(TEMPORARY) or not child.is_directory):
+            continue
+        found = (
+            [status async for status in walk(store, child.path) if not status.is_directory]
+            if child.is_directory
+            else [child]
+        )
+        for status in found:
+            if is_hidden(status.path.name) and status.path.uri not in named and complete:
+                continue
+            files += 1
+            size += status.size
+            if complete and status.path.uri not in named:
+                extra.append(status.path.uri)
+    if not complete:
+        total = marker.statistics().counters.get(names.COMMITTER_BYTES_COMMITTED, 0)
+        if (files, size) != (committed, total):
+            wrong.append(
+                f"{destination}: holds {files} files of {size} bytes, {committed} of {total} bytes were committed"
+            )
+    return extra

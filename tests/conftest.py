@@ -1,0 +1,135 @@
+"""What every test runs under: the guard against blocking calls, Hypothesis profiles, the choice of event loops."""
+
+from __future__ import annotations
+
+import asyncio
+import builtins
+import io
+import os
+import sys
+from collections.abc import Callable, Iterator, Mapping
+
+import blockbuster.blockbuster as guard_module
+import pytest
+from blockbuster import BlockBuster, BlockBusterFunction, BlockingError
+from hypothesis import HealthCheck, settings
+
+LoopFactory = Callable[[], asyncio.AbstractEventLoop]
+
+# A slow machine must not fail a property; and in CI the same examples run every time.
+settings.register_profile("default", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("ci", settings.get_profile("default"), derandomize=True, print_blob=True)
+settings.load_profile("ci" if os.environ.get("CI") else "default")
+
+
+# --- Event loops --------------------------------------------------------------------------------------------------
+#
+# Every async test runs on asyncio's own loop. A folder whose conftest.py says
+#
+#     from tests.conftest import every_loop as pytest_asyncio_loop_factories
+#
+# (tests/flow and tests/stores do) runs its async tests once more on uvloop and, on Python 3.12 and later, behind the
+# `slow` marker, with eager tasks. One test narrows the choice with @pytest.mark.asyncio(loop_factories=["asyncio"]).
+
+
+def _eager_loop() -> asyncio.AbstractEventLoop:
+    loop = asyncio.new_event_loop()
+    # The attribute is there from 3.12 on, and this code is checked as 3.11.
+    loop.set_task_factory(getattr(asyncio, "eager_task_factory"))  # noqa: B009
+    return loop
+
+
+def pytest_asyncio_loop_factories(config: pytest.Config, item: pytest.Item) -> Mapping[str, LoopFactory]:
+    """The loop of a folder that says nothing else."""
+    return {"asyncio": asyncio.new_event_loop}
+
+
+def every_loop(config: pytest.Config, item: pytest.Item) -> Mapping[str, LoopFactory]:
+    """The loops of a folder that must hold on each of them."""
+    factories: dict[str, LoopFactory] = {"asyncio": asyncio.new_event_loop}
+    if sys.platform != "win32":
+        import uvloop
+
+        factories["uvloop"] = uvloop.new_event_loop
+    if sys.version_info >= (3, 12):
+        factories["eager"] = _eager_loop
+    return factories
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Puts what runs with eager tasks behind the `slow` marker, before `-m` selects."""
+    for item in items:
+        call = getattr(item, "callspec", None)
+        if call is not None and _eager_loop in call.params.values():
+            item.add_marker(pytest.mark.slow)
+
+
+# --- Blocking calls -----------------------------------------------------------------------------------------------
+
+# What blockbuster leaves out and this library could call by mistake.
+_MORE_BLOCKING_CALLS = [
+    (os, "fsync"),
+    (os, "lstat"),
+    (os, "open"),
+    (os, "scandir"),
+    (os, "truncate"),
+    (os, "utime"),
+    (builtins, "open"),
+    (io, "open"),
+]
+
+
+class _Recorded(BlockingError):
+    """A blocking call; it stays known when the code under test swallows the error."""
+
+    seen: list[str] = []
+
+    def __init__(self, func: str) -> None:
+        super().__init__(func)
+        self.seen.append(func)
+
+
+@pytest.fixture(scope="session")
+def _guard() -> BlockBuster:
+    # Only what the library does counts: a test may look at the disk by itself, as an independent witness, and so
+    # may the helpers that committer.testing gives to tests.
+    guard = BlockBuster("committer")
+    testing = os.path.join(os.path.dirname(sys.modules["committer"].__file__ or ""), "testing")
+    excluded = guard_module._ModulePaths([testing])
+    guard = BlockBuster("committer", excluded_modules=excluded)  # type: ignore[arg-type]
+    for module, name in _MORE_BLOCKING_CALLS:
+        guard.functions[f"{module.__name__}.{name}"] = BlockBusterFunction(
+            module,
+            name,
+            scanned_modules="committer",
+            excluded_modules=excluded,  # type: ignore[arg-type]
+        )
+    for function in guard.functions.values():
+        # Importing reads files; the library imports its heavy parts when they are first used, once a process.
+        function.can_block_in("<frozen importlib._bootstrap>", {"_find_and_load"})
+        # A failing assertion inside a callback makes pytest read source lines for its report.
+        function.can_block_in("_pytest/_code/source.py", {"getstatementrange_ast", "findsource"})
+        function.can_block_in("linecache.py", {"updatecache", "checkcache"})
+    return guard
+
+
+@pytest.fixture(autouse=True)
+def blocking_calls(request: pytest.FixtureRequest, _guard: BlockBuster) -> Iterator[list[str]]:
+    """Fails a test in which the library makes a blocking call on the event loop, even if the error is swallowed.
+
+    Yields the names of the blocking calls seen so far; a test that provokes one clears the list.
+    """
+    if request.node.get_closest_marker("allow_blocking"):
+        yield []
+        return
+    _Recorded.seen.clear()
+    original = guard_module.BlockingError
+    guard_module.BlockingError = _Recorded  # type: ignore[misc]
+    _guard.activate()
+    try:
+        yield _Recorded.seen
+    finally:
+        _guard.deactivate()
+        guard_module.BlockingError = original  # type: ignore[misc]
+    assert not _Recorded.seen, f"blocking calls on the event loop: {sorted(set(_Recorded.seen))}"

@@ -1,0 +1,164 @@
+"""One job, some tasks by Java and some by Python, committed by either; and tasks that come too late."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Literal
+
+import pytest
+
+import committer
+from committer import CommitterConfig
+from committer.paths import StorePath
+from committer.stores.local import LocalStore
+
+from .hadoop import Hadoop, JavaJob
+from .python_side import FOR_JAVA_DRIVER, assert_same_result, commit, run_scanned_task, run_task, spec_of
+from .trees import contents, exists, is_sidecar, on_disk, without_sidecars
+
+Driver = Literal["java", "python"]
+
+
+async def commit_by(driver: Driver, job: JavaJob) -> None:
+    await (job.commit() if driver == "java" else commit(job))
+
+
+@pytest.mark.parametrize("driver", ["java", "python"])
+async def test_tasks_of_both_kinds(hadoop: Hadoop, tmp_path: Path, driver: Driver) -> None:
+    mixed, java = hadoop.job(tmp_path / "mixed"), hadoop.job(tmp_path / "java")
+    outputs = [contents(f"p=1/{task} a.csv", f"p={task}/é.csv", f"{task}%20.csv") for task in range(4)]
+    await java.setup()
+    for task, files in enumerate(outputs):
+        await java.run_task(task, files)
+    await java.commit()
+
+    await mixed.setup()
+    spec = spec_of(mixed, FOR_JAVA_DRIVER)
+    await mixed.run_task(0, outputs[0])
+    await run_task(spec, 1, outputs[1])
+    await mixed.run_task(2, outputs[2])
+    await run_scanned_task(spec, 3, outputs[3])
+    await commit_by(driver, mixed)
+    await assert_same_result(hadoop, mixed, java)
+
+
+@pytest.mark.parametrize("driver", ["java", "python"])
+@pytest.mark.parametrize("winner", ["java", "python"])
+async def test_second_attempt_of_the_other_kind_wins(
+    hadoop: Hadoop, tmp_path: Path, winner: Driver, driver: Driver
+) -> None:
+    """The later record replaces the earlier under the task's name, and the checksum sidecar Java gave it with it."""
+    job = hadoop.job(tmp_path / "dest")
+    spec = spec_of(job, FOR_JAVA_DRIVER)
+    losing, winning = contents("both.csv", "first.csv", salt="0"), contents("both.csv", "second.csv", salt="1")
+    await job.setup()
+    if winner == "python":
+        await job.run_task(0, losing, attempt=0)
+        await run_task(spec, 0, winning, attempt=1)
+    else:
+        await run_task(spec, 0, losing, attempt=0)
+        await job.run_task(0, winning, attempt=1)
+    assert (await hadoop.load_manifest(job.manifest(0)))["taskAttemptID"].endswith("_1")
+    await commit_by(driver, job)
+    assert without_sidecars((await on_disk(job.destination))[0]) == winning
+    assert without_sidecars(await hadoop.read_files(job.destination)).keys() == winning.keys() | {"_SUCCESS"}
+
+
+async def test_one_attempt_id_run_by_both(hadoop: Hadoop, tmp_path: Path) -> None:
+    """Python's attempt directory has a nonce, so even the same attempt number shares no byte."""
+    job = hadoop.job(tmp_path / "dest")
+    await job.setup()
+    await hadoop.write(await job.setup_task(0), contents("f.csv", salt="java"))
+    await run_task(spec_of(job), 0, contents("f.csv", salt="python"))
+    await job.commit_task(0)
+    await commit(job)
+    assert (await on_disk(job.destination))[0] == contents("f.csv", salt="java")
+
+
+@pytest.mark.parametrize("driver", ["java", "python"])
+async def test_files_that_java_wrote_into_a_python_task(hadoop: Hadoop, tmp_path: Path, driver: Driver) -> None:
+    """A JVM library handed a `work_path` leaves sidecars there, which a scan must not take for output."""
+    job = hadoop.job(tmp_path / "dest")
+    files = contents("a.csv", "p=1/b c.csv", "p=1/.hidden")
+    await job.setup()
+    async with committer.open_task(spec_of(job, FOR_JAVA_DRIVER), task=0, attempt=0) as task:
+        paths = {name: Path(task.work_path(name)) for name in files}
+        work = paths["a.csv"].parent
+        assert all(path == work / name for name, path in paths.items())
+        await hadoop.write(work, files)
+    assert sorted(await hadoop.destinations(job.manifest(0))) == sorted(str(job.destination / name) for name in files)
+    await commit_by(driver, job)
+    standing, _ = await on_disk(job.destination)
+    assert without_sidecars(standing) == files
+    # A Java driver renames sidecars with their files; a Python driver leaves none.
+    assert any(map(is_sidecar, standing)) == (driver == "java")
+    assert without_sidecars(await hadoop.read_files(job.destination)).keys() == files.keys() | {"_SUCCESS"}
+
+
+class HookedStore(LocalStore):
+    """The local store, which lets something happen right after job commit froze the manifests."""
+
+    frozen = 0
+
+    def arm(self, job: JavaJob, *, late_task: int, attempt: int) -> HookedStore:
+        self._job, self._late_task, self._attempt = job, late_task, attempt
+        return self
+
+    async def rename_directory(self, source: StorePath, destination: StorePath) -> None:
+        await super().rename_directory(source, destination)
+        if source.name == "manifests" and destination.name == "manifests-frozen":
+            self.frozen += 1
+            await self._job.commit_task(self._late_task, self._attempt)
+            assert await exists(self._job.manifest(self._late_task))
+
+
+@pytest.mark.parametrize(("late_task", "attempt"), [(1, 0), (0, 1)], ids=["another task", "another attempt"])
+async def test_java_task_that_commits_while_python_commits_the_job(
+    hadoop: Hadoop, tmp_path: Path, late_task: int, attempt: int
+) -> None:
+    job = hadoop.job(tmp_path / "dest")
+    await job.setup()
+    await job.run_task(0, contents("a.csv", salt="0"))
+    await hadoop.write(await job.setup_task(late_task, attempt), contents("a.csv", "late.csv", salt="late"))
+    store = HookedStore().arm(job, late_task=late_task, attempt=attempt)
+    async with committer.attach_job(spec_of(job), storage_options={"store": store}) as attached:
+        report = await attached.commit(tasks=1)
+    assert store.frozen == 1
+    assert report.files_committed == 1
+    assert await on_disk(job.destination) == (contents("a.csv", salt="0"), set())
+    assert not await exists(job.destination / "_temporary" / job.id)
+
+
+async def test_java_task_that_commits_after_python_committed_the_job(hadoop: Hadoop, tmp_path: Path) -> None:
+    job = hadoop.job(tmp_path / "dest")
+    await job.setup()
+    await job.run_task(0, contents("a.csv"))
+    await hadoop.write(await job.setup_task(1), contents("late.csv"))
+    await commit(job, CommitterConfig(cleanup_skipped=True))
+    assert not await exists(job.manifests)
+    await job.commit_task(1)
+    assert await exists(job.manifest(1))
+
+    expected = (contents("a.csv"), set[str]())
+    assert (await committer.recover(job.destination, job.id)).files_committed == 1
+    assert await on_disk(job.destination) == expected
+    await committer.cleanup(job.destination, job_id=job.id, force=True)
+    assert await on_disk(job.destination) == expected
+    assert not await exists(job.destination / "_temporary" / job.id)
+
+
+async def test_litter_of_a_java_task_that_outlives_its_job(hadoop: Hadoop, tmp_path: Path) -> None:
+    """Java's tasks make their directories anew after the job was cleaned up. It is listed, and cleaned up again."""
+    job = hadoop.job(tmp_path / "dest")
+    await job.setup()
+    await job.run_task(0, contents("a.csv"))
+    await commit(job)
+    await job.run_task(1, contents("late.csv"))
+    assert await exists(job.manifest(1))
+    assert [info.job_id for info in await committer.list_jobs(job.destination)] == [job.id]
+    # `_SUCCESS` says that the job is committed: what a zombie left is not a job to commit again.
+    assert (await committer.recover(job.destination, job.id)).files_committed == 1
+    assert (await on_disk(job.destination))[0] == contents("a.csv")
+    await committer.cleanup(job.destination, job_id=job.id, force=True)
+    assert not await exists(job.destination / "_temporary" / job.id)
+    assert (await on_disk(job.destination))[0] == contents("a.csv")

@@ -1,0 +1,65 @@
+"""One Spark session for all of these tests."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import sys
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from committer.errors import UnsupportedError
+from committer.spark.java import configure_environment
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+HERE = Path(__file__).parent
+TIME_ZONE = "America/New_York"
+
+if importlib.util.find_spec("pyspark") is None or importlib.util.find_spec("pyarrow") is None:
+    collect_ignore_glob = ["test_*.py"]
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if HERE in item.path.parents and "spark" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.spark)
+            item.add_marker(pytest.mark.java)
+            # Under xdist the whole suite shares one session instead of starting one a worker.
+            item.add_marker(pytest.mark.xdist_group("spark"))
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[SparkSession]:
+    try:
+        configure_environment()
+    except UnsupportedError as error:
+        pytest.skip(str(error))
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    with warnings.catch_warnings():
+        # PySpark's own remarks about the versions of its dependencies.
+        warnings.simplefilter("ignore")
+        from pyspark.sql import SparkSession
+
+        session = (
+            # Four tries a task, as on a cluster: local[2] would give it only one.
+            SparkSession.builder.master("local[2,4]")
+            .appName("committer tests")
+            .config("spark.driver.host", "127.0.0.1")
+            .config("spark.driver.bindAddress", "127.0.0.1")
+            .config("spark.driver.memory", "1g")
+            .config("spark.ui.enabled", "false")
+            .config("spark.ui.showConsoleProgress", "false")
+            .config("spark.sql.shuffle.partitions", "2")
+            .config("spark.sql.session.timeZone", TIME_ZONE)
+            .config("spark.driver.extraJavaOptions", "-XX:+UseSerialGC -XX:TieredStopAtLevel=1")
+            .getOrCreate()
+        )
+    session.sparkContext.setLogLevel("OFF")
+    yield session
+    session.stop()

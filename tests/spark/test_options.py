@@ -1,0 +1,187 @@
+"""Options and schemas are checked before a job is set up."""
+
+from __future__ import annotations
+
+import pickle
+from pathlib import Path
+
+import msgspec
+import pytest
+from pyspark.sql import types as T
+from pyspark.sql.types import IntegerType, StringType, StructField, StructType
+
+from committer.config import CommitterConfig
+from committer.errors import CommitterError, ConfigurationError, InvalidPathError, UnsupportedError
+from committer.spark.options import WriteOptions, parse_options
+from committer.spark.schema import arrow_schema, plan_files
+
+DEST = "file:///data/table"
+
+
+def options(**more: str) -> WriteOptions:
+    return parse_options({"path": DEST, **more})
+
+
+def test_defaults() -> None:
+    assert options() == WriteOptions(path=DEST)
+
+
+def test_keys_come_in_any_case_and_values_as_text() -> None:
+    found = parse_options(
+        {
+            "path": DEST,
+            "FORMAT": "Parquet",
+            "partitionby": "a, b",
+            "Compression": "ZSTD",
+            "EXISTING_TARGET": "replace",
+            "validate_output": "true",
+            "io_concurrency": "12",
+            "io_rate": "2.5",
+            "job_id": "job-1",
+            "committer": "manifest",
+        }
+    )
+    assert found == WriteOptions(
+        path=DEST,
+        partition_by=("a", "b"),
+        compression="zstd",
+        job_id="job-1",
+        committer="manifest",
+        config=CommitterConfig(existing_target="replace", validate_output=True, io_concurrency=12, io_rate=2.5),
+    )
+
+
+def test_a_partition_column_with_a_comma_goes_into_a_json_list() -> None:
+    assert options(partitionBy='["a,b", "c"]').partition_by == ("a,b", "c")
+    assert options(partitionBy=" ").partition_by == ()
+
+
+@pytest.mark.parametrize(
+    ("more", "problem", "next_step"),
+    [
+        ({"partition_by": "a"}, "'partition_by' is not known", "did you mean 'partitionBy'?"),
+        ({"exsting_target": "replace"}, "not known", "did you mean 'existing_target'?"),
+        ({"zzz": "1"}, "'zzz' is not known", "the options are"),
+        ({"existing_target": "maybe"}, "the option existing_target cannot be 'maybe'", ""),
+        ({"io_concurrency": "many"}, "the option io_concurrency cannot be 'many'", ""),
+        ({"compression": "rar"}, "'rar' is not known", "snappy"),
+        ({"partitionBy": "a,,b"}, "empty name", ""),
+        ({"partitionBy": "[1]"}, "not a JSON list of names", ""),
+        ({"format": "orc"}, "'orc' cannot be written", "parquet"),
+        ({"path": ""}, "no path", "INSERT INTO"),
+    ],
+)
+def test_what_cannot_be_honoured_is_refused(more: dict[str, str], problem: str, next_step: str) -> None:
+    with pytest.raises(ConfigurationError) as raised:
+        options(**more)
+    assert problem in str(raised.value)
+    assert next_step in raised.value.next_step
+    assert raised.value.outcome == "unchanged"
+
+
+@pytest.mark.parametrize("path", ["data/table", "./t", "~/t", "C", ":x"])
+def test_relative_paths_are_refused(path: str) -> None:
+    with pytest.raises(InvalidPathError, match="relative"):
+        options(path=path)
+
+
+@pytest.mark.parametrize("path", ["/data/table", "file:/data", "abfs://c@account.dfs.core.windows.net/t"])
+def test_absolute_paths_and_uris_are_taken(path: str) -> None:
+    assert options(path=path).path == path
+
+
+# --- Storage options -----------------------------------------------------------------------------------------------
+
+
+def storage(**references: str) -> WriteOptions:
+    return options(**{f"storage.{key}": value for key, value in references.items()})
+
+
+@pytest.mark.parametrize("value", ["hunter2-very-secret", "env:", "file", "https://hunter2-very-secret", ""])
+def test_a_literal_secret_is_refused_and_not_repeated(value: str) -> None:
+    with pytest.raises(ConfigurationError, match=r"storage\.account_key") as raised:
+        storage(account_key=value)
+    assert "hunter2" not in repr(raised.value) + str(raised.value)
+
+
+def test_references_are_resolved_late_and_never_pickled(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "token").write_text("from-a-file\n")
+    found = storage(account_key="env:TEST_COMMITTER_KEY", token=f"file:{tmp_path / 'token'}")
+    monkeypatch.setenv("TEST_COMMITTER_KEY", "from-the-environment")
+    assert found.storage_options() == {"account_key": "from-the-environment", "token": "from-a-file"}
+    assert b"from-the-environment" not in pickle.dumps(found)
+    assert b"from-a-file" not in pickle.dumps(found)
+    assert "from-" not in repr(found)
+
+
+@pytest.mark.parametrize("reference", ["env:TEST_COMMITTER_UNSET", "file:/no/such/file"])
+def test_a_reference_that_leads_nowhere(reference: str) -> None:
+    with pytest.raises(ConfigurationError, match=r"storage\.key refers to") as raised:
+        storage(key=reference).storage_options()
+    assert "every executor" in raised.value.next_step
+
+
+# --- Schemas -------------------------------------------------------------------------------------------------------
+
+
+def schema(**columns: T.DataType) -> StructType:
+    return StructType([StructField(name, kind) for name, kind in columns.items()])
+
+
+def test_partition_columns_leave_the_files_and_the_rest_keeps_its_order() -> None:
+    plan = plan_files(schema(a=IntegerType(), Day=StringType(), c=IntegerType(), d=IntegerType()), ("day", "a"))
+    assert plan.partition_columns == ("Day", "a")
+    assert plan.partition_positions == (1, 0)
+    assert plan.columns == (2, 3)
+    assert StructType.fromJson(msgspec.json.decode(plan.schema)).names == ["c", "d"]
+    assert arrow_schema(plan).names == ["c", "d"]
+
+
+def test_the_exact_spelling_wins() -> None:
+    both = StructType([StructField(name, IntegerType()) for name in ("A", "a", "b")])
+    assert plan_files(both, ("a",)).partition_positions == (1,)
+    with pytest.raises(ConfigurationError, match="several columns"):
+        plan_files(StructType([StructField(name, IntegerType()) for name in ("Ab", "aB", "c")]), ("ab",))
+
+
+@pytest.mark.parametrize(
+    ("columns", "partition_by", "problem"),
+    [
+        (("a", "b"), ("a", "b"), "every column is a partition column"),
+        (("a", "b"), ("a", "a"), "twice"),
+        (("a", "b"), ("c",), "no column 'c'"),
+        (("a", "a"), (), "several columns are named 'a'"),
+        ((), (), "no column to write"),
+    ],
+)
+def test_schemas_that_make_no_sense(columns: tuple[str, ...], partition_by: tuple[str, ...], problem: str) -> None:
+    with pytest.raises(ConfigurationError, match=problem):
+        plan_files(StructType([StructField(name, IntegerType()) for name in columns]), partition_by)
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        T.BinaryType(),
+        T.ArrayType(IntegerType()),
+        T.MapType(StringType(), IntegerType()),
+        schema(x=IntegerType()),
+        T.NullType(),
+        T.VariantType(),
+        T.DayTimeIntervalType(),
+        T.YearMonthIntervalType(),
+    ],
+)
+def test_types_that_cannot_name_partitions(kind: T.DataType) -> None:
+    with pytest.raises(UnsupportedError, match="cannot name partitions"):
+        plan_files(schema(p=kind, v=IntegerType()), ("p",))
+
+
+@pytest.mark.parametrize(
+    "kind", [T.YearMonthIntervalType(), T.CalendarIntervalType(), T.VariantType(), T.NullType(), StructType([])]
+)
+def test_types_that_cannot_be_written_wherever_they_hide(kind: T.DataType) -> None:
+    for nested in (kind, T.ArrayType(kind), T.MapType(StringType(), kind), schema(x=kind)):
+        with pytest.raises(UnsupportedError, match=r"the column 'v.*cannot be written") as raised:
+            plan_files(schema(v=nested), ())
+        assert isinstance(raised.value, CommitterError)

@@ -1,0 +1,223 @@
+"""A task's rows as Parquet files: names, row groups, bounded memory and open files, empty output, errors."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import IO
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyspark.sql.types import IntegerType, LongType, StringType, StructField, StructType, TimestampType
+
+import committer.spark.output as output_module
+from committer.spark.output import FileNames, TaskOutput
+from committer.spark.schema import plan_files
+
+JOB = str(uuid.uuid4())
+SCHEMA = StructType([StructField("p", StringType()), StructField("v", LongType())])
+
+
+class Disk:
+    """Files in a directory, counting how many are open."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.opened: list[IO[bytes]] = []
+        self.most_open = 0
+
+    def open(self, name: str) -> IO[bytes]:
+        path = self.root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self.opened.append(path.open("xb"))
+        self.most_open = max(self.most_open, sum(not file.closed for file in self.opened))
+        return self.opened[-1]
+
+    def names(self) -> list[str]:
+        return sorted(str(path.relative_to(self.root)) for path in self.root.rglob("*.parquet"))
+
+    def rows(self) -> dict[str, list[int]]:
+        return {name: pq.ParquetFile(self.root / name).read().column("v").to_pylist() for name in self.names()}
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> Iterator[Disk]:
+    disk = Disk(tmp_path)
+    yield disk
+    assert all(file.closed for file in disk.opened)
+
+
+def output(
+    disk: Disk,
+    *partition_by: str,
+    schema: StructType = SCHEMA,
+    task: int = 7,
+    compression: str = "snappy",
+    gathered_bytes: int = 1 << 20,
+    open_files: int = 10,
+    open_file: Callable[[str], IO[bytes]] | None = None,
+) -> TaskOutput:
+    return TaskOutput(
+        plan_files(schema, partition_by),
+        FileNames(JOB, task, compression),
+        open_file or disk.open,
+        gathered_bytes=gathered_bytes,
+        open_files=open_files,
+    )
+
+
+def batch(*rows: tuple[str, int]) -> pa.RecordBatch:
+    return pa.RecordBatch.from_pydict({"p": [row[0] for row in rows], "v": [row[1] for row in rows]})
+
+
+def test_names_are_spark_s(disk: Disk) -> None:
+    assert output(disk, "p").write([batch(("a", 1), ("b", 2), ("a", 3))]) == 3
+    assert disk.rows() == {
+        f"p=a/part-00007-{JOB}.c000.snappy.parquet": [1, 3],
+        f"p=b/part-00007-{JOB}.c000.snappy.parquet": [2],
+    }
+
+
+@pytest.mark.parametrize(
+    ("compression", "infix", "codec"),
+    [
+        ("snappy", ".snappy", "SNAPPY"),
+        ("gzip", ".gz", "GZIP"),
+        ("zstd", ".zstd", "ZSTD"),
+        ("none", "", "UNCOMPRESSED"),
+        ("uncompressed", "", "UNCOMPRESSED"),
+    ],
+)
+def test_names_without_partitions_and_codecs(disk: Disk, compression: str, infix: str, codec: str) -> None:
+    output(disk, compression=compression).write([batch(("a", 1))])
+    assert disk.names() == [f"part-00007-{JOB}-c000{infix}.parquet"]
+    metadata = pq.ParquetFile(disk.root / disk.names()[0]).metadata
+    assert metadata.row_group(0).column(0).compression == codec
+
+
+def test_small_batches_gather_into_one_row_group(disk: Disk) -> None:
+    output(disk).write(batch(("a", number)) for number in range(500))
+    (name,) = disk.names()
+    assert pq.ParquetFile(disk.root / name).num_row_groups == 1
+    assert disk.rows() == {name: list(range(500))}
+
+
+def test_memory_is_bounded_by_flushing_row_groups(disk: Disk) -> None:
+    held: list[int] = []
+    rows = 20_000
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        for number in range(48):
+            numbers = pa.array(range(number * rows, (number + 1) * rows), pa.int64())
+            yield pa.RecordBatch.from_arrays([pa.array(["a"] * rows), numbers], names=["p", "v"])
+            held.append(pa.total_allocated_bytes())
+
+    size = next(batches()).nbytes
+    output(disk, gathered_bytes=4 * size).write(batches())
+    # Once the first row groups are out, nothing grows.
+    assert max(held[8:]) <= max(held[:8]) + size
+    (name,) = disk.names()
+    assert pq.ParquetFile(disk.root / name).num_row_groups == 12
+    assert disk.rows() == {name: list(range(48 * rows))}
+
+
+def test_what_open_files_hold_is_bounded(disk: Disk, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(output_module, "OPEN_BYTES", 1 << 20)
+    held: list[int] = []
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        for number in range(30):
+            numbers = pa.array(range(number * 50_000, (number + 1) * 50_000), pa.int64())
+            yield pa.RecordBatch.from_arrays([pa.array([str(number)] * 50_000), numbers], names=["p", "v"])
+            held.append(pa.total_allocated_bytes())
+
+    output(disk, "p", gathered_bytes=1, open_files=100).write(batches())
+    assert max(held[8:]) <= max(held[:8]) + (1 << 20)
+    assert len(disk.names()) == 30
+    assert disk.most_open <= 3
+
+
+def test_rows_clustered_by_partition_make_one_file_each(disk: Disk) -> None:
+    rows = [(letter, number) for letter in "abcdefgh" for number in range(50)]
+    batches = [batch(*rows[start : start + 20]) for start in range(0, len(rows), 20)]
+    output(disk, "p", gathered_bytes=1, open_files=2).write(batches)
+    assert disk.most_open <= 2
+    assert disk.rows() == {f"p={letter}/part-00007-{JOB}.c000.snappy.parquet": list(range(50)) for letter in "abcdefgh"}
+
+
+def test_past_the_bound_of_open_files_partitions_go_on_in_next_files(disk: Disk) -> None:
+    rounds = [batch(*((letter, number) for letter in "abcd")) for number in range(3)]
+    output(disk, "p", gathered_bytes=1, open_files=2).write(rounds)
+    assert disk.most_open == 2
+    for letter in "abcd":
+        files = {name: rows for name, rows in disk.rows().items() if name.startswith(f"p={letter}/")}
+        assert list(files) == [f"p={letter}/part-00007-{JOB}.c{n:03d}.snappy.parquet" for n in range(len(files))]
+        assert [row for rows in files.values() for row in rows] == [0, 1, 2]
+    assert len(disk.names()) > 4
+
+
+def test_one_gathering_needs_one_open_file_whatever_the_partitions(disk: Disk) -> None:
+    output(disk, "p", open_files=10).write([batch(*((str(number), number) for number in range(300)))])
+    assert disk.most_open == 1
+    assert len(disk.names()) == 300
+
+
+def test_no_row(disk: Disk) -> None:
+    schema = StructType([StructField("t", TimestampType()), StructField("v", IntegerType())])
+    assert output(disk, schema=schema, task=1).write([]) == 0
+    assert output(disk, "t", schema=schema, task=0).write([]) == 0
+    assert disk.names() == []
+    assert output(disk, schema=schema, task=0).write([]) == 0
+    assert disk.rows() == {f"part-00000-{JOB}-c000.snappy.parquet": []}
+
+
+def test_empty_batches_are_no_rows(disk: Disk) -> None:
+    output(disk, task=1).write([batch()])
+    assert disk.names() == []
+
+
+def test_the_footer_tells_spark_s_schema_and_version(disk: Disk) -> None:
+    output(disk, "p").write([batch(("a", 1))])
+    metadata = pq.ParquetFile(disk.root / disk.names()[0]).metadata.metadata
+    spark_schema = json.loads(metadata[b"org.apache.spark.sql.parquet.row.metadata"])
+    assert StructType.fromJson(spark_schema) == StructType([StructField("v", LongType())])
+    assert int(metadata[b"org.apache.spark.version"].split(b".")[0]) >= 4
+
+
+def test_an_error_in_the_rows_gives_up_every_open_file(disk: Disk) -> None:
+    def batches() -> Iterator[pa.RecordBatch]:
+        yield batch(("a", 1), ("b", 2))
+        yield batch(("c", 3))
+        raise ValueError("no more rows")
+
+    given_up = output(disk, "p", gathered_bytes=1)
+    with pytest.raises(ValueError, match="no more rows"):
+        given_up.write(batches())
+
+
+def test_an_error_of_the_store_is_the_one_that_shows(disk: Disk) -> None:
+    class Full:
+        """A file on a full disk."""
+
+        closed = False
+        ended_by: BaseException | None = None
+
+        def write(self, data: bytes) -> int:
+            raise OSError("disk full")
+
+        def flush(self) -> None: ...
+
+        def tell(self) -> int:
+            return 0
+
+        def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+            self.ended_by = error
+            self.closed = True
+
+    full = Full()
+    with pytest.raises(OSError, match="disk full") as raised:
+        output(disk, open_file=lambda name: full).write([batch(("a", 1))])  # type: ignore[arg-type,return-value]
+    assert full.ended_by is raised.value

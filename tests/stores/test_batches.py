@@ -1,0 +1,310 @@
+"""The hand-over to threads: how many hops, who waits for what, who goes when cancelled."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import subprocess
+import sys
+import threading
+import time
+import weakref
+from collections.abc import AsyncIterator
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from committer.stores._batches import WHOLE_BATCH, BatchExecutor
+
+
+class Gate:
+    """A call that stays in its thread until it is let go."""
+
+    def __init__(self) -> None:
+        self.entered = threading.Event()
+        self.open = threading.Event()
+        self.passed = False
+
+    def __call__(self) -> str:
+        self.entered.set()
+        assert self.open.wait(30)
+        self.passed = True
+        return "passed"
+
+
+@pytest.fixture
+async def batches() -> AsyncIterator[BatchExecutor]:
+    batches = BatchExecutor(4)
+    yield batches
+    await batches.close()
+
+
+@pytest.fixture
+async def single() -> AsyncIterator[BatchExecutor]:
+    batches = BatchExecutor(1)
+    yield batches
+    await batches.close()
+
+
+async def until(condition: threading.Event) -> None:
+    while not condition.is_set():
+        await asyncio.sleep(0)
+
+
+def lane_threads() -> list[threading.Thread]:
+    return [thread for thread in threading.enumerate() if thread.name.startswith("committer-local")]
+
+
+async def test_what_waits_goes_in_one_hop(batches: BatchExecutor) -> None:
+    found = await asyncio.gather(*(batches.run(pow, number, 2) for number in range(WHOLE_BATCH)))
+    assert found == [number**2 for number in range(WHOLE_BATCH)]
+    assert batches.hops == 1
+
+
+async def test_a_batch_has_a_bound(batches: BatchExecutor) -> None:
+    await asyncio.gather(*(batches.run(int) for _ in range(WHOLE_BATCH * 2 + 1)))
+    assert batches.hops == 3
+
+
+async def test_workers_share_hops(batches: BatchExecutor) -> None:
+    numbers = iter(range(6400))
+
+    async def work() -> None:
+        for _ in numbers:
+            await batches.run(int)
+
+    await asyncio.gather(*(work() for _ in range(64)))
+    # 64 workers ask at once, again and again: each turn of theirs is one or two hops.
+    assert batches.hops <= 220
+
+
+async def test_weight_fills_a_batch(batches: BatchExecutor) -> None:
+    await asyncio.gather(*(batches.run(int, weight=WHOLE_BATCH) for _ in range(3)), *(batches.run(int) for _ in "123"))
+    assert batches.hops == 4
+
+
+async def test_calls_run_in_order_of_arrival(single: BatchExecutor) -> None:
+    seen: list[int] = []
+    await asyncio.gather(*(single.run(seen.append, number) for number in range(1000)))
+    assert seen == list(range(1000))
+
+
+async def test_slow_calls_are_spread_over_the_threads(batches: BatchExecutor) -> None:
+    await asyncio.gather(*(batches.run(time.sleep, 0.01) for _ in range(4)))
+    before = batches.hops
+    await asyncio.gather(*(batches.run(int) for _ in range(8)))
+    assert batches.hops == before + 4
+
+
+async def test_errors_come_to_their_caller_only(batches: BatchExecutor) -> None:
+    found = await asyncio.gather(*(batches.run(int, text) for text in ("1", "x", "2")), return_exceptions=True)
+    assert found[0] == 1
+    assert isinstance(found[1], ValueError)
+    assert found[2] == 2
+
+
+async def test_an_error_is_freed_at_once(batches: BatchExecutor) -> None:
+    class Witness(Exception):
+        pass
+
+    def fail() -> None:
+        raise Witness
+
+    gc.collect()
+    gc.disable()
+    try:
+        with pytest.raises(Witness) as caught:
+            await batches.run(fail)
+        witness = weakref.ref(caught.value)
+        del caught
+        assert witness() is None
+    finally:
+        gc.enable()
+
+
+async def test_cancelled_before_a_thread_took_it(single: BatchExecutor) -> None:
+    gate, second = Gate(), Gate()
+    first = asyncio.ensure_future(single.run(gate))
+    await until(gate.entered)
+    waiting = asyncio.ensure_future(single.run(second))
+    await asyncio.sleep(0)
+    waiting.cancel()
+    await asyncio.wait([waiting])
+    assert waiting.cancelled()
+    gate.open.set()
+    assert await first == "passed"
+    assert await single.run(int) == 0
+    assert not second.entered.is_set()
+
+
+async def test_cancelled_while_it_runs(batches: BatchExecutor) -> None:
+    gate = Gate()
+    task = asyncio.ensure_future(batches.run(gate))
+    await until(gate.entered)
+    for _ in range(3):
+        task.cancel()
+        for _ in range(10):
+            await asyncio.sleep(0)
+        assert not task.done()
+    gate.open.set()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert gate.passed
+
+
+async def test_a_timeout_waits_for_the_call_and_is_a_timeout(batches: BatchExecutor) -> None:
+    gate = Gate()
+
+    async def let_go() -> None:
+        await until(gate.entered)
+        await asyncio.sleep(0.02)
+        gate.open.set()
+
+    async with asyncio.TaskGroup() as group:
+        group.create_task(let_go())
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.001):
+                await batches.run(gate)
+        assert gate.passed
+
+
+async def test_undo_of_what_nobody_wants_any_more(batches: BatchExecutor) -> None:
+    gate = Gate()
+    undone: list[str] = []
+    task = asyncio.ensure_future(batches.run(gate, undo=undone.append))
+    await until(gate.entered)
+    task.cancel()
+    gate.open.set()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert undone == ["passed"]
+
+
+async def test_no_undo_of_what_failed(batches: BatchExecutor) -> None:
+    gate = Gate()
+    undone: list[object] = []
+
+    def fail() -> None:
+        gate()
+        raise OSError
+
+    task = asyncio.ensure_future(batches.run(fail, undo=undone.append))
+    await until(gate.entered)
+    task.cancel()
+    gate.open.set()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert undone == []
+
+
+async def test_insisting_survives_cancellation(single: BatchExecutor) -> None:
+    gate, second = Gate(), Gate()
+    first = asyncio.ensure_future(single.run(gate))
+    await until(gate.entered)
+    task = asyncio.ensure_future(single.run(second, insist=True))
+    await asyncio.sleep(0)
+    task.cancel()
+    second.open.set()
+    gate.open.set()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert second.passed
+    await first
+
+
+async def test_no_thread_to_be_had(batches: BatchExecutor, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(ThreadPoolExecutor, "submit", refuse)
+    found = await asyncio.gather(*(batches.run(int) for _ in range(5)), return_exceptions=True)
+    assert [str(error) for error in found] == ["can't start new thread"] * 5
+    monkeypatch.undo()
+    assert await batches.run(int) == 0
+
+
+async def test_close_waits_and_ends_the_threads() -> None:
+    batches = BatchExecutor(2)
+    gate = Gate()
+    before = set(lane_threads())
+    task = asyncio.ensure_future(batches.run(gate))
+    await until(gate.entered)
+    closing = [asyncio.ensure_future(batches.close()) for _ in range(2)]
+    for _ in range(10):
+        await asyncio.sleep(0)
+    assert not any(one.done() for one in closing)
+    threads = set(lane_threads()) - before
+    assert threads
+    gate.open.set()
+    await asyncio.gather(*closing)
+    assert await task == "passed"
+    for thread in threads:
+        thread.join(30)
+        assert not thread.is_alive()
+    assert await batches.run(int) == 0
+    assert batches.hops == 2
+    await batches.close()
+
+
+async def test_no_thread_before_the_first_call() -> None:
+    before = set(lane_threads())
+    await BatchExecutor(4).close()
+    assert set(lane_threads()) == before
+
+
+def test_several_loops_at_once() -> None:
+    batches = BatchExecutor(2)
+    found: list[list[int]] = []
+
+    async def use() -> None:
+        found.append(await asyncio.gather(*(batches.run(pow, number, 2) for number in range(500))))
+        await batches.close()
+
+    threads = [threading.Thread(target=lambda: asyncio.run(use())) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert found == [[number**2 for number in range(500)]] * 3
+
+
+def test_loops_one_after_the_other_without_close() -> None:
+    batches = BatchExecutor(2)
+
+    async def use() -> int:
+        return await batches.run(int)
+
+    for _ in range(3):
+        assert asyncio.run(use()) == 0
+    gc.collect()
+    assert len(batches._lanes) <= 1
+
+
+_FORK = """
+import asyncio, os, sys
+from committer.stores._batches import BatchExecutor
+
+batches = BatchExecutor(2)
+
+async def use():
+    return await asyncio.gather(*(batches.run(int) for _ in range(300)))
+
+async def parent():
+    await use()
+    pid = os.fork()
+    if pid == 0:
+        # As multiprocessing does; to unwind into the parent's loop would take its selector apart.
+        asyncio._set_running_loop(None)
+        os._exit(7 if len(asyncio.run(use())) == 300 else 8)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 7
+    await use()
+    await batches.close()
+
+asyncio.run(parent())
+print("done")
+"""
+
+
+def test_a_forked_child_starts_afresh() -> None:
+    done = subprocess.run([sys.executable, "-c", _FORK], capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stdout.strip()) == (0, "done"), done.stderr

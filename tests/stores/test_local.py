@@ -1,0 +1,529 @@
+"""What only the local store does: hops, identities, links, durability, what the file system lacks."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import os
+import pickle
+import resource
+import threading
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import pytest
+
+from committer.errors import (
+    CommitterError,
+    ConfigurationError,
+    InvalidPathError,
+    StoreCrossDeviceError,
+    StoreError,
+    StoreExistsError,
+    StoreIsADirectoryError,
+    StoreNotADirectoryError,
+    StoreNotFoundError,
+    StoreOutcomeUnknownError,
+    StorePermissionError,
+    StoreUnavailableError,
+    UnsupportedError,
+)
+from committer.paths import StorePath
+from committer.stores import _renames
+from committer.stores._disk import _finish_rename
+from committer.stores._disk_errors import translate
+from committer.stores.local import LocalStore
+from committer.stores.memory import MemoryStore
+from committer.testing._conformance_base import names_in
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> StorePath:
+    return StorePath.of(tmp_path)
+
+
+@pytest.fixture
+async def store() -> AsyncIterator[LocalStore]:
+    store = LocalStore()
+    yield store
+    await store.close()
+
+
+def hops(store: LocalStore) -> int:
+    return store._batches.hops
+
+
+# --- Hops ---------------------------------------------------------------------------------------------------------
+
+
+async def test_renames_share_hops(store: LocalStore, root: StorePath, tmp_path: Path) -> None:
+    for number in range(1000):
+        (tmp_path / f"from-{number}").touch()
+    numbers = iter(range(1000))
+
+    async def work() -> None:
+        for number in numbers:
+            await store.rename_file(root / f"from-{number}", root / f"to-{number}")
+
+    await asyncio.gather(*(work() for _ in range(100)))
+    assert sorted(os.listdir(tmp_path)) == sorted(f"to-{number}" for number in range(1000))
+    assert hops(store) <= 40, "a hop a file would be 1000"
+
+
+async def test_small_files_take_two_hops_and_puts_one(store: LocalStore, root: StorePath) -> None:
+    writer = await store.open_writer(root / "file")
+    for _ in range(1000):
+        await writer.write(b"x" * 100)
+    await writer.close()
+    assert hops(store) == 2
+    await store.put(root / "other", b"x" * 100_000)
+    assert hops(store) == 3
+
+
+async def test_a_large_file_takes_a_hop_a_megabyte(store: LocalStore, root: StorePath) -> None:
+    writer = await store.open_writer(root / "file")
+    for _ in range(1000):
+        await writer.write(b"x" * 10_000)
+    assert (await writer.close()).size == 10_000_000
+    assert hops(store) <= 12
+
+
+async def test_a_thousand_entries_take_a_hop(store: LocalStore, root: StorePath, tmp_path: Path) -> None:
+    for number in range(2500):
+        (tmp_path / f"{number}").touch()
+    assert len(await names_in(store, root)) == 2500
+    assert hops(store) == 3
+
+
+async def test_threads_only_where_the_disk_is(root: StorePath) -> None:
+    before = set(threading.enumerate())
+    memory = MemoryStore("threads")
+    await memory.put(StorePath.of("memory://threads/file"), b"1")
+    async for _ in memory.list(StorePath.of("memory://threads/")):
+        pass
+    store = LocalStore()
+    await store.close()
+    assert set(threading.enumerate()) == before
+    await store.make_directory(root / "d", parents=False)
+    assert len(set(threading.enumerate()) - before) == 1
+    await store.close()
+
+
+# --- Identity, names and what is found ----------------------------------------------------------------------------
+
+
+async def test_identity_is_inode_and_time(store: LocalStore, root: StorePath, tmp_path: Path) -> None:
+    writer = await store.open_writer(root / "file")
+    await writer.write(b"123")
+    status = await writer.close()
+    found = os.stat(tmp_path / "file")
+    assert status.identity == f"{found.st_ino}:{found.st_mtime_ns}"
+    assert status.modified == found.st_mtime
+    os.utime(tmp_path / "file", ns=(0, found.st_mtime_ns + 1))
+    assert (await store.status(root / "file")).identity != status.identity
+
+
+async def test_links_count_as_what_they_lead_to(store: LocalStore, root: StorePath, tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"12345")
+    (tmp_path / "d").mkdir()
+    (tmp_path / "d" / "inner").touch()
+    for name, target in {"to-file": "file", "to-d": "d", "to-nowhere": "missing", "to-itself": "to-itself"}.items():
+        (tmp_path / name).symlink_to(target)
+    os.mkfifo(tmp_path / "pipe")
+    found = {status.path.name: status async for status in store.list(root)}
+    assert set(found) == {"file", "d", "to-file", "to-d"}
+    assert (found["to-file"].size, found["to-file"].is_directory) == (5, False)
+    assert found["to-file"].identity == found["file"].identity
+    assert found["to-d"].is_directory
+    assert await names_in(store, root / "to-d") == {"inner"}
+    with pytest.raises(StoreNotFoundError):
+        await store.status(root / "to-nowhere")
+    with pytest.raises(StoreExistsError):
+        await store.put(root / "to-nowhere", b"", exclusive=True)
+
+
+async def test_links_are_moved_and_deleted_themselves(store: LocalStore, root: StorePath, tmp_path: Path) -> None:
+    (tmp_path / "d").mkdir()
+    (tmp_path / "d" / "file").write_bytes(b"1")
+    (tmp_path / "tree").mkdir()
+    (tmp_path / "tree" / "to-d").symlink_to(tmp_path / "d")
+    (tmp_path / "to-d").symlink_to("d")
+    (tmp_path / "to-file").symlink_to("d/file")
+    await store.rename_file(root / "to-file", root / "moved")
+    assert os.readlink(tmp_path / "moved") == "d/file"
+    await store.put(root / "moved", b"2")
+    assert not (tmp_path / "moved").is_symlink()
+    assert await store.delete_directory(root / "tree", recursive=True)
+    assert await store.delete_directory(root / "to-d", recursive=True)
+    assert sorted(os.listdir(tmp_path)) == ["d", "moved"]
+    assert (tmp_path / "d" / "file").read_bytes() == b"1"
+
+
+async def test_a_pipe_holds_nobody_up(store: LocalStore, root: StorePath, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    assert await store.read(root / "pipe", limit=10) == b""
+
+
+async def test_names_that_are_no_text(store: LocalStore, root: StorePath, tmp_path: Path) -> None:
+    with open(os.fsencode(tmp_path) + b"/\xff\xfe", "wb") as file:
+        file.write(b"1")
+    [status] = [status async for status in store.list(root)]
+    assert await store.read(status.path, limit=10) == b"1"
+    with pytest.raises(InvalidPathError):
+        _ = status.path.uri
+    assert await store.delete_file(status.path)
+    with pytest.raises(InvalidPathError):
+        await store.put(StorePath("file", "", f"{root.path}/\ud800"), b"")
+
+
+async def test_paths_of_other_stores_are_refused(store: LocalStore) -> None:
+    for path in ("memory://space/file", "file://host/file"):
+        with pytest.raises(ConfigurationError):
+            await store.status(StorePath.of(path))
+
+
+def test_options_that_cannot_be() -> None:
+    for options in ({"threads": 0}, {"threads": "4"}, {"no_replace": "hope"}, {"case_folding": "no"}):
+        with pytest.raises(ConfigurationError):
+            LocalStore.open_for(StorePath.of("/"), options)
+    with pytest.raises(ConfigurationError, match="did you mean 'threads'"):
+        LocalStore.open_for(StorePath.of("/"), {"thread": 1})
+
+
+async def test_a_pickle_holds_options_only(store: LocalStore, root: StorePath) -> None:
+    fresh = pickle.dumps(LocalStore())
+    writer = await store.open_writer(root / "file")
+    assert pickle.dumps(store) == fresh
+    await writer.abort()
+    copy = pickle.loads(pickle.dumps(LocalStore(threads=2, no_replace="link", case_folding=True)))
+    assert copy.capabilities.case_folding
+    assert not copy.capabilities.atomic_directory_rename
+
+
+# --- Renames without the kernel's help ----------------------------------------------------------------------------
+
+
+@pytest.fixture
+def no_flag(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """A file system that does not know the flag, as NFS; gives the sources it was asked to rename with it."""
+    asked: list[str] = []
+
+    def refuse(source: str, destination: str) -> None:
+        asked.append(source)
+        raise OSError(errno.EINVAL, os.strerror(errno.EINVAL), source, None, destination)
+
+    monkeypatch.setattr(_renames, "rename_no_replace", refuse)
+    return asked
+
+
+async def test_a_missing_flag_is_found_out_once(
+    store: LocalStore, root: StorePath, tmp_path: Path, no_flag: list[str]
+) -> None:
+    assert store.capabilities.atomic_directory_rename
+    await store.put(root / "a", b"1", exclusive=True)
+    assert not store.capabilities.atomic_directory_rename
+    await store.rename_file(root / "a", root / "b")
+    with pytest.raises(StoreExistsError):
+        await store.put(root / "b", b"2", exclusive=True)
+    assert len(no_flag) == 1
+    assert os.stat(tmp_path / "b").st_nlink == 1
+
+
+async def test_directories_are_not_renamed_without_the_flag(
+    store: LocalStore, root: StorePath, tmp_path: Path, no_flag: list[str]
+) -> None:
+    (tmp_path / "d").mkdir()
+    with pytest.raises(UnsupportedError):
+        await store.rename_directory(root / "d", root / "e")
+    assert os.listdir(tmp_path) == ["d"]
+    assert not store.capabilities.atomic_directory_rename
+
+
+async def test_probe_finds_a_missing_flag(
+    store: LocalStore, root: StorePath, tmp_path: Path, no_flag: list[str]
+) -> None:
+    await store.probe(root)
+    assert not store.capabilities.atomic_directory_rename
+    assert store.capabilities.hard_links
+    assert os.listdir(tmp_path) == []
+
+
+@pytest.fixture
+def no_links(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise OSError(errno.EPERM, os.strerror(errno.EPERM))
+
+    monkeypatch.setattr(os, "link", refuse)
+
+
+async def test_probe_finds_missing_links(store: LocalStore, root: StorePath, tmp_path: Path, no_links: None) -> None:
+    await store.probe(root)
+    assert store.capabilities.atomic_directory_rename
+    assert not store.capabilities.hard_links
+    assert os.listdir(tmp_path) == []
+
+
+async def test_probe_refuses_without_flag_and_links(
+    store: LocalStore, root: StorePath, tmp_path: Path, no_flag: list[str], no_links: None
+) -> None:
+    with pytest.raises(UnsupportedError):
+        await store.probe(root)
+    with pytest.raises(UnsupportedError) as caught:
+        await store.put(root / "file", b"", exclusive=True)
+    assert caught.value.operation == "put"
+    assert os.listdir(tmp_path) == []
+
+
+async def test_probe_refuses_what_changes_identities(
+    store: LocalStore, root: StorePath, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rename = _renames.rename_no_replace
+
+    def touching(source: str, destination: str) -> None:
+        rename(source, destination)
+        os.utime(destination, ns=(1, 1))
+
+    monkeypatch.setattr(_renames, "rename_no_replace", touching)
+    with pytest.raises(UnsupportedError, match="inode or time"):
+        await store.probe(root)
+    assert os.listdir(tmp_path) == []
+
+
+async def test_probe_refuses_what_replaces_silently(
+    store: LocalStore, root: StorePath, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_renames, "rename_no_replace", os.rename)
+    with pytest.raises(UnsupportedError, match="told not to"):
+        await store.probe(root)
+    assert os.listdir(tmp_path) == []
+
+
+async def test_a_rename_that_died_half_way(root: StorePath, tmp_path: Path) -> None:
+    """Linked, not yet unlinked: one file under two names, finished by deleting the source."""
+    store = LocalStore(no_replace="link")
+    (tmp_path / "from").write_bytes(b"1")
+    os.link(tmp_path / "from", tmp_path / "to")
+    assert (await store.status(root / "from")).identity == (await store.status(root / "to")).identity
+    with pytest.raises(StoreExistsError):
+        await store.rename_file(root / "from", root / "to")
+    await store.rename_file(root / "from", root / "to", replace=True)
+    assert os.listdir(tmp_path) == ["to"]
+    await store.close()
+
+
+def test_a_name_that_folds_into_itself_is_not_lost(tmp_path: Path) -> None:
+    """On a disk that folds case, ``A`` still answers after it became ``a``: here the two names are one."""
+    (tmp_path / "file").write_bytes(b"1")
+    os.link(tmp_path / "file", tmp_path / "aside")
+    path = str(tmp_path / "file")
+    _finish_rename(path, path, os.lstat(path))
+    assert sorted(os.listdir(tmp_path)) == ["aside", "file"]
+
+
+# --- Failing ------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def other_disk() -> Iterator[Path]:
+    path = Path("/dev/shm")
+    if not path.is_dir() or not os.access(path, os.W_OK):
+        pytest.skip("no second file system to write to at /dev/shm")
+    directory = path / f"committer-test-{os.getpid()}"
+    directory.mkdir()
+    yield directory
+    for name in sorted(directory.rglob("*"), reverse=True):
+        name.rmdir() if name.is_dir() else name.unlink()
+    directory.rmdir()
+
+
+@pytest.mark.parametrize("no_replace", ["auto", "link"])
+async def test_renames_stay_on_their_disk(root: StorePath, tmp_path: Path, other_disk: Path, no_replace: str) -> None:
+    if os.stat(tmp_path).st_dev == os.stat(other_disk).st_dev:
+        pytest.skip("the temporary directory is on /dev/shm itself")
+    store = LocalStore.open_for(root, {"no_replace": no_replace})
+    (tmp_path / "d").mkdir()
+    (tmp_path / "d" / "file").write_bytes(b"1")
+    there = StorePath.of(other_disk)
+    for replace in (False, True):
+        with pytest.raises(StoreCrossDeviceError):
+            await store.rename_file(root / "d/file", there / "file", replace=replace)
+    with pytest.raises(StoreCrossDeviceError):
+        await store.link_file(root / "d/file", there / "file")
+    with pytest.raises(StoreCrossDeviceError if no_replace == "auto" else UnsupportedError):
+        await store.rename_directory(root / "d", there / "d")
+    with pytest.raises(StoreCrossDeviceError):
+        await store.put(there / "file", b"2", temporary=root / "temporary")
+    assert sorted(os.listdir(tmp_path)) == ["d"]
+    assert os.listdir(other_disk) == []
+    await store.close()
+
+
+@pytest.fixture
+def small_files_only() -> Iterator[None]:
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, hard))
+    yield
+    resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+async def test_a_put_that_fails_leaves_what_was(
+    store: LocalStore, root: StorePath, tmp_path: Path, small_files_only: None
+) -> None:
+    await store.put(root / "file", b"old")
+    for exclusive in (False, True):
+        with pytest.raises(StoreError) as caught:
+            await store.put(root / "file", b"x" * (2 << 20), exclusive=exclusive)
+        assert caught.value.outcome == "unchanged"
+    assert os.listdir(tmp_path) == ["file"]
+    assert (tmp_path / "file").read_bytes() == b"old"
+
+
+async def test_a_writer_that_failed_never_closes_well(
+    store: LocalStore, root: StorePath, tmp_path: Path, small_files_only: None
+) -> None:
+    writer = await store.open_writer(root / "file")
+    with pytest.raises(StoreError):
+        await writer.write(b"x" * (2 << 20))
+    with pytest.raises(CommitterError):
+        await writer.write(b"x")
+    with pytest.raises(CommitterError):
+        await writer.close()
+    await writer.abort()
+    assert os.listdir(tmp_path) == []
+
+
+async def test_a_close_that_failed_can_be_aborted(
+    store: LocalStore, root: StorePath, tmp_path: Path, small_files_only: None
+) -> None:
+    writer = await store.open_writer(root / "file")
+    await writer.write(b"x" * (1 << 20))
+    await writer.write(b"x" * 1000)
+    with pytest.raises(StoreError):
+        await writer.close()
+    await writer.abort()
+    assert os.listdir(tmp_path) == []
+
+
+async def test_a_file_that_is_deleted_while_written(store: LocalStore, root: StorePath, tmp_path: Path) -> None:
+    writer = await store.open_writer(root / "file")
+    (tmp_path / "file").unlink()
+    with pytest.raises(StoreNotFoundError):
+        await writer.close()
+    await writer.abort()
+
+
+async def test_cancelled_opens_leave_no_file_and_no_descriptor(
+    store: LocalStore, root: StorePath, tmp_path: Path
+) -> None:
+    await store.put(root / "warm-up", b"")
+    before = len(os.listdir("/dev/fd"))
+    for turns in range(6):
+        task = asyncio.ensure_future(store.open_writer(root / f"file-{turns}"))
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        if task.cancel():
+            await asyncio.wait([task])
+            assert task.cancelled()
+        else:
+            await (await task).abort()
+    assert os.listdir(tmp_path) == ["warm-up"]
+    assert len(os.listdir("/dev/fd")) == before
+
+
+async def test_close_lets_go_of_abandoned_files(store: LocalStore, root: StorePath, tmp_path: Path) -> None:
+    await store.put(root / "warm-up", b"")
+    await store.close()
+    before = len(os.listdir("/dev/fd"))
+    writers = [await store.open_writer(root / f"{number}") for number in range(5)]
+    await writers[0].write(b"x" * (1 << 20))
+    await store.close()
+    assert len(os.listdir("/dev/fd")) == before
+    assert len(os.listdir(tmp_path)) == 6
+    with pytest.raises(CommitterError):
+        await writers[0].close()
+
+
+@pytest.mark.parametrize(
+    ("number", "kind"),
+    [
+        (errno.EACCES, StorePermissionError),
+        (errno.EPERM, StorePermissionError),
+        (errno.EROFS, StorePermissionError),
+        (errno.EEXIST, StoreExistsError),
+        (errno.EISDIR, StoreIsADirectoryError),
+        (errno.EXDEV, StoreCrossDeviceError),
+        (errno.ENAMETOOLONG, InvalidPathError),
+        (errno.ENOTSUP, UnsupportedError),
+        (errno.EMFILE, StoreUnavailableError),
+        (errno.ENOSPC, StoreError),
+        (errno.EIO, StoreOutcomeUnknownError),
+        (errno.ESTALE, StoreOutcomeUnknownError),
+        (errno.ELOOP, StoreError),
+    ],
+)
+def test_what_the_systems_errors_mean(number: int, kind: type[CommitterError], root: StorePath) -> None:
+    error = translate(OSError(number, os.strerror(number)), "rename_file", root, root / "destination")
+    assert type(error) is kind
+    assert error.operation == "rename_file"
+    assert error.outcome == ("unknown" if kind is StoreOutcomeUnknownError else "unchanged")
+
+
+def test_looking_is_never_of_unknown_outcome(root: StorePath) -> None:
+    assert type(translate(OSError(errno.EIO, "x"), "read", root)) is StoreError
+
+
+async def test_a_directory_is_not_moved_into_itself_by_way_of_a_link(
+    store: LocalStore, root: StorePath, tmp_path: Path
+) -> None:
+    (tmp_path / "d" / "e").mkdir(parents=True)
+    (tmp_path / "link").symlink_to("d/e")
+    with pytest.raises(InvalidPathError):
+        await store.rename_directory(root / "d", root / "link/below")
+    assert store.capabilities.atomic_directory_rename, "it was no sign of a missing ability"
+    with pytest.raises(StoreNotADirectoryError):
+        await store.rename_directory(root / "link", root / "moved")
+
+
+# --- Durability ---------------------------------------------------------------------------------------------------
+
+
+async def test_what_is_forced_to_the_disk_and_when(
+    store: LocalStore, root: StorePath, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    done: list[str] = []
+    fsync, rename, exclusive = os.fsync, os.rename, _renames.rename_no_replace
+
+    def traced_fsync(handle: int) -> None:
+        done.append(f"sync {os.path.basename(os.readlink(f'/proc/self/fd/{handle}'))}")
+        fsync(handle)
+
+    def traced_rename(source: str, destination: str) -> None:
+        done.append("rename")
+        rename(source, destination)
+
+    def traced_exclusive(source: str, destination: str) -> None:
+        done.append("rename")
+        exclusive(source, destination)
+
+    monkeypatch.setattr(os, "fsync", traced_fsync)
+    monkeypatch.setattr(os, "rename", traced_rename)
+    monkeypatch.setattr(_renames, "rename_no_replace", traced_exclusive)
+    if not os.path.isdir("/proc/self/fd"):
+        pytest.skip("needs /proc to tell descriptors apart")
+    for exclusively in (False, True):
+        done.clear()
+        path = root / f"file-{exclusively}"
+        await store.put(path, b"1", durable=True, exclusive=exclusively, temporary=root / "temporary")
+        assert done == ["sync temporary", "rename", f"sync {tmp_path.name}"]
+    done.clear()
+    writer = await store.open_writer(root / "written", durable=True)
+    await writer.write(b"1")
+    await writer.close()
+    assert done == ["sync written", f"sync {tmp_path.name}"]
+    done.clear()
+    await store.sync(root / "written", kind="file")
+    await store.sync(root, kind="directory")
+    assert done == ["sync written", f"sync {tmp_path.name}"]
+    done.clear()
+    await store.put(root / "fleeting", b"1")
+    assert done == ["rename"]
