@@ -326,7 +326,8 @@ def attach_job(
     Args:
         job: Its spec, or its destination together with `job_id`.
         job_id: Its id, with a destination.
-        config: Choices in place of the ones it was set up with.
+        config: Where reports and kept records go; all else is as the job was set up. For a job that Hadoop set up, all
+            choices.
         storage_options: How to reach the store.
         listeners: Called with each event of the job's progress.
 
@@ -347,7 +348,8 @@ def attach_job(
                 known if config is None else JobSpec.for_hadoop(destination, wanted, known.job_attempt, config=config)
             )
         else:
-            spec = await find_spec(destination, wanted, config=config, storage_options=storage_options)
+            given = config if config is not None or known is None else known.config
+            spec = await find_spec(destination, wanted, config=given, storage_options=storage_options)
         context = open_context(spec, storage_options, listeners)
         try:
             await look_at_job(context.store, context.layout)

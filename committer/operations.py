@@ -110,7 +110,8 @@ async def recover(
         rollback: Take back what a decided commit published instead of finishing it; abort an undecided job.
         force: The old driver is known to be dead: roll back where the store cannot fence it off, or commit what a
             listing finds although nobody began to.
-        config: Where to look for a summary report of a job that is gone; else the job's own choices hold.
+        config: Where reports and kept records go. All else is as the job was set up: a record on the store may not
+            name a place outside the destination (G10).
         storage_options: How to reach the store.
         listeners: Called with each event of progress.
 
@@ -124,7 +125,7 @@ async def recover(
     destination = StorePath.of(dest)
     check_job_id(job_id)
     try:
-        spec = await find_spec(destination, job_id, config=None, storage_options=storage_options)
+        spec = await find_spec(destination, job_id, config=config, storage_options=storage_options)
     except JobNotFoundError:
         spec = JobSpec(destination=destination.uri, job_id=job_id, config=config or CommitterConfig())
     context = open_context(spec, storage_options, listeners)

@@ -32,7 +32,7 @@ from committer.stages.abort_task import AbortRequest
 from committer.stages.base import StageContext
 from committer.stages.commit_task import TaskOutput, WrittenFile
 from committer.stages.job_directory import check_job_stands
-from committer.stages.names import NameFolding, name_problem
+from committer.stages.names import NameFolding, ancestors, name_problem
 from committer.stages.scan_task import ScanTask
 from committer.stages.setup_task import AttemptIdentity
 from committer.stores.base import FileStatus, FileWriter, SupportsLocalPaths
@@ -201,7 +201,7 @@ class TaskAttempt:
                 path=destination,
                 next_step="give each file a name of its own",
             )
-        parents = _ancestors(folded)
+        parents = ancestors(folded)
         if folded in self._parents or any(parent in self._opened for parent in parents):
             raise TaskError(
                 f"{destination} would be a file and a directory at once",
@@ -300,7 +300,7 @@ class TaskAttempt:
             for status in found:
                 name = status.path.relative_to(self.directory)
                 if name not in files and name not in self._given_up:
-                    files[name] = WrittenFile(check_file_name(name), status.size, status.identity)
+                    files[name] = WrittenFile(check_file_name(name), status.size, status.identity, synced=False)
             directories = [path.relative_to(self.directory) for path in made]
         return TaskOutput(
             identity=self._identity,
@@ -368,11 +368,6 @@ class TaskAttempt:
             except CommitterError as failure:
                 _log.warning("task %d attempt %d could not be aborted: %s", self.task, self.attempt, failure)
                 error.add_note(f"the task attempt could not be aborted: {failure}")
-
-
-def _ancestors(name: str) -> list[str]:
-    segments = name.split("/")[:-1]
-    return ["/".join(segments[:depth]) for depth in range(1, len(segments) + 1)]
 
 
 def open_task(

@@ -8,11 +8,14 @@ import io
 import os
 import sys
 from collections.abc import Callable, Iterator, Mapping
+from types import ModuleType
 
 import blockbuster.blockbuster as guard_module
 import pytest
 from blockbuster import BlockBuster, BlockBusterFunction, BlockingError
 from hypothesis import HealthCheck, settings
+
+import committer
 
 LoopFactory = Callable[[], asyncio.AbstractEventLoop]
 
@@ -94,16 +97,15 @@ class _Recorded(BlockingError):
 def _guard() -> BlockBuster:
     # Only what the library does counts: a test may look at the disk by itself, as an independent witness, and so
     # may the helpers that committer.testing gives to tests.
-    guard = BlockBuster("committer")
-    testing = os.path.join(os.path.dirname(sys.modules["committer"].__file__ or ""), "testing")
-    excluded = guard_module._ModulePaths([testing])
-    guard = BlockBuster("committer", excluded_modules=excluded)  # type: ignore[arg-type]
+    testing = ModuleType("committer.testing")
+    testing.__path__ = [os.path.join(committer.__path__[0], "testing")]
+    guard = BlockBuster("committer", excluded_modules=[testing])
     for module, name in _MORE_BLOCKING_CALLS:
         guard.functions[f"{module.__name__}.{name}"] = BlockBusterFunction(
             module,
             name,
             scanned_modules="committer",
-            excluded_modules=excluded,  # type: ignore[arg-type]
+            excluded_modules=[testing],
         )
     for function in guard.functions.values():
         # Importing reads files; the library imports its heavy parts when they are first used, once a process.

@@ -155,7 +155,7 @@ def basis_of(prepared: Prepared) -> CommitBasis:
         winners=loaded.winners,
         files=loaded.files,
         size=loaded.size,
-        directories=len(loaded.directories),
+        directories=len(view.absent),
         facts=facts,
         success=view.success,
         replacing=bool(prepared.superseded) or any(fact.kind == "target" for fact in facts),

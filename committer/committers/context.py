@@ -65,6 +65,8 @@ async def find_spec(
 ) -> JobSpec:
     """Rebuilds the spec of a job that stands, from its setup record: 2 calls.
 
+    `config` says where reports and kept records go; for a job without setup record it holds altogether.
+
     A job without one was set up by Hadoop, or is half cleaned up; then its highest job attempt is taken.
 
     Raises:
@@ -87,9 +89,17 @@ async def find_spec(
         await store.close()
 
 
+def trusted_config(stored: CommitterConfig, given: CommitterConfig | None) -> CommitterConfig:
+    """Choices as a record holds them, but for places outside the destination: those only the caller may name (G10)."""
+    return msgspec.structs.replace(
+        stored,
+        summary_report_directory=given.summary_report_directory if given is not None else "",
+        diagnostics_manifest_directory=given.diagnostics_manifest_directory if given is not None else "",
+    )
+
+
 def _at(dest: StorePath, job_id: str, spec: JobSpec, config: CommitterConfig | None) -> JobSpec:
     # A setup record is as untrusted as any other (G10): where it lies says which job it is, not what it says.
-    changes: dict[str, object] = {"destination": dest.uri, "job_id": job_id}
-    if config is not None:
-        changes["config"] = config
-    return msgspec.structs.replace(spec, **changes)
+    return msgspec.structs.replace(
+        spec, destination=dest.uri, job_id=job_id, config=trusted_config(spec.config, config)
+    )

@@ -36,9 +36,8 @@ async def finish_committed(context: StageContext, state: CommitState, published:
     config = context.config
     try:
         found = await look_at_job(context.store, context.layout)
-        # Cleanup takes the setup record first. Without it `_SUCCESS` was written before, and a later job's may stand
-        # there now.
-        fresh = found.set_up or (context.spec.hadoop and not await _is_marked(context))
+        # Cleanup takes the intent first. Without it `_SUCCESS` was written before, and a later job's may stand there.
+        fresh = found.intended
         if config.mark_successful_jobs and fresh:
             data = success_data(
                 context,
@@ -46,7 +45,7 @@ async def finish_committed(context: StageContext, state: CommitState, published:
                 published=published,
                 stage=SaveSuccess.name,
                 was_empty=state.decision.was_empty,
-                directories=len(state.directories),
+                directories=state.decision.directories,
             )
             await SaveSuccess(context).run(data)
             await sync_directories(context, [context.layout.destination])
@@ -66,15 +65,10 @@ async def finish_committed(context: StageContext, state: CommitState, published:
         success=True,
         published=published,
         was_empty=state.decision.was_empty,
-        directories=len(state.directories),
+        directories=state.decision.directories,
     )
     if not config.cleanup_skipped:
         await _remove_fate(context)
-
-
-async def _is_marked(context: StageContext) -> bool:
-    marker = await read_success(context)
-    return marker is not None and marker.jobId == context.layout.job_id
 
 
 async def report_of_finished(context: StageContext, started: float) -> JobReport:
@@ -140,7 +134,7 @@ async def finish_rolled_back(context: StageContext) -> None:
 
 async def _clean_up(context: StageContext) -> None:
     try:
-        await context.store.delete_file(context.layout.setup)
+        await context.store.delete_file(context.layout.intent)
         await CleanupJob(context).run(None)
     except CommitterError as error:
         if not context.config.cleanup_failures_ignored:

@@ -19,7 +19,8 @@ from dataclasses import replace
 
 import anyio
 
-from committer.committers.basis import basis_of, find_refs, prepare
+from committer.committers.basis import Prepared, basis_of, find_refs, prepare
+from committer.committers.context import trusted_config
 from committer.committers.finish import finish_committed, finish_rolled_back, report_of_finished, save_report
 from committer.committers.results import CommitPlan, JobReport
 from committer.errors import (
@@ -35,7 +36,7 @@ from committer.errors import (
 )
 from committer.events import audit, names
 from committer.paths import StorePath
-from committer.records.job_state import Decision, Winner
+from committer.records.job_state import Decision, JobOutcome, NamedRecord
 from committer.records.task_commit import TaskCommit
 from committer.stages.base import StageContext
 from committer.stages.cleanup import CleanupJob, RemoveFate
@@ -44,7 +45,7 @@ from committer.stages.create_directories import CreateDirectories
 from committer.stages.decide import DecideCommit, abort_decision, create_decision
 from committer.stages.durability import sync_directories
 from committer.stages.end_job import EndJob
-from committer.stages.intent import CommitIntent, DeclareIntent, release_lock, withdraw
+from committer.stages.intent import CommitIntent, DeclareIntent, TakeReplaceLock, release_lock, withdraw
 from committer.stages.job_directory import (
     look_at_job,
     read_decision,
@@ -56,10 +57,12 @@ from committer.stages.load_records import (
     refs_of_messages,
     thaw_manifests,
 )
+from committer.stages.names import ancestors
 from committer.stages.preflight import refuse
+from committer.stages.promote import PromoteDirectories, Promotion, find_promotions
 from committer.stages.publish import Published, PublishFiles
 from committer.stages.roll_back import RollBack, RollBackRequest, is_forward_only
-from committer.stages.success_file import SetAsideSuccess
+from committer.stages.success_file import SetAsideSuccess, read_success, set_totals
 from committer.stages.superseded import MoveAside
 from committer.stages.validate_output import ValidateOutput
 from committer.stores.helpers import exists
@@ -119,22 +122,8 @@ class JobCommit:
             return await self._go_on(rollback=False, force=False)
         winners = None
         if task_commits is not None:
-            winners = [
-                Winner(
-                    record=ref.record,
-                    digest=ref.digest or "",
-                    length=message.length,
-                    files=message.files,
-                    size=message.size,
-                    task=self._context.layout.task_id(message.task),
-                    task_attempt=self._context.layout.task_attempt_id(message.task, message.attempt),
-                )
-                for ref, message in zip(
-                    refs_of_messages(self._context, task_commits),
-                    sorted(task_commits, key=lambda message: _record_name(self._context, message)),
-                    strict=True,
-                )
-            ]
+            refs = refs_of_messages(self._context, task_commits)
+            winners = [NamedRecord(ref.record, ref.digest or "") for ref in refs]
         return await self._decide_and_go(
             CommitIntent(winners, tasks, self._context.config.conflict_mode == "replace"),
             lambda: find_refs(self._context, task_commits, tasks, freeze=True),
@@ -145,11 +134,12 @@ class JobCommit:
         await DeclareIntent(context).run(intent)
         try:
             refs = await find()
-            copy_records = context.spec.delivery == "listing" and not (
-                context.store.capabilities.atomic_directory_rename
-            )
-            prepared = await prepare(context, refs, copy_records=copy_records)
-            refuse(context, prepared.conflicts)
+            prepared = await self._prepare(refs)
+            if (prepared.view.targets or prepared.view.blocking) and not intent.replacing:
+                # Files will be replaced after all. Nobody else may commit here from now on, and what somebody did
+                # until now is looked at again.
+                await TakeReplaceLock(context).run(None)
+                prepared = await self._prepare(refs)
         except BaseException:
             await self._stay_undecided()
             raise
@@ -171,7 +161,15 @@ class JobCommit:
         state = None
         if decision.driver == context.driver and decision.decision == "commit":
             state = CommitState.of(context, decision, basis.facts, prepared.loaded.entries)
+            state.all_directories = sorted(prepared.loaded.directories)
         return await self._obey(decision, state, rollback=False, force=False)
+
+    async def _prepare(self, refs: list[RecordRef]) -> Prepared:
+        context = self._context
+        can_freeze = context.store.capabilities.atomic_directory_rename
+        prepared = await prepare(context, refs, copy_records=context.spec.delivery == "listing" and not can_freeze)
+        refuse(context, prepared.conflicts)
+        return prepared
 
     async def _stay_undecided(self) -> None:
         """Takes freeze, intent and lock back after a refusal; what fails here must not hide the refusal."""
@@ -237,7 +235,7 @@ class JobCommit:
         return await self._obey(decision, None, rollback=rollback, force=force)
 
     async def _obey(self, decision: Decision, state: CommitState | None, *, rollback: bool, force: bool) -> JobReport:
-        self._context = context = replace(self._context, config=decision.config)
+        self._context = context = replace(self._context, config=trusted_config(decision.config, self._context.config))
         layout, store = context.layout, context.store
         if decision.decision == "abort":
             if rollback:
@@ -250,24 +248,32 @@ class JobCommit:
                 next_step="run the job again under another id; cleanup removes what is left of this one",
             )
         outcome = await read_outcome(store, layout)
+        if outcome is not None:
+            return await self._after_outcome(decision, outcome, rollback=rollback)
         if state is None:
             state = await CommitState.read(context, decision)
-        if outcome is not None and outcome.outcome == "committed":
-            if rollback:
-                raise JobStateError(
-                    f"job {layout.job_id} is committed: it cannot be rolled back",
-                    operation="recover",
-                    path=layout.outcome,
-                    outcome="committed",
-                    next_step="recover it without rollback to clean up; remove its files by hand if you must",
-                )
-            return await self._complete(state, None)
-        if outcome is not None:
-            return await self._end_rolled_back(state, raising=not rollback, reason=outcome.reason)
         fenced = store.capabilities.atomic_directory_rename and await exists(store, layout.tasks_fenced)
         if rollback or fenced:
             return await self._roll_back(state, reason="on demand", force=force, raising=not rollback)
         return await self._forward(state)
+
+    async def _after_outcome(self, decision: Decision, outcome: JobOutcome, *, rollback: bool) -> JobReport:
+        context = self._context
+        # Cleanup takes the intent first, after all else was done: without it only cleaning is left, and what a full
+        # state is read from may be half gone.
+        cleaning = not (await look_at_job(context.store, context.layout)).intended
+        state = CommitState.of(context, decision, []) if cleaning else await CommitState.read(context, decision)
+        if outcome.outcome == "rolled-back":
+            return await self._end_rolled_back(state, raising=not rollback, reason=outcome.reason, undone=cleaning)
+        if rollback:
+            raise JobStateError(
+                f"job {context.layout.job_id} is committed: it cannot be rolled back",
+                operation="recover",
+                path=context.layout.outcome,
+                outcome="committed",
+                next_step="recover it without rollback to clean up; remove its files by hand if you must",
+            )
+        return await self._complete(state, None)
 
     async def _forward(self, state: CommitState) -> JobReport:
         context = self._context
@@ -295,7 +301,11 @@ class JobCommit:
         await SetAsideSuccess(context).run(state.decision)
         if state.blocking:
             await MoveAside(context).run(state.blocking)
-        await CreateDirectories(context).run(state)
+        promotions = self._promotions(state)
+        await CreateDirectories(context).run(_not_below(state.directories, promotions))
+        if promotions:
+            for promotion in await PromoteDirectories(context).run(promotions):
+                state.promoted.update({file.destination: file for file in promotion.files.values()})
         published = await PublishFiles(context).run(state)
         if state.superseded:
             await MoveAside(context).run(state.superseded)
@@ -304,12 +314,19 @@ class JobCommit:
         await ValidateOutput(context).run((state, published))
         return published
 
+    def _promotions(self, state: CommitState) -> list[Promotion]:
+        entries = state.files.in_memory
+        can_rename = self._context.store.capabilities.atomic_directory_rename
+        if not (self._context.config.promote_directories and can_rename and entries):
+            return []
+        return find_promotions(entries, state.all_directories, set(state.directories))
+
     async def _complete(self, state: CommitState, published: Published | None) -> JobReport:
         if published is None:
             published = await _published_before(self._context, state)
         self._published = published
         await finish_committed(self._context, state, published)
-        return self._report(success=True, published=published, directories=len(state.directories))
+        return self._report(success=True, published=published, directories=state.decision.directories)
 
     # -- rolling back -------------------------------------------------------------------------------------------
 
@@ -376,7 +393,12 @@ class JobCommit:
                 return
             if found.ended:
                 return
-            decision = await create_decision(context, abort_decision(context))
+            try:
+                decision = await create_decision(context, abort_decision(context))
+            except JobNotFoundError:
+                # Cleaned up since it was listed: there is nothing left to abort.
+                await release_lock(context)
+                return
             if decision.decision == "commit":
                 raise JobDecidedError(
                     f"job {context.layout.job_id} is decided to be committed: it was not aborted, nothing was deleted",
@@ -416,6 +438,8 @@ class JobCommit:
 
     def _report(self, *, success: bool, published: Published, directories: int) -> JobReport:
         context = self._context
+        statistics = context.statistics.snapshot()
+        set_totals(statistics, published)
         return JobReport(
             success=success,
             job_id=context.layout.job_id,
@@ -425,16 +449,17 @@ class JobCommit:
             directories_created=directories,
             renames_recovered=published.recovered,
             duration_s=context.runtime.monotonic() - self._started,
-            statistics=context.statistics.snapshot(),
+            statistics=statistics,
             filenames=published.filenames,
         )
 
 
-def _record_name(context: StageContext, message: TaskCommit) -> str:
-    layout = context.layout
-    if context.spec.delivery == "listing":
-        return layout.manifest(message.task).name
-    return layout.attempt_record(message.task, message.attempt, message.nonce).name
+def _not_below(directories: list[str], promotions: list[Promotion]) -> list[str]:
+    """Directories to make: those that come with a promoted one are left out."""
+    promoted = {promotion.directory for promotion in promotions}
+    if not promoted:
+        return directories
+    return [name for name in directories if not ({name, *ancestors(name)} & promoted)]
 
 
 async def _touched(context: StageContext, state: CommitState) -> set[StorePath]:
@@ -448,7 +473,12 @@ async def _touched(context: StageContext, state: CommitState) -> set[StorePath]:
 
 async def _published_before(context: StageContext, state: CommitState) -> Published:
     """What an earlier driver published, as far as it can still be read."""
+    marker = await read_success(context)
     published = Published()
+    if marker is not None and marker.jobId == context.layout.job_id:
+        published.filenames, published.lengths = marker.filenames, marker.lengths or []
+        published.files, published.size = state.decision.files, state.decision.size
+        return published
     try:
         async for file in state.files:
             published.add(context.layout.destination, file)

@@ -77,6 +77,10 @@ class Progress:
         job_id: The job.
         listeners: Who is told.
         clock: Where time comes from; the runtime in force when None.
+
+    Attributes:
+        job_id: The job.
+        last_stage: The stage that began last, ended or not: where a job that failed had got to. Empty before the first.
     """
 
     def __init__(self, job_id: str, listeners: Iterable[Listener] = (), clock: Runtime | None = None) -> None:

@@ -120,6 +120,10 @@ class Pacer:
         self._reduced_at = -math.inf
         self._grown_at = -math.inf
 
+    def __reduce__(self) -> tuple[object, ...]:
+        # What goes to another process with a store is the limits, not who waits for them here.
+        return _unpickled, (self.endpoint, self._most_slots, self._most_rate, self._burst)
+
     @property
     def concurrency(self) -> int:
         """Permits that may be held at once, now."""
@@ -284,6 +288,10 @@ class Pacer:
 
     def _at_rate(self, bucket: Bucket, rate: float) -> Bucket:
         return bucket.at_rate(rate, max(1.0, min(self._burst, rate)), self.runtime)
+
+
+def _unpickled(endpoint: str, concurrency: int, rate: float | None, burst: int) -> Pacer:
+    return Pacer(endpoint, concurrency=concurrency, rate=rate, burst=burst)
 
 
 def _answered(error: BaseException) -> bool:

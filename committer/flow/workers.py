@@ -20,6 +20,8 @@ T = TypeVar("T")
 _ITEMS_PER_TURN = 1024
 _LEAST_ITEMS_PER_YIELD = 16
 
+_ORDINARY = (Exception, asyncio.CancelledError)
+
 
 async def run_workers(
     items: Iterable[T] | AsyncIterable[T],
@@ -47,7 +49,8 @@ async def run_workers(
 
     Raises:
         ValueError: `workers` is less than 1.
-        MultipleError: More than one item failed, in the order they failed in; a single failure is raised as it is.
+        MultipleError: More than one item failed, in the order they failed in; a single failure is raised as it is, and
+            so is the first that is no `Exception`.
     """
     if workers < 1:
         raise ValueError(f"workers must be at least 1, not {workers}")
@@ -79,6 +82,8 @@ class _Crew(Generic[T]):
 
     def finish(self) -> int:
         failures, self._failures = self._failures, []
+        # What is no Exception must not become one on the way: nothing here may catch it.
+        failures = [error for error in failures if not isinstance(error, _ORDINARY)][:1] or failures
         try:
             if len(failures) == 1:
                 raise failures[0]
@@ -127,7 +132,9 @@ class _Crew(Generic[T]):
                 await self._one(item)
                 del item
                 await self._drain(items)
-        except (Exception, asyncio.CancelledError) as error:
+        except (KeyboardInterrupt, SystemExit):
+            raise
+        except BaseException as error:
             self._failed(error)
 
     async def _drain(self, items: Iterator[T]) -> None:
@@ -185,7 +192,9 @@ class _Crew(Generic[T]):
                 if not self._stopped:
                     self._queueing += 1
                     held = await self._next(items)
-        except (Exception, asyncio.CancelledError) as error:
+        except (KeyboardInterrupt, SystemExit):
+            raise
+        except BaseException as error:
             self._failed(error)
 
     async def _next(self, items: AsyncIterator[T]) -> list[T]:

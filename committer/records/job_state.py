@@ -41,6 +41,13 @@ class Winner(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     task_attempt: str
 
 
+class NamedRecord(msgspec.Struct, frozen=True, gc=False):
+    """A record by its place (relative to the job's directory) and the SHA-256 of its bytes."""
+
+    record: str
+    digest: str
+
+
 class PlanFile(msgspec.Struct, frozen=True):
     """A side file of the decision: `lines` facts, one JSON object a line."""
 
@@ -71,7 +78,7 @@ class Intent(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="c
     job_id: str
     driver: str
     created: str
-    winners: list[Winner] | None = None
+    winners: list[NamedRecord] | None = None
     tasks: int | None = None
     replacing: bool = False
 
@@ -86,7 +93,7 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag=
         winners: The records that are published, in this order.
         files: File entries over all winners.
         size: Bytes over all winners.
-        directories: Directories to have at the end.
+        directories: Directories that were absent and are made.
         plan: Side files with what the records do not hold.
         success_identity: Identity of the `_SUCCESS` that stood at the destination; None when there was none.
         success_present: Whether a `_SUCCESS` stood there.

@@ -27,9 +27,14 @@ def __getattr__(name: str) -> object:
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] not in {"pyspark", "pyarrow"}:
             raise
-        raise UnsupportedError(
-            f"the Spark binding needs {error.name}, which is not installed for this Python",
-            operation="import committer.spark",
-            next_step="pip install 'lake-committer[spark]'",
-        ) from error
+        raise missing_package(error.name or "pyspark") from error
     return CommitterDataSource
+
+
+def missing_package(name: str) -> UnsupportedError:
+    """The error that says how to install what the extra ``spark`` brings."""
+    return UnsupportedError(
+        f"the Spark binding needs {name.partition('.')[0]}, which is not installed for this Python",
+        operation="import committer.spark",
+        next_step="pip install 'lake-committer[spark]', on the driver and on every executor",
+    )

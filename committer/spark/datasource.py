@@ -14,6 +14,7 @@ references to options, no secrets) and one `TaskCommitMessage` a partition.
 from __future__ import annotations
 
 import asyncio
+import importlib.util
 import logging
 import uuid
 from collections.abc import Iterator, Sequence
@@ -37,6 +38,7 @@ from committer.errors import (
 from committer.events import JobEvent
 from committer.job import attach_job, open_job
 from committer.records.task_commit import TaskCommit
+from committer.spark import missing_package
 from committer.spark.options import WriteOptions, parse_options
 from committer.spark.output import FileNames, TaskOutput
 from committer.spark.schema import FilePlan, plan_files
@@ -65,6 +67,8 @@ class CommitterDataSource(DataSource):
             ConfigurationError: An option, or the schema, cannot be honoured. Nothing was done.
             UnsupportedError: The same, for what may come.
         """
+        if importlib.util.find_spec("pyarrow") is None:
+            raise missing_package("pyarrow")
         if overwrite:
             raise UnsupportedError(
                 'mode "overwrite" is not supported by this version of the data source; nothing was changed',
@@ -113,7 +117,7 @@ class CommitterWriter(DataSourceArrowWriter):
         task, attempt = context.partitionId(), context.taskAttemptId() & _ATTEMPT_BITS
         names = FileNames(self.spec.job_id, task, self.options.compression)
         storage = self.options.storage_options()
-        # The loop runs in a thread of its own, for as long as this task; this one, to which Spark's iterator belongs, is
+        # The loop runs in a thread of its own for as long as this task; this one, to which Spark's iterator belongs, is
         # free to wait for rows.
         with (
             start_blocking_portal() as portal,

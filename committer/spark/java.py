@@ -83,8 +83,8 @@ def configure_environment() -> Path:
     """
     home = find_java()
     os.environ["JAVA_HOME"] = str(home)
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
+    for name in ("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON"):
+        os.environ[name] = os.environ.get(name) or sys.executable
     return home
 
 

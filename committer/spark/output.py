@@ -205,7 +205,7 @@ class TaskOutput:
                     self._gather(batch)
             if self._gathered:
                 self._flush(last=True)
-            elif self._files is None and self._names.task == 0 and not self._plan.partition_columns:
+            elif self._files is None and self._names.task == 0 and not self._plan.partitions:
                 schema = with_spark_metadata(arrow_schema(self._plan), self._plan)
                 self._files_of(schema).write("", schema.empty_table(), last=True)
             if self._files is not None:
@@ -229,7 +229,7 @@ class TaskOutput:
         table = pa.Table.from_batches(self._gathered)
         self._gathered.clear()
         self._size = 0
-        for part in split_by_partition(table, self._plan.partition_positions, self._plan.columns):
+        for part in split_by_partition(table, self._plan.partitions, self._plan.columns):
             files = self._files or self._files_of(with_spark_metadata(part.rows.schema, self._plan))
             files.write(part.directory, part.rows, last=last)
 

@@ -26,14 +26,13 @@ class FilePlan(msgspec.Struct, frozen=True):
     Attributes:
         schema: The schema of the files as Spark's JSON, partition columns left out.
         columns: Positions of the files' columns among the columns that Spark hands over.
-        partition_columns: Names of the partition columns as the schema spells them, outermost first.
-        partition_positions: Their positions among the columns that Spark hands over.
+        partitions: Each partition column, outermost first: its name as the user spelled it, which is what Spark puts
+            into directory names too, and its position among the columns that Spark hands over.
     """
 
     schema: str
     columns: tuple[int, ...]
-    partition_columns: tuple[str, ...]
-    partition_positions: tuple[int, ...]
+    partitions: tuple[tuple[str, int], ...]
 
 
 def plan_files(schema: StructType, partition_by: tuple[str, ...]) -> FilePlan:
@@ -72,8 +71,7 @@ def plan_files(schema: StructType, partition_by: tuple[str, ...]) -> FilePlan:
     return FilePlan(
         schema=StructType([schema[position] for position in columns]).json(),
         columns=columns,
-        partition_columns=tuple(names[position] for position in positions),
-        partition_positions=positions,
+        partitions=tuple(zip(partition_by, positions, strict=True)),
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -27,7 +27,7 @@ class PartitionSlice(msgspec.Struct, frozen=True):
 
 
 def split_by_partition(
-    table: pa.Table, partition_positions: tuple[int, ...], columns: tuple[int, ...]
+    table: pa.Table, partitions: Sequence[tuple[str, int]], columns: Sequence[int]
 ) -> Iterator[PartitionSlice]:
     """Sorts rows by partition and yields each partition's rows once, by ascending first appearance of their values.
 
@@ -36,7 +36,7 @@ def split_by_partition(
 
     Args:
         table: The rows, with all columns.
-        partition_positions: The partition columns, outermost first; none of them means one slice.
+        partitions: Name and position of the partition columns, outermost first; none of them means one slice.
         columns: The columns that go into files.
 
     Raises:
@@ -46,10 +46,10 @@ def split_by_partition(
     import pyarrow.compute as pc
 
     kept = table.select(list(columns))
-    if not partition_positions:
+    if not partitions:
         yield PartitionSlice("", kept)
         return
-    codes, directories = _directory_codes(table, partition_positions)
+    codes, directories = _directory_codes(table, partitions)
     if len(directories) == 1:
         yield PartitionSlice(directories[0], kept)
         return
@@ -62,21 +62,20 @@ def split_by_partition(
         start = end
 
 
-def _directory_codes(table: pa.Table, positions: tuple[int, ...]) -> tuple[pa.Array, list[str]]:
+def _directory_codes(table: pa.Table, partitions: Sequence[tuple[str, int]]) -> tuple[pa.Array, list[str]]:
     """For each row the number of its directory, and the directories by number."""
-    codes, directories = _column_codes(table, positions[0])
-    for position in positions[1:]:
-        more, names = _column_codes(table, position)
+    codes, directories = _column_codes(*partitions[0], table)
+    for name, position in partitions[1:]:
+        more, names = _column_codes(name, position, table)
         codes, directories = _combined(codes, directories, more, names)
     return codes, directories
 
 
-def _column_codes(table: pa.Table, position: int) -> tuple[pa.Array, list[str]]:
+def _column_codes(name: str, position: int, table: pa.Table) -> tuple[pa.Array, list[str]]:
     import pyarrow as pa
     import pyarrow.compute as pc
 
     column = table.column(position).combine_chunks()
-    name = table.column_names[position]
     if isinstance(column, pa.ChunkedArray):  # what combine_chunks makes of no rows, or of more than 2 GiB of text
         column = pa.concat_arrays(column.chunks)
     encoded = pc.dictionary_encode(column, null_encoding="encode")

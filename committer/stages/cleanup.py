@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 import anyio
 
-from committer.errors import StoreError, StoreNotADirectoryError, StoreNotFoundError
+from committer.errors import MultipleError, StoreError, StoreNotADirectoryError, StoreNotFoundError
 from committer.flow.workers import run_workers
 from committer.paths import StorePath
 from committer.stages.base import Stage, StageContext
@@ -40,6 +40,7 @@ class CleanupJob(Stage[None, None]):
         fate = {layout.decision, layout.outcome}
         doomed = [child for child in children if child.path not in fate]
         if config.cleanup_parallel_delete and not config.cleanup_base_first:
+            # What fails here is tried once more with its parent, below.
             await self._delete_in_parallel(
                 [
                     attempt
@@ -47,13 +48,22 @@ class CleanupJob(Stage[None, None]):
                     for attempt in await _children(self.context, parent)
                 ]
             )
-        await self._delete_in_parallel(doomed)
+        failures = await self._delete_in_parallel(doomed)
+        if failures:
+            raise failures[0] if len(failures) == 1 else MultipleError.of(self.name, failures)
 
-    async def _delete_in_parallel(self, doomed: Iterable[FileStatus]) -> None:
+    async def _delete_in_parallel(self, doomed: Iterable[FileStatus]) -> list[StoreError]:
+        """Deletes all, one failure not stopping the others."""
+        failures: list[StoreError] = []
+
         async def delete(child: FileStatus) -> None:
-            await _delete(self.context, child)
+            try:
+                await _delete(self.context, child)
+            except StoreError as error:
+                failures.append(error)
 
         await run_workers(doomed, delete, workers=self.context.config.io_concurrency, operation=self.name)
+        return failures
 
 
 class RemoveFate(Stage[None, None]):

@@ -24,6 +24,8 @@ class CommitState:
         blocking: Files that stood where directories go.
         superseded: Old files that are taken away.
         directories: Directories that were absent.
+        all_directories: Every directory of the job; known to the driver that decided.
+        promoted: Files that came with a directory renamed as a whole, by destination.
     """
 
     decision: Decision
@@ -32,6 +34,8 @@ class CommitState:
     blocking: list[Fact] = field(default_factory=list)
     superseded: list[Fact] = field(default_factory=list)
     directories: list[str] = field(default_factory=list)
+    all_directories: list[str] = field(default_factory=list)
+    promoted: dict[str, PlannedFile] = field(default_factory=dict)
 
     @classmethod
     def of(

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import cast
 
-from committer.errors import JobNotFoundError, StoreNotFoundError
+from committer.errors import JobStateError, StoreNotFoundError
 from committer.events import names
 from committer.flow.retry import RetryPolicy, retry
 from committer.flow.together import together
+from committer.flow.workers import run_workers
 from committer.paths import StorePath
 from committer.records.manifest import DirectoryEntry, FileEntry, TaskManifest, encode_task_manifest
 from committer.records.task_commit import TaskCommit, digest_of, inline_record
 from committer.stages.base import Stage
 from committer.stages.durability import sync_directories
 from committer.stages.job_directory import check_job_stands
+from committer.stages.names import with_ancestors
 from committer.stages.setup_task import AttemptIdentity
 from committer.stages.task_directories import destination_directories
+from committer.stores.base import SupportsSync
 
 # Hadoop sleeps 1.0, 1.5, 2.0, 2.5 s between its five tries to save a record (``AbstractJobOrTaskStage``); full
 # jitter below 2.5 s has the same reach and spreads a thundering herd.
@@ -31,11 +35,13 @@ class WrittenFile:
         name: Relative to the task attempt directory; its destination is the same name below the destination.
         size: Bytes.
         identity: As the store gave it once the file was closed.
+        synced: Whether its data survives a power loss already, where that was asked for.
     """
 
     name: str
     size: int
     identity: str | None
+    synced: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,8 +143,10 @@ class CommitTask(Stage[TaskOutput, TaskCommit]):
                 retry(save, policy=policy, idempotent=True),
             )
         except StoreNotFoundError as error:
-            raise JobNotFoundError(
-                f"job {layout.job_id} was cleaned up before this task attempt committed",
+            # Where the record goes is gone: the job was cleaned up or decided (which this says), or is being committed.
+            await check_job_stands(store, layout, hadoop=self.context.spec.hadoop, operation=self.name)
+            raise JobStateError(
+                f"job {layout.job_id} is being committed: its records are frozen, this task attempt came too late",
                 operation=self.name,
                 path=path,
                 next_step="stop this task: its job is over",
@@ -160,6 +168,15 @@ class CommitTask(Stage[TaskOutput, TaskCommit]):
         )
 
     async def _sync(self, value: TaskOutput) -> None:
-        # Data was synced when each file was closed; here the names of those files are.
-        directories = {value.directory / file.name for file in value.files}
-        await sync_directories(self.context, {path.parent for path in directories} | {value.directory})
+        # Data of files written through the store was synced when each was closed; others' is synced here, then the
+        # names of all of them, up to the task attempt directory's own.
+        store = cast("SupportsSync", self.context.store)
+
+        async def sync(file: WrittenFile) -> None:
+            await store.sync(value.directory / file.name, kind="file")
+
+        foreign = [file for file in value.files if not file.synced]
+        await run_workers(foreign, sync, workers=self.context.config.io_concurrency, operation=self.name)
+        names_of = with_ancestors({file.name.rpartition("/")[0] for file in value.files} | set(value.directories))
+        directories = {value.directory / name for name in names_of}
+        await sync_directories(self.context, directories | {value.directory, value.directory.parent})

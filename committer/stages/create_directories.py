@@ -6,10 +6,9 @@ from committer.errors import CommitterError, StoreExistsError, StoreNotADirector
 from committer.events import names
 from committer.flow.workers import run_workers
 from committer.stages.base import Stage
-from committer.stages.commit_state import CommitState
 
 
-class CreateDirectories(Stage[CommitState, int]):
+class CreateDirectories(Stage[list[str], int]):
     """Makes every directory that was absent: only leaves are asked for, parents come with them.
 
     Preconditions: the decision stands; files in the way were moved aside (with `existing_target="replace"`).
@@ -22,8 +21,8 @@ class CreateDirectories(Stage[CommitState, int]):
     name = "job_stage_create_target_dirs"
     statistic = "job_stage_create_target_dirs"
 
-    async def execute(self, value: CommitState) -> int:
-        """Makes leaves in parallel; returns how many directories the job makes in all."""
+    async def execute(self, value: list[str]) -> int:
+        """Makes the leaves of `value` in parallel; returns how many that were."""
         store, destination = self.context.store, self.context.layout.destination
         if not store.capabilities.directories:
             return 0
@@ -36,10 +35,9 @@ class CreateDirectories(Stage[CommitState, int]):
                 raise refused_directory(directory, error) from error
 
         with self.context.statistics.timed(names.OP_CREATE_DIRECTORIES):
-            await run_workers(
-                leaves(value.directories), make, workers=self.context.config.io_concurrency, operation=self.name
+            return await run_workers(
+                leaves(value), make, workers=self.context.config.io_concurrency, operation=self.name
             )
-        return len(value.directories)
 
 
 def leaves(directories: list[str]) -> list[str]:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
-from committer.errors import JobNotFoundError, RecordError, StoreNotFoundError
+from committer.errors import InvalidPathError, JobNotFoundError, RecordError, StoreNotFoundError
 from committer.flow.workers import run_workers
+from committer.paths import StorePath, check_file_name
 from committer.records.job_state import (
     Decision,
     Fact,
@@ -34,7 +35,7 @@ class CommitBasis:
         winners: Records that are published.
         files: File entries.
         size: Bytes.
-        directories: How many directories the job has.
+        directories: How many directories are made.
         facts: What no record holds.
         success: The `_SUCCESS` that stands at the destination.
         replacing: Whether old files are taken away.
@@ -155,10 +156,22 @@ async def read_facts(context: StageContext, decision: Decision) -> list[Fact]:
                 outcome="unknown",
                 next_step="find out who writes into the job's directory",
             )
-        found[file.name] = decode_facts(data, source=str(path))
+        found[file.name] = [_contained(fact, path) for fact in decode_facts(data, source=str(path))]
 
     await run_workers(decision.plan, read, workers=context.config.io_concurrency, operation="read_facts")
     return [fact for file in decision.plan for fact in found[file.name]]
+
+
+def _contained(fact: Fact, source: StorePath) -> Fact:
+    """A fact is acted upon, so it must stay below the destination and out of other jobs' directories (G10)."""
+    try:
+        if fact.kind != "identity":
+            check_file_name(fact.path)
+    except InvalidPathError as error:
+        raise RecordError(
+            f"a side file of the decision names {fact.path!r}: {error.message}", field="path", path=source
+        ) from error
+    return fact
 
 
 def _vanished(context: StageContext) -> JobNotFoundError:

@@ -14,7 +14,7 @@ from committer.errors import (
 )
 from committer.flow.workers import run_workers
 from committer.layout import JobLayout, check_job_id
-from committer.records.job_state import Intent, ReplaceLock, Winner, decode_record, encode_record
+from committer.records.job_state import Intent, NamedRecord, ReplaceLock, decode_record, encode_record
 from committer.stages.base import Stage, StageContext
 from committer.stages.job_directory import OWN_RECORD_LIMIT, look_at_job, read_decision
 from committer.stores.helpers import create_exclusively
@@ -30,7 +30,7 @@ class CommitIntent:
         replacing: Whether old files will be taken away.
     """
 
-    winners: list[Winner] | None
+    winners: list[NamedRecord] | None
     tasks: int | None
     replacing: bool
 
@@ -72,8 +72,7 @@ class DeclareIntent(Stage[CommitIntent, None]):
             ) from error
         try:
             if value.replacing:
-                await self._take_lock()
-                await self._refuse_neighbours()
+                await TakeReplaceLock(self.context).run(None)
             else:
                 owner = await lock_owner(self.context)
                 if owner is not None and owner != layout.job_id:
@@ -81,6 +80,23 @@ class DeclareIntent(Stage[CommitIntent, None]):
         except BaseException:
             await withdraw(self.context)
             raise
+
+
+class TakeReplaceLock(Stage[None, None]):
+    """Takes the replace lock, then looks for other jobs that are about to commit.
+
+    Preconditions: this job's intent stands.
+    Postconditions: the lock is this job's, and no other job has an intent without an end.
+    Failure modes: `DestinationBusyError` names the owner; the caller withdraws.
+    Cost: 2 calls and one or two a neighbouring job.
+    """
+
+    name = "job_stage_take_replace_lock"
+
+    async def execute(self, value: None) -> None:
+        """Takes, looks."""
+        await self._take_lock()
+        await self._refuse_neighbours()
 
     async def _take_lock(self) -> None:
         layout = self.context.layout

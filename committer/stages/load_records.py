@@ -295,6 +295,11 @@ class PlannedFiles:
         self._entries = entries
         self._identities = identities
 
+    @property
+    def in_memory(self) -> list[PlannedFile] | None:
+        """The files themselves, when they are kept."""
+        return self._entries
+
     def __aiter__(self) -> AsyncIterator[PlannedFile]:
         return self._with_identities(self._from_memory() if self._entries is not None else self._from_records())
 

@@ -20,6 +20,12 @@ def with_ancestors(directories: Iterable[str]) -> set[str]:
     return found
 
 
+def ancestors(name: str) -> list[str]:
+    """The directories a relative name lies in, from the top down."""
+    segments = name.split("/")[:-1]
+    return ["/".join(segments[: depth + 1]) for depth in range(len(segments))]
+
+
 def is_hidden(name: str) -> bool:
     """Whether readers of a table pass a name over: it starts with `_` or `.` and holds no `=`."""
     return name[:1] in ("_", ".") and "=" not in name

@@ -107,6 +107,8 @@ class Preflight(Stage[PreflightRequest, Conflicts]):
         config, view = self.context.config, value.view
         if config.conflict_mode == "fail":
             targets.extend(f"{name or 'the destination'} already holds files" for name in sorted(view.occupied))
+        if view.success is not None and view.success.is_directory:
+            targets.append("a directory stands at _SUCCESS, where the marker goes")
         if config.existing_target == "replace":
             return
         replacing = config.conflict_mode == "replace"

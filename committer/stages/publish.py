@@ -90,10 +90,16 @@ class PublishFiles(Stage[CommitState, Published]):
     async def execute(self, value: CommitState) -> Published:
         """Publishes all files, many at once."""
         self._targets = value.targets
+        self.context.progress.expect(value.decision.files)
         layout, store, published = self.context.layout, self.context.store, self._published
         tasks, destination, targets = layout.tasks, layout.destination, value.targets
 
+        promoted = value.promoted
+
         async def publish(file: PlannedFile) -> None:
+            if file.destination in promoted:
+                published.add(destination, file)
+                return
             source, target = tasks / file.source, destination / file.destination
             if file.destination in targets:
                 await self._settle(file, source, target, None)

@@ -115,7 +115,7 @@ def success_data(
     statistics = context.statistics.snapshot()
     diagnostics = {"stage": stage, "committer.engine": "lake-committer"}
     if published is not None:
-        _set_totals(statistics, published)
+        set_totals(statistics, published)
     if was_empty:
         diagnostics[WAS_EMPTY] = "true"
     if directories:
@@ -139,7 +139,8 @@ def success_data(
     )
 
 
-def _set_totals(statistics: IOStatistics, published: Published) -> None:
+def set_totals(statistics: IOStatistics, published: Published) -> None:
+    """Sets (as Hadoop does) what was committed in all, whoever published it."""
     statistics.counters[names.COMMITTER_FILES_COMMITTED] = published.files
     statistics.counters[names.COMMITTER_BYTES_COMMITTED] = published.size
 

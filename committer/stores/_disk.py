@@ -13,7 +13,7 @@ import os
 import shutil
 import stat
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Concatenate, Final, ParamSpec, TypeAlias, TypeVar
 
 from committer.errors import (
@@ -39,6 +39,7 @@ Entries: TypeAlias = "os._ScandirIterator[str]"
 
 PAGE: Final = 1000
 _DELETE_ROUNDS: Final = 10
+_LEADS_NOWHERE: Final = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ELOOP})
 _GONE: Final = (FileNotFoundError, NotADirectoryError)
 
 
@@ -77,8 +78,10 @@ class Disk:
         """Looks at a path; follows a link."""
         try:
             return _status(path, os.stat(path.path))
-        except NotADirectoryError as error:
-            raise _no_entry() from error
+        except OSError as error:
+            if error.errno in _LEADS_NOWHERE:
+                raise _no_entry() from error
+            raise
 
     @_typed
     def list(self, directory: StorePath, entries: Entries | None = None) -> tuple[Page, Entries | None]:
@@ -134,7 +137,7 @@ class Disk:
         handle = os.open(temporary.path, flags, 0o666)
         try:
             try:
-                write(handle, data, 0)
+                _write(handle, data, 0)
                 if durable:
                     _flush(handle)
             finally:
@@ -164,15 +167,17 @@ class Disk:
         return handle
 
     @_typed
-    def write(self, path: StorePath, handle: int, data: Buffer, offset: int) -> None:
-        """Writes a part of the file at `path`."""
-        write(handle, data, offset)
+    def write(self, path: StorePath, handle: int, parts: Iterable[Buffer], offset: int) -> None:
+        """Writes parts of the file at `path`, one after the other."""
+        for part in parts:
+            _write(handle, part, offset)
+            offset += len(part)
 
     @_typed
     def close(self, path: StorePath, handle: int, data: Buffer, offset: int, durable: bool) -> FileStatus:
         """Writes the last part of the file at `path`, closes it and looks at it."""
         try:
-            write(handle, data, offset)
+            _write(handle, data, offset)
             if durable:
                 _flush(handle)
         finally:
@@ -367,8 +372,7 @@ class Disk:
             raise OSError(errno.ENOTSUP, os.strerror(errno.ENOTSUP)) from error
 
 
-def write(handle: int, data: Buffer, offset: int) -> None:
-    """Writes all of `data` at `offset`."""
+def _write(handle: int, data: Buffer, offset: int) -> None:
     view = memoryview(data)
     while view:
         count = os.pwrite(handle, view, offset)
@@ -389,8 +393,11 @@ def _page(directory: StorePath, entries: Entries) -> Page:
         name = entry.name
         try:
             found = entry.stat()
-        except FileNotFoundError:
-            continue  # Deleted meanwhile, or a link to nowhere.
+        except OSError as error:
+            # Deleted meanwhile, or a link to nowhere.
+            if error.errno in _LEADS_NOWHERE:
+                continue
+            raise
         kind = found.st_mode
         if not (stat.S_ISREG(kind) or stat.S_ISDIR(kind)):
             continue

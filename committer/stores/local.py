@@ -237,17 +237,14 @@ class _LocalWriter(FileWriter):
             self._buffer += data
             return
         buffered, self._buffer = self._buffer, bytearray()
-        for part in (buffered, data):
-            if not part:
-                continue
-            offset = self._offset
-            self._offset += len(part)
-            # Whatever ends this early leaves a gap, and a file with a gap must never be closed as if it were whole.
-            self._broken = True
-            await self._store._batches.run(
-                self._store._disk.write, self._path, handle, part, offset, weight=WHOLE_BATCH
-            )
-            self._broken = False
+        offset = self._offset
+        self._offset += len(buffered) + len(data)
+        # Whatever ends this early may leave a gap, and a file with a gap must never be closed as if it were whole.
+        self._broken = True
+        await self._store._batches.run(
+            self._store._disk.write, self._path, handle, (buffered, data), offset, weight=WHOLE_BATCH
+        )
+        self._broken = False
 
     async def close(self) -> FileStatus:
         handle = self._opened("close")

@@ -231,7 +231,7 @@ class PacedStore(Store):
                 statistics.count(names.STORE_IO_REQUEST)
                 try:
                     return await call()
-                except StoreThrottledError as error:
+                except StoreThrottledError:
                     self._refused()
                     raise
                 except StoreOutcomeUnknownError as error:

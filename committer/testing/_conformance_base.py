@@ -32,7 +32,7 @@ class ConformanceBase:
     """The fixtures that a subclass of the suite gives, each fresh for every test."""
 
     many: int = 60
-    """How many files the listing test makes; more than two pages, if that is not too slow."""
+    """How many files the listing tests make: more than a page, if that is not too slow."""
 
     @pytest.fixture
     def store(self) -> Store:

@@ -369,6 +369,25 @@ async def test_no_thread_is_started() -> None:
     assert runtime.monotonic() == 10.0
 
 
+class Crash(BaseException):
+    """Nothing that a library may catch."""
+
+
+@both_kinds
+@pytest.mark.parametrize("workers", [1, 4])
+async def test_what_is_no_exception_stays_what_it_is(kind: str, workers: int) -> None:
+    everyone = asyncio.Barrier(workers)
+
+    async def work(item: int) -> None:
+        await everyone.wait()
+        if item < workers - 1:
+            raise ValueError(item)
+        raise Crash
+
+    with pytest.raises(Crash):
+        await run_workers(Source(workers).of(kind), work, workers=workers)
+
+
 @pytest.mark.parametrize("workers", [0, -1])
 async def test_too_few_workers(workers: int) -> None:
     async def work(item: int) -> None: ...

@@ -13,16 +13,10 @@ from .jvm import Jvm, NoJavaError
 HERE = Path(__file__).parent
 
 
-def pytest_configure(config: pytest.Config) -> None:
-    config.addinivalue_line("markers", "java: drives Hadoop's committer in a JVM; skipped without Java 17 or later")
-
-
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if HERE in item.path.parents:
             item.add_marker(pytest.mark.java)
-            # Under xdist the whole suite shares one JVM instead of starting one a worker.
-            item.add_marker(pytest.mark.xdist_group("interop"))
 
 
 @pytest.fixture(scope="session")

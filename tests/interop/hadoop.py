@@ -77,7 +77,9 @@ class Hadoop:
             uuid: Spark's write job UUID, which then is the job's id in place of MapReduce's.
             conf: Hadoop options.
         """
-        settings = {key: str(value).lower() for key, value in (conf or {}).items()}
+        settings = {
+            key: str(value).lower() if isinstance(value, bool) else str(value) for key, value in (conf or {}).items()
+        }
         if uuid is not None:
             settings[SPARK_WRITE_UUID] = uuid
         return JavaJob(self, destination, number, uuid, settings)

@@ -34,17 +34,15 @@ async def run_scanned_task(
 ) -> None:
     """A whole task whose files some other program writes, to be found by a scan at task commit."""
 
-    def write(paths: Mapping[str, Path], made: list[Path]) -> None:
-        for name, path in paths.items():
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_bytes(files[name])
-        for path in made:
-            path.mkdir(parents=True, exist_ok=True)
+    def write(work: Path) -> None:
+        for name in directories:
+            (work / name).mkdir(parents=True, exist_ok=True)
+        for name, data in files.items():
+            (work / name).parent.mkdir(parents=True, exist_ok=True)
+            (work / name).write_bytes(data)
 
     async with committer.open_task(spec, task=task, attempt=attempt) as running:
-        paths = {name: Path(running.work_path(name)) for name in files}
-        made = [Path(running.work_path(name)) for name in directories]
-        await asyncio.to_thread(write, paths, made)
+        await asyncio.to_thread(write, Path(running.work_path()))
 
 
 async def commit(job: JavaJob, config: CommitterConfig | None = None, *, tasks: int | None = None) -> JobReport:

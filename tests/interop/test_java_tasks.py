@@ -8,6 +8,7 @@ import pytest
 
 import committer
 from committer import CommitterConfig
+from committer.errors import TaskMissingError
 
 from .hadoop import JOB_ATTEMPT, Hadoop
 from .python_side import assert_same_result, commit, spec_of
@@ -71,9 +72,8 @@ async def test_missing_task_is_noticed(hadoop: Hadoop, tmp_path: Path) -> None:
     job = hadoop.job(tmp_path / "dest")
     await job.setup()
     await job.run_task(0, contents("a.csv"))
-    with pytest.raises(committer.CommitterError) as missing:
+    with pytest.raises(TaskMissingError) as missing:
         await commit(job, tasks=2)
-    assert type(missing.value).__name__ == "TaskMissingError"
     assert missing.value.outcome == "unchanged"
     assert await on_disk(job.destination) == ({}, set())
 
@@ -117,7 +117,7 @@ async def test_python_lists_and_cleans_up_a_java_job(hadoop: Hadoop, tmp_path: P
     await job.setup()
     await job.run_task(0, contents("a.csv"))
     listed = await committer.list_jobs(job.destination)
-    assert [(info.job_id, info.state, info.delivery) for info in listed] == [(job.id, "open", "listing")]
+    assert [(info.job_id, info.state) for info in listed] == [(job.id, "open")]
     await committer.cleanup(job.destination, job_id=job.id)
     assert await committer.list_jobs(job.destination) == []
     assert not await exists(job.attempt_directory)

@@ -8,6 +8,7 @@ import pytest
 
 import committer
 from committer import JobSpec
+from committer.errors import JobNotFoundError
 
 from .hadoop import VALIDATE_OUTPUT, Hadoop, JavaError
 from .python_side import FOR_JAVA_DRIVER, assert_same_result, run_scanned_task, run_task, spec_of
@@ -59,13 +60,19 @@ def _directories(manifest: dict[str, object], destination: Path) -> set[tuple[st
 
 
 async def test_colons_which_java_tasks_cannot_commit(hadoop: Hadoop, tmp_path: Path) -> None:
-    job = hadoop.job(tmp_path / "dest", conf={VALIDATE_OUTPUT: True})
+    """Java's driver can publish them, but not through its checksummed file system: there is no Path of a sidecar."""
     files = contents(*COLON_NAMES)
-    await job.setup()
-    await run_task(spec_of(job, FOR_JAVA_DRIVER), 0, files)
-    counters = await job.commit()
+    raw = {"fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem", "fs.file.impl.disable.cache": True}
+    plain, checksummed = hadoop.job(tmp_path / "raw", conf=raw), hadoop.job(tmp_path / "checksummed")
+    for job in (plain, checksummed):
+        await job.setup()
+        await run_task(spec_of(job, FOR_JAVA_DRIVER), 0, files)
+        assert await hadoop.destinations(job.manifest(0)) == sorted(str(job.destination / name) for name in files)
+    counters = await plain.commit()
     assert counters["committer_files_committed"] == len(files)
-    assert without_sidecars((await on_disk(job.destination))[0]) == files
+    assert (await on_disk(plain.destination))[0] == files
+    with pytest.raises(JavaError, match="Relative path in absolute URI"):
+        await checksummed.commit()
 
 
 @pytest.mark.parametrize("hadoop_driver", [False, True])
@@ -98,12 +105,12 @@ async def test_late_python_task_of_a_job_that_java_committed(hadoop: Hadoop, tmp
     await job.setup()
     spec = spec_of(job, FOR_JAVA_DRIVER)
     await run_task(spec, 0, contents("a.csv"))
-    with pytest.raises(committer.JobNotFoundError):
+    with pytest.raises(JobNotFoundError):
         async with committer.open_task(spec, task=1, attempt=0) as task:
             async with task.open("late.csv") as file:
                 await file.write(b"late")
             await job.commit()
-    with pytest.raises(committer.JobNotFoundError):
+    with pytest.raises(JobNotFoundError):
         async with committer.open_task(spec, task=2, attempt=0):
             pass
     # Unlike a Java task, it did not bring the job's directory back.
@@ -114,7 +121,7 @@ async def test_python_task_of_a_job_that_java_aborted(hadoop: Hadoop, tmp_path: 
     job = hadoop.job(tmp_path / "dest")
     await job.setup()
     await job.abort()
-    with pytest.raises(committer.JobNotFoundError):
+    with pytest.raises(JobNotFoundError):
         await run_task(spec_of(job, FOR_JAVA_DRIVER), 0, contents("a.csv"))
     assert not await exists(job.destination / "_temporary")
 

@@ -10,6 +10,9 @@ import pytest
 
 import committer
 from committer import CommitterConfig
+from committer.paths import StorePath
+from committer.records.manifest import TaskManifest
+from committer.records.success import SuccessData
 
 from .hadoop import SUMMARY_REPORT_DIRECTORY, Hadoop
 from .python_side import FOR_JAVA_DRIVER, commit, run_task, spec_of
@@ -33,7 +36,9 @@ async def test_java_reads_success_and_summary_of_python(hadoop: Hadoop, tmp_path
         assert seen["name"] == SUCCESS_DATA
         assert seen["success"] is True
         assert (seen["jobId"], seen["jobIdSource"]) == ("job_202401010000_0042", "JobID")
-        assert seen["hostname"] and seen["date"] and seen["timestamp"] > 1_600_000_000_000
+        assert seen["hostname"]
+        assert seen["date"]
+        assert seen["timestamp"] > 1_600_000_000_000
         assert seen["iostatistics"]["counters"]["committer_files_committed"] == len(files) == report.files_committed
         assert seen["iostatistics"]["counters"]["committer_bytes_committed"] == report.bytes_committed
         # Java's loader drops members it does not know, among them the lengths this engine adds.
@@ -50,8 +55,6 @@ async def test_java_reads_success_and_summary_of_python(hadoop: Hadoop, tmp_path
 
 
 def _names(written: dict[str, object], destination: Path) -> list[str]:
-    from committer.paths import StorePath
-
     names = written["filenames"]
     assert isinstance(names, list)
     return [StorePath.from_uri(name).relative_to(StorePath.of(destination)) for name in names]
@@ -76,24 +79,22 @@ async def test_python_reads_what_java_wrote(hadoop: Hadoop, tmp_path: Path) -> N
     await job.setup()
     await job.run_task(0, files)
     manifest = await committer.load_record(job.manifest(0))
+    assert isinstance(manifest, TaskManifest)
     java_manifest = await hadoop.load_manifest(job.manifest(0))
-    assert sorted(_path_of(entry.destination) for entry in manifest.files) == await hadoop.destinations(job.manifest(0))
+    assert sorted(StorePath.from_uri(entry.d).path for entry in manifest.files) == await hadoop.destinations(
+        job.manifest(0)
+    )
     assert len(manifest.files) == len(java_manifest["files"]) == len(files)
     await job.commit()
     for path in (job.destination / "_SUCCESS", tmp_path / "reports" / f"summary-{job.id}.json"):
         ours = await committer.load_record(path)
         theirs = await hadoop.load_success(path)
-        assert (ours.job_id, ours.success, ours.committer) == (job.id, True, JAVA_COMMITTER)
-        assert list(ours.filenames) == theirs["filenames"]
-        assert ours.iostatistics.counters["committer_files_committed"] == len(files)
+        assert isinstance(ours, SuccessData)
+        assert (ours.jobId, ours.success, ours.committer) == (job.id, True, JAVA_COMMITTER)
+        assert ours.filenames == theirs["filenames"]
+        assert ours.statistics().counters == theirs["iostatistics"]["counters"]
     validation = await committer.validate(job.destination)
     assert validation.ok, validation
-
-
-def _path_of(uri: object) -> str:
-    from committer.paths import StorePath
-
-    return StorePath.from_uri(str(uri)).path
 
 
 async def test_success_of_python_replaces_that_of_java_sidecar_included(hadoop: Hadoop, tmp_path: Path) -> None:
@@ -121,5 +122,6 @@ async def test_success_of_java_replaces_that_of_python(hadoop: Hadoop, tmp_path:
     assert not await exists(first.destination / "_SUCCESS")
     await second.run_task(0, contents("b.csv"))
     await second.commit()
-    report = await committer.load_record(first.destination / "_SUCCESS")
-    assert report.job_id == second.id
+    marker = await committer.load_record(first.destination / "_SUCCESS")
+    assert isinstance(marker, SuccessData)
+    assert marker.jobId == second.id

@@ -1,4 +1,4 @@
-"""What stands at the destination already: old files, directories in the way of files, files in the way of directories."""
+"""What stands at the destination already: old files, directories where files go, files where directories go."""
 
 from __future__ import annotations
 

@@ -30,36 +30,49 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if HERE in item.path.parents and "spark" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.spark)
             item.add_marker(pytest.mark.java)
+            # PySpark's own remark about the version of one of its dependencies.
+            item.add_marker(pytest.mark.filterwarnings("ignore:PySpark does not yet fully support pandas"))
             # Under xdist the whole suite shares one session instead of starting one a worker.
             item.add_marker(pytest.mark.xdist_group("spark"))
 
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
-    try:
-        configure_environment()
-    except UnsupportedError as error:
-        pytest.skip(str(error))
-    os.environ["PYSPARK_PYTHON"] = sys.executable
-    with warnings.catch_warnings():
-        # PySpark's own remarks about the versions of its dependencies.
-        warnings.simplefilter("ignore")
-        from pyspark.sql import SparkSession
+    with pytest.MonkeyPatch.context() as environment:
+        # What configure_environment sets is taken back afterwards.
+        environment.delenv("PYSPARK_DRIVER_PYTHON", raising=False)
+        environment.setenv("JAVA_HOME", os.environ.get("JAVA_HOME", ""))
+        environment.setenv("PYSPARK_PYTHON", sys.executable)
+        # Without a UTF-8 locale Java cannot spell file names beyond ASCII.
+        environment.setenv("LC_ALL", "C.UTF-8" if sys.platform == "linux" else "en_US.UTF-8")
+        try:
+            configure_environment()
+        except UnsupportedError as error:
+            pytest.skip(str(error))
+        with warnings.catch_warnings():
+            # PySpark's own remarks about the versions of its dependencies.
+            warnings.simplefilter("ignore")
+            session = _start()
+        yield session
+        session.stop()
 
-        session = (
-            # Four tries a task, as on a cluster: local[2] would give it only one.
-            SparkSession.builder.master("local[2,4]")
-            .appName("committer tests")
-            .config("spark.driver.host", "127.0.0.1")
-            .config("spark.driver.bindAddress", "127.0.0.1")
-            .config("spark.driver.memory", "1g")
-            .config("spark.ui.enabled", "false")
-            .config("spark.ui.showConsoleProgress", "false")
-            .config("spark.sql.shuffle.partitions", "2")
-            .config("spark.sql.session.timeZone", TIME_ZONE)
-            .config("spark.driver.extraJavaOptions", "-XX:+UseSerialGC -XX:TieredStopAtLevel=1")
-            .getOrCreate()
-        )
+
+def _start() -> SparkSession:
+    from pyspark.sql import SparkSession
+
+    session = (
+        # Four tries a task, as on a cluster: local[2] would give it only one.
+        SparkSession.builder.master("local[2,4]")
+        .appName("committer tests")
+        .config("spark.driver.host", "127.0.0.1")
+        .config("spark.driver.bindAddress", "127.0.0.1")
+        .config("spark.driver.memory", "1g")
+        .config("spark.driver.extraJavaOptions", "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -Dsun.jnu.encoding=UTF-8")
+        .config("spark.ui.enabled", "false")
+        .config("spark.ui.showConsoleProgress", "false")
+        .config("spark.sql.shuffle.partitions", "2")
+        .config("spark.sql.session.timeZone", TIME_ZONE)
+        .getOrCreate()
+    )
     session.sparkContext.setLogLevel("OFF")
-    yield session
-    session.stop()
+    return session

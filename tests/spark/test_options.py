@@ -130,8 +130,7 @@ def schema(**columns: T.DataType) -> StructType:
 
 def test_partition_columns_leave_the_files_and_the_rest_keeps_its_order() -> None:
     plan = plan_files(schema(a=IntegerType(), Day=StringType(), c=IntegerType(), d=IntegerType()), ("day", "a"))
-    assert plan.partition_columns == ("Day", "a")
-    assert plan.partition_positions == (1, 0)
+    assert plan.partitions == (("day", 1), ("a", 0))
     assert plan.columns == (2, 3)
     assert StructType.fromJson(msgspec.json.decode(plan.schema)).names == ["c", "d"]
     assert arrow_schema(plan).names == ["c", "d"]
@@ -139,7 +138,7 @@ def test_partition_columns_leave_the_files_and_the_rest_keeps_its_order() -> Non
 
 def test_the_exact_spelling_wins() -> None:
     both = StructType([StructField(name, IntegerType()) for name in ("A", "a", "b")])
-    assert plan_files(both, ("a",)).partition_positions == (1,)
+    assert plan_files(both, ("a",)).partitions == (("a", 1),)
     with pytest.raises(ConfigurationError, match="several columns"):
         plan_files(StructType([StructField(name, IntegerType()) for name in ("Ab", "aB", "c")]), ("ab",))
 

@@ -20,7 +20,7 @@ _numbers = itertools.count()
 
 
 class _OnDisk(StoreConformance):
-    many = 2100
+    many = 1100
 
     @pytest.fixture
     def root(self, tmp_path: Path) -> StorePath:

@@ -1,0 +1,295 @@
+"""Lists and duplicate search beyond memory: what goes in comes out, counted, in order, and nothing is left on disk."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import os
+import threading
+import tracemalloc
+from collections import Counter
+from pathlib import Path
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from committer.errors import CommitterError, RecordError
+from committer.flow.spill import DuplicateGroup, PartitionedSpill, SpillFile
+from committer.records.manifest import FileEntry
+
+
+def entry(number: int) -> FileEntry:
+    return FileEntry(f"file:/tmp/source/part-{number:08d}", f"file:/data/dest/part-{number:08d}", number, None)
+
+
+# --- The list -----------------------------------------------------------------------------------------------------
+
+
+@given(
+    numbers=st.lists(st.integers(0, 10**9), max_size=200),
+    block=st.sampled_from([1, 50, 500, 1 << 20]),
+    together=st.booleans(),
+)
+async def test_what_goes_in_comes_out_in_order(numbers: list[int], block: int, together: bool) -> None:
+    async with SpillFile(FileEntry, block_bytes=block) as spill:
+        if together:
+            await spill.append_all(map(entry, numbers))
+        else:
+            for number in numbers:
+                await spill.append(entry(number))
+        assert spill.count == len(numbers)
+        for _ in range(2):
+            assert [item async for item in spill.read()] == [entry(number) for number in numbers]
+
+
+async def test_a_short_list_never_touches_the_disk(tmp_path: Path) -> None:
+    gone = tmp_path / "not there"
+    async with SpillFile(FileEntry, directory=str(gone)) as spill:
+        await spill.append_all(map(entry, range(100)))
+        assert spill.blocks_on_disk == 0
+        assert [item.z async for item in spill.read()] == list(range(100))
+
+
+async def test_an_empty_list() -> None:
+    async with SpillFile(FileEntry) as spill:
+        assert [item async for item in spill.read()] == []
+
+
+async def test_memory_stays_at_a_block() -> None:
+    async with SpillFile(FileEntry, block_bytes=1 << 16) as spill:
+        tracemalloc.start()
+        try:
+            await spill.append_all(map(entry, range(20_000)))
+            seen = 0
+            async for item in spill.read():
+                assert item.z == seen
+                seen += 1
+            most = tracemalloc.get_traced_memory()[1]
+        finally:
+            tracemalloc.stop()
+        assert seen == 20_000
+        assert spill.blocks_on_disk >= 20
+        # Over a megabyte went through; a block of decoded entries is a few times its bytes.
+        assert most < 1 << 20
+
+
+async def test_many_writers_at_once_lose_nothing() -> None:
+    async with SpillFile(int, block_bytes=64) as spill:
+
+        async def write(start: int) -> None:
+            for number in range(start, start + 50):
+                await spill.append(number)
+                await asyncio.sleep(0)
+
+        await asyncio.gather(*(write(start) for start in range(0, 1000, 50)))
+        items = [item async for item in spill.read()]
+    assert sorted(items) == list(range(1000))
+    # Each writer's own items kept their order.
+    for start in range(0, 1000, 50):
+        assert [item for item in items if start <= item < start + 50] == list(range(start, start + 50))
+
+
+async def test_two_readers_do_not_disturb_each_other() -> None:
+    async with SpillFile(int, block_bytes=100) as spill:
+        await spill.append_all(range(1000))
+
+        async def read() -> list[int]:
+            return [item async for item in spill.read()]
+
+        first, second = await asyncio.gather(read(), read())
+        assert first == second == list(range(1000))
+
+
+async def test_files_have_no_name_and_are_freed(tmp_path: Path) -> None:
+    descriptors = len(os.listdir("/proc/self/fd")) if os.path.isdir("/proc/self/fd") else None
+    async with SpillFile(int, directory=str(tmp_path), block_bytes=100) as spill:
+        await spill.append_all(range(1000))
+        assert spill.blocks_on_disk > 0
+        assert list(tmp_path.iterdir()) == []
+    await spill.close()
+    with pytest.raises(ValueError, match="closed"):
+        await spill.append(1)
+    with pytest.raises(ValueError, match="closed"):
+        _ = [item async for item in spill.read()]
+    if descriptors is not None:
+        assert len(os.listdir("/proc/self/fd")) <= descriptors
+
+
+async def test_closing_after_a_failure_leaves_nothing(tmp_path: Path) -> None:
+    with pytest.raises(RuntimeError, match="user"):
+        async with SpillFile(int, directory=str(tmp_path), block_bytes=100) as spill:
+            await spill.append_all(range(1000))
+            raise RuntimeError("the user's own")
+    gc.collect()
+    assert list(tmp_path.iterdir()) == []
+
+
+async def test_a_disk_that_takes_nothing_is_told_and_the_list_is_lost(tmp_path: Path) -> None:
+    gone = tmp_path / "not there"
+    async with SpillFile(int, directory=str(gone), block_bytes=10) as spill:
+        with pytest.raises(CommitterError, match="temporary file") as caught:
+            await spill.append_all(range(1000))
+        assert caught.value.operation == "spill"
+        assert caught.value.outcome == "unchanged"
+        assert "TMPDIR" in caught.value.next_step
+        assert isinstance(caught.value.__cause__, FileNotFoundError)
+        for use in (spill.append(1), anext(spill.read())):
+            with pytest.raises(CommitterError, match="temporary file"):
+                await use
+
+
+async def test_a_file_that_lost_something_is_never_taken_for_whole() -> None:
+    async with SpillFile(int, block_bytes=1000) as spill:
+        await spill.append_all(range(5000))
+        file = spill._file
+        assert file is not None
+        os.truncate(file.fileno(), spill._size - 10)
+        with pytest.raises(RecordError, match="temporary file"):
+            _ = [item async for item in spill.read()]
+
+
+async def test_a_block_that_holds_fewer_items_is_never_taken_for_whole() -> None:
+    async with SpillFile(int, block_bytes=1000) as spill:
+        await spill.append_all(range(5000))
+        first = spill._blocks[0]
+        fewer = msgspec.msgpack.encode([70_000] * (first.length // 5))
+        file = spill._file
+        assert file is not None
+        os.pwrite(file.fileno(), fewer.ljust(first.length, b"\0"), 0)
+        with pytest.raises(RecordError, match="temporary file"):
+            _ = [item async for item in spill.read()]
+
+
+async def test_a_lost_block_is_never_taken_for_whole() -> None:
+    async with SpillFile(int, block_bytes=1000) as spill:
+        await spill.append_all(range(5000))
+        del spill._blocks[1]
+        with pytest.raises(RecordError, match="came back"):
+            _ = [item async for item in spill.read()]
+
+
+async def test_cancelling_waits_for_the_thread_and_loses_the_list() -> None:
+    async with SpillFile(int, block_bytes=1 << 20) as spill:
+        entered, let_go = threading.Event(), threading.Event()
+        write = spill._write
+
+        def slow(data: bytearray, offset: int) -> None:
+            entered.set()
+            let_go.wait(10)
+            write(data, offset)
+
+        spill._write = slow  # type: ignore[method-assign]
+        task = asyncio.create_task(spill.append_all(range(10**6)))
+        while not entered.is_set():
+            await asyncio.sleep(0.001)
+        task.cancel()
+        await asyncio.sleep(0.01)
+        task.cancel()
+        await asyncio.sleep(0.01)
+        assert not task.done()
+        let_go.set()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        with pytest.raises(CommitterError):
+            await spill.append(1)
+
+
+async def test_blocks_go_through_a_thread_one_hop_each() -> None:
+    hops = 0
+    async with SpillFile(int, block_bytes=1000) as spill:
+        run_blocking = spill._runtime.run_blocking
+
+        class Counting(type(spill._runtime)):  # type: ignore[misc]
+            async def run_blocking(self, call: object) -> object:
+                nonlocal hops
+                hops += 1
+                return await run_blocking(call)  # type: ignore[arg-type]
+
+        spill._runtime = Counting()
+        await spill.append_all(range(10_000))
+        assert hops == spill.blocks_on_disk
+        _ = [item async for item in spill.read()]
+        assert hops == 2 * spill.blocks_on_disk
+
+
+# --- Duplicates ---------------------------------------------------------------------------------------------------
+
+
+async def groups_of(spill: PartitionedSpill) -> dict[str, DuplicateGroup]:
+    found = [group async for group in spill.duplicates()]
+    assert len({group.key for group in found}) == len(found)
+    return {group.key: group for group in found}
+
+
+@given(
+    keys=st.lists(st.text(max_size=3) | st.sampled_from(["a", "b", "a\udc80"]), max_size=80),
+    bound=st.sampled_from([1, 3, 10, 1000]),
+)
+async def test_exactly_the_keys_that_were_added_twice(keys: list[str], bound: int) -> None:
+    async with PartitionedSpill(bound=bound) as spill:
+        for number, key in enumerate(keys):
+            await spill.add(key, str(number))
+        assert spill.on_disk == (len(keys) > bound)
+        found = await groups_of(spill)
+        assert {key: group.total for key, group in found.items()} == {
+            key: total for key, total in Counter(keys).items() if total > 1
+        }
+        for key, group in found.items():
+            assert group.payloads == tuple(str(number) for number, other in enumerate(keys) if other == key)
+
+
+async def test_duplicates_across_partitions_of_300_000_keys_with_a_tiny_bound() -> None:
+    doubled = {number * 997 for number in range(300)}
+    async with PartitionedSpill(bound=1000) as spill:
+        for number in range(300_000):
+            await spill.add(f"abfs://c@a/dest/part-{number:08d}", "task 1")
+            if number in doubled:
+                await spill.add(f"abfs://c@a/dest/part-{number:08d}", "task 2")
+        assert spill.on_disk
+        found = await groups_of(spill)
+    assert set(found) == {f"abfs://c@a/dest/part-{number:08d}" for number in doubled}
+    assert all(group.payloads == ("task 1", "task 2") and group.total == 2 for group in found.values())
+
+
+async def test_the_order_is_the_same_every_time() -> None:
+    async def found() -> list[str]:
+        async with PartitionedSpill(bound=50) as spill:
+            for number in range(2000):
+                await spill.add(str(number % 700))
+            return [group.key async for group in spill.duplicates()]
+
+    assert await found() == await found()
+
+
+@pytest.mark.parametrize("bound", [5, 100_000])
+async def test_one_key_over_and_over_keeps_few_payloads(bound: int) -> None:
+    async with PartitionedSpill(bound=bound, kept_payloads=3) as spill:
+        for number in range(5000):
+            await spill.add("the same", str(number))
+        assert await groups_of(spill) == {"the same": DuplicateGroup("the same", ("0", "1", "2"), 5000)}
+
+
+async def test_lost_keys_are_told() -> None:
+    async with PartitionedSpill(bound=10) as spill:
+        for number in range(1000):
+            await spill.add(str(number))
+        removed = spill._files.pop()
+        with pytest.raises(RecordError, match="of 1000 keys came back"):
+            await groups_of(spill)
+        await removed.close()
+
+
+async def test_partitions_leave_nothing_on_disk(tmp_path: Path) -> None:
+    async with PartitionedSpill(bound=10, directory=str(tmp_path)) as spill:
+        for number in range(100):
+            await spill.add(str(number), "x" * 20_000)
+        assert list(tmp_path.iterdir()) == []
+        assert await groups_of(spill) == {}
+    await spill.close()
+
+
+def test_a_bound_that_makes_no_sense() -> None:
+    with pytest.raises(ValueError, match="bound"):
+        PartitionedSpill(bound=0)

@@ -1,0 +1,164 @@
+"""The store that fails on demand does exactly what it is told."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+
+import pytest
+
+from committer.errors import (
+    StoreError,
+    StoreExistsError,
+    StoreOutcomeUnknownError,
+    StorePermissionError,
+    StoreThrottledError,
+    StoreUnavailableError,
+    UnsupportedError,
+)
+from committer.stores.memory import MemorySpace, MemoryStore
+from committer.testing.faults import Call, Fault, FaultKind, FaultyStore, SimulatedCrash
+
+_numbers = itertools.count()
+
+
+@pytest.fixture
+def space() -> MemorySpace:
+    return MemoryStore.space(f"faults-{next(_numbers)}")
+
+
+@pytest.mark.parametrize(
+    ("kind", "error", "effect"),
+    [
+        ("unavailable", StoreUnavailableError, False),
+        ("throttled", StoreThrottledError, False),
+        ("forbidden", StorePermissionError, False),
+        ("unanswered", StoreOutcomeUnknownError, False),
+        ("lost", StoreOutcomeUnknownError, True),
+        ("crash_before", SimulatedCrash, False),
+        ("crash_after", SimulatedCrash, True),
+    ],
+)
+async def test_kinds_and_their_effect(
+    space: MemorySpace, kind: FaultKind, error: type[BaseException], effect: bool
+) -> None:
+    store = FaultyStore(space.store(), [Fault(kind=kind, call=2)])
+    await store.put(space.path("first"), b"")
+    with pytest.raises(error) as caught:
+        await store.put(space.path("second"), b"")
+    assert ("/second" in space.files()) == effect
+    if isinstance(caught.value, StoreError):
+        assert caught.value.outcome == ("unknown" if error is StoreOutcomeUnknownError else "unchanged")
+        assert caught.value.operation == "put"
+        await store.put(space.path("third"), b"")
+
+
+async def test_after_a_crash_every_call_crashes(space: MemorySpace) -> None:
+    store = FaultyStore(space.store(), [Fault(kind="crash_before", operation="rename_file")])
+    writer = await store.open_writer(space.path("file"))
+    listing = store.list(space.path(""))
+    assert await anext(listing)
+    with pytest.raises(SimulatedCrash):
+        await store.rename_file(space.path("file"), space.path("new"))
+    for call in (store.status(space.path("file")), writer.write(b"1"), writer.abort(), anext(listing)):
+        with pytest.raises(SimulatedCrash):
+            await call
+    await store.close()
+    assert store.crashed
+    assert await store.inner.read(space.path("file"), limit=10) == b""
+
+
+async def test_what_was_under_way_in_a_crash_has_its_effect_but_no_answer(space: MemorySpace) -> None:
+    store = FaultyStore(space.store(), [Fault(kind="crash_before", call=3)])
+    found = await asyncio.gather(
+        *(store.put(space.path(f"{number}"), b"") for number in range(5)), return_exceptions=True
+    )
+    assert all(isinstance(one, SimulatedCrash) for one in found)
+    assert set(space.files()) == {"/0", "/1"}
+
+
+async def test_which_calls_a_fault_hits(space: MemorySpace) -> None:
+    space.write("/a/file", b"")
+    store = FaultyStore(space.store())
+    store.faults = [
+        Fault(kind="forbidden", operation="status", path="/a/", times=2),
+        Fault(kind="unavailable", path=lambda path: path.name == "target"),
+        Fault(kind="throttled", operation="read", times=None, retry_after_s=1.5),
+    ]
+    for _ in range(2):
+        with pytest.raises(StorePermissionError):
+            await store.status(space.path("a/file"))
+    await store.status(space.path("a/file"))
+    with pytest.raises(StoreUnavailableError):
+        await store.rename_file(space.path("a/file"), space.path("target"))
+    await store.rename_file(space.path("a/file"), space.path("target"))
+    for _ in range(5):
+        with pytest.raises(StoreThrottledError) as caught:
+            await store.read(space.path("target"), limit=1)
+        assert caught.value.retry_after_s == 1.5
+
+
+async def test_the_log_can_be_read(space: MemorySpace) -> None:
+    store = FaultyStore(space.store(), [Fault(kind="lost", call=2)])
+    await store.put(space.path("a"), b"", exclusive=True)
+    with pytest.raises(StoreOutcomeUnknownError):
+        await store.rename_file(space.path("a"), space.path("b"))
+    with pytest.raises(StoreExistsError):
+        await store.put(space.path("b"), b"", exclusive=True)
+    host = f"memory://{space.name}"
+    assert store.log().splitlines() == [
+        f"   1 put {host}/a: ok",
+        f"   2 rename_file {host}/a -> {host}/b [lost]: StoreOutcomeUnknownError",
+        f"   3 put {host}/b: StoreExistsError",
+    ]
+    assert store.counts() == {"put": 2, "rename_file": 1}
+    assert (store.count(), store.count("put")) == (3, 2)
+
+
+async def test_a_lost_answer_hides_a_refusal_too(space: MemorySpace) -> None:
+    space.write("/there", b"old")
+    store = FaultyStore(space.store(), [Fault(kind="lost")])
+    with pytest.raises(StoreOutcomeUnknownError):
+        await store.put(space.path("there"), b"new", exclusive=True)
+    assert space.files() == {"/there": b"old"}
+
+
+async def test_a_listing_is_one_call(space: MemorySpace) -> None:
+    for number in range(3):
+        space.write(f"/{number}", b"")
+    store = FaultyStore(space.store())
+    assert len([status async for status in store.list(space.path(""))]) == 3
+    assert store.count() == 1
+    store.faults = [Fault(kind="unavailable"), Fault(kind="lost")]
+    with pytest.raises(StoreUnavailableError):
+        await anext(store.list(space.path("")))
+    seen = []
+    with pytest.raises(StoreOutcomeUnknownError):
+        async for status in store.list(space.path("")):
+            seen.append(status)
+    assert len(seen) == 3
+
+
+async def test_something_can_happen_right_before_a_call(space: MemorySpace) -> None:
+    async def another(call: Call) -> None:
+        if call.operation == "put":
+            await space.store().put(call.path, b"theirs", exclusive=True)
+
+    store = FaultyStore(space.store(), before_call=another)
+    with pytest.raises(StoreExistsError):
+        await store.put(space.path("file"), b"mine", exclusive=True)
+    assert space.files() == {"/file": b"theirs"}
+
+
+async def test_abilities_are_those_of_the_inner_store() -> None:
+    plain = MemoryStore.space(f"faults-{next(_numbers)}", "s3")
+    store = FaultyStore(plain.store())
+    assert store.capabilities == plain.capabilities
+    with pytest.raises(UnsupportedError):
+        await store.link_file(plain.path("a"), plain.path("b"))
+    with pytest.raises(UnsupportedError):
+        store.local_path(plain.path("a"))
+
+
+def test_a_crash_is_no_exception() -> None:
+    assert not issubclass(SimulatedCrash, Exception)

@@ -1,0 +1,121 @@
+"""From a path's scheme to its store."""
+
+from __future__ import annotations
+
+import itertools
+import sys
+from collections.abc import Iterator, Mapping
+from importlib.metadata import entry_points
+from pathlib import Path
+
+import pytest
+
+from committer.errors import ConfigurationError, UnsupportedError
+from committer.paths import StorePath
+from committer.stores import registry
+from committer.stores.base import Store
+from committer.stores.local import LocalStore
+from committer.stores.memory import MemoryStore
+from committer.stores.registry import find_store, open_store, register_store, unregister_store
+from committer.testing.faults import FaultyStore
+
+_numbers = itertools.count()
+
+
+def test_built_in_schemes() -> None:
+    assert isinstance(open_store(StorePath.of("/tmp")), LocalStore)
+    assert isinstance(open_store(StorePath.of("memory://registry/x")), MemoryStore)
+    flat = open_store(StorePath.of("memory://registry-flat/x"), {"profile": "gcs", "session": object()})
+    assert not flat.capabilities.directories
+
+
+def test_unknown_options_are_refused() -> None:
+    with pytest.raises(ConfigurationError, match="did you mean 'profile'"):
+        open_store(StorePath.of("memory://registry/x"), {"profil": "gcs"})
+
+
+@pytest.mark.parametrize(
+    ("uri", "extra"),
+    [("abfss://c@acct/x", "adls"), ("gs://b/x", "gcs"), ("s3a://b/x", "s3"), ("hdfs://nn:8020/x", "hdfs")],
+)
+@pytest.mark.allow_blocking("the metadata of installed packages is read")
+async def test_a_store_that_is_not_installed(uri: str, extra: str) -> None:
+    path = StorePath.of(uri)
+    if path.scheme in {entry.name for entry in entry_points(group=registry.GROUP)}:
+        pytest.skip(f"a store for {path.scheme} is installed")
+    with pytest.raises(UnsupportedError) as caught:
+        open_store(path)
+    assert f"lake-committer[{extra}]" in caught.value.next_step
+
+
+async def test_an_unknown_scheme() -> None:
+    with pytest.raises(UnsupportedError, match="ftp:"):
+        await find_store(StorePath.of("ftp://host/x"))
+
+
+def test_a_live_store() -> None:
+    store = FaultyStore(MemoryStore("registry-live"))
+    path = StorePath.of("memory://registry-live/x")
+    assert open_store(path, {"store": store}) is store
+    assert open_store(path, {"store": store, "session": None}) is store
+    for options in ({"store": store, "profile": "gcs"}, {"store": "memory"}, {"store": None}):
+        with pytest.raises(ConfigurationError):
+            open_store(path, options)
+    with pytest.raises(ConfigurationError):
+        open_store(StorePath.of("/tmp"), {"store": store})
+
+
+def test_registering() -> None:
+    seen: list[tuple[StorePath, Mapping[str, object]]] = []
+
+    def factory(path: StorePath, options: Mapping[str, object]) -> Store:
+        seen.append((path, options))
+        return MemoryStore("registry-mine")
+
+    path = StorePath.of("mine://x/y")
+    register_store("MINE", factory)
+    try:
+        assert isinstance(open_store(path, {"a": 1}), MemoryStore)
+        assert seen == [(path, {"a": 1})]
+    finally:
+        unregister_store("mine")
+    with pytest.raises(UnsupportedError):
+        open_store(path)
+
+
+@pytest.fixture
+def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """A distribution on the import path with a store, one that cannot be imported, and one for ``file``."""
+    module = f"installed_store_{next(_numbers)}"
+    (tmp_path / f"{module}.py").write_text(
+        "from committer.stores.memory import MemoryStore\n"
+        "class Installed(MemoryStore):\n"
+        "    @classmethod\n"
+        "    def open_for(cls, path, options):\n"
+        "        return cls('installed')\n"
+    )
+    metadata = tmp_path / f"{module}-1.0.dist-info"
+    metadata.mkdir()
+    (metadata / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {module}\nVersion: 1.0\n")
+    (metadata / "entry_points.txt").write_text(
+        f"[committer.stores]\nthird = {module}:Installed\nbroken = {module}_missing:Store\nfile = {module}:Installed\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(registry, "_loaded", {})
+    yield module
+    sys.modules.pop(module, None)
+
+
+async def test_entry_points_are_found_without_blocking(installed: str) -> None:
+    store = await find_store(StorePath.of("third://x/y"))
+    assert type(store).__name__ == "Installed"
+    assert open_store(StorePath.of("third://x/y")) is not store, "known now: no need to look again"
+
+
+async def test_built_in_schemes_cannot_be_taken_over(installed: str) -> None:
+    assert type(await find_store(StorePath.of("/tmp"))) is LocalStore
+
+
+async def test_a_store_whose_import_fails(installed: str) -> None:
+    with pytest.raises(UnsupportedError, match="cannot be imported"):
+        await find_store(StorePath.of("broken://x/y"))

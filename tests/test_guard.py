@@ -1,0 +1,64 @@
+"""The guard of tests/conftest.py: the library cannot block the event loop unseen, tests themselves may."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+from blockbuster import BlockingError
+
+import committer
+
+
+def library_function(body: str) -> Callable[[str], object]:
+    """A function that looks as if it stood in a file of the library."""
+    names: dict[str, Callable[[str], object]] = {}
+    source = f"def call(path):\n    import os, time\n    {body}\n"
+    exec(compile(source, os.path.join(committer.__path__[0], "made_up.py"), "exec"), names)
+    return names["call"]
+
+
+BLOCKING = [
+    "time.sleep(0)",
+    "open(path).close()",
+    "os.stat(path)",
+    "os.lstat(path)",
+    "os.listdir('/')",
+    "os.scandir('/').close()",
+    "os.close(os.open(path, os.O_RDONLY))",
+]
+
+
+@pytest.mark.parametrize("body", BLOCKING)
+async def test_the_library_may_not_block_the_loop(body: str, tmp_path: Path, blocking_calls: list[str]) -> None:
+    (tmp_path / "file").write_bytes(b"x")
+    with pytest.raises(BlockingError):
+        library_function(body)(str(tmp_path / "file"))
+    assert len(blocking_calls) == 1
+    blocking_calls.clear()
+
+
+async def test_a_swallowed_error_stays_known(blocking_calls: list[str]) -> None:
+    with suppress(Exception):
+        library_function("time.sleep(0)")("")
+    assert blocking_calls == ["time.sleep"]
+    blocking_calls.clear()
+
+
+async def test_a_thread_may_block(tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"x")
+    await asyncio.to_thread(library_function("open(path).close()"), str(tmp_path / "file"))
+
+
+async def test_a_test_may_look_at_the_disk(tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"x")
+    assert (tmp_path / "file").read_bytes() == b"x"
+
+
+@pytest.mark.allow_blocking("it is what this test is about")
+async def test_the_marker_switches_the_guard_off() -> None:
+    library_function("time.sleep(0)")("")
