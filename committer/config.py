@@ -2,12 +2,69 @@
 
 from __future__ import annotations
 
-from typing import Literal
+import math
+import warnings
+from collections.abc import Mapping
+from typing import Any, Literal, NamedTuple, TypeAlias, get_args
 
 import msgspec
 
+from committer.errors import ConfigurationError, RecordError
+from committer.options import ConfigurationWarning, key_of, resolve
 
-class CommitterConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+ExistingTarget: TypeAlias = Literal["fail", "replace"]
+ConflictMode: TypeAlias = Literal["append", "fail", "replace"]
+SupersededScope: TypeAlias = Literal["directories", "destination"]
+Durability: TypeAlias = Literal["none", "fsync"]
+
+_CHOICES: dict[str, tuple[str, ...]] = {
+    "existing_target": get_args(ExistingTarget),
+    "conflict_mode": get_args(ConflictMode),
+    "superseded_scope": get_args(SupersededScope),
+    "durability": get_args(Durability),
+}
+_FLAGS = (
+    "validate_output",
+    "promote_directories",
+    "unique_names",
+    "hadoop_driver",
+    "mark_successful_jobs",
+    "cleanup_skipped",
+    "cleanup_failures_ignored",
+    "cleanup_parallel_delete",
+    "cleanup_base_first",
+)
+_ABOVE_ZERO = ("io_concurrency", "record_save_attempts", "record_size_limit", "manifest_queue_capacity")
+_RATES = ("io_rate", "azure_io_rate")
+_TEXTS = ("summary_report_directory", "diagnostics_manifest_directory")
+_AZURE_SCHEMES = frozenset({"abfs", "abfss"})
+_ORIGINS = "_origins"
+
+
+class Explained(NamedTuple):
+    """One choice, and where it comes from.
+
+    Attributes:
+        field: The field of `CommitterConfig`.
+        value: Its value.
+        origin: ``default``, ``argument``, or the option key that gave it.
+        key: The option key that can give it.
+    """
+
+    field: str
+    value: object
+    origin: str
+    key: str
+
+
+class Explanation(str):
+    """A table of all choices as text; `rows` holds the same as values."""
+
+    __slots__ = ("rows",)
+    rows: tuple[Explained, ...]
+
+
+class CommitterConfig(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     """What a job does where it has a choice.
 
     Attributes:
@@ -24,6 +81,7 @@ class CommitterConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
         hadoop_driver: Task commits probe the destination directories as Java's do, so that a Java driver can commit.
         io_concurrency: Store calls in flight per endpoint, and workers.
         io_rate: Store calls per second per endpoint; None takes the store's default, 0 is unlimited.
+        azure_io_rate: The same for `abfs` and `abfss` alone, where it wins over `io_rate`.
         mark_successful_jobs: Write `_SUCCESS`.
         cleanup_skipped: Leave the job's directory in place after commit or abort.
         cleanup_failures_ignored: A cleanup that fails does not fail the job.
@@ -34,18 +92,22 @@ class CommitterConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
         record_save_attempts: How often saving a record is tried.
         record_size_limit: Longest record that is read, in bytes.
         manifest_queue_capacity: Records decoded ahead of the workers that need them.
+
+    Raises:
+        ConfigurationError: A value is not one its field can have; the message names both.
     """
 
-    existing_target: Literal["fail", "replace"] = "fail"
-    conflict_mode: Literal["append", "fail", "replace"] = "append"
-    superseded_scope: Literal["directories", "destination"] = "directories"
-    durability: Literal["none", "fsync"] = "none"
+    existing_target: ExistingTarget = "fail"
+    conflict_mode: ConflictMode = "append"
+    superseded_scope: SupersededScope = "directories"
+    durability: Durability = "none"
     validate_output: bool = False
     promote_directories: bool = False
     unique_names: bool = False
     hadoop_driver: bool = False
     io_concurrency: int = 256
     io_rate: float | None = None
+    azure_io_rate: float | None = None
     mark_successful_jobs: bool = True
     cleanup_skipped: bool = False
     cleanup_failures_ignored: bool = False
@@ -56,3 +118,161 @@ class CommitterConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     record_save_attempts: int = 5
     record_size_limit: int = 1 << 30
     manifest_queue_capacity: int = 32
+
+    def __post_init__(self) -> None:
+        for name in _FLAGS:
+            if not isinstance(getattr(self, name), bool):
+                raise _bad(name, getattr(self, name), "it must be True or False")
+        for name, choices in _CHOICES.items():
+            if getattr(self, name) not in choices:
+                raise _bad(name, getattr(self, name), f"it must be one of {', '.join(choices)}")
+        for name in _ABOVE_ZERO:
+            value = getattr(self, name)
+            if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+                raise _bad(name, value, "it must be an integer of 1 or more")
+        for name in _RATES:
+            value = getattr(self, name)
+            if value is not None and not _is_rate(value):
+                raise _bad(name, value, "it must be a number of calls per second, 0 for no limit, or None")
+        for name in _TEXTS:
+            if not isinstance(getattr(self, name), str):
+                raise _bad(name, getattr(self, name), "it must be text: a path or URI, or empty")
+
+    @classmethod
+    def from_hadoop(cls, options: Mapping[str, object]) -> CommitterConfig:
+        """Reads Hadoop's options, as a Hadoop or Spark configuration holds them; see `committer.options` for the table.
+
+        Keys may begin with ``spark.hadoop.``. An unknown key under ``mapreduce.manifest.committer.``,
+        ``mapreduce.fileoutputcommitter.`` or ``committer.`` is warned of with `ConfigurationWarning`; other keys are
+        left alone, so a whole configuration may be given.
+
+        Raises:
+            ConfigurationError: A value is not one its option can have; the message names key and value.
+        """
+        resolved = resolve(options)
+        for warning in resolved.warnings:
+            warnings.warn(warning, ConfigurationWarning, stacklevel=2)
+        values: dict[str, Any] = resolved.values
+        try:
+            config = cls(**values)
+        except ConfigurationError:
+            for field, value in values.items():
+                _check_alone(cls, field, value, resolved.origins[field])
+            raise
+        return _with_origins(config, resolved.origins)
+
+    def replace(self, **changes: object) -> CommitterConfig:
+        """The same choices but for `changes`, by field; the others keep their origins.
+
+        `msgspec.structs.replace` does as much but forgets origins.
+
+        Raises:
+            ConfigurationError: A value is not one its field can have.
+            TypeError: There is no such field.
+        """
+        values: dict[str, Any] = dict(changes)
+        origins = {**self.__dict__.get(_ORIGINS, {}), **dict.fromkeys(changes, "argument")}
+        return _with_origins(msgspec.structs.replace(self, **values), origins)
+
+    def io_rate_for(self, scheme: str, default: float | None) -> float | None:
+        """Store calls per second for a store, None for no limit.
+
+        Args:
+            scheme: The store's URI scheme.
+            default: What suits the store, taken when nothing was chosen.
+        """
+        rate = self.azure_io_rate if scheme in _AZURE_SCHEMES else None
+        if rate is None:
+            rate = self.io_rate if self.io_rate is not None else default
+        return rate or None
+
+    def explain(self) -> Explanation:
+        """Says of each choice its value, where that comes from, and the option key that can give it."""
+        origins: dict[str, str] = self.__dict__.get(_ORIGINS, {})
+        rows = []
+        for field in msgspec.structs.fields(self):
+            value = getattr(self, field.name)
+            known = origins.get(field.name, "default" if value == field.default else "argument")
+            rows.append(Explained(field.name, value, known, key_of(field.name)))
+        explanation = Explanation(_table(rows))
+        explanation.rows = tuple(rows)
+        return explanation
+
+    def to_record(self) -> dict[str, Any]:
+        """Every field and its value, those at their defaults too: a later version may have others."""
+        return msgspec.structs.asdict(self)
+
+    @classmethod
+    def from_record(cls, record: Mapping[str, object], *, path: object = "") -> CommitterConfig:
+        """Reads what `to_record` made, in this version or another.
+
+        A field that this version does not know is left out, with a `ConfigurationWarning`: a newer version decided the
+        job, and this one cannot make its new choice. A field that is missing has its default: the record is older than
+        the choice. Records that hold a config as a typed member follow the same rule, without the warning.
+
+        Args:
+            record: Values by field.
+            path: Where the record lies, for errors.
+
+        Raises:
+            RecordError: A value is not one its field can have.
+        """
+        known = {field.name for field in msgspec.structs.fields(cls)}
+        unknown = sorted(set(record) - known)
+        if unknown:
+            warnings.warn(
+                f"choices of a newer version are left out: {', '.join(unknown)}", ConfigurationWarning, stacklevel=2
+            )
+        values = {name: value for name, value in record.items() if name in known}
+        for name, value in values.items():
+            try:
+                msgspec.convert({name: value}, cls)
+            except msgspec.ValidationError as error:
+                raise RecordError(f"the record's config does not hold: {error}", field=name, path=path) from error
+        return msgspec.convert(values, cls)
+
+    def __copy__(self) -> CommitterConfig:
+        return self
+
+    def __replace__(self, /, **changes: object) -> CommitterConfig:
+        return self.replace(**changes)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _restore, (self.to_record(), self.__dict__.get(_ORIGINS, {}))
+
+
+def _with_origins(config: CommitterConfig, origins: Mapping[str, str]) -> CommitterConfig:
+    # Beside the fields, not among them: records and equality are about values alone.
+    config.__dict__[_ORIGINS] = dict(origins)
+    return config
+
+
+def _restore(values: dict[str, Any], origins: dict[str, str]) -> CommitterConfig:
+    return _with_origins(CommitterConfig(**values), origins)
+
+
+def _check_alone(kind: type[CommitterConfig], field: str, value: Any, origin: str) -> None:
+    # Finds which option it was, so that the error can name the key its user wrote.
+    try:
+        kind(**{field: value})
+    except ConfigurationError as error:
+        raise ConfigurationError(f"the option {origin}: {error.message}", operation="from_hadoop") from None
+
+
+def _is_rate(value: object) -> bool:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return False
+    return math.isfinite(value) and value >= 0
+
+
+def _bad(field: str, value: object, rule: str) -> ConfigurationError:
+    return ConfigurationError(f"{field} cannot be {value!r}: {rule}", operation="configure")
+
+
+def _table(rows: list[Explained]) -> str:
+    cells = [(row.field, "none" if row.value is None else repr(row.value), row.origin, row.key) for row in rows]
+    cells.insert(0, ("choice", "value", "from", "option key"))
+    widths = [max(len(row[column]) for row in cells) for column in range(4)]
+    return "\n".join(
+        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in cells
+    )

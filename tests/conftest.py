@@ -9,6 +9,7 @@ import os
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from types import ModuleType
+from typing import ClassVar
 
 import blockbuster.blockbuster as guard_module
 import pytest
@@ -86,7 +87,7 @@ _MORE_BLOCKING_CALLS = [
 class _Recorded(BlockingError):
     """A blocking call; it stays known when the code under test swallows the error."""
 
-    seen: list[str] = []
+    seen: ClassVar[list[str]] = []
 
     def __init__(self, func: str) -> None:
         super().__init__(func)

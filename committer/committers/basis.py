@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from committer.errors import StoreNotADirectoryError, StoreNotFoundError
 from committer.flow.workers import run_workers
 from committer.records.job_state import Fact
 from committer.records.task_commit import TaskCommit
@@ -21,7 +22,7 @@ from committer.stages.load_records import (
     list_manifests,
     refs_of_messages,
 )
-from committer.stages.preflight import Conflicts, Preflight, PreflightRequest
+from committer.stages.preflight import MOST_CONFLICTS, Conflicts, Preflight, PreflightRequest
 from committer.stages.superseded import ListSuperseded
 from committer.stores.base import FileStatus
 
@@ -92,7 +93,7 @@ async def prepare(context: StageContext, refs: list[RecordRef], *, copy_records:
     """
     loaded = await LoadRecords(context, freeze_copies=copy_records).run(refs)
     try:
-        if loaded.lacking and context.store.capabilities.identity:
+        if loaded.lacking:
             await _look_up_identities(context, loaded)
         files = PlannedFiles(context, loaded.winners, loaded.entries, loaded.identities)
         view = await InspectDestination(context).run(InspectionRequest(loaded, files))
@@ -107,17 +108,38 @@ async def prepare(context: StageContext, refs: list[RecordRef], *, copy_records:
 
 
 async def _look_up_identities(context: StageContext, loaded: LoadedRecords) -> None:
-    """Lists source directories of entries without identity (Java's on a local disk have none); one call each."""
+    """Lists source directories of entries without identity (Java's on a local disk have none); one call each.
+
+    What the listing shows is compared with the records: a source that is gone or has another length would only be found
+    out half way through publishing.
+    """
     tasks = context.layout.tasks
+    found: dict[str, FileStatus] = {}
 
     async def look(directory: str) -> None:
-        async for child in context.store.list(tasks / directory):
-            if not child.is_directory and child.identity is not None:
-                loaded.identities[f"{directory}/{child.path.name}"] = child.identity
+        try:
+            async for child in context.store.list(tasks / directory):
+                found[f"{directory}/{child.path.name}"] = child
+        except (StoreNotFoundError, StoreNotADirectoryError):
+            return
 
     await run_workers(
         sorted(loaded.lacking), look, workers=context.config.io_concurrency, operation="look_up_identities"
     )
+    async for file in PlannedFiles(context, loaded.winners, loaded.entries, {}):
+        if file.identity is not None:
+            continue
+        status = found.get(file.source)
+        if status is None or status.is_directory:
+            problem = "is gone"
+        elif status.size != file.size:
+            problem = f"has {status.size} bytes, its record says {file.size}"
+        else:
+            if status.identity is not None:
+                loaded.identities[file.source] = status.identity
+            continue
+        if len(loaded.changed) < MOST_CONFLICTS:
+            loaded.changed.append(f"the source of {file.destination} {problem}")
 
 
 def basis_of(prepared: Prepared) -> CommitBasis:

@@ -71,8 +71,13 @@ async def finish_committed(context: StageContext, state: CommitState, published:
         await _remove_fate(context)
 
 
-async def report_of_finished(context: StageContext, started: float) -> JobReport:
+async def report_of_finished(context: StageContext, started: float, *, decided: bool) -> JobReport:
     """The report of a job that ended and was cleaned up: from its summary, else from `_SUCCESS` if that is its own.
+
+    Args:
+        context: The job.
+        started: When the call began, on the runtime's clock.
+        decided: Whether a commit decision was seen: then nobody can say how far the job came.
 
     Raises:
         JobNotFoundError: Neither speaks of this job.
@@ -88,8 +93,11 @@ async def report_of_finished(context: StageContext, started: float) -> JobReport
             "speaks of it",
             operation="recover",
             path=layout.job_directory,
-            outcome="unknown" if context.spec.hadoop else "unchanged",
-            next_step="it never was, was aborted, or ended and was cleaned up while a later job wrote _SUCCESS",
+            outcome="unknown" if decided else "unchanged",
+            next_step="look at the destination: somebody deleted the job's directory while it was committed, or it "
+            "ended and a later job wrote _SUCCESS"
+            if decided
+            else "it never was, was aborted, or ended and was cleaned up while a later job wrote _SUCCESS",
         )
     statistics = found.statistics()
     counters = statistics.counters

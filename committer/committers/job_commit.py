@@ -47,6 +47,7 @@ from committer.stages.durability import sync_directories
 from committer.stages.end_job import EndJob
 from committer.stages.intent import CommitIntent, DeclareIntent, TakeReplaceLock, release_lock, withdraw
 from committer.stages.job_directory import (
+    JobDirectory,
     look_at_job,
     read_decision,
     read_intent,
@@ -83,6 +84,7 @@ class JobCommit:
         self._context = context
         self._started = context.runtime.monotonic()
         self._published: Published | None = None
+        self._decided = False
 
     async def commit(self, task_commits: Iterable[TaskCommit] | None, tasks: int | None) -> JobReport:
         """Commits the job; goes on where it was decided before."""
@@ -102,7 +104,7 @@ class JobCommit:
                     try:
                         return await work()
                     except EndedElsewhereError:
-                        return await report_of_finished(context, self._started)
+                        return await self._report_of_finished()
         except BaseException as error:
             with anyio.move_on_after(_UNDO_BOUND_S, shield=True):
                 await save_report(
@@ -114,12 +116,28 @@ class JobCommit:
                 )
             raise
 
+    async def _report_of_finished(self) -> JobReport:
+        return await report_of_finished(self._context, self._started, decided=self._decided)
+
+    async def _ended_before(self, found: JobDirectory) -> bool:
+        """Whether a directory without setup record is litter: a late Java task makes its job's directory again.
+
+        Only Hadoop's jobs have no setup record, and Hadoop's job setup deletes `_SUCCESS`; so one that names this job
+        says that it is over, and what stands here came afterwards.
+        """
+        if found.set_up or found.decided or found.ended:
+            return False
+        marker = await read_success(self._context)
+        return marker is not None and marker.success and marker.jobId == self._context.layout.job_id
+
     # -- committing ---------------------------------------------------------------------------------------------
 
     async def _commit(self, task_commits: list[TaskCommit] | None, tasks: int | None) -> JobReport:
         found = await look_at_job(self._context.store, self._context.layout)
         if found.decided or found.ended:
             return await self._go_on(rollback=False, force=False)
+        if await self._ended_before(found):
+            return await self._report_of_finished()
         winners = None
         if task_commits is not None:
             refs = refs_of_messages(self._context, task_commits)
@@ -189,7 +207,9 @@ class JobCommit:
         try:
             found = await look_at_job(context.store, context.layout)
         except JobNotFoundError:
-            return await report_of_finished(context, self._started)
+            return await self._report_of_finished()
+        if await self._ended_before(found):
+            return await self._report_of_finished()
         if found.decided or found.ended:
             return await self._go_on(rollback=rollback, force=force)
         if rollback:
@@ -237,6 +257,7 @@ class JobCommit:
     async def _obey(self, decision: Decision, state: CommitState | None, *, rollback: bool, force: bool) -> JobReport:
         self._context = context = replace(self._context, config=trusted_config(decision.config, self._context.config))
         layout, store = context.layout, context.store
+        self._decided = decision.decision == "commit"
         if decision.decision == "abort":
             if rollback:
                 await self.abort()
@@ -349,6 +370,9 @@ class JobCommit:
 
     async def _roll_back(self, state: CommitState, *, reason: str, force: bool, raising: bool) -> JobReport:
         context = self._context
+        # A disk's missing abilities show only when they are tried, and a fence must not be found out half way.
+        if await exists(context.store, context.layout.job_attempt_directory):
+            await context.store.probe(context.layout.job_attempt_directory)
         outcome = await RollBack(context).run(RollBackRequest(state, reason, force))
         if outcome.outcome == "committed":
             report = await self._complete(state, None)

@@ -17,7 +17,7 @@ from typing import IO, TYPE_CHECKING, Final
 
 import msgspec
 
-from committer.spark.schema import FilePlan, arrow_schema, with_spark_metadata
+from committer.spark.schema import FilePlan, arrow_schema, file_schema
 from committer.spark.split import split_by_partition
 
 if TYPE_CHECKING:
@@ -107,7 +107,7 @@ class TaskFiles:
     Args:
         open_file: Opens a file of the task attempt for writing, by its name relative to the destination.
         names: Names the files.
-        schema: The Arrow schema of every file.
+        schema: The schema of every file; rows are cast to it, which copies nothing.
         open_files: How many may be open at once.
     """
 
@@ -121,12 +121,12 @@ class TaskFiles:
         self._open: OrderedDict[str, _ParquetFile] = OrderedDict()
         self._counts: dict[str, int] = {}
 
-    def write(self, directory: str, rows: pa.Table, *, last: bool) -> None:
-        """Appends a row group to the directory's file, which is finished when this is the `last` one for it."""
+    def write(self, directory: str, rows: pa.Table | None, *, last: bool) -> None:
+        """Appends a row group, if any, to the directory's file, and finishes it when this is the `last` one for it."""
         file = self._open.get(directory) or self._start(directory)
         self._open.move_to_end(directory)
-        if rows.num_rows:
-            file.write(rows)
+        if rows is not None:
+            file.write(rows.cast(self._schema))
         if last:
             self._finish(directory)
         while len(self._open) > 1 and sum(file.held for file in self._open.values()) > OPEN_BYTES:
@@ -206,8 +206,7 @@ class TaskOutput:
             if self._gathered:
                 self._flush(last=True)
             elif self._files is None and self._names.task == 0 and not self._plan.partitions:
-                schema = with_spark_metadata(arrow_schema(self._plan), self._plan)
-                self._files_of(schema).write("", schema.empty_table(), last=True)
+                self._files_for(arrow_schema(self._plan)).write("", None, last=True)
             if self._files is not None:
                 self._files.close()
         except BaseException as error:
@@ -230,9 +229,9 @@ class TaskOutput:
         self._gathered.clear()
         self._size = 0
         for part in split_by_partition(table, self._plan.partitions, self._plan.columns):
-            files = self._files or self._files_of(with_spark_metadata(part.rows.schema, self._plan))
+            files = self._files or self._files_for(part.rows.schema)
             files.write(part.directory, part.rows, last=last)
 
-    def _files_of(self, schema: pa.Schema) -> TaskFiles:
-        self._files = TaskFiles(self._open_file, self._names, schema, self._open_files)
+    def _files_for(self, schema: pa.Schema) -> TaskFiles:
+        self._files = TaskFiles(self._open_file, self._names, file_schema(schema, self._plan), self._open_files)
         return self._files

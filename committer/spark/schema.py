@@ -83,17 +83,39 @@ def arrow_schema(plan: FilePlan) -> pa.Schema:
     return to_arrow_schema(StructType.fromJson(msgspec.json.decode(plan.schema)), timezone="UTC")
 
 
-def with_spark_metadata(schema: pa.Schema, plan: FilePlan) -> pa.Schema:
-    """Adds what Spark itself writes into a file's footer.
+def file_schema(schema: pa.Schema, plan: FilePlan) -> pa.Schema:
+    """The schema of files whose columns come as `schema`: the same types, and everything may be null.
 
-    That is its own schema, so that it reads every type back as it was, and its version, by which readers know that old
-    dates are in the Gregorian calendar.
+    Spark takes every column of a file for nullable anyway, and a null struct brings nulls for its fields, which are
+    refused where a field says that it never is null. The footer gets what Spark itself writes there: its own schema, so
+    that it reads every type back as it was, and its version, by which readers know that old dates are Gregorian.
     """
+    import pyarrow as pa
     from pyspark import __version__ as version
 
-    return schema.with_metadata(
-        {"org.apache.spark.version": version, "org.apache.spark.sql.parquet.row.metadata": plan.schema}
+    return pa.schema(
+        [_nullable(field) for field in schema],
+        metadata={"org.apache.spark.version": version, "org.apache.spark.sql.parquet.row.metadata": plan.schema},
     )
+
+
+def _nullable(field: pa.Field) -> pa.Field:
+    return field.with_type(_nullable_within(field.type)).with_nullable(True)
+
+
+def _nullable_within(kind: pa.DataType) -> pa.DataType:
+    import pyarrow as pa
+    from pyarrow import types
+
+    if types.is_struct(kind):
+        return pa.struct([_nullable(field) for field in kind])
+    if types.is_map(kind):
+        return pa.map_(kind.key_field.with_type(_nullable_within(kind.key_type)), _nullable(kind.item_field))
+    if types.is_list(kind):
+        return pa.list_(_nullable(kind.value_field))
+    if types.is_large_list(kind):
+        return pa.large_list(_nullable(kind.value_field))
+    return kind
 
 
 def _position(name: str, names: list[str]) -> int:

@@ -15,11 +15,13 @@ from committer.errors import (
     StoreExistsError,
     StoreNotFoundError,
     TaskMissingError,
+    UnsupportedError,
 )
 from committer.events import names
 from committer.flow.spill import PartitionedSpill
 from committer.flow.workers import run_workers
 from committer.layout import MANIFEST_SUFFIX
+from committer.paths import StorePath
 from committer.records.job_state import Winner
 from committer.records.manifest import TaskManifest, decode_task_manifest, relative_entries
 from committer.records.task_commit import TaskCommit, digest_of
@@ -78,6 +80,7 @@ class LoadedRecords:
         written: Directories that files go into, with how many.
         identities: Identity by source, for entries whose record has none.
         lacking: Source directories (relative to `tasks`) of entries without identity.
+        changed: Sources that are not there any more, or not as their record says, one sentence each.
         index: Destinations by folded name, for the search for duplicates.
     """
 
@@ -89,6 +92,7 @@ class LoadedRecords:
     written: dict[str, int] = field(default_factory=dict)
     identities: dict[str, str] = field(default_factory=dict)
     lacking: set[str] = field(default_factory=set)
+    changed: list[str] = field(default_factory=list)
     index: PartitionedSpill = field(default_factory=PartitionedSpill)
 
 
@@ -111,6 +115,9 @@ async def freeze_manifests(context: StageContext) -> bool:
         return True
     try:
         await store.rename_directory(layout.manifests, layout.manifests_frozen)
+    except UnsupportedError:
+        # A disk says so only when it is tried; from now on the store's capabilities say it too.
+        return False
     except CommitterError as error:
         # A lost answer, or another driver of this job: what counts is what stands there now.
         if await exists(store, layout.manifests_frozen):
@@ -128,14 +135,30 @@ async def freeze_manifests(context: StageContext) -> bool:
 
 
 async def thaw_manifests(context: StageContext) -> None:
-    """Undoes the freeze of a job that stays undecided; without effect when a zombie made `manifests` again."""
+    """Undoes the freeze of a job that stays undecided.
+
+    A task that committed meanwhile may have made `manifests` again (Hadoop's do): then each frozen record goes back
+    under its name unless a newer one is there, as if there had been no freeze. One call; one more a record in that case.
+    """
     layout, store = context.layout, context.store
     if not store.capabilities.atomic_directory_rename:
         return
     try:
         await store.rename_directory(layout.manifests_frozen, layout.manifests)
-    except (StoreNotFoundError, StoreExistsError):
         return
+    except StoreNotFoundError:
+        return
+    except StoreExistsError:
+        frozen = [child.path async for child in store.list(layout.manifests_frozen)]
+
+    async def put_back(record: StorePath) -> None:
+        try:
+            await store.rename_file(record, layout.manifests / record.name)
+        except StoreExistsError:
+            await store.delete_file(record)
+
+    await run_workers(frozen, put_back, workers=context.config.io_concurrency, operation="thaw_manifests")
+    await store.delete_directory(layout.manifests_frozen, recursive=False)
 
 
 async def list_manifests(context: StageContext, *, frozen: bool) -> list[RecordRef]:

@@ -66,7 +66,7 @@ class Preflight(Stage[PreflightRequest, Conflicts]):
 
     async def execute(self, value: PreflightRequest) -> Conflicts:
         """Collects conflicts of every kind."""
-        conflicts = Conflicts([], [])
+        conflicts = Conflicts([*value.loaded.changed], [])
         await self._collect_duplicates(value.loaded, conflicts.output)
         await self._collect_names(value.files, conflicts.output)
         self._collect_targets(value, conflicts.targets)

@@ -1,20 +1,13 @@
-"""What the local store does, as plain blocking functions: one call of `Disk` is one store call.
-
-Java's local file system keeps a checksum of ``name`` beside it in ``.name.crc`` and refuses to read a file whose
-sidecar is older. So whatever puts a file under a name first removes the sidecar of what stood there, and whatever takes
-a file away takes its sidecar too. A file without one is read unchecked.
-"""
+"""What the local store does, as plain blocking methods: one call of `Disk` is one store call."""
 
 from __future__ import annotations
 
 import errno
 import functools
 import os
-import shutil
 import stat
-import sys
 from collections.abc import Callable, Iterable
-from typing import Concatenate, Final, ParamSpec, TypeAlias, TypeVar
+from typing import Concatenate, Final, ParamSpec, TypeVar
 
 from committer.errors import (
     CommitterError,
@@ -28,19 +21,34 @@ from committer.errors import (
 )
 from committer.paths import StorePath
 from committer.stores import _renames
+from committer.stores._disk_calls import (
+    GONE,
+    LEADS_NOWHERE,
+    PAGE,
+    Buffer,
+    Entries,
+    Page,
+    describe,
+    drop_orphan,
+    drop_sidecar,
+    finish_rename,
+    flush,
+    flush_directory,
+    make_one_directory,
+    no_entry,
+    read_all,
+    read_page,
+    remove_tree,
+    unlink,
+    write_all,
+)
 from committer.stores._disk_errors import translate
 from committer.stores.base import FileStatus
 
 P = ParamSpec("P")
 T = TypeVar("T")
-Buffer: TypeAlias = bytes | bytearray | memoryview
-Page: TypeAlias = list[FileStatus]
-Entries: TypeAlias = "os._ScandirIterator[str]"
 
-PAGE: Final = 1000
 _DELETE_ROUNDS: Final = 10
-_LEADS_NOWHERE: Final = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ELOOP})
-_GONE: Final = (FileNotFoundError, NotADirectoryError)
 
 
 def _typed(
@@ -77,10 +85,10 @@ class Disk:
     def status(self, path: StorePath) -> FileStatus:
         """Looks at a path; follows a link."""
         try:
-            return _status(path, os.stat(path.path))
+            return describe(path, os.stat(path.path))
         except OSError as error:
-            if error.errno in _LEADS_NOWHERE:
-                raise _no_entry() from error
+            if error.errno in LEADS_NOWHERE:
+                raise no_entry() from error
             raise
 
     @_typed
@@ -100,9 +108,9 @@ class Disk:
             except NotADirectoryError:
                 if os.path.exists(directory.path):
                     raise
-                raise _no_entry() from None
+                raise no_entry() from None
         try:
-            page = _page(directory, entries)
+            page = read_page(directory, entries)
         except BaseException:
             entries.close()
             raise
@@ -118,12 +126,12 @@ class Disk:
             # Without O_NONBLOCK a named pipe would hold the thread until somebody writes.
             handle = os.open(path.path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
         except NotADirectoryError as error:
-            raise _no_entry() from error
+            raise no_entry() from error
         try:
             found = os.fstat(handle)
             if stat.S_ISDIR(found.st_mode):
                 raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
-            data = _read(handle, found.st_size, limit + 1)
+            data = read_all(handle, found.st_size, limit + 1)
         finally:
             os.close(handle)
         if len(data) > limit:
@@ -137,22 +145,22 @@ class Disk:
         handle = os.open(temporary.path, flags, 0o666)
         try:
             try:
-                _write(handle, data, 0)
+                write_all(handle, data, 0)
                 if durable:
-                    _flush(handle)
+                    flush(handle)
             finally:
                 os.close(handle)
-            status = _status(path, os.stat(temporary.path))
+            status = describe(path, os.stat(temporary.path))
             if exclusive:
                 self._rename_exclusively(temporary.path, path.path)
             else:
-                _drop_sidecar(path.path)
+                drop_sidecar(path.path)
                 os.rename(temporary.path, path.path)
         except BaseException:
-            _unlink(temporary.path)
+            unlink(temporary.path)
             raise
         if durable:
-            _flush_directory(os.path.dirname(path.path))
+            flush_directory(os.path.dirname(path.path))
         return status
 
     @_typed
@@ -160,7 +168,7 @@ class Disk:
         """Creates a file that is not there and returns its descriptor."""
         handle = os.open(path.path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
         try:
-            _drop_sidecar(path.path)
+            drop_sidecar(path.path)
         except BaseException:
             os.close(handle)
             raise
@@ -170,21 +178,21 @@ class Disk:
     def write(self, path: StorePath, handle: int, parts: Iterable[Buffer], offset: int) -> None:
         """Writes parts of the file at `path`, one after the other."""
         for part in parts:
-            _write(handle, part, offset)
+            write_all(handle, part, offset)
             offset += len(part)
 
     @_typed
     def close(self, path: StorePath, handle: int, data: Buffer, offset: int, durable: bool) -> FileStatus:
         """Writes the last part of the file at `path`, closes it and looks at it."""
         try:
-            _write(handle, data, offset)
+            write_all(handle, data, offset)
             if durable:
-                _flush(handle)
+                flush(handle)
         finally:
             os.close(handle)
-        status = _status(path, os.stat(path.path))
+        status = describe(path, os.stat(path.path))
         if durable:
-            _flush_directory(os.path.dirname(path.path))
+            flush_directory(os.path.dirname(path.path))
         return status
 
     @_typed
@@ -192,7 +200,7 @@ class Disk:
         """Closes a file, if it is open still, and deletes it."""
         if handle is not None:
             os.close(handle)
-        _unlink(path.path)
+        unlink(path.path)
 
     @_typed
     def release(self, path: StorePath, handle: int) -> None:
@@ -203,12 +211,12 @@ class Disk:
     def make_directory(self, path: StorePath, parents: bool) -> bool:
         """Makes a directory, and its parents when told to."""
         try:
-            return _make_directory(path.path)
+            return make_one_directory(path.path)
         except FileNotFoundError:
             if not parents:
                 raise
         os.makedirs(os.path.dirname(path.path), exist_ok=True)
-        return _make_directory(path.path)
+        return make_one_directory(path.path)
 
     @_typed
     def rename_file(self, source: StorePath, destination: StorePath, replace: bool) -> None:
@@ -217,13 +225,13 @@ class Disk:
         if stat.S_ISDIR(found.st_mode):
             raise StoreIsADirectoryError("a directory is there", operation="rename_file", path=source)
         if replace:
-            _drop_sidecar(destination.path)
+            drop_sidecar(destination.path)
             os.rename(source.path, destination.path)
             if found.st_nlink > 1:
-                _finish_rename(source.path, destination.path, found)
+                finish_rename(source.path, destination.path, found)
         else:
             self._rename_exclusively(source.path, destination.path)
-        _drop_sidecar(source.path)
+        drop_sidecar(source.path)
 
     @_typed
     def rename_directory(self, source: StorePath, destination: StorePath) -> None:
@@ -264,9 +272,9 @@ class Disk:
         """Deletes a file or a link."""
         try:
             if not os.path.isdir(path.path):
-                _drop_sidecar(path.path)
+                drop_sidecar(path.path)
             os.unlink(path.path)
-        except _GONE:
+        except GONE:
             return False
         except PermissionError as error:
             # macOS says EPERM where Linux says EISDIR.
@@ -280,12 +288,12 @@ class Disk:
         """Deletes a directory; of a link to one only the link."""
         try:
             found = os.lstat(path.path)
-        except _GONE:
+        except GONE:
             return False
         if not stat.S_ISDIR(found.st_mode):
             if not os.path.isdir(path.path):
                 raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
-            return _unlink(path.path)
+            return unlink(path.path)
         if recursive:
             return _delete_tree(path)
         try:
@@ -301,11 +309,11 @@ class Disk:
     def sync(self, path: StorePath, directory: bool) -> None:
         """Forces a file's data or a directory's entries to the disk."""
         if directory:
-            _flush_directory(path.path)
+            flush_directory(path.path)
             return
         handle = os.open(path.path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
         try:
-            _flush(handle)
+            flush(handle)
         finally:
             os.close(handle)
 
@@ -341,13 +349,13 @@ class Disk:
                         raise
         finally:
             for name in (first, second, third):
-                _unlink(name.path)
+                unlink(name.path)
             for name in (fourth, fifth):
                 self.delete_directory(name, False)
 
     def _rename_exclusively(self, source: str, destination: str) -> None:
         if self.exclusive_rename:
-            _drop_orphan(destination)
+            drop_orphan(destination)
             try:
                 _renames.rename_no_replace(source, destination)
             except OSError as error:
@@ -359,10 +367,10 @@ class Disk:
         self._link(source, destination)
         # Not rename(2): between two names of one file it does nothing and tells nobody. A source that is gone was
         # unlinked by another that finishes the same rename.
-        _unlink(source)
+        unlink(source)
 
     def _link(self, source: str, destination: str) -> None:
-        _drop_orphan(destination)
+        drop_orphan(destination)
         try:
             os.link(source, destination, follow_symlinks=False)
         except PermissionError as error:
@@ -370,161 +378,6 @@ class Disk:
                 raise
             # Linux says so for a file system without hard links, and where fs.protected_hardlinks forbids this one.
             raise OSError(errno.ENOTSUP, os.strerror(errno.ENOTSUP)) from error
-
-
-def _write(handle: int, data: Buffer, offset: int) -> None:
-    view = memoryview(data)
-    while view:
-        count = os.pwrite(handle, view, offset)
-        view = view[count:]
-        offset += count
-
-
-def _status(path: StorePath, found: os.stat_result) -> FileStatus:
-    if stat.S_ISDIR(found.st_mode):
-        return FileStatus(path, True, 0, found.st_mtime)
-    return FileStatus(path, False, found.st_size, found.st_mtime, f"{found.st_ino}:{found.st_mtime_ns}")
-
-
-def _page(directory: StorePath, entries: Entries) -> Page:
-    prefix = directory.path if directory.path == "/" else f"{directory.path}/"
-    page: Page = []
-    for entry in entries:
-        name = entry.name
-        try:
-            found = entry.stat()
-        except OSError as error:
-            # Deleted meanwhile, or a link to nowhere.
-            if error.errno in _LEADS_NOWHERE:
-                continue
-            raise
-        kind = found.st_mode
-        if not (stat.S_ISREG(kind) or stat.S_ISDIR(kind)):
-            continue
-        if name.endswith(".crc") and name.startswith(".") and not stat.S_ISDIR(kind):
-            continue
-        page.append(_status(StorePath(directory.scheme, directory.authority, prefix + name), found))
-        if len(page) == PAGE:
-            break
-    return page
-
-
-def _make_directory(path: str) -> bool:
-    try:
-        os.mkdir(path)
-    except FileExistsError:
-        if os.path.isdir(path):
-            return False
-        raise
-    return True
-
-
-def _read(handle: int, size: int, most: int) -> bytes:
-    parts: list[bytes] = []
-    got = 0
-    while got < most:
-        part = os.read(handle, min(most - got, max(size - got + 1, 65536)))
-        if not part:
-            break
-        parts.append(part)
-        got += len(part)
-    return b"".join(parts)
-
-
-def _sidecar(path: str) -> str:
-    directory, _, name = path.rpartition("/")
-    return f"{directory}/.{name}.crc"
-
-
-def _drop_sidecar(path: str) -> None:
-    # Looking is half the price of a failing unlink, and hardly any file has a sidecar.
-    sidecar = _sidecar(path)
-    if os.access(sidecar, os.F_OK):
-        _unlink(sidecar)
-
-
-def _drop_orphan(path: str) -> None:
-    # As above, for a name that nothing may stand under: of what does stand there, the sidecar is left alone.
-    sidecar = _sidecar(path)
-    if os.access(sidecar, os.F_OK) and not os.path.lexists(path):
-        _unlink(sidecar)
-
-
-def _unlink(path: str) -> bool:
-    try:
-        os.unlink(path)
-    except _GONE:
-        return False
-    return True
-
-
-def _finish_rename(source: str, destination: str, found: os.stat_result) -> None:
-    # rename(2) does nothing when both are names of one file. Whether the source still stands is no proof of that: on a
-    # disk that folds case "A" still answers after it became "a". So it moves away first, and comes back in that case.
-    try:
-        left = os.lstat(source)
-    except FileNotFoundError:
-        return
-    if (left.st_ino, left.st_dev) != (found.st_ino, found.st_dev):
-        return
-    aside = f"{os.path.dirname(source)}/.{found.st_ino}.{os.getpid()}.aside"
-    os.rename(source, aside)
-    if os.path.lexists(destination):
-        os.unlink(aside)
-    else:
-        os.rename(aside, destination)
-
-
-def _delete_tree(path: StorePath) -> bool:
-    for _ in range(_DELETE_ROUNDS):
-        try:
-            _remove_tree(path.path)
-        except FileNotFoundError:
-            return True
-        except OSError as error:
-            if error.errno not in {errno.ENOTEMPTY, errno.EEXIST}:
-                raise
-        else:
-            return True
-    raise StoreNotEmptyError(
-        "others keep adding to the directory", operation="delete_directory", path=path, outcome="partial"
-    )
-
-
-def _remove_tree(path: str) -> None:
-    # What is gone already was deleted by another that cleans the same directory.
-    if sys.version_info >= (3, 12):
-
-        def onexc(_call: object, _path: str, error: BaseException) -> None:
-            if not isinstance(error, FileNotFoundError):
-                raise error
-
-        shutil.rmtree(path, onexc=onexc)
-    else:
-
-        def onerror(_call: object, _path: str, failure: tuple[object, BaseException, object]) -> None:
-            if not isinstance(failure[1], FileNotFoundError):
-                raise failure[1]
-
-        shutil.rmtree(path, onerror=onerror)
-
-
-def _flush(handle: int) -> None:
-    if sys.platform == "darwin":
-        import fcntl
-
-        # fsync leaves the data in the drive's cache there.
-        fcntl.fcntl(handle, fcntl.F_FULLFSYNC)
-    else:
-        os.fsync(handle)
-
-
-def _flush_directory(path: str) -> None:
-    handle = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        _flush(handle)
-    finally:
-        os.close(handle)
 
 
 def _expect_refusal(rename: Callable[[], None], directory: StorePath) -> None:
@@ -537,5 +390,17 @@ def _expect_refusal(rename: Callable[[], None], directory: StorePath) -> None:
     )
 
 
-def _no_entry() -> FileNotFoundError:
-    return FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
+def _delete_tree(path: StorePath) -> bool:
+    for _ in range(_DELETE_ROUNDS):
+        try:
+            remove_tree(path.path)
+        except FileNotFoundError:
+            return True
+        except OSError as error:
+            if error.errno not in {errno.ENOTEMPTY, errno.EEXIST}:
+                raise
+        else:
+            return True
+    raise StoreNotEmptyError(
+        "others keep adding to the directory", operation="delete_directory", path=path, outcome="partial"
+    )

@@ -121,7 +121,7 @@ class Store(ABC):
     @property
     @abstractmethod
     def capabilities(self) -> Capabilities:
-        """What the store can do; constant for its life, known without a call."""
+        """What the store can do; known without a call, and constant, except that `probe` or a call may find less."""
 
     @abstractmethod
     async def probe(self, directory: StorePath) -> None:

@@ -10,7 +10,8 @@ from committer.errors import ConfigurationError, InvalidPathError, TaskError
 from committer.flow.runtime import current_runtime
 from committer.paths import StorePath
 from committer.stores._batches import WHOLE_BATCH, BatchExecutor
-from committer.stores._disk import Buffer, Disk, Entries, Page
+from committer.stores._disk import Disk
+from committer.stores._disk_calls import Buffer, Entries, Page
 from committer.stores.base import Capabilities, FileStatus, FileWriter, Store
 from committer.stores.helpers import check_options
 

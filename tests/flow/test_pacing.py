@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import threading
+import time
 import weakref
 from itertools import accumulate, pairwise
 
@@ -488,10 +489,11 @@ async def test_no_thread_is_started() -> None:
 
 async def test_on_the_real_clock() -> None:
     grants = Grants(Pacer("e", concurrency=50, rate=2000.0, burst=20))
+    began = time.monotonic()
     await asyncio.gather(*(grants.take() for _ in range(120)))
+    # The other bounds need clocks that do not run on between two readings.
+    assert time.monotonic() - began >= 0.05
     assert len(grants.given) == 120
-    grants.check(2000.0, 20)
-    assert grants.given[-1][0] - grants.given[0][0] >= 0.049
 
 
 # --- The bucket ---------------------------------------------------------------------------------------------------

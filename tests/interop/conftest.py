@@ -20,9 +20,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture(scope="session")
-def jvm() -> Iterator[Jvm]:
+def jvm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Jvm]:
     try:
-        jvm = Jvm()
+        jvm = Jvm(tmp_path_factory.mktemp("jvm"))
     except NoJavaError as error:
         pytest.skip(str(error))
     yield jvm

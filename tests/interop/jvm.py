@@ -100,9 +100,13 @@ def class_path() -> str:
 
 
 class Jvm:
-    """A running Java process and the py4j gateway into it. Close it."""
+    """A running Java process and the py4j gateway into it. Close it.
 
-    def __init__(self) -> None:
+    Args:
+        temporary: For temporary files, of which a Java job commit that fails to load its manifests leaves one behind.
+    """
+
+    def __init__(self, temporary: Path) -> None:
         jars = class_path()
         self.java = find_java()
         if importlib.util.find_spec("py4j") is None:
@@ -111,7 +115,7 @@ class Jvm:
 
         options = ["-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto", "-Dfile.encoding=UTF-8"]
         # File names go through the platform's encoding, which without a locale is ASCII.
-        options += ["-Dsun.jnu.encoding=UTF-8"]
+        options += ["-Dsun.jnu.encoding=UTF-8", f"-Djava.io.tmpdir={temporary}"]
         environment = {**os.environ, "LC_ALL": "C.UTF-8" if sys.platform == "linux" else "en_US.UTF-8"}
         self._process = subprocess.Popen(
             [self.java, *options, "-cp", jars, "py4j.GatewayServer", "--enable-auth", "--die-on-broken-pipe", "0"],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,7 @@ from committer.errors import TaskMissingError
 
 from .hadoop import JOB_ATTEMPT, Hadoop
 from .python_side import assert_same_result, commit, spec_of
-from .trees import AWKWARD_NAMES, HIDDEN_NAMES, contents, exists, is_sidecar, names_in, on_disk
+from .trees import AWKWARD_NAMES, HIDDEN_NAMES, contents, exists, is_sidecar, names_in, on_disk, put
 
 
 async def test_same_tree_and_counts_as_java_committing_the_same_job(hadoop: Hadoop, tmp_path: Path) -> None:
@@ -100,6 +101,28 @@ async def test_task_aborted_after_its_commit_is_refused_before_anything_is_publi
     await job.run_task(1, contents("again.csv"), attempt=1)
     await commit(job)
     assert (await on_disk(job.destination))[0] == contents("a.csv", "again.csv")
+
+
+@pytest.mark.parametrize("damage", ["gone", "shorter"])
+async def test_file_that_changed_after_its_task_committed(hadoop: Hadoop, tmp_path: Path, damage: str) -> None:
+    """Java's entries have no identity. Looking it up shows a missing or changed file while nothing is decided."""
+    job = hadoop.job(tmp_path / "dest")
+    await job.setup()
+    work = await job.setup_task(0)
+    await hadoop.write(work, contents("a.csv", "p=1/b.csv", "p=1/c.csv"))
+    await job.commit_task(0)
+    if damage == "gone":
+        await asyncio.to_thread((work / "p=1" / "b.csv").unlink)
+    else:
+        await put(work / "p=1" / "b.csv", b"short")
+    with pytest.raises(committer.CommitterError) as refused:
+        await commit(job)
+    assert refused.value.outcome == "unchanged"
+    assert "p=1/b.csv" in str(refused.value)
+    assert await on_disk(job.destination) == ({}, set())
+    await job.run_task(0, contents("again.csv"), attempt=1)
+    await commit(job)
+    assert (await on_disk(job.destination))[0] == contents("again.csv")
 
 
 async def test_python_aborts_a_java_job(hadoop: Hadoop, tmp_path: Path) -> None:

@@ -9,10 +9,10 @@ import pytest
 
 import committer
 from committer import CommitterConfig
-from committer.paths import StorePath
-from committer.stores.local import LocalStore
+from committer.errors import TaskMissingError
 
 from .hadoop import Hadoop, JavaJob
+from .hooked import HookedStore
 from .python_side import FOR_JAVA_DRIVER, assert_same_result, commit, run_scanned_task, run_task, spec_of
 from .trees import contents, exists, is_sidecar, on_disk, without_sidecars
 
@@ -92,35 +92,32 @@ async def test_files_that_java_wrote_into_a_python_task(hadoop: Hadoop, tmp_path
     assert without_sidecars(await hadoop.read_files(job.destination)).keys() == files.keys() | {"_SUCCESS"}
 
 
-class HookedStore(LocalStore):
-    """The local store, which lets something happen right after job commit froze the manifests."""
-
-    frozen = 0
-
-    def arm(self, job: JavaJob, *, late_task: int, attempt: int) -> HookedStore:
-        self._job, self._late_task, self._attempt = job, late_task, attempt
-        return self
-
-    async def rename_directory(self, source: StorePath, destination: StorePath) -> None:
-        await super().rename_directory(source, destination)
-        if source.name == "manifests" and destination.name == "manifests-frozen":
-            self.frozen += 1
-            await self._job.commit_task(self._late_task, self._attempt)
-            assert await exists(self._job.manifest(self._late_task))
+FROZEN = "manifests-frozen"
 
 
+def late_commit(job: JavaJob, task: int, attempt: int, *, at: str) -> HookedStore:
+    """A store in which a Java task attempt commits while Python commits the job."""
+
+    async def act() -> None:
+        await job.commit_task(task, attempt)
+        assert await exists(job.manifest(task))
+
+    return HookedStore().arm(at, act)
+
+
+@pytest.mark.parametrize("moment", [FROZEN, "a.csv"], ids=["after the freeze", "amid publishing"])
 @pytest.mark.parametrize(("late_task", "attempt"), [(1, 0), (0, 1)], ids=["another task", "another attempt"])
 async def test_java_task_that_commits_while_python_commits_the_job(
-    hadoop: Hadoop, tmp_path: Path, late_task: int, attempt: int
+    hadoop: Hadoop, tmp_path: Path, late_task: int, attempt: int, moment: str
 ) -> None:
     job = hadoop.job(tmp_path / "dest")
     await job.setup()
     await job.run_task(0, contents("a.csv", salt="0"))
     await hadoop.write(await job.setup_task(late_task, attempt), contents("a.csv", "late.csv", salt="late"))
-    store = HookedStore().arm(job, late_task=late_task, attempt=attempt)
+    store = late_commit(job, late_task, attempt, at=moment)
     async with committer.attach_job(spec_of(job), storage_options={"store": store}) as attached:
         report = await attached.commit(tasks=1)
-    assert store.frozen == 1
+    assert store.fired == 1
     assert report.files_committed == 1
     assert await on_disk(job.destination) == (contents("a.csv", salt="0"), set())
     assert not await exists(job.destination / "_temporary" / job.id)
@@ -135,6 +132,8 @@ async def test_java_task_that_commits_after_python_committed_the_job(hadoop: Had
     assert not await exists(job.manifests)
     await job.commit_task(1)
     assert await exists(job.manifest(1))
+    async with committer.attach_job(spec_of(job)) as attached:
+        assert [name.removeprefix("file:") for name in (await attached.plan()).stray] == [str(job.manifest(1))]
 
     expected = (contents("a.csv"), set[str]())
     assert (await committer.recover(job.destination, job.id)).files_committed == 1
@@ -145,7 +144,7 @@ async def test_java_task_that_commits_after_python_committed_the_job(hadoop: Had
 
 
 async def test_litter_of_a_java_task_that_outlives_its_job(hadoop: Hadoop, tmp_path: Path) -> None:
-    """Java's tasks make their directories anew after the job was cleaned up. It is listed, and cleaned up again."""
+    """Java's tasks make their job's directories anew after it was cleaned up. That is not a job to commit again."""
     job = hadoop.job(tmp_path / "dest")
     await job.setup()
     await job.run_task(0, contents("a.csv"))
@@ -153,9 +152,33 @@ async def test_litter_of_a_java_task_that_outlives_its_job(hadoop: Hadoop, tmp_p
     await job.run_task(1, contents("late.csv"))
     assert await exists(job.manifest(1))
     assert [info.job_id for info in await committer.list_jobs(job.destination)] == [job.id]
-    # `_SUCCESS` says that the job is committed: what a zombie left is not a job to commit again.
+
+    # Undecided as the directory looks, `_SUCCESS` says that this very job is committed.
+    assert (await commit(job)).files_committed == 1
     assert (await committer.recover(job.destination, job.id)).files_committed == 1
     assert (await on_disk(job.destination))[0] == contents("a.csv")
+    assert (await hadoop.load_success(job.destination / "_SUCCESS"))["filenames"] == [f"file:{job.destination}/a.csv"]
     await committer.cleanup(job.destination, job_id=job.id, force=True)
     assert not await exists(job.destination / "_temporary" / job.id)
     assert (await on_disk(job.destination))[0] == contents("a.csv")
+
+
+@pytest.mark.parametrize("driver", ["java", "python"])
+async def test_java_task_that_commits_while_python_refuses_the_job(
+    hadoop: Hadoop, tmp_path: Path, driver: Driver
+) -> None:
+    """The job stays undecided, so both records must be where the next driver, of either kind, looks for them."""
+    job = hadoop.job(tmp_path / "dest")
+    await job.setup()
+    await job.run_task(0, contents("a.csv"))
+    await job.run_task(1, contents("first.csv"))
+    await hadoop.write(await job.setup_task(1, 1), contents("second.csv"))
+    store = late_commit(job, 1, 1, at=FROZEN)
+    async with committer.attach_job(spec_of(job), storage_options={"store": store}) as attached:
+        with pytest.raises(TaskMissingError):
+            await attached.commit(tasks=3)
+    assert store.fired == 1
+    await job.run_task(2, contents("c.csv"))
+    await commit_by(driver, job)
+    # The last commit of task 1 wins, as ever.
+    assert without_sidecars((await on_disk(job.destination))[0]) == contents("a.csv", "second.csv", "c.csv")

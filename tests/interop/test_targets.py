@@ -10,10 +10,9 @@ import pytest
 import committer
 from committer import CommitterConfig
 from committer.errors import PreflightError, StorePermissionError, TargetExistsError
-from committer.paths import StorePath
-from committer.stores.local import LocalStore
 
 from .hadoop import DELETE_TARGET_FILES, Hadoop, JavaJob
+from .hooked import HookedStore
 from .python_side import FOR_JAVA_DRIVER, REPLACE, assert_same_result, commit, run_task, spec_of
 from .trees import contents, exists, is_sidecar, on_disk, put, without_sidecars
 
@@ -103,15 +102,8 @@ async def test_replaced_directory_loses_the_sidecars_of_its_old_files(hadoop: Ha
     assert (await hadoop.read_files(job.destination)).keys() == {"p=1/new.csv", "p=3/other.csv", "_SUCCESS"}
 
 
-class RefusingStore(LocalStore):
-    """The local store, which refuses to publish one file."""
-
-    async def rename_file(
-        self, source: StorePath, destination: StorePath, *, replace: bool = False, identity: str | None = None
-    ) -> None:
-        if destination.name == "d.csv":
-            raise StorePermissionError("refused on purpose", operation="rename_file", path=destination)
-        await super().rename_file(source, destination, replace=replace, identity=identity)
+async def refuse() -> None:
+    raise StorePermissionError("refused on purpose", operation="rename_file")
 
 
 async def test_rollback_over_files_that_java_wrote(hadoop: Hadoop, tmp_path: Path) -> None:
@@ -129,10 +121,9 @@ async def test_rollback_over_files_that_java_wrote(hadoop: Hadoop, tmp_path: Pat
     await job.run_task(0, contents("p=1/a.csv", "d.csv", "new/e.csv", salt="new"))
     await started.close()
 
+    store = HookedStore().arm("d.csv", refuse)
     with pytest.raises(committer.CommitterError):
-        async with committer.attach_job(
-            spec.destination, job_id=job.id, storage_options={"store": RefusingStore()}
-        ) as it:
+        async with committer.attach_job(spec.destination, job_id=job.id, storage_options={"store": store}) as it:
             await it.commit()
     await committer.recover(job.destination, job.id, rollback=True)
 

@@ -37,7 +37,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture(scope="session")
-def spark() -> Iterator[SparkSession]:
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     with pytest.MonkeyPatch.context() as environment:
         # What configure_environment sets is taken back afterwards.
         environment.delenv("PYSPARK_DRIVER_PYTHON", raising=False)
@@ -45,6 +45,10 @@ def spark() -> Iterator[SparkSession]:
         environment.setenv("PYSPARK_PYTHON", sys.executable)
         # Without a UTF-8 locale Java cannot spell file names beyond ASCII.
         environment.setenv("LC_ALL", "C.UTF-8" if sys.platform == "linux" else "en_US.UTF-8")
+        # Every worker process imports pandas and pyarrow; where no compiled code may be written beside them, that takes
+        # longer than all else.
+        environment.delenv("PYTHONDONTWRITEBYTECODE", raising=False)
+        environment.setenv("PYTHONPYCACHEPREFIX", str(tmp_path_factory.mktemp("pycache")))
         try:
             configure_environment()
         except UnsupportedError as error:

@@ -121,3 +121,14 @@ async def test_a_directory_that_is_not_deleted_keeps_what_looks_like_one(
     with pytest.raises(StoreIsADirectoryError):
         await store.delete_file(root / "gone")
     assert ".gone.crc" in names(files)
+
+
+async def test_a_directory_that_looks_like_one_is_in_nobodys_way(
+    store: LocalStore, root: StorePath, files: Path
+) -> None:
+    (files / ".new.crc").mkdir()
+    await store.put(root / "new", b"1")
+    await store.rename_file(root / "new", root / "newer")
+    await store.rename_file(root / "newer", root / "new")
+    assert (files / ".new.crc").is_dir()
+    assert (files / "new").read_bytes() == b"1"

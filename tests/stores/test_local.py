@@ -30,7 +30,7 @@ from committer.errors import (
 )
 from committer.paths import StorePath
 from committer.stores import _renames
-from committer.stores._disk import _finish_rename
+from committer.stores._disk_calls import finish_rename
 from committer.stores._disk_errors import translate
 from committer.stores.local import LocalStore
 from committer.stores.memory import MemoryStore
@@ -316,7 +316,7 @@ def test_a_name_that_folds_into_itself_is_not_lost(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"1")
     os.link(tmp_path / "file", tmp_path / "aside")
     path = str(tmp_path / "file")
-    _finish_rename(path, path, os.lstat(path))
+    finish_rename(path, path, os.lstat(path))
     assert sorted(os.listdir(tmp_path)) == ["aside", "file"]
 
 

@@ -1,0 +1,285 @@
+"""The one table of option keys, Hadoop's and ours, and how their texts are read.
+
+A key is written as Hadoop has it, or with ``spark.hadoop.`` before it, which is how Spark hands options to Hadoop;
+where a mapping holds both, the plain key wins. A field of `CommitterConfig` that no Hadoop option feeds goes by
+``committer.`` and its name. Every choice has one key, never two.
+
+Texts are read as Hadoop reads them (booleans in any case, decimal or hexadecimal 32-bit integers, sizes with a binary
+suffix), but a text that is none is an error here, where Hadoop often falls back to the default silently.
+"""
+
+from __future__ import annotations
+
+import difflib
+import math
+import re
+from collections.abc import Iterator, Mapping
+from typing import Literal, NamedTuple, TypeAlias
+
+import msgspec
+
+from committer.errors import ConfigurationError
+
+Kind: TypeAlias = Literal["boolean", "int", "size", "rate", "text"]
+
+MANIFEST = "mapreduce.manifest.committer."
+FILE_OUTPUT = "mapreduce.fileoutputcommitter."
+NATIVE = "committer."
+SPARK_HADOOP = "spark.hadoop."
+FACTORY_SCHEME = "mapreduce.outputcommitter.factory.scheme."
+JOB_ATTEMPT = "mapreduce.job.application.attempt.id"
+WRITE_JOB_UUID = "spark.sql.sources.writeJobUUID"
+
+
+class ConfigurationWarning(UserWarning):
+    """An option that has no effect, most likely a misspelt one, or a value that was adjusted."""
+
+
+class Option(msgspec.Struct, frozen=True):
+    """One key.
+
+    Attributes:
+        key: As Hadoop has it; one that ends with a period stands for all keys that begin so.
+        field: The field of `CommitterConfig` it feeds; empty when it feeds none.
+        kind: How its text is read.
+        note: Where this engine differs from Hadoop; for a key that feeds no field, why it does not.
+        when: What the field becomes for false and for true, where the field is no boolean.
+    """
+
+    key: str
+    field: str = ""
+    kind: Kind = "text"
+    note: str = ""
+    when: tuple[str, str] | None = None
+
+
+_NO_CLASSES = (
+    "names a Java class; here the committer is the `committer` argument, the store follows from the URI's scheme"
+)
+_NOT_MANIFEST = "an option of the classic FileOutputCommitter, which the manifest committer does not have"
+_IDENTITY = "says which job it is, not how it commits: `job_identity` reads it"
+
+OPTIONS: tuple[Option, ...] = (
+    Option(f"{MANIFEST}io.threads", "io_concurrency", "int", "zero and less mean the default, as in Hadoop"),
+    Option(f"{MANIFEST}delete.target.files", "existing_target", "boolean", when=("fail", "replace")),
+    Option(
+        f"{MANIFEST}validate.output", "validate_output", "boolean", "done before `_SUCCESS` is written, not after it"
+    ),
+    Option(f"{MANIFEST}summary.report.directory", "summary_report_directory"),
+    Option(f"{MANIFEST}diagnostics.manifest.directory", "diagnostics_manifest_directory"),
+    Option(f"{MANIFEST}cleanup.parallel.delete", "cleanup_parallel_delete", "boolean"),
+    Option(f"{MANIFEST}cleanup.parallel.delete.base.first", "cleanup_base_first", "boolean"),
+    Option(f"{MANIFEST}writer.queue.capacity", "manifest_queue_capacity", "int", "zero and less are an error"),
+    Option(
+        f"{MANIFEST}manifest.save.attempts",
+        "record_save_attempts",
+        "int",
+        "honoured, while Hadoop always tries five times; less than one becomes one, with a warning",
+    ),
+    Option(
+        f"{MANIFEST}io.rate",
+        "io_rate",
+        "rate",
+        "Hadoop's documents name it and none of its code reads it; honoured here",
+    ),
+    Option(f"{MANIFEST}store.operations.classname", note=_NO_CLASSES),
+    Option(f"{FILE_OUTPUT}marksuccessfuljobs", "mark_successful_jobs", "boolean"),
+    Option(f"{FILE_OUTPUT}cleanup.skipped", "cleanup_skipped", "boolean"),
+    Option(f"{FILE_OUTPUT}cleanup-failures.ignored", "cleanup_failures_ignored", "boolean"),
+    Option(f"{FILE_OUTPUT}algorithm.version", note=_NOT_MANIFEST),
+    Option(f"{FILE_OUTPUT}failures.attempts", note=_NOT_MANIFEST),
+    Option(f"{FILE_OUTPUT}task.cleanup.enabled", note=_NOT_MANIFEST),
+    Option(
+        "fs.azure.io.rate.limit",
+        "azure_io_rate",
+        "rate",
+        "limits every store call on abfs and abfss, not only renames; other stores do not see it",
+    ),
+    Option("mapreduce.outputcommitter.factory.class", note=_NO_CLASSES),
+    Option(FACTORY_SCHEME, note=_NO_CLASSES),
+    Option("mapreduce.outputcommitter.named.classname", note=_NO_CLASSES),
+    Option(JOB_ATTEMPT, note=_IDENTITY),
+    Option(WRITE_JOB_UUID, note=_IDENTITY),
+    Option(f"{NATIVE}conflict_mode", "conflict_mode"),
+    Option(f"{NATIVE}superseded_scope", "superseded_scope"),
+    Option(f"{NATIVE}durability", "durability"),
+    Option(f"{NATIVE}promote_directories", "promote_directories", "boolean"),
+    Option(f"{NATIVE}unique_names", "unique_names", "boolean"),
+    Option(f"{NATIVE}hadoop_driver", "hadoop_driver", "boolean"),
+    Option(f"{NATIVE}record_size_limit", "record_size_limit", "size", "bytes, or with a suffix as in `64m` or `1g`"),
+)
+
+_BY_KEY = {option.key: option for option in OPTIONS}
+_BY_FIELD = {option.field: option for option in OPTIONS if option.field}
+_OWN_PREFIXES = (MANIFEST, FILE_OUTPUT, NATIVE)
+_INT = re.compile(r"([+-]?)(0[xX][0-9a-fA-F]+|[0-9]+)")
+_SIZE = re.compile(r"([+-]?[0-9]+)([kmgtpe]?)", re.IGNORECASE)
+_INT_BOUND = 1 << 31
+_LONG_BOUND = 1 << 63
+
+
+class Resolved(NamedTuple):
+    """What a mapping of options amounts to.
+
+    Attributes:
+        values: By field, those that were given.
+        origins: By field, where its value comes from.
+        warnings: One sentence for each key that has no effect and each value that was adjusted.
+    """
+
+    values: dict[str, object]
+    origins: dict[str, str]
+    warnings: list[str]
+
+
+class JobIdentity(NamedTuple):
+    """Which job a Hadoop configuration speaks of.
+
+    Attributes:
+        job_id: The unique id Spark gave the write; None when there is none and the MapReduce job id counts.
+        job_attempt: The job attempt, 0 for the first.
+    """
+
+    job_id: str | None
+    job_attempt: int
+
+
+def resolve(options: Mapping[str, object]) -> Resolved:
+    """Reads every option of the table that `options` holds; other keys are none of our business.
+
+    Raises:
+        ConfigurationError: A text is not of its option's kind; the error names key and value.
+    """
+    resolved = Resolved({}, {}, [])
+    for key, written_as, value in _plain(options):
+        option = _BY_KEY.get(key)
+        if option is None:
+            if key.startswith(_OWN_PREFIXES):
+                resolved.warnings.append(f"the option {written_as} is not known{_suggestion(key)}; it has no effect")
+        elif option.field:
+            _take(option, written_as, value, resolved)
+    return resolved
+
+
+def job_identity(options: Mapping[str, object]) -> JobIdentity:
+    """The job that `options`, a Hadoop or Spark configuration, speaks of.
+
+    Raises:
+        ConfigurationError: The job attempt is not an integer of zero or more.
+    """
+    found = {key: (written_as, value) for key, written_as, value in _plain(options)}
+    written_as, value = found.get(JOB_ATTEMPT, (JOB_ATTEMPT, 0))
+    attempt = _int(written_as, value)
+    if attempt < 0:
+        raise _bad(written_as, value, "it must not be negative")
+    return JobIdentity(str(found.get(WRITE_JOB_UUID, ("", ""))[1]).strip() or None, attempt)
+
+
+def key_of(field: str) -> str:
+    """The key that feeds a field of `CommitterConfig`."""
+    return _BY_FIELD[field].key
+
+
+def markdown_table() -> str:
+    """The table as Markdown, as docs/options.md shows it."""
+    lines = ["| Key | Field | Read as | Note |", "| --- | --- | --- | --- |"]
+    for option in OPTIONS:
+        key = f"{option.key}<scheme>" if option.key.endswith(".") else option.key
+        note = option.note
+        if option.when is not None:
+            note = f"false: `{option.when[0]}`, true: `{option.when[1]}`"
+        field = f"`{option.field}`" if option.field else "none"
+        lines.append(f"| `{key}` | {field} | {option.kind if option.field else ''} | {note} |".replace("  ", " "))
+    return "\n".join(lines) + "\n"
+
+
+def _plain(options: Mapping[str, object]) -> Iterator[tuple[str, str, object]]:
+    # Yields (key without Spark's prefix, key as written, value); None is how some maps say "unset".
+    for written_as, value in options.items():
+        key = written_as.removeprefix(SPARK_HADOOP)
+        if value is not None and (key == written_as or options.get(key) is None):
+            yield key, written_as, value
+
+
+def _take(option: Option, key: str, value: object, resolved: Resolved) -> None:
+    if isinstance(value, str) and "${" in value:
+        raise _bad(key, value, "references to other options are not resolved here: give the text they stand for")
+    if option.kind == "boolean" and value == "":
+        return
+    parsed = _parse(option.kind, key, value)
+    origin = key
+    if option.field == "io_concurrency" and isinstance(parsed, int) and parsed <= 0:
+        resolved.origins[option.field] = f"default, as {key} is not positive"
+        return
+    if option.field == "manifest_queue_capacity" and isinstance(parsed, int) and parsed <= 0:
+        raise _bad(key, value, "a queue needs room for one record at least")
+    if option.field == "record_save_attempts" and isinstance(parsed, int) and parsed < 1:
+        resolved.warnings.append(f"the option {key} is {value!r}; a record is saved in one attempt at least")
+        parsed = 1
+        origin = f"{key}, raised to 1"
+    if option.when is not None:
+        parsed = option.when[bool(parsed)]
+    resolved.values[option.field] = parsed
+    resolved.origins[option.field] = origin
+
+
+def _parse(kind: Kind, key: str, value: object) -> object:
+    if kind == "boolean":
+        return _boolean(key, value)
+    if kind == "int":
+        return _int(key, value)
+    if kind == "size":
+        return _size(key, value)
+    if kind == "rate":
+        return _rate(key, value)
+    return str(value).strip()
+
+
+def _boolean(key: str, value: object) -> bool:
+    text = str(value).strip().lower()
+    if text not in {"true", "false"}:
+        raise _bad(key, value, "it must be true or false")
+    return text == "true"
+
+
+def _int(key: str, value: object) -> int:
+    match = _INT.fullmatch(str(value).strip())
+    if match is not None:
+        digits = match[2]
+        number = int(digits, 16) if digits[:2] in {"0x", "0X"} else int(digits)
+        if match[1] == "-":
+            number = -number
+        if -_INT_BOUND <= number < _INT_BOUND:
+            return number
+    raise _bad(key, value, "it must be a 32-bit integer")
+
+
+def _size(key: str, value: object) -> int:
+    match = _SIZE.fullmatch(str(value).strip())
+    if match is not None:
+        size = int(match[1]) << (10 * " kmgtpe".index(match[2].lower() or " "))
+        if 1 <= size < _LONG_BOUND:
+            return size
+    raise _bad(key, value, "it must be a number of bytes above zero, with k, m, g, t, p or e after it for larger units")
+
+
+def _rate(key: str, value: object) -> float:
+    try:
+        rate = float(str(value).strip())
+    except ValueError:
+        rate = math.nan
+    if not (math.isfinite(rate) and rate >= 0):
+        raise _bad(key, value, "it must be a number of calls per second, or 0 for no limit")
+    return rate
+
+
+def _bad(key: str, value: object, rule: str) -> ConfigurationError:
+    return ConfigurationError(f"the option {key} cannot be {value!r}: {rule}", operation="from_hadoop")
+
+
+def _suggestion(key: str) -> str:
+    field = key.removeprefix(NATIVE)
+    if field in _BY_FIELD:
+        return f", that choice is made with {_BY_FIELD[field].key}"
+    close = difflib.get_close_matches(key, _BY_KEY, n=1, cutoff=0.75)
+    return f", did you mean {close[0]}?" if close else ""

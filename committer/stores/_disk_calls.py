@@ -1,0 +1,187 @@
+"""The system calls of the local store, with what each file system and platform needs around them.
+
+Java's local file system keeps a checksum of ``name`` beside it in ``.name.crc`` and refuses to read a file whose
+sidecar is older. So whatever puts a file under a name first removes the sidecar of what stood there, and whatever takes
+a file away takes its sidecar too. A file without one is read unchecked.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+import stat
+import sys
+from typing import Final, TypeAlias
+
+from committer.paths import StorePath
+from committer.stores.base import FileStatus
+
+Buffer: TypeAlias = bytes | bytearray | memoryview
+Page: TypeAlias = list[FileStatus]
+Entries: TypeAlias = "os._ScandirIterator[str]"
+
+PAGE: Final = 1000
+LEADS_NOWHERE: Final = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ELOOP})
+GONE: Final = (FileNotFoundError, NotADirectoryError)
+
+
+def write_all(handle: int, data: Buffer, offset: int) -> None:
+    """Writes all of `data` at `offset`."""
+    view = memoryview(data)
+    while view:
+        count = os.pwrite(handle, view, offset)
+        view = view[count:]
+        offset += count
+
+
+def describe(path: StorePath, found: os.stat_result) -> FileStatus:
+    """The status of a path, from what the system says of it."""
+    if stat.S_ISDIR(found.st_mode):
+        return FileStatus(path, True, 0, found.st_mtime)
+    return FileStatus(path, False, found.st_size, found.st_mtime, f"{found.st_ino}:{found.st_mtime_ns}")
+
+
+def read_page(directory: StorePath, entries: Entries) -> Page:
+    """Reads up to `PAGE` children, without sidecars and what is neither file nor directory."""
+    prefix = directory.path if directory.path == "/" else f"{directory.path}/"
+    page: Page = []
+    for entry in entries:
+        name = entry.name
+        try:
+            found = entry.stat()
+        except OSError as error:
+            # Deleted meanwhile, or a link to nowhere.
+            if error.errno in LEADS_NOWHERE:
+                continue
+            raise
+        kind = found.st_mode
+        if not (stat.S_ISREG(kind) or stat.S_ISDIR(kind)):
+            continue
+        if name.endswith(".crc") and name.startswith(".") and not stat.S_ISDIR(kind):
+            continue
+        page.append(describe(StorePath(directory.scheme, directory.authority, prefix + name), found))
+        if len(page) == PAGE:
+            break
+    return page
+
+
+def make_one_directory(path: str) -> bool:
+    """Makes a directory; False when there is one."""
+    try:
+        os.mkdir(path)
+    except FileExistsError:
+        if os.path.isdir(path):
+            return False
+        raise
+    return True
+
+
+def read_all(handle: int, size: int, most: int) -> bytes:
+    """Reads a file of about `size` bytes, but never more than `most`."""
+    parts: list[bytes] = []
+    got = 0
+    while got < most:
+        part = os.read(handle, min(most - got, max(size - got + 1, 65536)))
+        if not part:
+            break
+        parts.append(part)
+        got += len(part)
+    return b"".join(parts)
+
+
+def sidecar(path: str) -> str:
+    """The path of Java's checksum of a file."""
+    directory, _, name = path.rpartition("/")
+    return f"{directory}/.{name}.crc"
+
+
+def drop_sidecar(path: str) -> None:
+    """Deletes the sidecar of a file."""
+    # Looking is half the price of a failing unlink, and hardly any file has a sidecar.
+    stale = sidecar(path)
+    if os.access(stale, os.F_OK) and not os.path.isdir(stale):
+        unlink(stale)
+
+
+def drop_orphan(path: str) -> None:
+    """Deletes the sidecar of a name that nothing stands under; leaves that of what does."""
+    stale = sidecar(path)
+    if os.access(stale, os.F_OK) and not os.path.lexists(path) and not os.path.isdir(stale):
+        unlink(stale)
+
+
+def unlink(path: str) -> bool:
+    """Deletes a file or a link; False when there is none."""
+    try:
+        os.unlink(path)
+    except GONE:
+        return False
+    return True
+
+
+def finish_rename(source: str, destination: str, found: os.stat_result) -> None:
+    """Makes a replacing rename of a file with several names complete."""
+    # rename(2) does nothing when both are names of one file. Whether the source still stands is no proof of that: on a
+    # disk that folds case "A" still answers after it became "a". So it moves away first, and comes back in that case.
+    aside = f"{os.path.dirname(source)}/.{found.st_ino}.{os.getpid()}.aside"
+    try:
+        left = os.lstat(source)
+        if (left.st_ino, left.st_dev) != (found.st_ino, found.st_dev):
+            return
+        os.rename(source, aside)
+    except FileNotFoundError:
+        return
+    if os.path.lexists(destination):
+        os.unlink(aside)
+    else:
+        os.rename(aside, destination)
+
+
+def remove_tree(path: str) -> None:
+    """Deletes a directory and all below it, links themselves included."""
+    # What is gone already was deleted by another that cleans the same directory.
+    if sys.version_info >= (3, 12):
+
+        def onexc(_call: object, _path: str, error: BaseException) -> None:
+            if not isinstance(error, FileNotFoundError):
+                raise error
+
+        shutil.rmtree(path, onexc=onexc)
+    else:
+
+        def onerror(_call: object, _path: str, failure: tuple[object, BaseException, object]) -> None:
+            if not isinstance(failure[1], FileNotFoundError):
+                raise failure[1]
+
+        shutil.rmtree(path, onerror=onerror)
+
+
+def flush(handle: int) -> None:
+    """Forces what was written to the disk."""
+    if sys.platform == "darwin":
+        import fcntl
+
+        # fsync leaves the data in the drive's cache there; file systems of other machines know nothing stronger.
+        try:
+            fcntl.fcntl(handle, fcntl.F_FULLFSYNC)
+        except OSError as error:
+            if error.errno not in {errno.ENOTSUP, errno.EINVAL, errno.ENOTTY}:
+                raise
+        else:
+            return
+    os.fsync(handle)
+
+
+def flush_directory(path: str) -> None:
+    """Forces the entries of a directory to the disk."""
+    handle = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        flush(handle)
+    finally:
+        os.close(handle)
+
+
+def no_entry() -> FileNotFoundError:
+    """What the system raises where nothing is."""
+    return FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))

@@ -1,0 +1,302 @@
+"""CommitterConfig and the table of option keys that feeds it."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+import warnings
+from pathlib import Path
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from committer.config import CommitterConfig
+from committer.errors import ConfigurationError, RecordError
+from committer.options import NATIVE, OPTIONS, ConfigurationWarning, job_identity, key_of, markdown_table
+
+P = "mapreduce.manifest.committer."
+F = "mapreduce.fileoutputcommitter."
+FIELDS = [field.name for field in msgspec.structs.fields(CommitterConfig)]
+
+# key, text, field, value
+HONOURED = [
+    (P + "io.threads", "64", "io_concurrency", 64),
+    (P + "io.threads", " 64 ", "io_concurrency", 64),
+    (P + "io.threads", "0x40", "io_concurrency", 64),
+    (P + "delete.target.files", "true", "existing_target", "replace"),
+    (P + "delete.target.files", "FALSE", "existing_target", "fail"),
+    (P + "validate.output", "TRUE", "validate_output", True),
+    (P + "summary.report.directory", "abfs://c@acct/reports", "summary_report_directory", "abfs://c@acct/reports"),
+    (P + "diagnostics.manifest.directory", "file:/tmp/kept", "diagnostics_manifest_directory", "file:/tmp/kept"),
+    (P + "cleanup.parallel.delete", "false", "cleanup_parallel_delete", False),
+    (P + "cleanup.parallel.delete.base.first", "true", "cleanup_base_first", True),
+    (P + "writer.queue.capacity", "7", "manifest_queue_capacity", 7),
+    (P + "manifest.save.attempts", "2", "record_save_attempts", 2),
+    (P + "io.rate", "12.5", "io_rate", 12.5),
+    (P + "io.rate", "0", "io_rate", 0.0),
+    ("fs.azure.io.rate.limit", "1000", "azure_io_rate", 1000.0),
+    (F + "marksuccessfuljobs", "False", "mark_successful_jobs", False),
+    (F + "cleanup.skipped", "true", "cleanup_skipped", True),
+    (F + "cleanup-failures.ignored", "true", "cleanup_failures_ignored", True),
+    ("committer.conflict_mode", "replace", "conflict_mode", "replace"),
+    ("committer.superseded_scope", "destination", "superseded_scope", "destination"),
+    ("committer.durability", "fsync", "durability", "fsync"),
+    ("committer.promote_directories", "true", "promote_directories", True),
+    ("committer.unique_names", "true", "unique_names", True),
+    ("committer.hadoop_driver", "true", "hadoop_driver", True),
+    ("committer.record_size_limit", "64M", "record_size_limit", 64 << 20),
+    ("committer.record_size_limit", "1g", "record_size_limit", 1 << 30),
+    ("committer.record_size_limit", "4096", "record_size_limit", 4096),
+]
+
+REFUSED = [
+    (P + "io.threads", "many"),
+    (P + "io.threads", "1_000"),
+    (P + "io.threads", ""),
+    (P + "io.threads", "1.5"),
+    (P + "io.threads", str(1 << 31)),
+    (P + "delete.target.files", "yes"),
+    (P + "cleanup.parallel.delete", "1"),
+    (P + "writer.queue.capacity", "0"),
+    (P + "writer.queue.capacity", "-1"),
+    (P + "io.rate", "-1"),
+    (P + "io.rate", "nan"),
+    ("fs.azure.io.rate.limit", "fast"),
+    (P + "summary.report.directory", "${fs.defaultFS}/reports"),
+    ("committer.conflict_mode", "overwrite"),
+    ("committer.durability", "FSYNC"),
+    ("committer.record_size_limit", "0"),
+    ("committer.record_size_limit", "12q"),
+    ("committer.record_size_limit", "8e999"),
+]
+
+
+@pytest.mark.parametrize("prefix", ["", "spark.hadoop."])
+@pytest.mark.parametrize(("key", "text", "field", "value"), HONOURED)
+def test_an_option_feeds_its_field(prefix: str, key: str, text: str, field: str, value: object) -> None:
+    config = CommitterConfig.from_hadoop({prefix + key: text, "fs.defaultFS": "hdfs://nn:8020"})
+    assert getattr(config, field) == value
+    assert config == msgspec.structs.replace(CommitterConfig(), **{field: value})
+    row = next(row for row in config.explain().rows if row.field == field)
+    assert (row.value, row.origin, row.key) == (value, prefix + key, key)
+
+
+@pytest.mark.parametrize(("key", "text"), REFUSED)
+def test_a_bad_value_is_refused_by_key_and_value(key: str, text: str) -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        CommitterConfig.from_hadoop({"spark.hadoop." + key: text})
+    assert "spark.hadoop." + key in str(caught.value)
+    assert repr(text) in str(caught.value)
+
+
+def test_every_field_has_one_key_and_every_key_of_ours_is_the_fields_name() -> None:
+    fed = [option.field for option in OPTIONS if option.field]
+    assert sorted(fed) == sorted(FIELDS)
+    assert {key for key, *_ in HONOURED} == {option.key for option in OPTIONS if option.field}
+    for option in OPTIONS:
+        if option.key.startswith(NATIVE):
+            assert option.key == NATIVE + option.field
+        assert option.field or option.note, f"{option.key} does nothing and does not say why"
+
+
+def test_python_values_are_as_good_as_texts() -> None:
+    config = CommitterConfig.from_hadoop({P + "io.threads": 8, P + "validate.output": True, P + "io.rate": None})
+    assert (config.io_concurrency, config.validate_output, config.io_rate) == (8, True, None)
+
+
+def test_the_plain_key_wins_over_sparks() -> None:
+    for options in (
+        {P + "io.threads": "1", "spark.hadoop." + P + "io.threads": "2"},
+        {"spark.hadoop." + P + "io.threads": "2", P + "io.threads": "1"},
+    ):
+        assert CommitterConfig.from_hadoop(options).io_concurrency == 1
+
+
+def test_an_empty_boolean_is_not_given() -> None:
+    assert CommitterConfig.from_hadoop({F + "marksuccessfuljobs": ""}).mark_successful_jobs
+
+
+@pytest.mark.parametrize("threads", ["0", "-4"])
+def test_no_threads_mean_the_default(threads: str) -> None:
+    config = CommitterConfig.from_hadoop({P + "io.threads": threads})
+    assert config == CommitterConfig()
+    assert f"default, as {P}io.threads is not positive" in config.explain()
+
+
+def test_less_than_one_attempt_becomes_one_with_a_warning() -> None:
+    with pytest.warns(ConfigurationWarning, match="one attempt at least"):
+        config = CommitterConfig.from_hadoop({P + "manifest.save.attempts": "0"})
+    assert config.record_save_attempts == 1
+
+
+@pytest.mark.parametrize(
+    ("key", "hint"),
+    [
+        (P + "io.thread", P + "io.threads"),
+        ("spark.hadoop." + P + "validate.outputs", P + "validate.output"),
+        (F + "cleanup.failures.ignored", F + "cleanup-failures.ignored"),
+        ("committer.conflict-mode", "committer.conflict_mode"),
+        ("committer.io_concurrency", P + "io.threads"),
+        ("committer.colour", ""),
+    ],
+)
+def test_an_unknown_key_of_ours_warns_with_a_suggestion(key: str, hint: str) -> None:
+    with pytest.warns(ConfigurationWarning) as caught:
+        config = CommitterConfig.from_hadoop({key: "1"})
+    assert config == CommitterConfig()
+    text = str(caught[0].message)
+    assert key in text
+    assert hint in text
+    assert caught[0].filename == __file__
+
+
+def test_keys_that_do_not_apply_and_keys_of_others_are_silent() -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        config = CommitterConfig.from_hadoop(
+            {
+                P + "store.operations.classname": "org.example.Operations",
+                "mapreduce.outputcommitter.factory.class": "org.example.Factory",
+                "mapreduce.outputcommitter.factory.scheme.abfs": "org.example.Factory",
+                "mapreduce.outputcommitter.named.classname": "org.example.Committer",
+                F + "algorithm.version": "2",
+                "mapreduce.job.application.attempt.id": "1",
+                "spark.sql.sources.writeJobUUID": "a-b",
+                "dfs.replication": "${x}",
+            }
+        )
+    assert config == CommitterConfig()
+
+
+def test_the_identity_of_a_job() -> None:
+    assert job_identity({}) == (None, 0)
+    assert job_identity(
+        {"spark.hadoop.mapreduce.job.application.attempt.id": "3", "spark.sql.sources.writeJobUUID": " u-1 "}
+    ) == ("u-1", 3)
+    with pytest.raises(ConfigurationError, match="negative"):
+        job_identity({"mapreduce.job.application.attempt.id": "-1"})
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("existing_target", "overwrite"),
+        ("conflict_mode", ""),
+        ("superseded_scope", None),
+        ("durability", True),
+        ("validate_output", 1),
+        ("io_concurrency", 0),
+        ("io_concurrency", True),
+        ("io_concurrency", 2.0),
+        ("io_rate", -0.1),
+        ("io_rate", float("inf")),
+        ("io_rate", "5"),
+        ("record_save_attempts", 0),
+        ("record_size_limit", 0),
+        ("manifest_queue_capacity", 0),
+        ("summary_report_directory", None),
+    ],
+)
+def test_a_value_its_field_cannot_have_is_refused(field: str, value: object) -> None:
+    with pytest.raises(ConfigurationError, match=field):
+        CommitterConfig(**{field: value})  # type: ignore[arg-type]
+    with pytest.raises(ConfigurationError, match=field):
+        CommitterConfig().replace(**{field: value})
+
+
+def test_a_config_is_frozen_hashable_and_equal_by_value() -> None:
+    given = CommitterConfig.from_hadoop({P + "io.threads": "8"})
+    assert given == CommitterConfig(io_concurrency=8)
+    assert hash(given) == hash(CommitterConfig(io_concurrency=8))
+    with pytest.raises(AttributeError):
+        given.io_concurrency = 9  # type: ignore[misc]
+
+
+def test_origins_survive_changes_copies_and_pickles() -> None:
+    config = CommitterConfig.from_hadoop({P + "io.threads": "8", P + "validate.output": "true"})
+    config = config.replace(validate_output=False, durability="fsync")
+    for same in (config, copy.copy(config), copy.deepcopy(config), pickle.loads(pickle.dumps(config))):
+        assert same == config
+        origins = {row.field: row.origin for row in same.explain().rows}
+        assert origins["io_concurrency"] == P + "io.threads"
+        assert origins["validate_output"] == "argument"
+        assert origins["durability"] == "argument"
+        assert origins["io_rate"] == "default"
+    assert CommitterConfig(io_rate=3).explain().rows[FIELDS.index("io_rate")].origin == "argument"
+    with pytest.raises(TypeError):
+        config.replace(colour="red")
+
+
+def test_explain_shows_every_choice() -> None:
+    text = CommitterConfig(io_rate=3).explain()
+    assert isinstance(text, str)
+    lines = text.splitlines()
+    assert [line.split()[0] for line in lines[1:]] == FIELDS
+    assert [row.field for row in text.rows] == FIELDS
+    assert all(key_of(row.field) == row.key for row in text.rows)
+
+
+@pytest.mark.parametrize(
+    ("scheme", "config", "default", "rate"),
+    [
+        ("file", CommitterConfig(), None, None),
+        ("gs", CommitterConfig(), 500.0, 500.0),
+        ("gs", CommitterConfig(io_rate=0), 500.0, None),
+        ("gs", CommitterConfig(io_rate=3, azure_io_rate=9), 500.0, 3),
+        ("abfs", CommitterConfig(io_rate=3, azure_io_rate=9), 500.0, 9),
+        ("abfss", CommitterConfig(azure_io_rate=0), 500.0, None),
+        ("abfs", CommitterConfig(io_rate=3), 500.0, 3),
+    ],
+)
+def test_the_rate_of_a_store(scheme: str, config: CommitterConfig, default: float | None, rate: float | None) -> None:
+    assert config.io_rate_for(scheme, default) == rate
+
+
+CONFIGS = st.builds(
+    CommitterConfig,
+    existing_target=st.sampled_from(["fail", "replace"]),
+    conflict_mode=st.sampled_from(["append", "fail", "replace"]),
+    durability=st.sampled_from(["none", "fsync"]),
+    validate_output=st.booleans(),
+    io_concurrency=st.integers(1, 10_000),
+    io_rate=st.none() | st.floats(0, 1e6),
+    summary_report_directory=st.text(),
+)
+
+
+@given(CONFIGS)
+def test_a_record_holds_every_field_and_nothing_else(config: CommitterConfig) -> None:
+    record = msgspec.json.decode(msgspec.json.encode(config.to_record()))
+    assert list(record) == FIELDS
+    assert CommitterConfig.from_record(record) == config
+    assert msgspec.json.decode(msgspec.json.encode(config), type=CommitterConfig) == config
+
+
+def test_origins_are_not_recorded() -> None:
+    config = CommitterConfig.from_hadoop({P + "io.threads": "8"})
+    assert msgspec.json.encode(config) == msgspec.json.encode(CommitterConfig(io_concurrency=8))
+    assert list(config.to_record()) == FIELDS
+
+
+def test_a_record_of_another_version() -> None:
+    older = {"io_concurrency": 8}
+    assert CommitterConfig.from_record(older) == CommitterConfig(io_concurrency=8)
+    newer = {**CommitterConfig(io_concurrency=8).to_record(), "teleport": True}
+    with pytest.warns(ConfigurationWarning, match="teleport"):
+        assert CommitterConfig.from_record(newer) == CommitterConfig(io_concurrency=8)
+    assert msgspec.convert(newer, CommitterConfig) == CommitterConfig(io_concurrency=8)
+
+
+@pytest.mark.parametrize(("field", "value"), [("io_concurrency", 0), ("io_concurrency", "8"), ("durability", "maybe")])
+def test_a_record_that_does_not_hold_names_the_field_and_the_file(field: str, value: object) -> None:
+    with pytest.raises(RecordError, match=field) as caught:
+        CommitterConfig.from_record({field: value}, path="file:/d/_temporary/j/setup.json")
+    assert caught.value.field == field
+    assert "setup.json" in str(caught.value)
+
+
+def test_the_page_of_options_is_in_step() -> None:
+    page = Path(__file__).parent.parent / "docs" / "options.md"
+    assert page.read_text(encoding="utf-8").endswith(markdown_table())

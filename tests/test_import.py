@@ -1,0 +1,67 @@
+"""What importing the package costs, what it loads, and which names it has."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+import committer
+
+ROOT = Path(__file__).parent.parent
+VENDORS = "aiohttp aiobotocore azure boto3 botocore cyclopts gcloud google hdfs_native numpy pandas pyarrow pyspark rich uvloop"
+
+_TIMED = """
+import sys, time
+start = time.perf_counter()
+import committer
+print(time.perf_counter() - start)
+"""
+
+_LOADED = """
+import sys
+import committer
+{use}
+print(" ".join(sorted({{name.partition(".")[0] for name in sys.modules}})))
+"""
+
+
+def fresh(program: str) -> str:
+    """Runs a program in a new interpreter that has the package installed and nothing imported."""
+    done = subprocess.run([sys.executable, "-I", "-c", program], capture_output=True, text=True, check=True, timeout=60)
+    return done.stdout
+
+
+def test_importing_takes_less_than_100_ms() -> None:
+    assert min(float(fresh(_TIMED)) for _ in range(5)) < 0.1
+
+
+@pytest.mark.parametrize(
+    "use", ["", "for name in committer.__all__: getattr(committer, name)", "import committer.stores.local"]
+)
+def test_no_vendor_library_is_loaded(use: str) -> None:
+    loaded = set(fresh(_LOADED.format(use=use)).split())
+    assert "committer" in loaded
+    assert not loaded & set(VENDORS.split())
+
+
+def test_the_public_names() -> None:
+    assert len(committer.__all__) <= 25
+    assert list(committer.__all__) == sorted(committer.__all__)
+    for name in committer.__all__:
+        value = getattr(committer, name)
+        assert value is getattr(committer, name)
+    assert set(committer.__all__) <= set(dir(committer))
+    namespace: dict[str, object] = {}
+    exec("from committer import *", namespace)
+    assert set(committer.__all__) <= set(namespace)
+    with pytest.raises(AttributeError, match="no attribute 'colour'"):
+        _ = committer.colour  # type: ignore[attr-defined]
+
+
+def test_the_version_is_the_distributions() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    assert committer.__version__ == project["version"]

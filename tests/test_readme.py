@@ -1,0 +1,46 @@
+"""The README's commands and snippets are real."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+def blocks(language: str) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)
+
+
+def test_the_first_two_commands_run_the_job_and_the_tests() -> None:
+    job, tests = blocks("sh")[:2]
+    assert "examples/flights.py" in job
+    assert "pytest" in tests
+    for command in (job, tests):
+        assert command.count("\n") == 1
+        assert "--locked" in command
+
+
+def test_ci_runs_the_readmes_test_command() -> None:
+    # .ci/run takes the first line that matches this from the README and runs it.
+    pattern = r"^python3 -m pip install .*pytest.*"
+    found = re.findall(pattern, README, re.MULTILINE)
+    assert found == [blocks("sh")[1].strip()]
+    assert "'^python3 -m pip install .*pytest'" in (ROOT / ".ci" / "run").read_text(encoding="utf-8")
+
+
+def test_the_python_snippet_commits(tmp_path: Path) -> None:
+    snippet = blocks("python")[0].replace("/data/flights", str(tmp_path / "flights"))
+    done = subprocess.run([sys.executable, "-W", "error", "-c", snippet], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == "1 files, 6 bytes\n"
+    assert (tmp_path / "flights" / "year=2026" / "part-00000.csv").read_bytes() == b"1,2,3\n"
+    assert (tmp_path / "flights" / "_SUCCESS").exists()
+
+
+def test_the_pages_it_points_to_are_there() -> None:
+    for target in re.findall(r"\]\(([^)#:]+)\)", README):
+        assert (ROOT / target).exists(), target
