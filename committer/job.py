@@ -301,7 +301,7 @@ def open_job(
             delivery=delivery,
             config=config or CommitterConfig(),
         )
-        context = open_context(spec, storage_options, listeners)
+        context = await open_context(spec, storage_options, listeners)
         try:
             await committer_for(name).setup_job(context)
         except BaseException:
@@ -350,7 +350,7 @@ def attach_job(
         else:
             given = config if config is not None or known is None else known.config
             spec = await find_spec(destination, wanted, config=given, storage_options=storage_options)
-        context = open_context(spec, storage_options, listeners)
+        context = await open_context(spec, storage_options, listeners)
         try:
             await look_at_job(context.store, context.layout)
         except BaseException:

@@ -50,7 +50,7 @@ from committer.stages.job_directory import (
     read_setup,
 )
 from committer.stores.base import Store
-from committer.stores.registry import open_store
+from committer.stores.registry import find_store
 
 Destination = str | os.PathLike[str] | StorePath
 
@@ -128,7 +128,7 @@ async def recover(
         spec = await find_spec(destination, job_id, config=config, storage_options=storage_options)
     except JobNotFoundError:
         spec = JobSpec(destination=destination.uri, job_id=job_id, config=config or CommitterConfig())
-    context = open_context(spec, storage_options, listeners)
+    context = await open_context(spec, storage_options, listeners)
     try:
         return await committer_for(spec.committer).recover_job(context, rollback=rollback, force=force)
     finally:
@@ -144,7 +144,7 @@ async def list_jobs(
     """
     destination = StorePath.of(dest)
     config = config or CommitterConfig()
-    store = open_store(destination, storage_options)
+    store = await find_store(destination, storage_options)
     try:
         found: list[JobInfo] = []
 
@@ -245,7 +245,7 @@ async def cleanup(
     config = config or CommitterConfig()
     age_s = older_than.total_seconds() if isinstance(older_than, timedelta) else older_than
     chosen = [check_job_id(job_id)] if job_id is not None else None
-    store = open_store(destination, storage_options)
+    store = await find_store(destination, storage_options)
     try:
         if chosen is None:
             chosen = await _job_ids(store, destination)
@@ -289,7 +289,7 @@ async def _clean_one(
 ) -> str | None:
     """Removes one job; returns why not."""
     spec = JobSpec(destination=destination.uri, job_id=job_id, config=config)
-    context = open_context(spec, storage_options)
+    context = await open_context(spec, storage_options)
     try:
         try:
             found = await look_at_job(context.store, context.layout)
@@ -361,7 +361,7 @@ async def load_record(
         StoreNotFoundError: Nothing is there.
     """
     path = StorePath.of(uri)
-    store = open_store(path, storage_options)
+    store = await find_store(path, storage_options)
     try:
         data = await store.read(path, limit=(config or CommitterConfig()).record_size_limit)
     finally:

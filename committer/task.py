@@ -396,7 +396,7 @@ def open_task(
     check_number(attempt, "attempt")
 
     async def make() -> TaskAttempt:
-        context = open_context(spec, storage_options)
+        context = await open_context(spec, storage_options)
         try:
             return await make_attempt(context, task=task, attempt=attempt, owns_store=True)
         except BaseException:

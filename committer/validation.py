@@ -18,7 +18,7 @@ from committer.stages.names import is_hidden
 from committer.stages.success_file import WAS_EMPTY
 from committer.stores.base import Store
 from committer.stores.helpers import walk
-from committer.stores.registry import open_store
+from committer.stores.registry import find_store
 
 
 class ValidationReport(msgspec.Struct, frozen=True, kw_only=True):
@@ -60,7 +60,7 @@ async def validate(
     """
     destination = StorePath.of(dest)
     config = config or CommitterConfig()
-    store = open_store(destination, storage_options)
+    store = await find_store(destination, storage_options)
     try:
         marker = await _marker(store, destination, config)
         missing, wrong = await _compare_named(store, destination, marker, config)

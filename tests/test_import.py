@@ -12,7 +12,9 @@ import pytest
 import committer
 
 ROOT = Path(__file__).parent.parent
-VENDORS = "aiohttp aiobotocore azure boto3 botocore cyclopts gcloud google hdfs_native numpy pandas pyarrow pyspark rich uvloop"
+VENDORS = (
+    "aiohttp aiobotocore azure boto3 botocore cyclopts gcloud google hdfs_native numpy pandas pyarrow pyspark rich"
+)
 
 _TIMED = """
 import sys, time

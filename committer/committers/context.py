@@ -20,7 +20,7 @@ from committer.stages.base import StageContext
 from committer.stages.job_directory import look_at_job, read_setup
 from committer.stores.base import Store
 from committer.stores.paced import PacedStore
-from committer.stores.registry import open_store
+from committer.stores.registry import find_store
 
 
 def paced(store: Store, config: CommitterConfig, statistics: Statistics) -> PacedStore:
@@ -30,7 +30,7 @@ def paced(store: Store, config: CommitterConfig, statistics: Statistics) -> Pace
     return PacedStore(store, pacer=pacer, statistics=statistics, retry_policy=RetryPolicy())
 
 
-def open_context(
+async def open_context(
     spec: JobSpec,
     storage_options: Mapping[str, object] | None,
     listeners: Iterable[Listener] = (),
@@ -41,7 +41,7 @@ def open_context(
     return StageContext(
         spec=spec,
         layout=layout,
-        store=paced(open_store(layout.destination, storage_options), spec.config, statistics),
+        store=paced(await find_store(layout.destination, storage_options), spec.config, statistics),
         statistics=statistics,
         progress=Progress(spec.job_id, listeners),
         driver=current_runtime().nonce(),
@@ -73,7 +73,7 @@ async def find_spec(
         JobNotFoundError: There is no such job.
     """
     layout = JobLayout(dest, check_job_id(job_id))
-    store = open_store(dest, storage_options)
+    store = await find_store(dest, storage_options)
     try:
         found = await look_at_job(store, layout)
         if found.set_up:

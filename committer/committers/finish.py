@@ -22,7 +22,7 @@ from committer.stages.report import SaveReport
 from committer.stages.success_file import DIRECTORIES_CREATED, SaveSuccess, read_success, success_data
 from committer.stores.base import Store
 from committer.stores.helpers import walk
-from committer.stores.registry import open_store
+from committer.stores.registry import find_store
 
 _log = logging.getLogger("committer.committers")
 
@@ -119,7 +119,7 @@ async def _read_summary(context: StageContext) -> SuccessData | None:
     if not context.config.summary_report_directory:
         return None
     directory = StorePath.of(context.config.summary_report_directory)
-    store = _store_of(context, directory)
+    store = await _store_of(context, directory)
     path = context.layout.summary(directory)
     try:
         data = await store.read(path, limit=context.config.record_size_limit)
@@ -183,7 +183,7 @@ async def _keep_records(context: StageContext) -> None:
     layout, store = context.layout, context.store
     directory = StorePath.of(context.config.diagnostics_manifest_directory)
     kept_in = directory / layout.job_id
-    other = _store_of(context, directory)
+    other = await _store_of(context, directory)
     try:
         await other.make_directory(directory, parents=True)
         await other.delete_directory(kept_in, recursive=True)
@@ -228,7 +228,7 @@ async def save_report(
     if not context.config.summary_report_directory:
         return
     directory = StorePath.of(context.config.summary_report_directory)
-    store = _store_of(context, directory)
+    store = await _store_of(context, directory)
     try:
         data = success_data(
             context,
@@ -246,8 +246,8 @@ async def save_report(
             await store.close()
 
 
-def _store_of(context: StageContext, directory: StorePath) -> Store:
+async def _store_of(context: StageContext, directory: StorePath) -> Store:
     destination = context.layout.destination
     if (directory.scheme, directory.authority) == (destination.scheme, destination.authority):
         return context.store
-    return open_store(directory, None)
+    return await find_store(directory)

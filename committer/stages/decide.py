@@ -5,7 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
-from committer.errors import InvalidPathError, JobNotFoundError, RecordError, StoreNotFoundError
+from committer.errors import (
+    InvalidPathError,
+    JobNotFoundError,
+    RecordError,
+    StoreError,
+    StoreNotFoundError,
+    StoreOutcomeUnknownError,
+)
 from committer.flow.workers import run_workers
 from committer.paths import StorePath, check_file_name
 from committer.records.job_state import (
@@ -111,17 +118,28 @@ async def create_decision(context: StageContext, decision: Decision) -> Decision
 
     Raises:
         JobNotFoundError: The job's directory vanished.
+        StoreOutcomeUnknownError: A decision may stand, this one or another driver's, and could not be looked at.
     """
     layout, store = context.layout, context.store
     wanted = encode_record(decision)
     try:
         found = await create_exclusively(store, layout.decision, wanted, durable=context.durable)
-        if not store.capabilities.directories and found == wanted and not context.spec.hadoop:
-            await store.status(layout.setup)
     except StoreNotFoundError as error:
-        if not store.capabilities.directories:
-            await store.delete_file(layout.decision)
         raise _vanished(context) from error
+    if not store.capabilities.directories and found == wanted and not context.spec.hadoop:
+        try:
+            await store.status(layout.setup)
+        except StoreNotFoundError as error:
+            await store.delete_file(layout.decision)
+            raise _vanished(context) from error
+        except StoreError as error:
+            # Whoever takes this for a decision that failed would take the intent of a decided job back.
+            raise StoreOutcomeUnknownError(
+                f"job {layout.job_id} is decided, but whether its directory still stands could not be looked up",
+                operation=DecideCommit.name,
+                path=layout.setup,
+                causes=[error],
+            ) from error
     return decode_record(found, Decision, source=str(layout.decision))
 
 

@@ -138,7 +138,7 @@ async def thaw_manifests(context: StageContext) -> None:
     """Undoes the freeze of a job that stays undecided.
 
     A task that committed meanwhile may have made `manifests` again (Hadoop's do): then each frozen record goes back
-    under its name unless a newer one is there, as if there had been no freeze. One call; one more a record in that case.
+    under its name unless a newer one is there, as if there had been no freeze. One call; then one more a record.
     """
     layout, store = context.layout, context.store
     if not store.capabilities.atomic_directory_rename:

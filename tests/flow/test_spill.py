@@ -71,8 +71,8 @@ async def test_memory_stays_at_a_block() -> None:
             tracemalloc.stop()
         assert seen == 20_000
         assert spill.blocks_on_disk >= 20
-        # Over a megabyte went through; a block of decoded entries is a few times its bytes.
-        assert most < 1 << 20
+        # Kept, the entries would take ten megabytes; a block of decoded ones is a few times its bytes.
+        assert most < 2 << 20
 
 
 async def test_many_writers_at_once_lose_nothing() -> None:

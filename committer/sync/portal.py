@@ -1,0 +1,312 @@
+"""The one event loop that blocking calls of a process run on, in a thread of its own.
+
+It starts with the first call. A forked child starts another one and leaves the inherited one alone: its thread does not
+exist there, its locks may be held for ever, and closing its loop would unhook the parent's. At interpreter exit what is
+still open is freed and the thread ends, within seconds; jobs are decided by nobody then.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+import os
+import threading
+import weakref
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from contextvars import Context
+from typing import Final, Generic, Protocol, TypeVar, cast
+
+import anyio
+from anyio.from_thread import BlockingPortal
+
+from committer.errors import CommitterError
+
+T = TypeVar("T")
+
+UNWIND_BOUND_S: Final = 75.0
+"""How long an interrupted call is waited for: longer than the engine gives an abort."""
+
+EXIT_BOUND_S: Final = 5.0
+"""How long the end of the interpreter waits for the loop."""
+
+
+class Resource(Protocol):
+    """What was opened in this process and must be freed at its end."""
+
+    async def _free(self) -> None: ...
+
+
+class _Call(Generic[T]):
+    """One call on its way through the loop; a thread waits for `done`."""
+
+    def __init__(self, function: Callable[[], Awaitable[T]]) -> None:
+        self.done = threading.Event()
+        self.error: BaseException | None = None
+        self._function = function
+        self._result: T | None = None
+        self._task: asyncio.Task[object] | None = None
+        self._stopped = False
+
+    async def run(self) -> None:
+        if self._stopped:
+            return
+        self._task = asyncio.current_task()
+        try:
+            self._result = await self._function()
+        except asyncio.CancelledError as error:
+            self.error = error
+            raise
+        except BaseException as error:
+            # KeyboardInterrupt included, say of a store: it belongs to the caller and would end the loop here.
+            self.error = error
+        finally:
+            self.done.set()
+
+    def stop(self) -> None:
+        """Cancels it, once and not again while it unwinds; for the loop's thread."""
+        if self._task is not None:
+            self._task.cancel()
+        elif not self._stopped:
+            self._stopped = True
+            self.error = asyncio.CancelledError()
+            self.done.set()
+
+    @property
+    def succeeded(self) -> bool:
+        return self.done.is_set() and self.error is None
+
+    def result(self) -> T:
+        if self.error is not None:
+            try:
+                raise self.error
+            finally:
+                # The traceback holds this frame, which holds the call: without this every failure is a cycle.
+                self.error = None
+        return cast("T", self._result)
+
+
+class Portal:
+    """A running event loop in a daemon thread.
+
+    Attributes:
+        pid: The process it runs in.
+        resources: What is freed when it closes.
+    """
+
+    # Not anyio's start_blocking_portal: it is a generator, and a forked child that ends would finalise the inherited
+    # one, which then waits for a thread that is not there.
+
+    def __init__(self) -> None:
+        self.pid = os.getpid()
+        self.resources: weakref.WeakSet[Resource] = weakref.WeakSet()
+        self._calls: set[_Call[object]] = set()
+        self._ready = threading.Event()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._portal: BlockingPortal | None = None
+        self._closing: asyncio.Task[None] | None = None
+        # The loop outlives the call that starts it, and so must not inherit that caller's context variables.
+        self._thread = threading.Thread(
+            target=Context().run, args=(anyio.run, self._serve), name="committer-sync", daemon=True
+        )
+        self._thread.start()
+
+    @property
+    def is_here(self) -> bool:
+        """Whether the calling thread is the loop's own."""
+        return self._thread is threading.current_thread()
+
+    def start(self, call: _Call[T]) -> None:
+        """Begins a call in the caller's context variables.
+
+        Raises:
+            RuntimeError: The portal closed.
+        """
+        self._ready.wait()
+        assert self._portal is not None
+        self._portal.start_task_soon(self._run, call, name="committer.sync")
+
+    def stop(self, call: _Call[T]) -> None:
+        """Cancels a call, begun or not; returns at once."""
+        # Straight to the loop, for the portal would wait until the loop has time.
+        if self._loop is not None:
+            with suppress(RuntimeError):
+                self._loop.call_soon_threadsafe(call.stop)
+
+    def close(self) -> None:
+        """Frees what is open, cancels what runs, ends the thread; waits `EXIT_BOUND_S` at most."""
+        if self._ready.wait(EXIT_BOUND_S) and self._loop is not None:
+            with suppress(RuntimeError):
+                self._loop.call_soon_threadsafe(self._begin_to_close)
+            self._thread.join(EXIT_BOUND_S)
+
+    async def _serve(self) -> None:
+        async with BlockingPortal() as portal:
+            self._portal = portal
+            self._loop = asyncio.get_running_loop()
+            self._ready.set()
+            await portal.sleep_until_stopped()
+
+    async def _run(self, call: _Call[object]) -> None:
+        self._calls.add(call)
+        try:
+            await call.run()
+        finally:
+            self._calls.discard(call)
+
+    def _begin_to_close(self) -> None:
+        self._closing = asyncio.get_running_loop().create_task(self._close())
+
+    async def _close(self) -> None:
+        for call in self._calls:
+            call.stop()
+        try:
+            with anyio.move_on_after(EXIT_BOUND_S / 2):
+                for resource in tuple(self.resources):
+                    with suppress(Exception):
+                        await resource._free()
+        finally:
+            if self._portal is not None:
+                await self._portal.stop()
+
+
+class _Process:
+    """What this module knows of its process."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.portal: Portal | None = None
+        self.inherited: list[Portal] = []
+        self.ended = False
+
+    def after_fork(self) -> None:
+        # The lock may have been held by a thread that is not here. The portal is kept: nothing of it may be finalised.
+        self.lock = threading.Lock()
+        if self.portal is not None:
+            self.inherited.append(self.portal)
+            self.portal = None
+
+    def at_exit(self) -> None:
+        self.ended = True
+        if self.portal is not None and self.portal.pid == os.getpid():
+            self.portal.close()
+
+    def current(self) -> Portal:
+        with self.lock:
+            portal = self.portal
+            if portal is None or portal.pid != os.getpid():
+                if portal is None and not self.inherited:
+                    atexit.register(self.at_exit)
+                portal = self.portal = Portal()
+            return portal
+
+
+_process = _Process()
+os.register_at_fork(after_in_child=_process.after_fork)
+
+
+def is_ending() -> bool:
+    """Whether the interpreter is past the point where calls can be made from here: in its exit handlers."""
+    return _process.ended or (
+        not threading.main_thread().is_alive() and threading.current_thread() is threading.main_thread()
+    )
+
+
+def wait_for(
+    function: Callable[[], Awaitable[T]],
+    operation: str,
+    *,
+    undo: Callable[[T, BaseException], Awaitable[object]] | None = None,
+) -> T:
+    """Runs a coroutine on the portal's loop, with the caller's context variables, and returns or raises what it does.
+
+    When the wait is interrupted (KeyboardInterrupt, or what a signal handler raises) the coroutine is cancelled and
+    waited for until it has unwound, `UNWIND_BOUND_S` at most; a second interrupt ends that wait.
+
+    Args:
+        function: Called on the loop; gives what is awaited there.
+        operation: What it is called in errors.
+        undo: Given the result, and the interrupt that keeps the caller from ever getting it.
+
+    Raises:
+        CommitterError: Called on the loop's own thread, or while the interpreter exits.
+    """
+    if is_ending():
+        raise _ending(operation)
+    portal = _process.current()
+    if portal.is_here:
+        raise CommitterError(
+            f"committer.sync.{operation} was called on the thread that runs its calls (by a listener, or a store), "
+            "which would wait for itself",
+            operation=operation,
+            next_step="call it in a thread of your own, or use the names of committer with await",
+        )
+    call = _Call(function)
+    try:
+        portal.start(call)
+        call.done.wait()
+    except BaseException as interrupt:
+        _unwind(portal, call, interrupt, undo)
+        if is_ending():
+            raise _ending(operation) from interrupt
+        raise
+    try:
+        return call.result()
+    except asyncio.CancelledError as error:
+        raise CommitterError(
+            f"{operation} was cancelled from within",
+            operation=operation,
+            outcome="unknown",
+            next_step="look what came of it: list_jobs, then recover or abort",
+        ) from error
+    except RuntimeError as error:
+        if threading.main_thread().is_alive():
+            raise
+        # Python's thread pools end with the main thread, while other threads still run.
+        raise _ending(operation, outcome_known=False) from error
+
+
+def check_process(pid: int, what: str, instead: str) -> None:
+    """Refuses to use what another process opened.
+
+    Raises:
+        CommitterError: This process was forked since.
+    """
+    if pid != os.getpid():
+        raise CommitterError(
+            f"{what} was opened before this process was forked, and belongs to its parent", next_step=instead
+        )
+
+
+def free_at_exit(resource: Resource) -> None:
+    """Has something freed when the interpreter exits, if it lives until then."""
+    _process.current().resources.add(resource)
+
+
+def _unwind(
+    portal: Portal,
+    call: _Call[T],
+    interrupt: BaseException,
+    undo: Callable[[T, BaseException], Awaitable[object]] | None,
+) -> None:
+    portal.stop(call)
+    if not call.done.wait(UNWIND_BOUND_S if portal._thread.is_alive() else 0):
+        interrupt.add_note(f"what was interrupted had not ended {UNWIND_BOUND_S:.0f} s later, and goes on")
+    elif not call.succeeded:
+        if not isinstance(call.error, asyncio.CancelledError):
+            interrupt.add_note(f"what was interrupted ended with {type(call.error).__name__}: {call.error}")
+    elif undo is not None:
+        result = call.result()
+        undoing = _Call(lambda: undo(result, interrupt))
+        portal.start(undoing)
+        undoing.done.wait(UNWIND_BOUND_S)
+
+
+def _ending(operation: str, *, outcome_known: bool = True) -> CommitterError:
+    return CommitterError(
+        f"the interpreter is exiting: {operation} cannot run any more",
+        operation=operation,
+        outcome="unchanged" if outcome_known else "unknown",
+        next_step="end jobs, and join the threads that work on them, before the main program ends; "
+        "a job that is left is seen by list_jobs and ended by recover, abort or cleanup",
+    )
