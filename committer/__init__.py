@@ -17,6 +17,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from committer import sync as sync
     from committer.committers.results import CommitPlan, JobReport
     from committer.config import CommitterConfig
     from committer.errors import CommitterError
@@ -79,6 +80,8 @@ _HOMES = {
 if not TYPE_CHECKING:  # a type checker must see the names above and no others
 
     def __getattr__(name: str) -> object:
+        if name == "sync":  # an attribute too, so that `import committer` is all a user needs
+            return import_module("committer.sync")
         home = _HOMES.get(name)
         if home is None:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

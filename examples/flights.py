@@ -153,7 +153,7 @@ class Watch:
             self._show()
 
     def _look(self) -> None:
-        # In this order a file that is renamed in between is missed and not counted twice; and as the job's own directory
+        # In this order a file that is renamed in between is missed, not counted twice; and as the job's own directory
         # vanishes at its end, the highest numbers seen stay.
         self._published = files_below(self._destination, leave_out="_temporary")
         self._written = max(self._written, files_below(self._job / "tasks") + self._published)

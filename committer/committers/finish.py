@@ -209,7 +209,7 @@ async def _copy_records(
         data = await store.read(record, limit=context.config.record_size_limit)
         await other.put(kept_in / record.name, data)
 
-    with context.statistics.timed(names.OP_RENAME):
+    if records:
         await run_workers(records, copy, workers=context.config.io_concurrency, operation="keep_records")
 
 

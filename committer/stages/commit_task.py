@@ -20,6 +20,7 @@ from committer.stages.names import with_ancestors
 from committer.stages.setup_task import AttemptIdentity
 from committer.stages.task_directories import destination_directories
 from committer.stores.base import SupportsSync
+from committer.stores.paced import without_retries
 
 # Hadoop sleeps 1.0, 1.5, 2.0, 2.5 s between its five tries to save a record (``AbstractJobOrTaskStage``); full
 # jitter below 2.5 s has the same reach and spreads a thundering herd.
@@ -124,12 +125,13 @@ class CommitTask(Stage[TaskOutput, TaskCommit]):
             path = layout.manifest(identity.task)
             temporary = layout.manifest_temporary(identity.task, identity.attempt, identity.nonce)
         saved = b""
+        once = without_retries(store)
 
         async def save() -> None:
             nonlocal saved
             saved = encode_task_manifest(self._manifest(value, files, directories))
             with self.context.statistics.timed(names.TASK_STAGE_SAVE_TASK_MANIFEST):
-                await store.put(path, saved, temporary=temporary, durable=self.context.durable)
+                await once.put(path, saved, temporary=temporary, durable=self.context.durable)
 
         policy = RetryPolicy(
             attempts=self.context.config.record_save_attempts,

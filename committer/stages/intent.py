@@ -9,11 +9,14 @@ from committer.errors import (
     DestinationBusyError,
     JobNotFoundError,
     RecordError,
+    StoreExistsError,
     StoreNotADirectoryError,
     StoreNotFoundError,
+    StoreOutcomeUnknownError,
 )
 from committer.flow.workers import run_workers
 from committer.layout import JobLayout, check_job_id
+from committer.paths import StorePath
 from committer.records.job_state import Intent, NamedRecord, ReplaceLock, decode_record, encode_record
 from committer.stages.base import Stage, StageContext
 from committer.stages.job_directory import OWN_RECORD_LIMIT, look_at_job, read_decision
@@ -145,7 +148,10 @@ def _busy(context: StageContext, owner: str, what: str) -> DestinationBusyError:
 
 async def lock_owner(context: StageContext) -> str | None:
     """The job that holds the replace lock; None when nobody does. One call."""
-    path = context.layout.replace_lock
+    return await _owner_in(context, context.layout.replace_lock)
+
+
+async def _owner_in(context: StageContext, path: StorePath) -> str | None:
     try:
         data = await context.store.read(path, limit=OWN_RECORD_LIMIT)
     except (StoreNotFoundError, StoreNotADirectoryError):
@@ -154,13 +160,32 @@ async def lock_owner(context: StageContext) -> str | None:
 
 
 async def release_lock(context: StageContext) -> None:
-    """Releases the replace lock when this job holds it; at most 2 calls."""
+    """Releases the replace lock when this job holds it: 1 call when it does not, else 4.
+
+    By a rename, which is never repeated blindly: a second delete after a lost answer could take another job's lock.
+    What was taken is looked at, and put back should it be another's after all.
+    """
+    layout, store = context.layout, context.store
     try:
-        owner = await lock_owner(context)
+        if await lock_owner(context) != layout.job_id:
+            return
     except RecordError:
         return
-    if owner == context.layout.job_id:
-        await context.store.delete_file(context.layout.replace_lock)
+    taken = layout.temporary / f"{layout.replace_lock.name}-{layout.job_id}-{context.driver}"
+    try:
+        await store.rename_file(layout.replace_lock, taken, replace=True)
+    except StoreNotFoundError:
+        return
+    except StoreOutcomeUnknownError:
+        if await _owner_in(context, taken) is None:
+            raise
+    if await _owner_in(context, taken) not in (layout.job_id, None):
+        try:
+            await store.rename_file(taken, layout.replace_lock)
+            return
+        except StoreExistsError:
+            pass
+    await store.delete_file(taken)
 
 
 async def withdraw(context: StageContext) -> None:

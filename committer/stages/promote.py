@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from committer.errors import StoreError, StoreExistsError, StoreNotADirectoryError
-from committer.events import names
 from committer.flow.workers import run_workers
 from committer.stages.base import Stage
 from committer.stages.create_directories import refused_directory
@@ -70,8 +69,7 @@ class PromoteDirectories(Stage[list[Promotion], list[Promotion]]):
                 await store.make_directory(target.parent, parents=True)
             except (StoreExistsError, StoreNotADirectoryError) as error:
                 raise refused_directory(promotion.directory, error) from error
-            with self.context.statistics.timed(names.OP_RENAME):
-                await store.rename_directory(source, target)
+            await store.rename_directory(source, target)
         except StoreError:
             return False
         return await self._holds_exactly(promotion, below=promotion.directory, inside_job=False)

@@ -292,3 +292,10 @@ async def _close(entries: AsyncIterator[FileStatus]) -> None:
     close = getattr(entries, "aclose", None)
     if close is not None:
         await close()
+
+
+def without_retries(store: Store) -> Store:
+    """The same store, limits and counts, each call sent once: for who counts attempts itself."""
+    if not isinstance(store, PacedStore):
+        return store
+    return PacedStore(store.inner, pacer=store.pacer, statistics=store.statistics, retry_policy=RetryPolicy(attempts=1))
