@@ -25,7 +25,7 @@ from committer.stores.registry import find_store
 
 def paced(store: Store, config: CommitterConfig, statistics: Statistics) -> PacedStore:
     """Wraps a store: limits shared by all jobs of the process on its endpoint, counts kept for one job or task."""
-    rate = config.io_rate if config.io_rate is not None else store.capabilities.default_io_rate
+    rate = config.io_rate_for(store.scheme, store.capabilities.default_io_rate)
     pacer = pacer_for(store.endpoint, concurrency=config.io_concurrency, rate=rate or None)
     return PacedStore(store, pacer=pacer, statistics=statistics, retry_policy=RetryPolicy())
 

@@ -30,7 +30,9 @@ from committer.errors import (
     JobRolledBackError,
     JobStateError,
     JobUndecidedError,
+    MultipleError,
     OutcomeUnknownError,
+    StoreError,
     StoreOutcomeUnknownError,
     TargetExistsError,
 )
@@ -39,10 +41,10 @@ from committer.paths import StorePath
 from committer.records.job_state import Decision, JobOutcome, NamedRecord
 from committer.records.task_commit import TaskCommit
 from committer.stages.base import StageContext
-from committer.stages.cleanup import CleanupJob, RemoveFate
+from committer.stages.cleanup import CleanupJob, RemoveFate, remove_emptied
 from committer.stages.commit_state import CommitState, EndedElsewhereError
 from committer.stages.create_directories import CreateDirectories
-from committer.stages.decide import DecideCommit, abort_decision, create_decision
+from committer.stages.decide import DecideCommit, abort_decision, create_decision, remove_side_files
 from committer.stages.durability import sync_directories
 from committer.stages.end_job import EndJob
 from committer.stages.intent import CommitIntent, DeclareIntent, TakeReplaceLock, release_lock, withdraw
@@ -117,6 +119,8 @@ class JobCommit:
             raise
 
     async def _report_of_finished(self) -> JobReport:
+        # A driver that came too late to find its job may have taken the lock again.
+        await release_lock(self._context)
         return await report_of_finished(self._context, self._started, decided=self._decided)
 
     async def _ended_before(self, found: JobDirectory) -> bool:
@@ -133,7 +137,10 @@ class JobCommit:
     # -- committing ---------------------------------------------------------------------------------------------
 
     async def _commit(self, task_commits: list[TaskCommit] | None, tasks: int | None) -> JobReport:
-        found = await look_at_job(self._context.store, self._context.layout)
+        try:
+            found = await look_at_job(self._context.store, self._context.layout)
+        except JobNotFoundError:
+            return await self._report_of_finished()
         if found.decided or found.ended:
             return await self._go_on(rollback=False, force=False)
         if await self._ended_before(found):
@@ -149,7 +156,10 @@ class JobCommit:
 
     async def _decide_and_go(self, intent: CommitIntent, find: Callable[[], Awaitable[list[RecordRef]]]) -> JobReport:
         context = self._context
-        await DeclareIntent(context).run(intent)
+        try:
+            await DeclareIntent(context).run(intent)
+        except CommitterError as error:
+            return await self._overtaken(error)
         try:
             refs = await find()
             prepared = await self._prepare(refs)
@@ -158,6 +168,8 @@ class JobCommit:
                 # until now is looked at again.
                 await TakeReplaceLock(context).run(None)
                 prepared = await self._prepare(refs)
+        except CommitterError as error:
+            return await self._overtaken(error, self._stay_undecided)
         except BaseException:
             await self._stay_undecided()
             raise
@@ -172,9 +184,8 @@ class JobCommit:
                 next_step=f"call {context.recover_command}: it finishes what was decided",
                 causes=[error],
             ) from error
-        except CommitterError:
-            await self._stay_undecided()
-            raise
+        except CommitterError as error:
+            return await self._overtaken(error, self._stay_undecided)
         # A cancellation leaves intent and lock: the decision may stand, and abort or recover looks.
         state = None
         if decision.driver == context.driver and decision.decision == "commit":
@@ -188,6 +199,35 @@ class JobCommit:
         prepared = await prepare(context, refs, copy_records=context.spec.delivery == "listing" and not can_freeze)
         refuse(context, prepared.conflicts)
         return prepared
+
+    async def _overtaken(self, error: CommitterError, undo: Callable[[], Awaitable[None]] | None = None) -> JobReport:
+        """What became of the job when another driver of it went ahead, and what failed here is its doing; else `error`.
+
+        A file it published looks like somebody else's to a preflight. And freeze, intent and lock are the job's, so
+        `undo` may not take them back once any driver decided.
+        """
+        context = self._context
+        try:
+            found = await look_at_job(context.store, context.layout)
+            if found.decided or found.ended:
+                return await self._go_on(rollback=False, force=False)
+            over = not (found.set_up or context.spec.hadoop)
+            if over:
+                await remove_side_files(context, found)
+        except JobNotFoundError:
+            over = True
+        except StoreError:
+            over = False
+        if over:
+            try:
+                return await self._report_of_finished()
+            except JobNotFoundError:
+                if not isinstance(error, StoreError | MultipleError):
+                    raise error from None
+                raise
+        if undo is not None:
+            await undo()
+        raise error
 
     async def _stay_undecided(self) -> None:
         """Takes freeze, intent and lock back after a refusal; what fails here must not hide the refusal."""
@@ -207,6 +247,10 @@ class JobCommit:
         try:
             found = await look_at_job(context.store, context.layout)
         except JobNotFoundError:
+            return await self._report_of_finished()
+        if not found.children:
+            # What a cleanup leaves that died before its very last step (or a setup before its first record).
+            await remove_emptied(context)
             return await self._report_of_finished()
         if await self._ended_before(found):
             return await self._report_of_finished()
@@ -302,13 +346,11 @@ class JobCommit:
             published = self._published = await self._publish(state)
             outcome = await EndJob(context).run((state.decision, "committed", ""))
         except EndedElsewhereError as ended:
-            elsewhere = ended.outcome
-            if elsewhere is None:
-                raise
-            if elsewhere.outcome == "committed":
-                return await self._complete(state, None)
-            return await self._end_rolled_back(state, raising=True, reason=elsewhere.reason)
+            return await self._after_elsewhere(state, ended.outcome)
         except CommitterError as error:
+            among = _ended_elsewhere(error)
+            if among is not None:
+                return await self._after_elsewhere(state, among.outcome)
             refusal = _definite_refusal(error)
             if refusal is None or is_forward_only(context, state):
                 raise _decided(context, error) from error
@@ -316,6 +358,13 @@ class JobCommit:
         if outcome.outcome == "rolled-back":
             return await self._end_rolled_back(state, raising=True, reason=outcome.reason)
         return await self._complete(state, published)
+
+    async def _after_elsewhere(self, state: CommitState, outcome: JobOutcome | None) -> JobReport:
+        if outcome is None:
+            raise EndedElsewhereError(None)
+        if outcome.outcome == "committed":
+            return await self._complete(state, None)
+        return await self._end_rolled_back(state, raising=True, reason=outcome.reason)
 
     async def _publish(self, state: CommitState) -> Published:
         context = self._context
@@ -526,6 +575,12 @@ async def _stray(context: StageContext, refs: list[RecordRef]) -> list[str]:
             continue
         stray += [str(child.path) for child in children if child.path.relative_to(layout.job_directory) not in winning]
     return sorted(stray)[:100]
+
+
+def _ended_elsewhere(error: CommitterError) -> EndedElsewhereError | None:
+    """The news that another driver ended the job, among the failures of several workers."""
+    causes = error.causes if isinstance(error, MultipleError) else ()
+    return next((cause for cause in causes if isinstance(cause, EndedElsewhereError)), None)
 
 
 def _definite_refusal(error: CommitterError) -> TargetExistsError | None:

@@ -13,7 +13,8 @@ from __future__ import annotations
 import contextlib
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
-from typing import IO, TYPE_CHECKING, Final
+from io import IOBase
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
@@ -65,7 +66,7 @@ class _ParquetFile:
         held: Bytes of memory it keeps between row groups: up to some 700 kB a column, for dictionaries.
     """
 
-    def __init__(self, file: IO[bytes], schema: pa.Schema, compression: str) -> None:
+    def __init__(self, file: IOBase, schema: pa.Schema, compression: str) -> None:
         import pyarrow.parquet as pq
 
         self._file = file
@@ -95,7 +96,7 @@ class _ParquetFile:
         _give_up(self._file, error)
 
 
-def _give_up(file: IO[bytes], error: BaseException) -> None:
+def _give_up(file: IOBase, error: BaseException) -> None:
     # Leaving a task's file with an exception keeps it out of the attempt; closing it would make it part of it.
     with contextlib.suppress(Exception):
         file.__exit__(type(error), error, error.__traceback__)
@@ -112,7 +113,7 @@ class TaskFiles:
     """
 
     def __init__(
-        self, open_file: Callable[[str], IO[bytes]], names: FileNames, schema: pa.Schema, open_files: int = OPEN_FILES
+        self, open_file: Callable[[str], IOBase], names: FileNames, schema: pa.Schema, open_files: int = OPEN_FILES
     ) -> None:
         self._open_file = open_file
         self._names = names
@@ -175,7 +176,7 @@ class TaskOutput:
         self,
         plan: FilePlan,
         names: FileNames,
-        open_file: Callable[[str], IO[bytes]],
+        open_file: Callable[[str], IOBase],
         *,
         gathered_bytes: int = GATHERED_BYTES,
         open_files: int = OPEN_FILES,

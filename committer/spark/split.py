@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -43,8 +43,8 @@ def split_by_partition(
         UnsupportedError: The values of a partition column cannot name partitions.
     """
     import pyarrow as pa
-    import pyarrow.compute as pc
 
+    pc = _compute()
     kept = table.select(list(columns))
     if not partitions:
         yield PartitionSlice("", kept)
@@ -73,12 +73,11 @@ def _directory_codes(table: pa.Table, partitions: Sequence[tuple[str, int]]) -> 
 
 def _column_codes(name: str, position: int, table: pa.Table) -> tuple[pa.Array, list[str]]:
     import pyarrow as pa
-    import pyarrow.compute as pc
 
     column = table.column(position).combine_chunks()
     if isinstance(column, pa.ChunkedArray):  # what combine_chunks makes of no rows, or of more than 2 GiB of text
         column = pa.concat_arrays(column.chunks)
-    encoded = pc.dictionary_encode(column, null_encoding="encode")
+    encoded = column.dictionary_encode(null_encoding="encode")
     directories = [partition_directory([(name, text)]) for text in partition_texts(encoded.dictionary)]
     numbers: dict[str, int] = {}
     for directory in directories:
@@ -93,13 +92,20 @@ def _combined(
     outer: pa.Array, outer_names: list[str], inner: pa.Array, inner_names: list[str]
 ) -> tuple[pa.Array, list[str]]:
     import pyarrow as pa
-    import pyarrow.compute as pc
 
+    pc = _compute()
     pairs = pc.add(pc.multiply(outer, len(inner_names)), inner)
     # Numbered anew at each column: at most one number a row, so that the product never overflows.
-    encoded = pc.dictionary_encode(pairs)
+    encoded = pairs.dictionary_encode()
     names = []
     for pair in encoded.dictionary.to_pylist():
         first, second = divmod(pair, len(inner_names))
         names.append(f"{outer_names[first]}/{inner_names[second]}")
     return encoded.indices.cast(pa.int64()), names
+
+
+def _compute() -> Any:
+    # Its functions are made at run time, so type checkers do not know them.
+    import pyarrow.compute
+
+    return pyarrow.compute

@@ -82,13 +82,18 @@ class RemoveFate(Stage[None, None]):
         layout, store = self.context.layout, self.context.store
         await store.delete_file(layout.decision)
         await store.delete_file(layout.outcome)
-        for directory in (layout.job_directory, layout.temporary):
-            try:
-                await store.delete_directory(directory, recursive=False)
-            except StoreError:
-                # Another job lives in `_temporary`, or a zombie just wrote into the job's directory: both are found
-                # by list_jobs, and neither changes this job's result.
-                return
+        await remove_emptied(self.context)
+
+
+async def remove_emptied(context: StageContext) -> None:
+    """Removes a job's directory when nothing is in it any more, then `_temporary` likewise: at most 2 calls."""
+    for directory in (context.layout.job_directory, context.layout.temporary):
+        try:
+            await context.store.delete_directory(directory, recursive=False)
+        except StoreError:
+            # Another job lives in `_temporary`, or a zombie just wrote into the job's directory: both are found by
+            # list_jobs, and neither changes this job's result.
+            return
 
 
 async def _children(context: StageContext, directory: StorePath) -> list[FileStatus]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from committer.errors import CommitterError, JobRolledBackError, JobStateError, StoreError
+from committer.paths import StorePath
 from committer.records.job_state import Decision, Fact, JobOutcome
 from committer.stages.base import StageContext
 from committer.stages.decide import read_facts
@@ -97,6 +98,17 @@ async def explain_missing(context: StageContext, error: CommitterError) -> BaseE
     except StoreError as unreadable:
         error.causes = (*error.causes, unreadable)
     return error
+
+
+def fenced_off(context: StageContext, operation: str, path: StorePath) -> JobStateError:
+    """What to raise when the place for what is moved aside is gone and nothing else explains it."""
+    return JobStateError(
+        f"job {context.layout.job_id} is being rolled back by somebody else",
+        operation=operation,
+        path=path,
+        outcome="partial",
+        next_step=f"call {context.recover_command} to see how it ended",
+    )
 
 
 def check_still_decided(decision: Decision | None, expected: Decision) -> None:

@@ -27,7 +27,7 @@ from committer.records.job_state import (
 )
 from committer.records.task_commit import digest_of
 from committer.stages.base import Stage, StageContext
-from committer.stages.job_directory import OWN_RECORD_LIMIT
+from committer.stages.job_directory import OWN_RECORD_LIMIT, JobDirectory
 from committer.stores.base import FileStatus
 from committer.stores.helpers import create_exclusively
 
@@ -108,6 +108,18 @@ class DecideCommit(Stage[CommitBasis, Decision]):
             await self.context.store.put(path, data, durable=self.context.durable)
             plan.append(PlanFile(name=path.name, digest=digest_of(data), lines=len(chunk)))
         return plan
+
+
+async def remove_side_files(context: StageContext, found: JobDirectory) -> None:
+    """Removes what this driver wrote for a decision into the directory of a job that was over, and that with it.
+
+    Only where directories are not real can it have written there.
+    """
+    for name in found.children:
+        if name.startswith("plan-") and name.endswith(f"-{context.driver}"):
+            await context.store.delete_file(context.layout.job_directory / name)
+    if context.layout.intent.name in found.children:
+        await context.store.delete_file(context.layout.intent)
 
 
 async def create_decision(context: StageContext, decision: Decision) -> Decision:

@@ -171,14 +171,24 @@ async def release_lock(context: StageContext) -> None:
             return
     except RecordError:
         return
-    taken = layout.temporary / f"{layout.replace_lock.name}-{layout.job_id}-{context.driver}"
-    try:
-        await store.rename_file(layout.replace_lock, taken, replace=True)
-    except StoreNotFoundError:
+    # Into the job's directory, so that cleanup finds it should this driver die right here; beside the lock only when
+    # that directory is gone.
+    for taken in (
+        layout.job_directory / "replace-lock",
+        layout.temporary / f"{layout.replace_lock.name}-{layout.job_id}",
+    ):
+        try:
+            await store.rename_file(layout.replace_lock, taken, replace=True)
+            break
+        except StoreNotFoundError:
+            if await lock_owner(context) != layout.job_id:
+                return
+        except StoreOutcomeUnknownError:
+            if await _owner_in(context, taken) is None:
+                raise
+            break
+    else:
         return
-    except StoreOutcomeUnknownError:
-        if await _owner_in(context, taken) is None:
-            raise
     if await _owner_in(context, taken) not in (layout.job_id, None):
         try:
             await store.rename_file(taken, layout.replace_lock)

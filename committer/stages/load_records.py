@@ -246,6 +246,8 @@ class LoadRecords(Stage[list[RecordRef], LoadedRecords]):
         statistics = context.statistics
         statistics.merge(manifest.statistics(source=record))
         statistics.sample(names.COMMITTER_TASK_MANIFEST_FILE_SIZE, len(data))
+        # A record is saved before its task counts as completed, so the tasks' own counts never say it.
+        statistics.count(names.COMMITTER_TASKS_COMPLETED)
         return Winner(
             record=record,
             digest=digest,

@@ -4,13 +4,21 @@ from __future__ import annotations
 
 import platform
 
-from committer.errors import JobStateError, RecordError, StoreExistsError, StoreIsADirectoryError, StoreNotFoundError
+from committer.errors import (
+    JobStateError,
+    RecordError,
+    StoreExistsError,
+    StoreIsADirectoryError,
+    StoreNotFoundError,
+    StorePreconditionError,
+)
 from committer.events import names
 from committer.layout import SUCCESS
 from committer.records.job_state import Decision, Fact
 from committer.records.statistics import IOStatistics
 from committer.records.success import SuccessData, decode_success, encode_success, hadoop_date
 from committer.stages.base import Stage, StageContext
+from committer.stages.commit_state import explain_missing, fenced_off
 from committer.stages.publish import Published
 
 COMMITTER_CLASS = "org.apache.hadoop.mapreduce.lib.output.committer.manifest.ManifestCommitter"
@@ -49,13 +57,10 @@ class SetAsideSuccess(Stage[Decision, None]):
         except StoreNotFoundError as error:
             if error.path in ("", str(layout.success)):
                 return
-            raise JobStateError(
-                f"job {layout.job_id} is being rolled back by somebody else",
-                operation=self.name,
-                path=layout.success,
-                outcome="partial",
-                next_step=f"call {self.context.recover_command} to see how it ended",
-            ) from error
+            raise await explain_missing(self.context, fenced_off(self.context, self.name, layout.success)) from error
+        except StorePreconditionError:
+            # Another one stands there since it was looked at.
+            return
         except StoreExistsError:
             # Moved before by a link whose old name was not yet removed.
             kept = await store.status(aside)

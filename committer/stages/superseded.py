@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from committer.errors import (
-    JobStateError,
     StoreExistsError,
     StoreNotADirectoryError,
     StoreNotFoundError,
+    StorePreconditionError,
 )
 from committer.flow.workers import run_workers
 from committer.paths import StorePath
 from committer.records.job_state import Fact
 from committer.stages.base import Stage
+from committer.stages.commit_state import explain_missing, fenced_off
 from committer.stages.names import is_hidden
 from committer.stores.base import FileStatus
 from committer.stores.helpers import walk
@@ -118,13 +119,10 @@ class MoveAside(Stage[list[Fact], int]):
         except StoreNotFoundError as error:
             if error.path == str(path) or not error.path:
                 return False
-            raise JobStateError(
-                f"job {layout.job_id} is being rolled back by somebody else",
-                operation=self.name,
-                path=path,
-                outcome="partial",
-                next_step=f"call {self.context.recover_command} to see how it ended",
-            ) from error
+            raise await explain_missing(self.context, fenced_off(self.context, self.name, path)) from error
+        except StorePreconditionError:
+            # What stands there now came since the decision, and stays.
+            return False
         except StoreExistsError:
             # Moved before, by a link whose old name was not yet removed; or its place was taken anew since.
             return await self._finish_move(fact, path, aside)

@@ -15,7 +15,7 @@ import weakref
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from contextvars import Context
-from typing import Final, Generic, Protocol, TypeVar, cast
+from typing import Any, Final, Generic, Protocol, TypeVar, cast
 
 import anyio
 from anyio.from_thread import BlockingPortal
@@ -92,6 +92,7 @@ class Portal:
     Attributes:
         pid: The process it runs in.
         resources: What is freed when it closes.
+        failure: Why its loop ended, when that was not `close`.
     """
 
     # Not anyio's start_blocking_portal: it is a generator, and a forked child that ends would finalise the inherited
@@ -100,38 +101,43 @@ class Portal:
     def __init__(self) -> None:
         self.pid = os.getpid()
         self.resources: weakref.WeakSet[Resource] = weakref.WeakSet()
-        self._calls: set[_Call[object]] = set()
+        self.failure: BaseException | None = None
+        self._calls: set[_Call[Any]] = set()
         self._ready = threading.Event()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._portal: BlockingPortal | None = None
         self._closing: asyncio.Task[None] | None = None
         # The loop outlives the call that starts it, and so must not inherit that caller's context variables.
-        self._thread = threading.Thread(
-            target=Context().run, args=(anyio.run, self._serve), name="committer-sync", daemon=True
-        )
+        self._thread = threading.Thread(target=Context().run, args=(self._main,), name="committer-sync", daemon=True)
         self._thread.start()
 
     @property
     def is_here(self) -> bool:
         """Whether the calling thread is the loop's own."""
-        return self._thread is threading.current_thread()
+        return self._thread.ident == threading.get_ident()
 
-    def start(self, call: _Call[T]) -> None:
+    def start(self, call: _Call[Any]) -> None:
         """Begins a call in the caller's context variables.
 
         Raises:
             RuntimeError: The portal closed.
+            OSError: The system has no event loop to give.
         """
         self._ready.wait()
-        assert self._portal is not None
+        if self._portal is None:
+            raise self.failure or RuntimeError("the event loop ended before it began")
         self._portal.start_task_soon(self._run, call, name="committer.sync")
 
-    def stop(self, call: _Call[T]) -> None:
+    def stop(self, call: _Call[Any]) -> None:
         """Cancels a call, begun or not; returns at once."""
-        # Straight to the loop, for the portal would wait until the loop has time.
-        if self._loop is not None:
-            with suppress(RuntimeError):
+        try:
+            if self._loop is not None:
+                # Straight to the loop, for the portal would wait until the loop has time.
                 self._loop.call_soon_threadsafe(call.stop)
+                return
+        except RuntimeError:
+            pass  # closed: nobody but this thread touches the call any more
+        call.stop()
 
     def close(self) -> None:
         """Frees what is open, cancels what runs, ends the thread; waits `EXIT_BOUND_S` at most."""
@@ -140,6 +146,14 @@ class Portal:
                 self._loop.call_soon_threadsafe(self._begin_to_close)
             self._thread.join(EXIT_BOUND_S)
 
+    def _main(self) -> None:
+        try:
+            anyio.run(self._serve)
+        except BaseException as error:
+            self.failure = error
+        finally:
+            self._ready.set()
+
     async def _serve(self) -> None:
         async with BlockingPortal() as portal:
             self._portal = portal
@@ -147,7 +161,7 @@ class Portal:
             self._ready.set()
             await portal.sleep_until_stopped()
 
-    async def _run(self, call: _Call[object]) -> None:
+    async def _run(self, call: _Call[Any]) -> None:
         self._calls.add(call)
         try:
             await call.run()
@@ -194,14 +208,13 @@ class _Process:
     def current(self) -> Portal:
         with self.lock:
             portal = self.portal
-            if portal is None or portal.pid != os.getpid():
-                if portal is None and not self.inherited:
-                    atexit.register(self.at_exit)
+            if portal is None or portal.pid != os.getpid() or portal.failure is not None:
                 portal = self.portal = Portal()
             return portal
 
 
 _process = _Process()
+atexit.register(_process.at_exit)
 os.register_at_fork(after_in_child=_process.after_fork)
 
 
@@ -247,12 +260,14 @@ def wait_for(
         call.done.wait()
     except BaseException as interrupt:
         _unwind(portal, call, interrupt, undo)
-        if is_ending():
+        if is_ending() and isinstance(interrupt, RuntimeError):
             raise _ending(operation) from interrupt
         raise
     try:
         return call.result()
     except asyncio.CancelledError as error:
+        if is_ending():
+            raise _ending(operation) from None
         raise CommitterError(
             f"{operation} was cancelled from within",
             operation=operation,
@@ -290,7 +305,7 @@ def _unwind(
     undo: Callable[[T, BaseException], Awaitable[object]] | None,
 ) -> None:
     portal.stop(call)
-    if not call.done.wait(UNWIND_BOUND_S if portal._thread.is_alive() else 0):
+    if not call.done.wait(UNWIND_BOUND_S):
         interrupt.add_note(f"what was interrupted had not ended {UNWIND_BOUND_S:.0f} s later, and goes on")
     elif not call.succeeded:
         if not isinstance(call.error, asyncio.CancelledError):
@@ -302,7 +317,10 @@ def _unwind(
         undoing.done.wait(UNWIND_BOUND_S)
 
 
-def _ending(operation: str, *, outcome_known: bool = True) -> CommitterError:
+def _ending(operation: str, *, outcome_known: bool = True) -> BaseException:
+    if threading.current_thread().daemon:
+        # The interpreter does not wait for this thread, which should go without a word.
+        return SystemExit()
     return CommitterError(
         f"the interpreter is exiting: {operation} cannot run any more",
         operation=operation,

@@ -239,7 +239,7 @@ class Checker:
         for name in files:
             if name in self._neighbours or name.startswith(self._own):
                 continue
-            if not name.startswith(f"{OUT}/") or (_is_temporary(name) and not name.endswith("/.replace-lock")):
+            if not name.startswith(f"{OUT}/") or (_is_temporary(name) and not _is_lock(name)):
                 self._fail(f"G10: {name} appeared outside the destination and the job's own directory", files)
 
     def _check_exclusive(self, visible: Files) -> None:
@@ -294,9 +294,7 @@ class Checker:
         self._check_directories(visible)
         if not left_over:
             standing = [name for name in (*files, *self.world.directories()) if f"{name}/".startswith(self._own)]
-            lock = f"{OUT}/{TEMPORARY}/.replace-lock"
-            if lock in files and lock not in self._before:
-                standing.append(lock)
+            standing += [name for name in files if _is_lock(name) and name not in self._before]
             if neat and not any(map(_is_temporary, self._before)) and f"{OUT}/{TEMPORARY}" in self.world.directories():
                 standing.append(f"{OUT}/{TEMPORARY}")
             if standing:
@@ -394,6 +392,10 @@ def _visible(files: Files) -> dict[str, bytes]:
 
 def _is_temporary(name: str) -> bool:
     return name.startswith(f"{OUT}/{TEMPORARY}/")
+
+
+def _is_lock(name: str) -> bool:
+    return name.startswith(f"{OUT}/{TEMPORARY}/.replace-lock")
 
 
 def _is_hidden(name: str) -> bool:

@@ -99,7 +99,10 @@ class Cluster:
             self.hit = call
             trouble = self.trouble
             if callable(trouble):
-                await trouble(self)
+                try:
+                    await trouble(self)
+                except Exception as error:
+                    self.broken = self.broken or error
             elif trouble == "permanent":
                 path = call.path
                 store.faults.append(
@@ -134,6 +137,7 @@ class Cluster:
             await self.run_tasks(job.spec)
             self.commit_began = self.commit_began or self.calls + 1
             return await job.commit(self.named(), tasks=self.plan.tasks)
+        self.spec = job.spec
         async with job:
             await self.run_tasks(job.spec)
             self.commit_began = self.commit_began or self.calls + 1

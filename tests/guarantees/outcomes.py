@@ -88,7 +88,10 @@ async def recover(cluster: Cluster, undecided: Choice, *, rollback: bool = False
         return await _finish_undecided(cluster, undecided)
     except JobNotFoundError:
         if checker.is_committed():
-            raise GuaranteeBrokenError("recover does not know a job that committed")
+            if cluster.plan.config.mark_successful_jobs:
+                raise GuaranteeBrokenError("recover does not know a job that committed")
+            checker.end("committed")
+            return "committed"
         checker.end("untouched")
         return "aborted"
     except JobDecidedError as error:

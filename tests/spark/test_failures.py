@@ -91,7 +91,10 @@ def test_no_absolute_path(spark: SparkSession, path: str | None) -> None:
 
 
 def writer_for(dest: Path, **options: str) -> CommitterWriter:
-    return pickle.loads(pickle.dumps(CommitterDataSource({"path": str(dest), **options}).writer(SCHEMA, False)))
+    writer = CommitterDataSource({"path": str(dest), **options}).writer(SCHEMA, False)
+    travelled = pickle.loads(pickle.dumps(writer))
+    assert isinstance(travelled, CommitterWriter)
+    return travelled
 
 
 def run_task(writer: CommitterWriter, task: int, attempt: int = 0) -> TaskCommitMessage:

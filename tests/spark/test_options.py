@@ -169,6 +169,7 @@ def test_schemas_that_make_no_sense(columns: tuple[str, ...], partition_by: tupl
         T.VariantType(),
         T.DayTimeIntervalType(),
         T.YearMonthIntervalType(),
+        T.StringType("UTF8_LCASE"),
     ],
 )
 def test_types_that_cannot_name_partitions(kind: T.DataType) -> None:

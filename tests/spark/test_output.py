@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 import uuid
 from collections.abc import Callable, Iterator
+from io import IOBase
 from pathlib import Path
-from typing import IO
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -26,10 +26,10 @@ class Disk:
 
     def __init__(self, root: Path) -> None:
         self.root = root
-        self.opened: list[IO[bytes]] = []
+        self.opened: list[IOBase] = []
         self.most_open = 0
 
-    def open(self, name: str) -> IO[bytes]:
+    def open(self, name: str) -> IOBase:
         path = self.root / name
         path.parent.mkdir(parents=True, exist_ok=True)
         self.opened.append(path.open("xb"))
@@ -58,7 +58,7 @@ def output(
     compression: str = "snappy",
     gathered_bytes: int = 1 << 20,
     open_files: int = 10,
-    open_file: Callable[[str], IO[bytes]] | None = None,
+    open_file: Callable[[str], IOBase] | None = None,
 ) -> TaskOutput:
     return TaskOutput(
         plan_files(schema, partition_by),

@@ -11,6 +11,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 import committer
+from committer.records.success import SuccessData
 
 from .trees import data_files, everything, names_without_uuid, uuids
 
@@ -43,6 +44,7 @@ def test_append_without_partitions_and_the_report(spark: SparkSession, tmp_path:
     ]
     assert spark.read.parquet(str(tmp_path / "t")).count() == 100
     report = asyncio.run(committer.load_record(tmp_path / "t" / "_SUCCESS"))
+    assert isinstance(report, SuccessData)
     assert report.jobId == "nightly-1"
     assert len(report.filenames) == 3
     assert report.statistics().counters["committer_files_committed"] == 3

@@ -1,0 +1,238 @@
+"""The blocking Job."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from types import TracebackType
+from typing import Self, TypeVar
+
+from committer import job as engine
+from committer.committers.results import CommitPlan, JobReport
+from committer.config import CommitterConfig
+from committer.events import Listener
+from committer.job import Destination
+from committer.records.task_commit import TaskCommit
+from committer.spec import Delivery, JobSpec
+from committer.sync.portal import check_process, free_at_exit, is_ending, wait_for
+from committer.sync.tasks import TaskAttempt
+
+T = TypeVar("T")
+
+
+class Job:
+    """A job in its driver. Leaving its block commits it; leaving with an exception aborts it.
+
+    Made by `open_job` (sets it up) or `attach_job` (joins one that stands; leaving the block then only closes). Several
+    threads may use one Job. A forked child may not: there every method raises, and leaving the block does nothing, so
+    that a child that ends inside it decides nothing for its parent.
+
+    Attributes:
+        spec: What other processes need to take part: picklable, JSON, no secrets.
+    """
+
+    is_commit_repeatable = engine.Job.is_commit_repeatable
+    """MapReduce's question: a commit that died is finished by `recover`, or by calling `commit` again."""
+
+    def __init__(self, job: engine.Job) -> None:
+        self.spec: JobSpec = job.spec
+        self._job = job
+        self._pid = os.getpid()
+        free_at_exit(self)
+
+    @property
+    def job_id(self) -> str:
+        """The job's id."""
+        return self._job.job_id
+
+    @property
+    def report(self) -> JobReport | None:
+        """The report, once the job committed."""
+        return self._job.report
+
+    def listen(self, listener: Listener) -> None:
+        """Adds a listener for progress; it is called on the thread of the loop, and must return at once.
+
+        It cannot call `committer.sync` itself, which is busy with what it hears about.
+        """
+        self._job.listen(listener)
+
+    def task_attempt(self, task: int, attempt: int = 0) -> TaskAttempt:
+        """Opens a task attempt in this process: ``with job.task_attempt(task=0) as task: ...``.
+
+        Raises:
+            JobNotFoundError: The job was cleaned up.
+            JobDecidedError: The job is decided.
+        """
+
+        async def make() -> TaskAttempt:
+            return TaskAttempt(await self._job.task_attempt(task, attempt))
+
+        return self._wait(make, "task_attempt", undo=TaskAttempt._undo)
+
+    def abort_task(self, task: int, attempt: int) -> None:
+        """Removes a task attempt, of any process or host, by its ids alone.
+
+        Raises:
+            CommitterError: Something could not be removed.
+        """
+        self._wait(lambda: self._job.abort_task(task, attempt), "abort_task")
+
+    def recover_task(self, task: int, attempt: int) -> TaskCommit:
+        """The message of a task attempt that committed, for a driver that lost it (MapReduce's ``recoverTask``).
+
+        Raises:
+            TaskError: The attempt did not commit.
+        """
+        return self._wait(lambda: self._job.recover_task(task, attempt), "recover_task")
+
+    def commit(self, task_commits: Iterable[TaskCommit] | None = None, tasks: int | None = None) -> JobReport:
+        """Makes the output of exactly the winners visible. A second call returns the same report.
+
+        An interrupt while it runs takes nothing back that is decided: `next_step` of what comes then, and
+        `committer.sync.recover`, say how to go on.
+
+        Args:
+            task_commits: The messages of the attempts that win, one a task; an empty list means zero tasks. None takes
+                every record listed (`delivery="listing"`), or the messages of this Job's own attempts if no other
+                attempt committed (`delivery="message"`).
+            tasks: How many tasks the job has; the commit is refused when another number committed.
+
+        Raises:
+            TaskCommitsRequiredError: Others committed too, and no messages say who wins. The job stays undecided.
+            TaskMissingError, PreflightError, TargetExistsError, DestinationBusyError: Nothing was published.
+            JobDecidedError: The job was aborted.
+            JobRolledBackError: It was decided, then rolled back.
+            OutcomeUnknownError: See `next_step`; nothing was deleted.
+            CommitterError: With `outcome` "partial" the job is decided: call commit or `recover` again.
+        """
+        messages = _drawn(task_commits)
+        return self._wait(lambda: self._job.commit(messages, tasks), "commit")
+
+    def abort(self) -> None:
+        """Decides that the job never becomes visible, and removes it. Does nothing for a job that ended.
+
+        Raises:
+            JobDecidedError: The job is decided to be committed; nothing was deleted.
+            CommitterError: Something could not be removed; the decision stands.
+        """
+        self._wait(self._job.abort, "abort")
+
+    def plan(self, task_commits: Iterable[TaskCommit] | None = None) -> CommitPlan:
+        """What `commit` would do now; changes nothing.
+
+        Args:
+            task_commits: As for `commit`; None with `delivery="message"` takes this Job's own messages.
+        """
+        messages = _drawn(task_commits)
+        return self._wait(lambda: self._job.plan(messages), "plan")
+
+    def close(self) -> None:
+        """Frees what this process opened; decides nothing. Interpreter exit does it too."""
+        if not is_ending():
+            self._wait(self._job.close, "close")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._pid != os.getpid() or (error is not None and is_ending()):
+            return
+        self._wait(lambda: self._job.__aexit__(kind, error, trace), "open_job")
+
+    async def _free(self) -> None:
+        await self._job.close()
+
+    async def _undo(self, interrupt: BaseException) -> None:
+        await self._job.close()
+
+    def _wait(
+        self,
+        function: Callable[[], Awaitable[T]],
+        operation: str,
+        *,
+        undo: Callable[[T, BaseException], Awaitable[object]] | None = None,
+    ) -> T:
+        check_process(self._pid, f"job {self.job_id}", "open_task(job.spec, ...) or attach_job(job.spec)")
+        return wait_for(function, operation, undo=undo)
+
+
+def _drawn(messages: Iterable[TaskCommit] | None) -> list[TaskCommit] | None:
+    """What the caller's iterable gives, drawn on the caller's thread: it may block, or call this module."""
+    return None if messages is None else list(messages)
+
+
+def open_job(
+    dest: Destination,
+    *,
+    job_id: str | None = None,
+    committer: str | None = None,
+    delivery: Delivery = "listing",
+    config: CommitterConfig | None = None,
+    storage_options: Mapping[str, object] | None = None,
+    listeners: Iterable[Listener] = (),
+) -> Job:
+    """Sets a job up, and returns it open: ``with sync.open_job(dest) as job: ...`` commits it on a clean exit, else
+    aborts it. Without ``with``, call `commit` or `abort`, then `close`.
+
+    Args:
+        dest: The directory to write to: a URI, or a path of this machine. Made when missing.
+        job_id: 1 to 128 of ``A-Z a-z 0-9 . _ -``; a UUID when None.
+        committer: The committer's name; the store's default when None.
+        delivery: How the driver learns of task commits: ``listing``, or ``message`` for engines whose tasks return
+            values.
+        config: The job's choices.
+        storage_options: How to reach the store. A live store or session given here is used on the loop of this module,
+            and must not belong to another one.
+        listeners: Called with each event of the job's progress, on the thread of that loop.
+
+    Raises:
+        JobExistsError: The id is in use at this destination.
+        UnsupportedError: The store cannot do what the committer needs.
+        ConfigurationError: An argument cannot be honoured.
+    """
+    opening = engine.open_job(
+        dest,
+        job_id=job_id,
+        committer=committer,
+        delivery=delivery,
+        config=config,
+        storage_options=storage_options,
+        listeners=listeners,
+    )
+
+    async def make() -> Job:
+        return Job(await opening)
+
+    return wait_for(make, "open_job", undo=Job._undo)
+
+
+def attach_job(
+    job: JobSpec | Destination,
+    *,
+    job_id: str | None = None,
+    config: CommitterConfig | None = None,
+    storage_options: Mapping[str, object] | None = None,
+    listeners: Iterable[Listener] = (),
+) -> Job:
+    """Joins a job that was set up before, by this engine or by Hadoop. Leaving its block only closes it.
+
+    Args:
+        job: Its spec, or its destination together with `job_id`.
+        job_id: Its id, with a destination.
+        config: Where reports and kept records go; all else is as the job was set up. For a job that Hadoop set up, all
+            choices.
+        storage_options: How to reach the store.
+        listeners: Called with each event of the job's progress, on the thread of this module's loop.
+
+    Raises:
+        JobNotFoundError: There is no such job.
+    """
+    opening = engine.attach_job(job, job_id=job_id, config=config, storage_options=storage_options, listeners=listeners)
+
+    async def make() -> Job:
+        return Job(await opening)
+
+    return wait_for(make, "attach_job", undo=Job._undo)

@@ -1,0 +1,149 @@
+"""What an operator does about jobs at a destination, blocking."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+from datetime import timedelta
+
+from committer import operations as engine
+from committer import validation
+from committer.committers.results import JobReport
+from committer.config import CommitterConfig
+from committer.events import Listener
+from committer.operations import CleanupReport, Destination, JobInfo
+from committer.paths import StorePath
+from committer.records.job_state import Decision, Intent, JobOutcome, JobSetup, ReplaceLock
+from committer.records.manifest import TaskManifest
+from committer.records.success import SuccessData
+from committer.sync.portal import wait_for
+from committer.validation import ValidationReport
+
+
+def recover(
+    dest: Destination,
+    job_id: str,
+    *,
+    rollback: bool = False,
+    force: bool = False,
+    config: CommitterConfig | None = None,
+    storage_options: Mapping[str, object] | None = None,
+    listeners: Iterable[Listener] = (),
+) -> JobReport:
+    """Finishes a job whose driver died in its commit, as one undisturbed run would have ended.
+
+    May be called by anyone, again and again, and by several at once. A finished job gives its report.
+
+    Args:
+        dest: The job's destination.
+        job_id: Its id.
+        rollback: Take back what a decided commit published instead of finishing it; abort an undecided job.
+        force: The old driver is known to be dead: roll back where the store cannot fence it off, or commit what a
+            listing finds although nobody began to.
+        config: Where reports and kept records go. All else is as the job was set up.
+        storage_options: How to reach the store.
+        listeners: Called with each event of progress, on the thread of this module's loop.
+
+    Raises:
+        JobNotFoundError: There is no such job, and no report speaks of it.
+        JobUndecidedError: Nobody began to commit it: commit or abort it instead.
+        JobDecidedError: It was aborted.
+        JobRolledBackError: It was rolled back (without `rollback`).
+        OutcomeUnknownError: See `next_step`; nothing was deleted.
+    """
+    heard = tuple(listeners)
+    return wait_for(
+        lambda: engine.recover(
+            dest,
+            job_id,
+            rollback=rollback,
+            force=force,
+            config=config,
+            storage_options=storage_options,
+            listeners=heard,
+        ),
+        "recover",
+    )
+
+
+def list_jobs(
+    dest: Destination, *, storage_options: Mapping[str, object] | None = None, config: CommitterConfig | None = None
+) -> list[JobInfo]:
+    """The jobs that left something below a destination, by id: one listing, and up to four calls a job.
+
+    Committed jobs that were cleaned up are not among them; `_SUCCESS` and summary reports speak of those.
+    """
+    return wait_for(lambda: engine.list_jobs(dest, storage_options=storage_options, config=config), "list_jobs")
+
+
+def cleanup(
+    dest: Destination,
+    *,
+    job_id: str | None = None,
+    older_than: timedelta | float | None = None,
+    force: bool = False,
+    storage_options: Mapping[str, object] | None = None,
+    config: CommitterConfig | None = None,
+) -> CleanupReport:
+    """Removes what jobs left below a destination's `_temporary`; never anything else.
+
+    An open job is decided `abort` first, so that a driver that still lives learns of it. A job that is decided to be
+    committed but did not end is kept unless `force`: its files would be lost; `recover` it instead.
+
+    Args:
+        dest: The destination.
+        job_id: This job.
+        older_than: Every job whose newest record is older than this (seconds, or a timedelta).
+        force: Remove even a decided commit without outcome.
+        storage_options: How to reach the store.
+        config: Concurrency and rate of the deletes.
+
+    Raises:
+        ConfigurationError: Neither `job_id` nor `older_than` was given (it is a ValueError).
+        JobDecidedError: The job named by `job_id` is decided to be committed, and not ended.
+        JobNotFoundError: There is no such job.
+    """
+    return wait_for(
+        lambda: engine.cleanup(
+            dest, job_id=job_id, older_than=older_than, force=force, storage_options=storage_options, config=config
+        ),
+        "cleanup",
+    )
+
+
+def validate(
+    dest: str | os.PathLike[str] | StorePath,
+    *,
+    storage_options: Mapping[str, object] | None = None,
+    config: CommitterConfig | None = None,
+) -> ValidationReport:
+    """Compares a destination with its `_SUCCESS`: names, lengths, and in a destination that was empty, totals.
+
+    One look a file that `_SUCCESS` names (at most a hundred); when the destination was empty before the job, also one
+    listing a directory, which finds what `_SUCCESS` has no room to name by number and bytes.
+
+    Raises:
+        JobNotFoundError: There is no `_SUCCESS`.
+        RecordError: It cannot be read; an empty one was written by a committer that reports nothing.
+    """
+    return wait_for(lambda: validation.validate(dest, storage_options=storage_options, config=config), "validate")
+
+
+def load_record(
+    uri: Destination,
+    *,
+    storage_options: Mapping[str, object] | None = None,
+    config: CommitterConfig | None = None,
+) -> TaskManifest | SuccessData | JobSetup | Intent | Decision | JobOutcome | ReplaceLock:
+    """Reads one record, whatever it is: task manifest, `_SUCCESS` or summary, setup, intent, decision, outcome, lock.
+
+    Args:
+        uri: Its URI or path.
+        storage_options: How to reach the store.
+        config: Bounds its size (`record_size_limit`).
+
+    Raises:
+        RecordError: It is none of them, or a bad one; names file and member.
+        StoreNotFoundError: Nothing is there.
+    """
+    return wait_for(lambda: engine.load_record(uri, storage_options=storage_options, config=config), "load_record")

@@ -1,0 +1,264 @@
+"""The blocking TaskAttempt, and the files it hands out."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import os
+import threading
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+import anyio
+
+from committer import task as engine
+from committer import task_files
+from committer.paths import StorePath
+from committer.records.task_commit import TaskCommit
+from committer.spec import JobSpec
+from committer.sync.portal import check_process, free_at_exit, is_ending, wait_for
+
+T = TypeVar("T")
+
+
+class TaskFile(task_files.BlockingTaskFile):
+    """A binary file being written by a task attempt, for any thread: ``with task.open(name) as f: f.write(b"...")``.
+
+    It becomes part of the attempt when it is closed; leaving the block with an exception gives it up. At most a
+    megabyte is held in memory.
+    """
+
+    def __init__(self, file: task_files.TaskFile, loop: asyncio.AbstractEventLoop) -> None:
+        super().__init__(file, loop)
+        self._pid = os.getpid()
+
+    def abort(self) -> None:
+        """Gives the file up: it is never part of the attempt."""
+        # Closing a file object flushes it.
+        self._buffer.clear()
+        super().abort()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._pid != os.getpid() or (error is not None and is_ending()):
+            self.__del__()
+        else:
+            super().__exit__(kind, error, trace)
+
+    def __del__(self) -> None:
+        if not self.closed:
+            self._buffer.clear()
+        super().__del__()
+
+    def _wait(self, call: Coroutine[Any, Any, object]) -> None:
+        try:
+            check_process(self._pid, f"the file {self.name}", "write it in the process that opened it")
+            wait_for(lambda: call, "write")
+        finally:
+            if inspect.getcoroutinestate(call) == inspect.CORO_CREATED:
+                call.close()
+
+
+class TaskAttempt:
+    """One run of one task attempt. Leaving its block commits it; leaving with an exception aborts it.
+
+    Several threads may write files of one attempt. A forked child may not use it, and leaving the block does nothing
+    there.
+
+    Attributes:
+        task: The task's number.
+        attempt: The attempt's number.
+        nonce: Random; part of every path of this run, so that two runs of one attempt never share a byte.
+        directory: The task attempt directory.
+    """
+
+    needs_task_commit = engine.TaskAttempt.needs_task_commit
+    """MapReduce's question. Always: an attempt that wrote nothing must still say that its task is done (G9)."""
+
+    def __init__(self, attempt: engine.TaskAttempt) -> None:
+        self.task: int = attempt.task
+        self.attempt: int = attempt.attempt
+        self.nonce: str = attempt.nonce
+        self.directory: StorePath = attempt.directory
+        self._attempt = attempt
+        self._pid = os.getpid()
+        self._left = False
+        # The engine claims names without awaiting, which makes a step of it on a loop but not among threads.
+        self._claiming = threading.Lock()
+        free_at_exit(self)
+
+    def open(self, name: str) -> TaskFile:
+        """Opens a file to write: ``with task.open("a=1/part-0.csv") as f: f.write(b"...")``.
+
+        Costs one call, and one a directory this attempt did not write to yet; closing it none that depends on the
+        number of files.
+
+        Args:
+            name: Where it goes, relative to the destination.
+
+        Raises:
+            InvalidPathError: No destination could hold the name, or it is reserved.
+            TaskError: The attempt is over, or the name was opened before, or it is a directory of another file.
+            JobNotFoundError: The job was cleaned up.
+        """
+        self._check_process()
+        with self._claiming:
+            file = self._attempt.open(name)
+
+        async def make() -> TaskFile:
+            try:
+                await file.__aenter__()
+            except BaseException as error:
+                await _give_up(file, error)
+                raise
+            return TaskFile(file, asyncio.get_running_loop())
+
+        return wait_for(make, "open", undo=lambda _, interrupt: _give_up(file, interrupt))
+
+    def open_blocking(self, name: str) -> TaskFile:
+        """The same as `open`: a file object for pyarrow, pandas and the like, on every store."""
+        return self.open(name)
+
+    def work_path(self, name: str = "") -> str:
+        """A path of this machine that any program can write to; what is found there at task commit is committed.
+
+        Its directories are made at once (a system call or two). Costs a scan of the task attempt directory at commit.
+
+        Args:
+            name: Where the file goes, relative to the destination; empty for the directory itself.
+
+        Raises:
+            UnsupportedError: The store's files have no such paths.
+            InvalidPathError, TaskError: As `open`.
+        """
+        self._check_process()
+        with self._claiming:
+            return self._attempt.work_path(name)
+
+    @property
+    def task_commit(self) -> TaskCommit:
+        """The message that names this attempt as its task's winner; there once it committed.
+
+        Raises:
+            TaskError: It did not commit.
+        """
+        return self._attempt.task_commit
+
+    def commit(self) -> TaskCommit:
+        """Makes what was written the task's output. A second call returns the same message.
+
+        Raises:
+            TaskError: A file is still open, or the attempt was aborted.
+            JobNotFoundError: The job was cleaned up.
+            JobDecidedError: The job is decided: nothing of this attempt can become part of it.
+        """
+
+        async def commit() -> TaskCommit:
+            message = await self._attempt.commit()
+            await self._leave()
+            return message
+
+        return self._wait(commit, "task.commit")
+
+    def abort(self) -> None:
+        """Removes what this run wrote. Does nothing for an attempt that committed or was aborted.
+
+        Raises:
+            CommitterError: Something could not be removed; it stays under the job's directory, never visible.
+        """
+
+        async def abort() -> None:
+            try:
+                await self._attempt.abort()
+            finally:
+                await self._leave()
+
+        self._wait(abort, "task.abort")
+
+    def check_job(self) -> None:
+        """Looks whether the job still stands undecided: one call.
+
+        Raises:
+            JobNotFoundError, JobDecidedError: It does not; stop writing.
+        """
+        self._wait(self._attempt.check_job, "check_job")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._pid != os.getpid() or (error is not None and is_ending()):
+            return
+        self._wait(lambda: self._leave(error), "open_task")
+
+    async def _leave(self, error: BaseException | None = None) -> None:
+        """Leaves the engine's block, once: that commits or aborts what is undecided, and frees the store."""
+        if self._left:
+            return
+        self._left = True
+        await self._attempt.__aexit__(
+            None if error is None else type(error), error, None if error is None else error.__traceback__
+        )
+
+    async def _undo(self, interrupt: BaseException) -> None:
+        await self._leave(interrupt)
+
+    async def _free(self) -> None:
+        # Not by leaving: at interpreter exit nobody decides for the user.
+        if self._attempt._owns_store:
+            await self._attempt._context.store.close()
+
+    def _wait(self, function: Callable[[], Awaitable[T]], operation: str) -> T:
+        self._check_process()
+        return wait_for(function, operation)
+
+    def _check_process(self) -> None:
+        check_process(
+            self._pid,
+            f"task {self.task} attempt {self.attempt}",
+            "open_task(job.spec, ...) in each process",
+        )
+
+
+async def _give_up(file: task_files.TaskFile, error: BaseException) -> None:
+    """Gives a file up because of `error`, which a failure to do so must not hide."""
+    with anyio.CancelScope(shield=True):
+        try:
+            await file.abort()
+        except Exception as failure:
+            error.add_note(f"the file {file.name} could not be given up: {failure}")
+
+
+def open_task(
+    spec: JobSpec,
+    *,
+    task: int,
+    attempt: int = 0,
+    storage_options: Mapping[str, object] | None = None,
+) -> TaskAttempt:
+    """Opens a task attempt of a job that another process set up.
+
+    ``with sync.open_task(spec, task=3, attempt=1) as task: ...`` commits it on a clean exit and aborts it on an
+    exception; afterwards ``task.task_commit`` is the message for the driver. Without ``with``, call `commit` or
+    `abort`.
+
+    Args:
+        spec: The job, from ``job.spec``.
+        task: The task's number, from 0.
+        attempt: The attempt's number, from 0.
+        storage_options: How to reach the store, resolved in this process.
+
+    Raises:
+        JobNotFoundError: The job was never set up, or was cleaned up.
+        JobDecidedError: The job is decided.
+    """
+    opening = engine.open_task(spec, task=task, attempt=attempt, storage_options=storage_options)
+
+    async def make() -> TaskAttempt:
+        return TaskAttempt(await opening)
+
+    return wait_for(make, "open_task", undo=TaskAttempt._undo)

@@ -1,0 +1,103 @@
+"""Promotion: a directory that one attempt alone wrote is published by one rename, and nothing else comes with it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import committer
+from committer import CommitterConfig
+from committer.paths import StorePath
+from committer.stages.load_records import PlannedFile
+from committer.stages.promote import find_promotions
+from committer.stores.local import LocalStore
+from committer.stores.memory import MemoryStore
+from committer.testing.faults import Fault, FaultyStore
+
+PROMOTING = CommitterConfig(promote_directories=True)
+
+
+def planned(*entries: str) -> list[PlannedFile]:
+    """Files as `attempt:name`."""
+    return [
+        PlannedFile(f"{attempt}/{name}", name, 1, "i")
+        for attempt, name in (entry.split(":") for entry in entries)
+    ]
+
+
+def chosen(files: list[PlannedFile], directories: list[str], absent: set[str]) -> dict[str, int]:
+    return {found.directory: len(found.files) for found in find_promotions(files, directories, absent)}
+
+
+def test_topmost_absent_directory_of_one_attempt_is_chosen() -> None:
+    files = planned(*[f"a:y=1/m={m}/f{n}" for m in range(2) for n in range(3)])
+    assert chosen(files, ["y=1", "y=1/m=0", "y=1/m=1"], {"y=1", "y=1/m=0", "y=1/m=1"}) == {"y=1": 6}
+    assert chosen(files, ["y=1", "y=1/m=0", "y=1/m=1"], {"y=1/m=0"}) == {}  # three files are too few to be worth it
+
+
+def test_directory_of_two_attempts_is_not_chosen_but_its_children_may_be() -> None:
+    files = planned(*[f"a:y=1/m=0/f{n}" for n in range(4)], *[f"b:y=1/m=1/f{n}" for n in range(4)])
+    directories = ["y=1", "y=1/m=0", "y=1/m=1"]
+    assert chosen(files, directories, set(directories)) == {"y=1/m=0": 4, "y=1/m=1": 4}
+
+
+def test_directory_that_a_rename_would_not_make_keeps_its_parents_from_being_chosen() -> None:
+    files = planned(*[f"a:y=1/f{n}" for n in range(5)])
+    assert chosen(files, ["y=1", "y=1/empty"], {"y=1", "y=1/empty"}) == {}
+
+
+async def commit_promoting(dest: object, store: object, *, name: str = "p=1/part") -> committer.JobReport:
+    options = {"store": store}
+    async with committer.open_job(dest, config=PROMOTING, storage_options=options) as job:
+        async with job.task_attempt(0) as task:
+            for number in range(6):
+                async with task.open(f"{name}-{number}") as file:
+                    await file.write(b"%d" % number)
+        return await job.commit(tasks=1)
+
+
+async def test_promotion_publishes_by_one_directory_rename(tmp_path: Path) -> None:
+    store = FaultyStore(LocalStore())
+    report = await commit_promoting(tmp_path / "t", store)
+    assert report.files_committed == 6
+    assert sorted(path.name for path in (tmp_path / "t/p=1").iterdir()) == [f"part-{n}" for n in range(6)]
+    renames = [call for call in store.calls if call.operation == "rename_file" and "p=1" in str(call.path)]
+    assert renames == []
+    assert not (tmp_path / "t/_temporary").exists()
+
+
+async def test_file_that_was_given_up_does_not_come_with_its_directory(tmp_path: Path) -> None:
+    async with committer.open_job(tmp_path / "t", config=PROMOTING) as job:
+        async with job.task_attempt(0) as task:
+            for number in range(6):
+                async with task.open(f"p=1/part-{number}") as file:
+                    await file.write(b"x")
+            with pytest.raises(ZeroDivisionError):
+                async with task.open("p=1/bad") as file:
+                    await file.write(b"half")
+                    raise ZeroDivisionError
+            # An abort deletes the file; one that dies before it can leaves it, as here.
+            Path(task.directory.path, "p=1", "stray").write_bytes(b"stray")
+        report = await job.commit()
+    assert report.files_committed == 6
+    assert sorted(path.name for path in (tmp_path / "t/p=1").iterdir()) == [f"part-{n}" for n in range(6)]
+
+
+async def test_lost_answer_to_a_promotion_is_resolved_file_by_file() -> None:
+    space = MemoryStore.space("promotion-lost", profile="hdfs")
+    space.clear()
+    store = FaultyStore(space.store(), [Fault(kind="lost", operation="rename_directory", path="/p=1")])
+    report = await commit_promoting("memory://promotion-lost/t", store)
+    assert report.files_committed == 6
+    assert report.renames_recovered == 6
+    published = {name for name in space.files() if "/p=1/" in name}
+    assert len(published) == 6
+
+
+def test_names_below_a_promoted_directory_are_relative_to_it() -> None:
+    files = planned(*[f"a:y=1/m={m}/f{n}" for m in range(2) for n in range(3)])
+    [promotion] = find_promotions(files, [], {"y=1"})
+    assert promotion.source == "a/y=1"
+    assert set(promotion.files) == {f"m={m}/f{n}" for m in range(2) for n in range(3)}
+    assert StorePath.of("/t") / promotion.directory == StorePath.of("/t/y=1")

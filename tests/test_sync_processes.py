@@ -1,0 +1,428 @@
+"""committer.sync in processes of its own: exit, fork, workers of a pool, a real Ctrl-C."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+
+import committer
+
+ROOT = Path(committer.__file__).parent.parent
+LIMIT_S = 60
+
+PRELUDE = """\
+import atexit, os, sys, threading
+from committer import sync
+from committer.errors import CommitterError
+from committer.stores.local import LocalStore
+from committer.testing.faults import FaultyStore
+
+ROOT = sys.argv[1]
+
+def write(task, name):
+    with task.open(name) as file:
+        file.write(name.encode())
+"""
+
+
+def start(tmp_path: Path, body: str) -> subprocess.Popen[str]:
+    script = tmp_path / "script.py"
+    script.write_text(PRELUDE + textwrap.dedent(body))
+    # Whatever a warning would print counts as printed; but newer Pythons warn of every fork beside threads.
+    strict = ["-W", "error", "-W", "ignore::DeprecationWarning"]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    return subprocess.Popen(
+        [sys.executable, *strict, str(script), str(tmp_path / "out")],
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def finish(process: subprocess.Popen[str], *, code: int = 0) -> str:
+    try:
+        output, errors = process.communicate(timeout=LIMIT_S)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        pytest.fail(f"hung; printed {process.communicate()}")
+    assert (process.returncode, errors) == (code, ""), output + errors
+    return output
+
+
+def run(tmp_path: Path, body: str, *, code: int = 0) -> list[str]:
+    return finish(start(tmp_path, body), code=code).split()
+
+
+def visible(root: Path) -> list[str]:
+    return sorted(path.name for path in root.iterdir() if not path.name.startswith("_"))
+
+
+# --- Exit -------------------------------------------------------------------------------------------------------
+
+
+def test_exit_after_use(tmp_path: Path) -> None:
+    run(
+        tmp_path,
+        """
+        with sync.open_job(ROOT) as job, job.task_attempt(0) as task:
+            write(task, "a")
+        """,
+    )
+    assert visible(tmp_path / "out") == ["a"]
+
+
+def test_exit_without_use(tmp_path: Path) -> None:
+    run(tmp_path, "")
+
+
+def test_exit_with_everything_left_open(tmp_path: Path) -> None:
+    run(
+        tmp_path,
+        """
+        job = sync.open_job(ROOT)
+        own, other = job.task_attempt(0), sync.open_task(job.spec, task=1)
+        files = [own.open("a"), other.open("b")]
+        for file in files:
+            file.write(b"half")
+        """,
+    )
+    assert visible(tmp_path / "out") == []
+    assert len(committer_jobs(tmp_path)) == 1
+
+
+def committer_jobs(tmp_path: Path) -> list[str]:
+    return os.listdir(tmp_path / "out" / "_temporary")
+
+
+def test_what_is_left_open_is_freed_at_exit(tmp_path: Path) -> None:
+    printed = run(
+        tmp_path,
+        """
+        class Loud(LocalStore):
+            async def close(self):
+                print("freed")
+
+        job = sync.open_job(ROOT, storage_options={"store": Loud()})
+        task = sync.open_task(job.spec, task=0, storage_options={"store": Loud()})
+        """,
+    )
+    assert printed == ["freed", "freed"]
+
+
+def test_exit_while_a_daemon_thread_waits(tmp_path: Path) -> None:
+    printed = run(
+        tmp_path,
+        """
+        import asyncio
+        inside = threading.Event()
+
+        async def stay(call):
+            inside.set()
+            try:
+                await asyncio.Event().wait()
+            finally:
+                print("cancelled")
+
+        store = FaultyStore(LocalStore(), before_call=stay)
+        call = lambda: sync.list_jobs(ROOT, storage_options={"store": store})
+        threading.Thread(target=call, daemon=True).start()
+        inside.wait()
+        """,
+    )
+    assert printed == ["cancelled"]
+
+
+def test_exit_while_a_call_does_not_end(tmp_path: Path) -> None:
+    """A listener that never returns holds the loop; exit waits its seconds and goes."""
+    printed = run(
+        tmp_path,
+        """
+        import time
+        import committer.sync.portal as portal
+        portal.EXIT_BOUND_S = 0.2
+        inside = threading.Event()
+
+        def listen(event):
+            inside.set()
+            time.sleep(1000)
+
+        call = lambda: sync.open_job(ROOT, listeners=[listen]).commit()
+        threading.Thread(target=call, daemon=True).start()
+        inside.wait()
+        print("leaving")
+        """,
+    )
+    assert printed == ["leaving"]
+
+
+@pytest.mark.parametrize("used_before", [True, False])
+def test_exit_handlers_come_too_late(tmp_path: Path, used_before: bool) -> None:
+    printed = run(
+        tmp_path,
+        f"""
+        def bye():
+            try:
+                sync.list_jobs(ROOT)
+            except CommitterError as error:
+                print("exiting" in error.message)
+            if {used_before}:
+                job.close()
+
+        atexit.register(bye)
+        if {used_before}:
+            job = sync.open_job(ROOT)
+            atexit.register(bye)
+        """,
+    )
+    assert printed == (["True", "True"] if used_before else ["True"])
+
+
+def test_a_generator_left_half_way(tmp_path: Path) -> None:
+    """Its block is left by the interpreter's end, which decides nothing."""
+    run(
+        tmp_path,
+        """
+        def steps():
+            with sync.open_job(ROOT) as job, job.task_attempt(0) as task, task.open("a") as file:
+                file.write(b"half")
+                yield
+
+        waiting = steps()
+        next(waiting)
+        """,
+    )
+    assert len(committer_jobs(tmp_path)) == 1
+
+
+@pytest.mark.parametrize("destination", ["memory://space/out", "ROOT"])
+def test_a_thread_that_outlives_the_main_thread(tmp_path: Path, destination: str) -> None:
+    """Python's thread pools end with the main thread: a store without them goes on, another's error says why."""
+    printed = run(
+        tmp_path,
+        f"""
+        destination = {destination!r} if "memory" in {destination!r} else ROOT
+
+        def work():
+            threading.main_thread().join()
+            try:
+                with sync.open_job(destination) as job, job.task_attempt(0) as task:
+                    write(task, "a")
+                print("committed")
+            except CommitterError as error:
+                print("refused" if "exiting" in error.message else error)
+
+        threading.Thread(target=work).start()
+        """,
+    )
+    assert printed in ([["committed"]] if "memory" in destination else [["committed"], ["refused"]])
+
+
+def test_sys_exit_inside_the_block_aborts(tmp_path: Path) -> None:
+    run(
+        tmp_path,
+        """
+        with sync.open_job(ROOT) as job:
+            sys.exit(7)
+        """,
+        code=7,
+    )
+    assert not (tmp_path / "out" / "_SUCCESS").exists()
+    assert not (tmp_path / "out" / "_temporary").exists()
+
+
+def test_a_loop_that_cannot_start(tmp_path: Path) -> None:
+    """No file descriptors: the caller hears of it, and the next call tries again."""
+    printed = run(
+        tmp_path,
+        """
+        import resource
+        before = resource.getrlimit(resource.RLIMIT_NOFILE)
+        import asyncio.unix_events, anyio._backends._asyncio
+        resource.setrlimit(resource.RLIMIT_NOFILE, (3, before[1]))
+        try:
+            sync.list_jobs("memory://space/out")
+        except OSError as error:
+            print(error.errno)
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)
+        print(sync.list_jobs("memory://space/out"))
+        """,
+    )
+    assert printed == ["24", "[]"]
+
+
+# --- Fork -------------------------------------------------------------------------------------------------------
+
+
+def test_a_forked_child_works_and_exits(tmp_path: Path) -> None:
+    printed = run(
+        tmp_path,
+        """
+        with sync.open_job(ROOT) as job:
+            with job.task_attempt(0) as task:
+                write(task, "parent")
+            child = os.fork()
+            if child == 0:
+                with sync.open_task(job.spec, task=1) as task:
+                    write(task, "child")
+                # Leaves the parent's block, which must decide nothing.
+                sys.exit(3)
+            print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+        """,
+    )
+    assert printed == ["3"]
+    assert visible(tmp_path / "out") == ["child", "parent"]
+
+
+def test_a_forked_child_that_does_nothing_exits(tmp_path: Path) -> None:
+    printed = run(
+        tmp_path,
+        """
+        job = sync.open_job(ROOT)
+        task = job.task_attempt(0)
+        file = task.open("a")
+        file.write(b"half")
+        child = os.fork()
+        if child:
+            print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+            file.close()
+            task.commit()
+            job.commit()
+        """,
+    )
+    assert printed == ["0"]
+    assert visible(tmp_path / "out") == ["a"]
+
+
+def test_a_forked_child_may_not_use_what_it_inherits(tmp_path: Path) -> None:
+    printed = run(
+        tmp_path,
+        """
+        with sync.open_job(ROOT) as job, job.task_attempt(0) as task, task.open("a") as file:
+            child = os.fork()
+            if child == 0:
+                uses = [job.commit, job.abort, job.close, lambda: job.task_attempt(1), task.commit, task.abort]
+                uses += [lambda: task.open("b"), task.work_path, lambda: (file.write(b"x"), file.flush())]
+                for use in uses:
+                    try:
+                        use()
+                    except CommitterError as error:
+                        print("forked" in error.message, flush=True)
+                sys.exit()
+            print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+            file.write(b"whole")
+        """,
+    )
+    assert printed == ["True"] * 9 + ["0"]
+    assert (tmp_path / "out" / "a").read_bytes() == b"whole"
+
+
+def test_forks_while_other_threads_call(tmp_path: Path) -> None:
+    """Locks that the parent's threads hold at that moment do not stop the child."""
+    printed = run(
+        tmp_path,
+        """
+        over = threading.Event()
+
+        def hammer():
+            while not over.is_set():
+                sync.list_jobs("memory://space/out")
+
+        threads = [threading.Thread(target=hammer) for _ in range(3)]
+        for thread in threads:
+            thread.start()
+        codes = set()
+        for number in range(10):
+            child = os.fork()
+            if child == 0:
+                with sync.open_job(f"memory://space/{number}") as job, job.task_attempt(0) as task:
+                    write(task, "a")
+                os._exit(0 if job.report.files_committed == 1 else 1)
+            codes.add(os.waitpid(child, 0)[1])
+        over.set()
+        for thread in threads:
+            thread.join()
+        print(codes)
+        """,
+    )
+    assert printed == ["{0}"]
+
+
+def test_a_grandchild(tmp_path: Path) -> None:
+    run(
+        tmp_path,
+        """
+        for _ in range(2):
+            sync.list_jobs("memory://space/out")
+            child = os.fork()
+            if child:
+                sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+        sync.list_jobs("memory://space/out")
+        sys.exit(5)
+        """,
+        code=5,
+    )
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn"])
+def test_workers_of_a_pool_each_do_task_attempts(tmp_path: Path, method: str) -> None:
+    run(
+        tmp_path,
+        f"""
+        import multiprocessing
+
+        def work(spec, number):
+            with sync.open_task(spec, task=number, attempt=1) as task:
+                write(task, f"part-{{number}}")
+            return task.task_commit
+
+        if __name__ == "__main__":
+            with sync.open_job(ROOT, delivery="message") as job:
+                with multiprocessing.get_context({method!r}).Pool(2) as pool:
+                    messages = pool.starmap(work, [(job.spec, number) for number in range(4)])
+                    pool.close()
+                    pool.join()
+                assert job.commit(messages, tasks=4).files_committed == 4
+        """,
+    )
+    assert visible(tmp_path / "out") == [f"part-{number}" for number in range(4)]
+
+
+# --- Ctrl-C -----------------------------------------------------------------------------------------------------
+
+
+def test_ctrl_c_in_a_commit(tmp_path: Path) -> None:
+    process = start(
+        tmp_path,
+        """
+        import asyncio
+
+        async def wait_in_rename(call):
+            if call.operation == "rename_file":
+                print("renaming", flush=True)
+                await asyncio.Event().wait()
+
+        import logging
+        logging.getLogger("committer").addHandler(logging.NullHandler())
+        store = FaultyStore(LocalStore())
+        try:
+            with sync.open_job(ROOT, job_id="half", storage_options={"store": store}) as job:
+                with job.task_attempt(0) as task:
+                    write(task, "a")
+                store.before_call = wait_in_rename
+        except KeyboardInterrupt:
+            print("interrupted", *(info.state for info in sync.list_jobs(ROOT)))
+            sync.recover(ROOT, "half")
+        """,
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == "renaming\n"
+    process.send_signal(signal.SIGINT)
+    assert finish(process) == "interrupted committing\n"
+    assert visible(tmp_path / "out") == ["a"]
