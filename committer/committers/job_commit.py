@@ -107,6 +107,9 @@ class JobCommit:
                         return await work()
                     except EndedElsewhereError:
                         return await self._report_of_finished()
+        except (JobNotFoundError, JobUndecidedError):
+            # Nothing was tried, so there is nothing to report (and perhaps a report of the real end to overwrite).
+            raise
         except BaseException as error:
             with anyio.move_on_after(_UNDO_BOUND_S, shield=True):
                 await save_report(

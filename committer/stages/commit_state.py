@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
+from typing import TypeVar
 
-from committer.errors import CommitterError, JobRolledBackError, JobStateError, StoreError
+from committer.errors import (
+    CommitterError,
+    JobRolledBackError,
+    JobStateError,
+    StoreError,
+    StoreOutcomeUnknownError,
+)
 from committer.paths import StorePath
 from committer.records.job_state import Decision, Fact, JobOutcome
 from committer.stages.base import StageContext
@@ -12,6 +20,10 @@ from committer.stages.decide import read_facts
 from committer.stages.job_directory import read_decision, read_outcome
 from committer.stages.load_records import PlannedFile, PlannedFiles
 from committer.stores.helpers import exists
+
+T = TypeVar("T")
+
+_ROUNDS = 5
 
 
 @dataclass(slots=True)
@@ -98,6 +110,20 @@ async def explain_missing(context: StageContext, error: CommitterError) -> BaseE
     except StoreError as unreadable:
         error.causes = (*error.causes, unreadable)
     return error
+
+
+async def looking_again(step: Callable[[], Awaitable[T]]) -> T:
+    """Takes a step that looks before it acts, and takes it again when its answer was lost: the next look tells.
+
+    Raises:
+        StoreOutcomeUnknownError: Answers kept being lost.
+    """
+    for _round in range(_ROUNDS - 1):
+        try:
+            return await step()
+        except StoreOutcomeUnknownError:
+            continue
+    return await step()
 
 
 def fenced_off(context: StageContext, operation: str, path: StorePath) -> JobStateError:

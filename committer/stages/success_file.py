@@ -18,7 +18,7 @@ from committer.records.job_state import Decision, Fact
 from committer.records.statistics import IOStatistics
 from committer.records.success import SuccessData, decode_success, encode_success, hadoop_date
 from committer.stages.base import Stage, StageContext
-from committer.stages.commit_state import explain_missing, fenced_off
+from committer.stages.commit_state import explain_missing, fenced_off, looking_again
 from committer.stages.publish import Published
 
 COMMITTER_CLASS = "org.apache.hadoop.mapreduce.lib.output.committer.manifest.ManifestCommitter"
@@ -42,7 +42,10 @@ class SetAsideSuccess(Stage[Decision, None]):
     name = "job_stage_set_aside_success"
 
     async def execute(self, value: Decision) -> None:
-        """Looks, moves."""
+        """Looks, moves; again when an answer was lost."""
+        await looking_again(lambda: self._set_aside(value))
+
+    async def _set_aside(self, value: Decision) -> None:
         layout, store = self.context.layout, self.context.store
         if not (value.success_present and value.config.mark_successful_jobs):
             return

@@ -12,7 +12,7 @@ from committer.flow.workers import run_workers
 from committer.paths import StorePath
 from committer.records.job_state import Fact
 from committer.stages.base import Stage
-from committer.stages.commit_state import explain_missing, fenced_off
+from committer.stages.commit_state import explain_missing, fenced_off, looking_again
 from committer.stages.names import is_hidden
 from committer.stores.base import FileStatus
 from committer.stores.helpers import walk
@@ -93,7 +93,7 @@ class MoveAside(Stage[list[Fact], int]):
 
         async def move(fact: Fact) -> None:
             nonlocal moved
-            if await self._move(fact):
+            if await looking_again(lambda: self._move(fact)):
                 moved += 1
             self.context.progress.advance()
 

@@ -28,7 +28,7 @@ PROFILES: Final[Mapping[str, Capabilities]] = {
     "local": Capabilities(hard_links=True, durable=True, max_name_bytes=255, max_path_bytes=4095),
     "hdfs": Capabilities(max_name_bytes=255, max_path_bytes=8000),
     "adls": Capabilities(conditional_rename=True, forbids_trailing_period=True, max_path_bytes=1024),
-    "gcs": msgspec.structs.replace(_FLAT, conditional_rename=True, identity_through_rename=False),
+    "gcs": msgspec.structs.replace(_FLAT, conditional_rename=True),
     "s3": msgspec.structs.replace(
         _FLAT,
         atomic_file_rename=False,
@@ -40,7 +40,7 @@ PROFILES: Final[Mapping[str, Capabilities]] = {
 """What each profile can do.
 
 ``local`` and ``hdfs`` have real directories and rename them atomically; ``adls`` also checks the identity of what it
-renames; ``gcs`` has no directories, renames one object at a time and gives it a new generation; ``s3`` renames nothing.
+renames; ``gcs`` has no directories and renames one object at a time, with the stamp that is its identity; ``s3`` renames nothing.
 """
 
 _DEFAULT_PROFILE: Final = "local"

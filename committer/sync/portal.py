@@ -116,17 +116,24 @@ class Portal:
         """Whether the calling thread is the loop's own."""
         return self._thread.ident == threading.get_ident()
 
-    def start(self, call: _Call[Any]) -> None:
-        """Begins a call in the caller's context variables.
+    def ready(self) -> BlockingPortal:
+        """Waits until the loop runs.
 
         Raises:
-            RuntimeError: The portal closed.
             OSError: The system has no event loop to give.
         """
         self._ready.wait()
         if self._portal is None:
             raise self.failure or RuntimeError("the event loop ended before it began")
-        self._portal.start_task_soon(self._run, call, name="committer.sync")
+        return self._portal
+
+    def start(self, call: _Call[Any]) -> None:
+        """Begins a call in the caller's context variables.
+
+        Raises:
+            RuntimeError: The portal closed.
+        """
+        self.ready().start_task_soon(self._run, call, name="committer.sync")
 
     def stop(self, call: _Call[Any]) -> None:
         """Cancels a call, begun or not; returns at once."""
@@ -188,14 +195,21 @@ class _Process:
     """What this module knows of its process."""
 
     def __init__(self) -> None:
-        self.lock = threading.Lock()
+        self.lock = threading.RLock()
         self.portal: Portal | None = None
         self.inherited: list[Portal] = []
         self.ended = False
 
-    def after_fork(self) -> None:
-        # The lock may have been held by a thread that is not here. The portal is kept: nothing of it may be finalised.
-        self.lock = threading.Lock()
+    def before_fork(self) -> None:
+        # A portal that starts imports modules, whose import locks a child would inherit for ever.
+        self.lock.acquire()
+
+    def after_fork_in_parent(self) -> None:
+        self.lock.release()
+
+    def after_fork_in_child(self) -> None:
+        self.lock = threading.RLock()
+        # Kept, so that nothing of it is finalised.
         if self.portal is not None:
             self.inherited.append(self.portal)
             self.portal = None
@@ -210,12 +224,17 @@ class _Process:
             portal = self.portal
             if portal is None or portal.pid != os.getpid() or portal.failure is not None:
                 portal = self.portal = Portal()
+                portal.ready()
             return portal
 
 
 _process = _Process()
 atexit.register(_process.at_exit)
-os.register_at_fork(after_in_child=_process.after_fork)
+os.register_at_fork(
+    before=_process.before_fork,
+    after_in_parent=_process.after_fork_in_parent,
+    after_in_child=_process.after_fork_in_child,
+)
 
 
 def is_ending() -> bool:

@@ -125,8 +125,16 @@ async def test_a_space_without_identities() -> None:
     assert (await (await store.open_writer(space.path("b"))).close()).identity is None
 
 
-async def test_a_move_in_gcs_makes_a_new_generation() -> None:
+async def test_a_move_in_gcs_keeps_the_stamp() -> None:
     space = new_space("gcs")
+    store = space.store()
+    before = await store.put(space.path("a"), b"1")
+    await store.rename_file(space.path("a"), space.path("b"), identity=before.identity)
+    assert (await store.status(space.path("b"))).identity == before.identity
+
+
+async def test_a_move_may_make_another_identity() -> None:
+    space = new_space("gcs", identity_through_rename=False)
     store = space.store()
     before = await store.put(space.path("a"), b"1")
     await store.rename_file(space.path("a"), space.path("b"), identity=before.identity)

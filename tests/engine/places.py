@@ -1,0 +1,206 @@
+"""Where the engine's functional tests run: a disk and memory spaces, each with a way to look past the engine."""
+
+from __future__ import annotations
+
+import os
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from itertools import count
+from pathlib import Path
+from typing import Literal
+
+import committer
+from committer import CommitterConfig, Job, JobSpec, TaskCommit
+from committer.layout import JobLayout
+from committer.paths import StorePath
+from committer.stores.base import Store
+from committer.stores.local import LocalStore
+from committer.stores.memory import MemorySpace, MemoryStore
+from committer.testing.faults import Fault, FaultyStore
+
+Delivery = Literal["listing", "message"]
+
+PROFILES = ("disk", "local", "hdfs", "adls", "gcs")
+
+
+class Place(ABC):
+    """A destination, an injected store that counts calls, and a channel past both.
+
+    Attributes:
+        dest: The destination as a user gives it.
+        store: The store every call of the test goes through.
+    """
+
+    dest: str
+    store: FaultyStore
+
+    @property
+    def options(self) -> dict[str, object]:
+        """Storage options with the counting store."""
+        return {"store": self.store}
+
+    def faults(self, *faults: Fault) -> None:
+        """Makes calls fail from now on."""
+        self.store.faults.extend(faults)
+
+    def layout(self, job_id: str, job_attempt: int = 0) -> JobLayout:
+        """Where a job lives."""
+        return JobLayout(StorePath.of(self.dest), job_id, job_attempt)
+
+    @abstractmethod
+    def all_files(self) -> dict[str, bytes]:
+        """Every file below the destination, by relative name."""
+
+    @abstractmethod
+    def directories(self) -> set[str]:
+        """Every directory below the destination, by relative name."""
+
+    @abstractmethod
+    def write(self, name: str, data: bytes) -> None:
+        """Puts a file there, with its directories."""
+
+    @abstractmethod
+    def remove(self, name: str) -> None:
+        """Deletes a file, or a directory with all in it."""
+
+    def read(self, name: str) -> bytes:
+        """One file."""
+        return self.all_files()[name]
+
+    def files(self) -> dict[str, bytes]:
+        """What a reader sees: every file but `_SUCCESS` and what lies below `_temporary`."""
+        return {
+            name: data
+            for name, data in self.all_files().items()
+            if name != "_SUCCESS" and not name.startswith("_temporary")
+        }
+
+    def temporary(self) -> set[str]:
+        """What is left below `_temporary`, directories too."""
+        return {name for name in {*self.all_files(), *self.directories()} if name.startswith("_temporary")}
+
+    # -- the engine ---------------------------------------------------------------------------------------------
+
+    def open_job(self, **arguments: object):
+        """`committer.open_job` at this place."""
+        return committer.open_job(self.dest, storage_options=self.options, **arguments)
+
+    def attach_job(self, job_id: str, **arguments: object):
+        """`committer.attach_job` at this place."""
+        return committer.attach_job(self.dest, job_id=job_id, storage_options=self.options, **arguments)
+
+    def open_task(self, spec: JobSpec, task: int, attempt: int = 0):
+        """`committer.open_task` at this place."""
+        return committer.open_task(spec, task=task, attempt=attempt, storage_options=self.options)
+
+    async def run_task(
+        self, job: Job | JobSpec, task: int, files: Mapping[str, bytes] | None = None, attempt: int = 0
+    ) -> TaskCommit:
+        """Runs one task attempt; returns its message."""
+        spec = job.spec if isinstance(job, Job) else job
+        async with self.open_task(spec, task, attempt) as writer:
+            for name, data in (files or {}).items():
+                async with writer.open(name) as file:
+                    await file.write(data)
+        return writer.task_commit
+
+    async def run_job(
+        self,
+        *tasks: Mapping[str, bytes],
+        job_id: str | None = None,
+        delivery: Delivery = "listing",
+        config: CommitterConfig | None = None,
+    ) -> committer.JobReport:
+        """Runs a job whole."""
+        async with self.open_job(job_id=job_id, delivery=delivery, config=config) as job:
+            messages = [await self.run_task(job, number, files) for number, files in enumerate(tasks)]
+            return await job.commit(messages if delivery == "message" else None, tasks=len(tasks))
+
+    async def recover(self, job_id: str, **arguments: object) -> committer.JobReport:
+        """`committer.recover` at this place."""
+        return await committer.recover(self.dest, job_id, storage_options=self.options, **arguments)
+
+    async def states(self) -> dict[str, str]:
+        """State by job."""
+        return {info.job_id: info.state for info in await committer.list_jobs(self.dest, storage_options=self.options)}
+
+
+class DiskPlace(Place):
+    """A directory of this machine."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root / "table"
+        self.dest = str(self.root)
+        self.store = FaultyStore(LocalStore(threads=1))
+
+    def all_files(self) -> dict[str, bytes]:
+        found = {}
+        for directory, _below, names in os.walk(self.root):
+            for name in names:
+                path = Path(directory, name)
+                found[path.relative_to(self.root).as_posix()] = path.read_bytes()
+        return found
+
+    def directories(self) -> set[str]:
+        return {
+            Path(directory, name).relative_to(self.root).as_posix()
+            for directory, below, _names in os.walk(self.root)
+            for name in below
+        }
+
+    def write(self, name: str, data: bytes) -> None:
+        path = self.root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(data)
+
+    def remove(self, name: str) -> None:
+        path = self.root / name
+        if path.is_dir():
+            import shutil
+
+            shutil.rmtree(path)
+        else:
+            path.unlink()
+
+
+class MemoryPlace(Place):
+    """A memory space."""
+
+    _numbers = count()
+
+    def __init__(self, profile: str = "local", **flags: bool) -> None:
+        self.space: MemorySpace = MemoryStore.space(f"engine-{next(self._numbers)}", profile, **flags)
+        self.dest = f"memory://{self.space.name}/table"
+        self.store = FaultyStore(self.space.store())
+
+    def all_files(self) -> dict[str, bytes]:
+        return {
+            name.removeprefix("/table/"): data
+            for name, data in self.space.files().items()
+            if name.startswith("/table/")
+        }
+
+    def directories(self) -> set[str]:
+        return {
+            name.removeprefix("/table/") for name in self.space.directories() if name.startswith("/table/")
+        }
+
+    def write(self, name: str, data: bytes) -> None:
+        self.space.write(f"/table/{name}", data)
+
+    def remove(self, name: str) -> None:
+        path = self.space.path(f"table/{name}")
+        if path.path in self.space.files():
+            self.space.tree.delete_file(path)
+        else:
+            self.space.tree.delete_directory(path, recursive=True)
+
+
+def make_place(kind: str, tmp_path: Path) -> Place:
+    """The place of a kind: `disk`, or a memory profile."""
+    return DiskPlace(tmp_path) if kind == "disk" else MemoryPlace(kind)
+
+
+def plain_store(place: Place) -> Store:
+    """The place's store without the counting one around it."""
+    return place.store.inner
