@@ -72,10 +72,10 @@ class CommitterError(Exception):
         super().__init__(message)
         self.message = message
         self.operation = operation
-        self.path = str(path)
+        self.path: str = str(path)
         self.outcome: Outcome = outcome or self.default_outcome
         self.next_step = next_step
-        self.causes = tuple(causes)
+        self.causes: tuple[BaseException, ...] = tuple(causes)
 
     def __str__(self) -> str:
         parts = [self.message]
@@ -227,7 +227,7 @@ class PreflightError(JobError):
         causes: Iterable[BaseException] = (),
     ) -> None:
         super().__init__(message, operation=operation, path=path, outcome=outcome, next_step=next_step, causes=causes)
-        self.conflicts = tuple(conflicts)
+        self.conflicts: tuple[str, ...] = tuple(conflicts)
 
     def _state(self) -> dict[str, object]:
         return {**super()._state(), "conflicts": self.conflicts}
@@ -240,13 +240,13 @@ class TargetExistsError(PreflightError):
 class ValidationError(JobError):
     """What stands at the destination is not what was published."""
 
-    default_outcome = "partial"
+    default_outcome: Outcome = "partial"
 
 
 class OutcomeUnknownError(JobError):
     """What happened cannot be told by looking at the store; nothing was aborted or deleted."""
 
-    default_outcome = "unknown"
+    default_outcome: Outcome = "unknown"
 
 
 class TaskError(CommitterError):
@@ -345,4 +345,4 @@ class StoreUnavailableError(StoreError):
 class StoreOutcomeUnknownError(StoreError):
     """The request was sent and its answer was lost: it may have been done. Look before doing it again."""
 
-    default_outcome = "unknown"
+    default_outcome: Outcome = "unknown"

@@ -54,7 +54,7 @@ class Job:
     """MapReduce's question: a commit that died is finished by `recover`, or by calling `commit` again."""
 
     def __init__(self, context: StageContext, *, attached: bool) -> None:
-        self.spec = context.spec
+        self.spec: JobSpec = context.spec
         self._context = context
         self._committer = committer_for(context.spec.committer)
         self._attached = attached

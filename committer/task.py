@@ -67,9 +67,9 @@ class TaskAttempt:
         committed: Callable[[TaskCommit], None] | None = None,
         left: Callable[[], None] | None = None,
     ) -> None:
-        self.task = identity.task
-        self.attempt = identity.attempt
-        self.nonce = identity.nonce
+        self.task: int = identity.task
+        self.attempt: int = identity.attempt
+        self.nonce: str = identity.nonce
         self.directory = directory
         self._context = context
         self._committer = committer

@@ -12,7 +12,7 @@ import msgspec
 
 from committer.flow.runtime import Runtime, Timer, current_runtime
 
-logger = logging.getLogger(__name__)
+logger: logging.Logger = logging.getLogger(__name__)
 
 EventKind: TypeAlias = Literal["stage_started", "advanced", "stage_completed", "stage_failed", "heartbeat", "message"]
 
@@ -89,7 +89,7 @@ class Progress:
         self._clock = clock or current_runtime()
         self._started_at = self._clock.monotonic()
         self._stages: list[_Stage] = []
-        self.last_stage = ""
+        self.last_stage: str = ""
 
     def listen(self, listener: Listener) -> None:
         """Adds a listener."""

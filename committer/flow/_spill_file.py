@@ -47,7 +47,7 @@ class SpillFile(Generic[T]):
     """
 
     def __init__(self, kind: type[T], *, directory: str | None = None, block_bytes: int = BLOCK_BYTES) -> None:
-        self.count = 0
+        self.count: int = 0
         self._encoder = msgspec.msgpack.Encoder()
         self._decoder = msgspec.msgpack.Decoder(list[kind])  # type: ignore[valid-type]
         self._directory = directory

@@ -55,7 +55,7 @@ class Permit:
         self._kind = kind
         self._amount = amount
         self._granted_at = 0.0
-        self.waited_s = 0.0
+        self.waited_s: float = 0.0
 
     async def __aenter__(self) -> Self:
         asked_at = self._pacer.runtime.monotonic()
@@ -104,9 +104,9 @@ class Pacer:
     ) -> None:
         _check(concurrency, rate, burst)
         self.endpoint = endpoint
-        self.runtime = runtime or current_runtime()
+        self.runtime: Runtime = runtime or current_runtime()
         self.granted: dict[Kind, int] = {"read": 0, "write": 0, "delete": 0}
-        self.throttles = 0
+        self.throttles: int = 0
         self._burst = burst
         self._most_slots = concurrency
         self._slots: float = concurrency

@@ -52,7 +52,7 @@ class PartitionedSpill:
     def __init__(self, *, bound: int = 200_000, directory: str | None = None, kept_payloads: int = 100) -> None:
         if bound < 1:
             raise ValueError(f"bound must be at least 1, not {bound}")
-        self.count = 0
+        self.count: int = 0
         self.kept_payloads = kept_payloads
         self._bound = bound
         self._directory = directory

@@ -40,7 +40,8 @@ PROFILES: Final[Mapping[str, Capabilities]] = {
 """What each profile can do.
 
 ``local`` and ``hdfs`` have real directories and rename them atomically; ``adls`` also checks the identity of what it
-renames; ``gcs`` has no directories and renames one object at a time, with the stamp that is its identity; ``s3`` renames nothing.
+renames; ``gcs`` has no directories and renames one object at a time, with the stamp that is its identity; ``s3``
+renames nothing.
 """
 
 _DEFAULT_PROFILE: Final = "local"
@@ -69,7 +70,7 @@ class MemorySpace:
         self.name = name
         self.profile = profile
         self.capabilities = capabilities
-        self.tree = Tree(capabilities, lambda: current_runtime().now().timestamp())
+        self.tree: Tree = Tree(capabilities, lambda: current_runtime().now().timestamp())
 
     def store(self) -> MemoryStore:
         """A store over this space."""

@@ -31,7 +31,7 @@ class Job:
         spec: What other processes need to take part: picklable, JSON, no secrets.
     """
 
-    is_commit_repeatable = engine.Job.is_commit_repeatable
+    is_commit_repeatable: bool = engine.Job.is_commit_repeatable
     """MapReduce's question: a commit that died is finished by `recover`, or by calling `commit` again."""
 
     def __init__(self, job: engine.Job) -> None:

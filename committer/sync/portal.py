@@ -41,7 +41,7 @@ class _Call(Generic[T]):
     """One call on its way through the loop; a thread waits for `done`."""
 
     def __init__(self, function: Callable[[], Awaitable[T]]) -> None:
-        self.done = threading.Event()
+        self.done: threading.Event = threading.Event()
         self.error: BaseException | None = None
         self._function = function
         self._result: T | None = None
@@ -99,7 +99,7 @@ class Portal:
     # one, which then waits for a thread that is not there.
 
     def __init__(self) -> None:
-        self.pid = os.getpid()
+        self.pid: int = os.getpid()
         self.resources: weakref.WeakSet[Resource] = weakref.WeakSet()
         self.failure: BaseException | None = None
         self._calls: set[_Call[Any]] = set()

@@ -74,7 +74,7 @@ class TaskAttempt:
         directory: The task attempt directory.
     """
 
-    needs_task_commit = engine.TaskAttempt.needs_task_commit
+    needs_task_commit: bool = engine.TaskAttempt.needs_task_commit
     """MapReduce's question. Always: an attempt that wrote nothing must still say that its task is done (G9)."""
 
     def __init__(self, attempt: engine.TaskAttempt) -> None:

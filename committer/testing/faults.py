@@ -114,10 +114,10 @@ class FaultyStore(Store):
 
     def __init__(self, inner: Store, faults: Iterable[Fault] = (), *, before_call: Hook | None = None) -> None:
         self.inner = inner
-        self.faults = list(faults)
+        self.faults: list[Fault] = list(faults)
         self.calls: list[Call] = []
         self.before_call = before_call
-        self.crashed = False
+        self.crashed: bool = False
 
     def count(self, operation: str | None = None) -> int:
         """How many calls there were, of one operation or of all."""
