@@ -87,6 +87,7 @@ class TaskAttempt:
         self._scan = False
         self._message: TaskCommit | None = None
         self._state = "open"
+        self._may_have_committed = False
 
     # -- writing ------------------------------------------------------------------------------------------------
 
@@ -284,9 +285,14 @@ class TaskAttempt:
         context = self._context
         with audit(ji=context.layout.job_id, ta=self._attempt_id):
             try:
-                self._message = await self._committer.commit_task(context, await self._output())
-            except CommitterError:
+                output = await self._output()
+                # Whatever ends the saving of the record early may have come too late for it, but for a definite refusal.
+                may_have_committed, self._may_have_committed = self._may_have_committed, True
+                self._message = await self._committer.commit_task(context, output)
+            except CommitterError as error:
                 context.statistics.count(names.COMMITTER_TASKS_FAILED)
+                if self._may_have_committed and error.outcome != "unknown":
+                    self._may_have_committed = may_have_committed
                 raise
         self._state = "committed"
         if self._committed is not None:
@@ -318,7 +324,8 @@ class TaskAttempt:
         if self._state != "open":
             return
         self._state = "aborted"
-        await self._committer.abort_task(self._context, AbortRequest(self.task, self.attempt, self.nonce))
+        request = AbortRequest(self.task, self.attempt, self.nonce, may_have_record=self._may_have_committed)
+        await self._committer.abort_task(self._context, request)
 
     async def check_job(self) -> None:
         """Looks whether the job still stands undecided: one call.
@@ -358,8 +365,8 @@ class TaskAttempt:
 
     async def _abort_after(self, error: BaseException) -> None:
         """Aborts because of `error`, which a failure to abort must not hide."""
-        if isinstance(error, CommitterError) and error.outcome == "unknown":
-            # The record may have been saved: its files must stay.
+        if self._may_have_committed:
+            # Its record may have been saved, in place of another attempt's, and read by a job commit: all of it stays.
             error.add_note(f"task {self.task} attempt {self.attempt} was not aborted: it may have committed")
             return
         with anyio.move_on_after(_ABORT_BOUND_S, shield=True):

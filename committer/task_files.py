@@ -39,7 +39,13 @@ class TaskFile:
         self._written = 0
 
     async def __aenter__(self) -> Self:
-        await self._ready()
+        try:
+            await self._ready()
+        except BaseException:
+            # Nobody holds the file to close it, so it must not keep the attempt from being committed.
+            self._closed = True
+            self._finished(None)
+            raise
         return self
 
     async def __aexit__(
@@ -162,7 +168,7 @@ class BlockingTaskFile(io.RawIOBase):
                     self._hand_over()
                 self._wait(self._file.close())
         finally:
-            super().close()
+            self._end()
 
     def abort(self) -> None:
         """Gives the file up: it is never part of the attempt."""
@@ -171,7 +177,7 @@ class BlockingTaskFile(io.RawIOBase):
         try:
             self._wait(self._file.abort())
         finally:
-            super().close()
+            self._end()
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -184,7 +190,12 @@ class BlockingTaskFile(io.RawIOBase):
     def __del__(self) -> None:
         # IOBase would close, and so finish, a file that was forgotten half way.
         if not self.closed:
-            super().close()
+            self._end()
+
+    def _end(self) -> None:
+        # IOBase flushes when it is closed, and what is left now belongs to a file that was given up.
+        self._buffer.clear()
+        super().close()
 
     def _hand_over(self) -> None:
         data, self._buffer = self._buffer, bytearray()

@@ -16,6 +16,7 @@ import logging
 import traceback
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import replace
+from typing import TypeVar
 
 import anyio
 
@@ -69,6 +70,8 @@ from committer.stages.success_file import SetAsideSuccess, read_success, set_tot
 from committer.stages.superseded import MoveAside
 from committer.stages.validate_output import ValidateOutput
 from committer.stores.helpers import exists
+
+E = TypeVar("E", bound=BaseException)
 
 _log = logging.getLogger("committer.committers")
 
@@ -351,9 +354,12 @@ class JobCommit:
         except EndedElsewhereError as ended:
             return await self._after_elsewhere(state, ended.outcome)
         except CommitterError as error:
-            among = _ended_elsewhere(error)
+            among = _among(error, EndedElsewhereError)
             if among is not None:
                 return await self._after_elsewhere(state, among.outcome)
+            rolled_back = _among(error, JobRolledBackError)
+            if rolled_back is not None:
+                raise rolled_back from None
             refusal = _definite_refusal(error)
             if refusal is None or is_forward_only(context, state):
                 raise _decided(context, error) from error
@@ -580,10 +586,10 @@ async def _stray(context: StageContext, refs: list[RecordRef]) -> list[str]:
     return sorted(stray)[:100]
 
 
-def _ended_elsewhere(error: CommitterError) -> EndedElsewhereError | None:
-    """The news that another driver ended the job, among the failures of several workers."""
+def _among(error: CommitterError, kind: type[E]) -> E | None:
+    """The news of one kind among the failures of several workers."""
     causes = error.causes if isinstance(error, MultipleError) else ()
-    return next((cause for cause in causes if isinstance(cause, EndedElsewhereError)), None)
+    return next((cause for cause in causes if isinstance(cause, kind)), None)
 
 
 def _definite_refusal(error: CommitterError) -> TargetExistsError | None:

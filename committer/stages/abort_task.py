@@ -4,12 +4,21 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from committer.errors import RecordError, StoreExistsError, StoreNotADirectoryError, StoreNotFoundError
+from committer.errors import (
+    JobDecidedError,
+    JobNotFoundError,
+    JobStateError,
+    RecordError,
+    StoreExistsError,
+    StoreNotADirectoryError,
+    StoreNotFoundError,
+)
 from committer.flow.workers import run_workers
 from committer.layout import MANIFEST_SUFFIX
 from committer.paths import StorePath
 from committer.records.manifest import decode_task_manifest
 from committer.stages.base import Stage
+from committer.stages.job_directory import look_at_job
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,11 +29,13 @@ class AbortRequest:
         task: The task's number.
         attempt: The attempt's number.
         nonce: One run only; every run of the attempt when None.
+        may_have_record: False when the run surely never committed, so that no job commit can count on its files.
     """
 
     task: int
     attempt: int
     nonce: str | None = None
+    may_have_record: bool = True
 
 
 class AbortTask(Stage[AbortRequest, None]):
@@ -34,9 +45,13 @@ class AbortTask(Stage[AbortRequest, None]):
     a record whose files are gone would fail the job commit, as it does in Hadoop, which leaves it behind. A record
     under the task's name is removed only when it is this attempt's: another attempt's stays.
 
-    Preconditions: the job is not decided.
+    A job commit writes its intent before it looks for records; an abort takes its records away before it looks for the
+    intent. So one of the two sees the other: files are deleted only while no commit can have read their record.
+
+    Preconditions: nobody commits the job.
     Postconditions: nothing of the attempt is left; no other attempt is touched.
-    Cost: by ids 2 listings, one read of the task's record, one delete a run; by nonce without listings.
+    Failure modes: `JobDecidedError` or `JobStateError` when the job is being committed: files and records stay.
+    Cost: by ids 4 listings, one read of the task's record, one delete a run; for a run that never committed 1 call.
     Hadoop: ``AbortTaskStage``.
     """
 
@@ -44,24 +59,62 @@ class AbortTask(Stage[AbortRequest, None]):
     statistic = "task_stage_abort_task"
 
     async def execute(self, value: AbortRequest) -> None:
-        """Deletes records, then directories."""
+        """Takes records away, looks, deletes."""
         layout, store = self.context.layout, self.context.store
         attempt_id = layout.task_attempt_id(value.task, value.attempt)
-        if self.context.spec.delivery == "listing":
-            await self._take_back_manifest(value)
+        if value.may_have_record:
+            await self._remove_records(value, attempt_id)
         if value.nonce is None:
-            records = await self._runs(layout.attempts, attempt_id)
             directories = await self._runs(layout.tasks, attempt_id)
         else:
-            records = [layout.attempt_record(value.task, value.attempt, value.nonce)]
             directories = [layout.task_attempt_directory(value.task, value.attempt, value.nonce)]
-        for record in records:
-            await store.delete_file(record)
 
         async def delete(directory: StorePath) -> None:
             await store.delete_directory(directory, recursive=True)
 
         await run_workers(directories, delete, workers=self.context.config.io_concurrency, operation=self.name)
+
+    async def _remove_records(self, value: AbortRequest, attempt_id: str) -> None:
+        layout, store = self.context.layout, self.context.store
+        await self._check_not_being_committed()
+        taken: list[tuple[StorePath, StorePath]] = []
+        if self.context.spec.delivery == "listing":
+            taken += await self._take_manifest(value, attempt_id)
+        elif value.nonce is None:
+            for record in await self._runs(layout.attempts, attempt_id):
+                taken += await self._take(record, record.parent / f"{record.name}.tmp")
+        else:
+            record = layout.attempt_record(value.task, value.attempt, value.nonce)
+            taken += await self._take(record, record.parent / f"{record.name}.tmp")
+        try:
+            await self._check_not_being_committed()
+        except JobStateError:
+            for record, aside in taken:
+                await self._put_back(record, aside)
+            raise
+        for _record, aside in taken:
+            await store.delete_file(aside)
+
+    async def _check_not_being_committed(self) -> None:
+        layout = self.context.layout
+        try:
+            found = await look_at_job(self.context.store, layout)
+        except JobNotFoundError:
+            return
+        if found.decided or found.ended:
+            raise JobDecidedError(
+                f"job {layout.job_id} is decided: a task attempt may be part of it and is not aborted any more",
+                operation=self.name,
+                path=layout.decision,
+                next_step="leave it: what is not part of the job is removed with the job's directory",
+            )
+        if found.intended:
+            raise JobStateError(
+                f"job {layout.job_id} is being committed: a task attempt may be part of it and is not aborted now",
+                operation=self.name,
+                path=layout.intent,
+                next_step=f"wait for the commit to end; if its driver is dead, call {self.context.recover_command}",
+            )
 
     async def _runs(self, directory: StorePath, attempt_id: str) -> list[StorePath]:
         """Children of `directory` that belong to a run of the attempt: `<id>` (Hadoop's) or `<id>-<nonce>…`."""
@@ -71,26 +124,38 @@ class AbortTask(Stage[AbortRequest, None]):
             return []
         return [path for path in children if path.name == attempt_id or path.name.startswith(f"{attempt_id}-")]
 
-    async def _take_back_manifest(self, value: AbortRequest) -> None:
-        # Looking and deleting are two steps, and another attempt may commit in between. So the record is first moved
+    async def _take_manifest(self, value: AbortRequest, attempt_id: str) -> list[tuple[StorePath, StorePath]]:
+        # Looking and taking are two steps, and another attempt may commit in between. So the record is first moved
         # to a name of this attempt, then looked at, and moved back without replacing if it is another's.
-        layout, store = self.context.layout, self.context.store
+        layout = self.context.layout
         manifest = layout.manifest(value.task)
         if not await self._is_of(manifest, value):
-            return
-        attempt_id = layout.task_attempt_id(value.task, value.attempt)
-        taken = layout.manifests / f"{attempt_id}-aborted{MANIFEST_SUFFIX}.tmp"
+            return []
+        taken = await self._take(manifest, layout.manifests / f"{attempt_id}-aborted{MANIFEST_SUFFIX}.tmp")
+        for record, aside in taken:
+            if not await self._is_of(aside, value):
+                await self._put_back(record, aside)
+                return []
+        return taken
+
+    async def _take(self, record: StorePath, aside: StorePath) -> list[tuple[StorePath, StorePath]]:
+        """Moves a record to a name that is no record's; nothing when it is gone."""
         try:
-            await store.rename_file(manifest, taken, replace=True)
+            await self.context.store.rename_file(record, aside, replace=True)
         except StoreNotFoundError:
+            return []
+        return [(record, aside)]
+
+    async def _put_back(self, record: StorePath, aside: StorePath) -> None:
+        store = self.context.store
+        try:
+            await store.rename_file(aside, record)
+        except StoreExistsError:
+            # A later commit's stands there, which counts.
+            await store.delete_file(aside)
+        except StoreNotFoundError:
+            # A freeze took it away under its new name: that commit did not see it, as if this abort had come first.
             return
-        if not await self._is_of(taken, value):
-            try:
-                await store.rename_file(taken, manifest)
-                return
-            except StoreExistsError:
-                pass
-        await store.delete_file(taken)
 
     async def _is_of(self, path: StorePath, value: AbortRequest) -> bool:
         layout = self.context.layout

@@ -5,7 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import cast
 
-from committer.errors import JobStateError, StoreNotFoundError
+from committer.errors import (
+    CommitterError,
+    JobNotFoundError,
+    JobStateError,
+    StoreError,
+    StoreNotFoundError,
+    StoreOutcomeUnknownError,
+)
 from committer.events import names
 from committer.flow.retry import RetryPolicy, retry
 from committer.flow.together import together
@@ -69,7 +76,8 @@ class CommitTask(Stage[TaskOutput, TaskCommit]):
     Postconditions: delivery by listing: the record is under the task's name, by one atomic replace, so of several
     committing attempts the last wins. Delivery by message: it is under the attempt's name, and the message names it.
     Files stay where they are. With `durability="fsync"` files, directories and record survive a power loss.
-    Failure modes: nothing of the attempt can be committed, or (a lost answer) it may: the next attempt replaces it.
+    Failure modes: nothing of the attempt can be committed; or, with `outcome="unknown"`, its record may stand and be
+    read by a job commit, so its files must stay: the next attempt's commit replaces it.
     Cost: 2 calls in one round trip by message; 2 or 3 by listing (stores that write first and rename after). With
     `hadoop_driver` one more a directory, as Hadoop does.
     Hadoop: ``CommitTaskStage``, ``SaveTaskManifestStage``.
@@ -125,13 +133,22 @@ class CommitTask(Stage[TaskOutput, TaskCommit]):
             path = layout.manifest(identity.task)
             temporary = layout.manifest_temporary(identity.task, identity.attempt, identity.nonce)
         saved = b""
+        may_stand = False
         once = without_retries(store)
 
         async def save() -> None:
-            nonlocal saved
+            nonlocal saved, may_stand
             saved = encode_task_manifest(self._manifest(value, files, directories))
-            with self.context.statistics.timed(names.TASK_STAGE_SAVE_TASK_MANIFEST):
-                await once.put(path, saved, temporary=temporary, durable=self.context.durable)
+            try:
+                with self.context.statistics.timed(names.TASK_STAGE_SAVE_TASK_MANIFEST):
+                    await once.put(path, saved, temporary=temporary, durable=self.context.durable)
+            except StoreError as error:
+                may_stand = may_stand or isinstance(error, StoreOutcomeUnknownError)
+                raise
+            except BaseException:
+                may_stand = True
+                raise
+            may_stand = True
 
         policy = RetryPolicy(
             attempts=self.context.config.record_save_attempts,
@@ -154,6 +171,13 @@ class CommitTask(Stage[TaskOutput, TaskCommit]):
                 next_step="stop this task: its job is over",
                 causes=[error],
             ) from error
+        except JobNotFoundError:
+            raise
+        except CommitterError as error:
+            # The look at the job failed while the record was saved beside it: a job commit may have read that.
+            if may_stand:
+                error.outcome = "unknown"
+            raise
         return saved, path
 
     def _manifest(self, value: TaskOutput, files: list[FileEntry], directories: list[DirectoryEntry]) -> TaskManifest:

@@ -27,6 +27,7 @@ from committer.records.job_state import (
 )
 from committer.records.task_commit import digest_of
 from committer.stages.base import Stage, StageContext
+from committer.stages.cleanup import remove_emptied
 from committer.stages.job_directory import OWN_RECORD_LIMIT, JobDirectory
 from committer.stores.base import FileStatus
 from committer.stores.helpers import create_exclusively
@@ -125,8 +126,9 @@ async def remove_side_files(context: StageContext, found: JobDirectory) -> None:
 async def create_decision(context: StageContext, decision: Decision) -> Decision:
     """Creates a decision, or returns the one that stands.
 
-    Where directories are not real a job's directory cannot vanish under a create, so the job's setup is looked for
-    once more afterwards: a decision about a job that was cleaned up meanwhile is taken back.
+    A cleanup removes the decision before the job's directory (which, where directories are not real, cannot refuse a
+    late create at all). So what a cleanup removes before the decision is looked for once more afterwards: a decision
+    about a job that was cleaned up meanwhile is taken back.
 
     Raises:
         JobNotFoundError: The job's directory vanished.
@@ -138,18 +140,20 @@ async def create_decision(context: StageContext, decision: Decision) -> Decision
         found = await create_exclusively(store, layout.decision, wanted, durable=context.durable)
     except StoreNotFoundError as error:
         raise _vanished(context) from error
-    if not store.capabilities.directories and found == wanted and not context.spec.hadoop:
+    anchor = layout.job_attempt_directory if context.spec.hadoop else layout.setup
+    if found == wanted and (store.capabilities.directories or not context.spec.hadoop):
         try:
-            await store.status(layout.setup)
+            await store.status(anchor)
         except StoreNotFoundError as error:
             await store.delete_file(layout.decision)
+            await remove_emptied(context)
             raise _vanished(context) from error
         except StoreError as error:
             # Whoever takes this for a decision that failed would take the intent of a decided job back.
             raise StoreOutcomeUnknownError(
                 f"job {layout.job_id} is decided, but whether its directory still stands could not be looked up",
                 operation=DecideCommit.name,
-                path=layout.setup,
+                path=anchor,
                 causes=[error],
             ) from error
     return decode_record(found, Decision, source=str(layout.decision))

@@ -7,6 +7,7 @@ from typing import Literal
 from committer.errors import StoreNotFoundError
 from committer.records.job_state import Decision, JobOutcome, decode_record, encode_record
 from committer.stages.base import Stage
+from committer.stages.cleanup import remove_emptied
 from committer.stages.commit_state import EndedElsewhereError, check_still_decided
 from committer.stages.job_directory import read_decision
 from committer.stores.helpers import create_exclusively
@@ -15,13 +16,14 @@ from committer.stores.helpers import create_exclusively
 class EndJob(Stage[tuple[Decision, Literal["committed", "rolled-back"], str], JobOutcome]):
     """Creates the outcome exclusively, after looking once more that the decision still stands.
 
-    Where directories are not real, a finished job's directory cannot refuse a late outcome, so the decision is looked
-    for again after the create too, and an outcome nobody needs any more is taken back.
+    A driver that finished the job removes decision and outcome before the job's directory (which, where directories are
+    not real, cannot refuse a late outcome at all). So the decision is looked for again after the create too, and an
+    outcome of a job that ended meanwhile is taken back: it could say the contrary of how the job ended.
 
     Preconditions: for `committed`, everything is published and validated; for `rolled-back`, the fence stands.
     Postconditions: the job's end is on the store; what is returned may be another driver's.
     Failure modes: `EndedElsewhereError` when the decision is gone: another driver ended the job and cleaned up.
-    Cost: 2 calls, 3 where directories are not real.
+    Cost: 3 calls.
     """
 
     name = "job_stage_end_job"
@@ -46,7 +48,8 @@ class EndJob(Stage[tuple[Decision, Literal["committed", "rolled-back"], str], Jo
             found = await create_exclusively(store, layout.outcome, wanted, durable=self.context.durable)
         except StoreNotFoundError as error:
             raise EndedElsewhereError(None) from error
-        if not store.capabilities.directories and found == wanted and await read_decision(store, layout) is None:
+        if found == wanted and await read_decision(store, layout) is None:
             await store.delete_file(layout.outcome)
+            await remove_emptied(self.context)
             raise EndedElsewhereError(None)
         return decode_record(found, JobOutcome, source=str(layout.outcome))

@@ -8,18 +8,20 @@ from dataclasses import dataclass
 
 from committer.errors import (
     JobStateError,
+    OutcomeUnknownError,
     StoreError,
     StoreExistsError,
     StoreNotADirectoryError,
     StoreNotEmptyError,
     StoreNotFoundError,
+    StorePreconditionError,
 )
 from committer.flow.workers import run_workers
 from committer.layout import SUCCESS
 from committer.paths import StorePath
 from committer.records.job_state import Fact, JobOutcome
 from committer.stages.base import Stage, StageContext
-from committer.stages.commit_state import CommitState
+from committer.stages.commit_state import CommitState, looking_again
 from committer.stages.end_job import EndJob
 from committer.stages.load_records import PlannedFile
 from committer.stores.base import FileStatus
@@ -83,8 +85,9 @@ class RollBack(Stage[RollBackRequest, JobOutcome]):
     Preconditions: a commit decision without the outcome `committed`.
     Postconditions: outcome `rolled-back`, nothing of the job at the destination, everything it took away back; or
     outcome `committed`, when another driver was faster: then nothing was undone.
-    Failure modes: a store error leaves it half way; running it again finishes it.
-    Cost: 2 calls a file that was published, 1 a file that was not.
+    Failure modes: a store error leaves it half way; running it again finishes it. `OutcomeUnknownError` where the store
+    cannot prove which files are the job's: nothing was taken back.
+    Cost: 3 calls a file that was published (2 where a rename can be told what its source is), 1 a file that was not.
     """
 
     name = "job_stage_roll_back"
@@ -115,18 +118,37 @@ class RollBack(Stage[RollBackRequest, JobOutcome]):
                 outcome="partial",
                 next_step="make sure no other driver of the job is alive, then roll back with force=True",
             )
+        await self._check_provable(value.state, self.context.layout.tasks)
         await fence(self.context)
+        await self._check_provable(value.state, self._tasks)
         outcome = await EndJob(self.context).run((value.state.decision, "rolled-back", value.reason))
         if outcome.outcome == "rolled-back":
             await self.undo(value.state)
         return outcome
+
+    async def _check_provable(self, state: CommitState, tasks: StorePath) -> None:
+        """Refuses where the store cannot prove which files are the job's, unless none of them was published yet."""
+        capabilities = self.context.store.capabilities
+        if capabilities.identity and capabilities.identity_through_rename:
+            return
+
+        async def look(file: PlannedFile) -> None:
+            if not await exists(self.context.store, tasks / file.source):
+                raise OutcomeUnknownError(
+                    f"cannot tell whether what stands at {file.destination} is the job's: the store keeps no proof",
+                    operation=self.name,
+                    path=self.context.layout.destination / file.destination,
+                    next_step=f"look at it; {self.context.recover_command} goes on from here, nothing was deleted",
+                )
+
+        await run_workers(state.files, look, workers=self.context.config.io_concurrency, operation=self.name)
 
     async def undo(self, state: CommitState) -> None:
         """Takes back what was published. Idempotent; only for a job whose outcome is `rolled-back`."""
         await self._each(state.superseded, self._put_back)
         await run_workers(
             state.files,
-            lambda file: self._take_back(file, state.targets.get(file.destination)),
+            lambda file: looking_again(lambda: self._take_back(file, state.targets.get(file.destination))),
             workers=self.context.config.io_concurrency,
             operation=self.name,
         )
@@ -135,7 +157,9 @@ class RollBack(Stage[RollBackRequest, JobOutcome]):
             # sources go first and what slipped in before is swept afterwards.
             with contextlib.suppress(StoreNotFoundError, StoreNotADirectoryError):
                 await self.context.store.delete_directory(self._tasks, recursive=True)
-            await run_workers(state.files, self._sweep, workers=self.context.config.io_concurrency, operation=self.name)
+            await run_workers(
+                state.files, self._delete_ours, workers=self.context.config.io_concurrency, operation=self.name
+            )
         await self._remove_directories(state.directories)
         await self._each(state.blocking, self._put_back)
         await self._put_back_success(state)
@@ -147,23 +171,37 @@ class RollBack(Stage[RollBackRequest, JobOutcome]):
         store = self.context.store
         target = self.context.layout.destination / file.destination
         source = self._tasks / file.source
-        status = await status_or_none(store, target)
-        if status is not None and _is_ours(status, file):
-            if stood is not None and not stood.is_directory and await self._replace_by_old(stood, target):
+        if not await self._stands(target, file):
+            if stood is not None:
+                await self._put_back(stood)
+            return
+        # Where the old file is not aside any more, another driver has put it back since this one looked.
+        if (stood is not None and not stood.is_directory) and (
+            await self._replace_by_old(stood, target) or not await self._stands(target, file)
+        ):
+            return
+        try:
+            await store.rename_file(target, source, identity=file.identity)
+        except StoreExistsError:
+            # Both names of a link: publishing, or taking back, got half way.
+            if await self._stands(source, file):
+                await self._delete_ours(file)
+        except StoreNotFoundError:
+            # Taken back by another driver; or it came with its directory, so there is no place to go back to.
+            await self._delete_ours(file)
+        except StorePreconditionError:
+            return
+        else:
+            if not store.capabilities.conditional_rename and not await self._stands(source, file):
+                # Somebody put another file there since it was looked at.
+                await store.rename_file(source, target)
                 return
-            try:
-                await store.rename_file(target, source, identity=file.identity)
-            except StoreExistsError:
-                # Both names of a link: publishing, or taking back, got half way.
-                kept = await status_or_none(store, source)
-                if kept is not None and _is_ours(kept, file):
-                    await store.delete_file(target)
-            except StoreNotFoundError:
-                if await exists(store, target):
-                    await store.delete_file(target)
-            status = None
-        if status is None and stood is not None:
+        if stood is not None:
             await self._put_back(stood)
+
+    async def _stands(self, path: StorePath, file: PlannedFile) -> bool:
+        status = await status_or_none(self.context.store, path)
+        return status is not None and _is_ours(status, file)
 
     async def _replace_by_old(self, stood: Fact, target: StorePath) -> bool:
         """Puts the old file over the new one in one step, so that there is no moment with neither."""
@@ -172,22 +210,24 @@ class RollBack(Stage[RollBackRequest, JobOutcome]):
         kept = await status_or_none(store, aside)
         if kept is None or kept.identity != stood.identity:
             return False
-        await store.rename_file(aside, target, replace=True, identity=stood.identity)
+        try:
+            await store.rename_file(aside, target, replace=True, identity=stood.identity)
+        except StoreNotFoundError:
+            return False
         return True
 
-    async def _sweep(self, file: PlannedFile) -> None:
+    async def _delete_ours(self, file: PlannedFile) -> None:
         target = self.context.layout.destination / file.destination
-        status = await status_or_none(self.context.store, target)
-        if status is not None and _is_ours(status, file):
+        if await self._stands(target, file):
             await self.context.store.delete_file(target)
 
     async def _put_back(self, fact: Fact) -> None:
-        await self._restore(self._superseded / f"{fact.aside:08d}", fact)
+        await looking_again(lambda: self._restore(self._superseded / f"{fact.aside:08d}", fact))
 
     async def _put_back_success(self, state: CommitState) -> None:
         if state.decision.success_present:
             fact = Fact(kind="superseded", path=SUCCESS, identity=state.decision.success_identity)
-            await self._restore(self._superseded / SUCCESS, fact)
+            await looking_again(lambda: self._restore(self._superseded / SUCCESS, fact))
 
     async def _restore(self, aside: StorePath, fact: Fact) -> None:
         """Moves one thing back from the job's directory, replacing nothing."""
@@ -196,11 +236,23 @@ class RollBack(Stage[RollBackRequest, JobOutcome]):
         kept = await status_or_none(store, aside)
         if kept is None:
             return
-        try:
+
+        async def move() -> None:
             if fact.is_directory:
                 await store.rename_directory(aside, place)
             else:
                 await store.rename_file(aside, place, identity=fact.identity)
+
+        try:
+            try:
+                await move()
+            except StoreNotFoundError:
+                if not await exists(store, aside):
+                    # Another driver put it back.
+                    return
+                # The directory it stood in was removed since.
+                await store.make_directory(place.parent, parents=True)
+                await move()
         except StoreExistsError:
             standing = await status_or_none(store, place)
             same = (

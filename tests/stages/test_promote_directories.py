@@ -20,10 +20,7 @@ PROMOTING = CommitterConfig(promote_directories=True)
 
 def planned(*entries: str) -> list[PlannedFile]:
     """Files as `attempt:name`."""
-    return [
-        PlannedFile(f"{attempt}/{name}", name, 1, "i")
-        for attempt, name in (entry.split(":") for entry in entries)
-    ]
+    return [PlannedFile(f"{attempt}/{name}", name, 1, "i") for attempt, name in (entry.split(":") for entry in entries)]
 
 
 def chosen(files: list[PlannedFile], directories: list[str], absent: set[str]) -> dict[str, int]:

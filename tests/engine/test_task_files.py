@@ -1,0 +1,427 @@
+"""What a task attempt lets its user write, and what it refuses at once."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from committer import CommitterConfig
+from committer.errors import (
+    ConfigurationError,
+    InvalidPathError,
+    JobNotFoundError,
+    TaskError,
+    UnsupportedError,
+)
+from committer.testing.faults import Fault
+from tests.engine.places import DiskPlace, MemoryPlace, Place
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> DiskPlace:
+    return DiskPlace(tmp_path)
+
+
+async def test_opening_one_destination_twice_fails_at_once(place: Place) -> None:
+    async with place.open_job() as job:
+        async with job.task_attempt(task=0) as task:
+            async with task.open("a/part-0") as file:
+                await file.write(b"x")
+            for again in ("a/part-0",):
+                with pytest.raises(TaskError):
+                    task.open(again)
+            with pytest.raises(TaskError):
+                task.open_blocking("a/part-0")
+    assert place.files() == {"a/part-0": b"x"}
+
+
+async def test_file_and_directory_of_one_name_fail_at_once(place: Place) -> None:
+    async with place.open_job() as job:
+        async with job.task_attempt(task=0) as task:
+            async with task.open("a/b/c") as file:
+                await file.write(b"x")
+            for clash in ("a", "a/b", "a/b/c/d"):
+                with pytest.raises(TaskError):
+                    task.open(clash)
+    assert place.files() == {"a/b/c": b"x"}
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "", "/", "/etc/passwd", ".", "..", "../x", "a/../b", "a/./b", "a//b", "a/", "./a", "a\0b", "_SUCCESS",
+        "_SUCCESS/x", "_temporary", "_temporary/0", "_temporary_x/y", "__magic_job-1/x", "__magic",
+    ],
+)  # fmt: skip
+async def test_names_that_preflight_would_refuse_fail_at_once(place: Place, name: str) -> None:
+    async with place.open_job() as job:
+        async with job.task_attempt(task=0) as task:
+            with pytest.raises(InvalidPathError):
+                task.open(name)
+    assert place.files() == {}
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "_success", "_SUCCESS.bak", "a/_SUCCESS", "a/_temporary/b", "_metadata", ".hidden", "a b/c%20d", "é/ü", "名/前",
+        "a=1/b=%2F", "#?+&=[]", "a:b", "...a", "-", "~", "a\\b", "x\ny", "a'b\"c", "%", "%zz",
+    ],
+)  # fmt: skip
+async def test_odd_names_come_through(place: Place, name: str) -> None:
+    async with place.open_job() as job:
+        await place.run_task(job, 0, {name: b"odd"})
+    assert place.files() == {name: b"odd"}
+
+
+async def test_names_over_the_limit_fail_at_once(disk: DiskPlace) -> None:
+    async with disk.open_job() as job:
+        async with job.task_attempt(task=0) as task:
+            with pytest.raises(InvalidPathError, match="longer than 255"):
+                task.open("x" * 256)
+            with pytest.raises(InvalidPathError, match="longer than 4095"):
+                task.open("/".join(["d" * 200] * 20))
+            async with task.open("é" * 127) as file:
+                await file.write(b"x")
+    assert list(disk.files()) == ["é" * 127]
+
+
+@pytest.mark.parametrize(
+    ("flags", "first", "second"),
+    [
+        ({"case_folding": True}, "a/Part-0", "a/part-0"),
+        ({"case_folding": True}, "A/x", "a/x"),
+        ({"unicode_folding": True}, "caf\u00e9", "cafe\u0301"),
+        ({"case_folding": True}, "A", "a/x"),
+    ],
+)
+async def test_names_the_store_takes_for_one_fail_at_once(flags: dict[str, bool], first: str, second: str) -> None:
+    place = MemoryPlace("local", **flags)
+    async with place.open_job() as job:
+        async with job.task_attempt(task=0) as task:
+            async with task.open(first) as file:
+                await file.write(b"x")
+            with pytest.raises(TaskError):
+                task.open(second)
+    assert list(place.files()) == [first]
+
+
+async def test_after_commit_or_abort_nothing_can_be_opened(place: Place) -> None:
+    async with place.open_job() as job:
+        committed = await place.open_task(job.spec, 0)
+        await committed.commit()
+        aborted = await place.open_task(job.spec, 1)
+        await aborted.abort()
+        for task in (committed, aborted):
+            with pytest.raises(TaskError) as caught:
+                task.open("late")
+            assert caught.value.next_step
+            with pytest.raises(TaskError):
+                task.open_blocking("late")
+        with pytest.raises(TaskError):
+            await aborted.commit()
+
+
+async def test_commit_with_a_file_still_open_is_refused(place: Place) -> None:
+    async with place.open_job() as job:
+        task = await place.open_task(job.spec, 0)
+        file = task.open("part-0")
+        await file.write(b"x")
+        with pytest.raises(TaskError, match="still open"):
+            await task.commit()
+        await file.close()
+        await task.commit()
+    assert place.files() == {"part-0": b"x"}
+
+
+async def test_file_given_up_is_not_part_of_the_attempt(place: Place) -> None:
+    async with place.open_job() as job:
+        async with job.task_attempt(task=0) as task:
+            with pytest.raises(ZeroDivisionError):
+                async with task.open("bad") as file:
+                    await file.write(b"half")
+                    raise ZeroDivisionError
+            async with task.open("good") as file:
+                await file.write(b"x")
+    assert place.files() == {"good": b"x"}
+
+
+async def test_writing_after_close_is_refused(place: Place) -> None:
+    async with place.open_job() as job:
+        async with job.task_attempt(task=0) as task:
+            file = task.open("part-0")
+            assert await file.write(b"abc") == 3
+            assert await file.write(memoryview(b"def")) == 3
+            assert await file.write(bytearray(b"g")) == 1
+            assert file.tell() == 7
+            assert not file.closed
+            await file.close()
+            await file.close()
+            assert file.closed
+            with pytest.raises(TaskError):
+                await file.write(b"more")
+    assert place.files() == {"part-0": b"abcdefg"}
+
+
+async def test_empty_files_and_large_files(place: Place) -> None:
+    large = bytes(range(256)) * 20_000
+    async with place.open_job() as job:
+        async with job.task_attempt(task=0) as task:
+            async with task.open("empty"):
+                pass
+            async with task.open("large") as file:
+                for start in range(0, len(large), 700_001):
+                    await file.write(large[start : start + 700_001])
+        report = await job.commit()
+    assert place.files() == {"empty": b"", "large": large}
+    assert report.bytes_committed == len(large)
+
+
+async def test_many_files_at_once(place: Place) -> None:
+    async with place.open_job() as job:
+        async with job.task_attempt(task=0) as task:
+
+            async def write(number: int) -> None:
+                async with task.open(f"d={number % 7}/e={number % 3}/part-{number}") as file:
+                    await file.write(b"%d" % number)
+
+            await asyncio.gather(*[write(number) for number in range(60)])
+        report = await job.commit()
+    assert report.files_committed == 60
+    assert place.files()["d=3/e=0/part-3"] == b"3"
+
+
+async def test_task_commit_lists_nothing(place: Place) -> None:
+    async with place.open_job() as job:
+        task = await place.open_task(job.spec, 0)
+        for number in range(20):
+            async with task.open(f"d={number % 5}/part-{number}") as file:
+                await file.write(b"x")
+        place.store.calls.clear()
+        await task.commit()
+        listed = [call for call in place.store.calls if call.operation == "list"]
+        # The one listing is the look whether the job still stands.
+        assert [call.path.name for call in listed] == [job.job_id]
+        assert place.store.count() <= 3
+        await job.abort()
+
+
+@pytest.mark.parametrize(("task", "attempt"), [(-1, 0), (0, -1), (True, 0), ("0", 0), (1.0, 0), (None, 0)])
+async def test_numbers_of_tasks_and_attempts(place: Place, task: object, attempt: object) -> None:
+    async with place.open_job() as job:
+        with pytest.raises(ConfigurationError):
+            job.task_attempt(task=task, attempt=attempt)  # type: ignore[arg-type]
+        with pytest.raises(ConfigurationError):
+            place.open_task(job.spec, task, attempt)  # type: ignore[arg-type]
+        with pytest.raises(ConfigurationError):
+            await job.abort_task(task, attempt)  # type: ignore[arg-type]
+
+
+async def test_blocking_files_on_every_store(place: Place) -> None:
+    data = b"0123456789" * 250_000
+
+    async with place.open_job() as job:
+        async with job.task_attempt(task=0) as task:
+            file = task.open_blocking("d/part-0")
+
+            def write() -> None:
+                with file:
+                    assert file.writable()
+                    assert not file.readable()
+                    for start in range(0, len(data), 333_333):
+                        assert file.write(data[start : start + 333_333]) > 0
+                    assert file.tell() == len(data)
+                    file.flush()
+
+            await asyncio.to_thread(write)
+            assert file.closed
+            given_up = task.open_blocking("d/bad")
+
+            def fail() -> None:
+                with given_up:
+                    given_up.write(b"half")
+                    raise ZeroDivisionError
+
+            with pytest.raises(ZeroDivisionError):
+                await asyncio.to_thread(fail)
+    assert place.files() == {"d/part-0": data}
+
+
+async def test_blocking_file_holds_at_most_a_megabyte(memory: MemoryPlace) -> None:
+    async with memory.open_job() as job:
+        async with job.task_attempt(task=0) as task:
+            file = task.open_blocking("part-0")
+            most = 0
+
+            def write() -> None:
+                nonlocal most
+                with file:
+                    for _ in range(100):
+                        file.write(b"x" * 100_000)
+                        most = max(most, len(file._buffer))
+
+            await asyncio.to_thread(write)
+            assert most <= 1 << 20
+    assert len(memory.files()["part-0"]) == 10_000_000
+
+
+async def test_blocking_file_on_the_loops_own_thread_is_refused(place: Place) -> None:
+    async with place.open_job() as job:
+        async with job.task_attempt(task=0) as task:
+            file = task.open_blocking("part-0")
+            with pytest.raises(TaskError, match="event loop"):
+                file.write(b"x" * (2 << 20))
+            await asyncio.to_thread(file.abort)
+    assert place.files() == {}
+
+
+async def test_failed_write_of_a_blocking_file_is_never_committed(place: Place) -> None:
+    with pytest.raises(Exception, match="injected"):
+        async with place.open_job() as job:
+            async with job.task_attempt(task=0) as task:
+                file = task.open_blocking("part-0")
+                place.faults(Fault(kind="forbidden", operation="write"))
+
+                def write() -> None:
+                    with file:
+                        file.write(b"x" * (3 << 20))
+                        file.write(b"x" * (3 << 20))
+
+                await asyncio.to_thread(write)
+    assert place.files() == {}
+
+
+async def test_failed_write_is_never_committed(place: Place) -> None:
+    async with place.open_job() as job:
+        with pytest.raises(Exception, match="injected"):
+            async with job.task_attempt(task=0) as task:
+                place.faults(Fault(kind="forbidden", operation="write"))
+                async with task.open("part-0") as file:
+                    await file.write(b"x" * (2 << 20))
+        await place.run_task(job, 0, {"part-0": b"good"}, attempt=1)
+    assert place.files() == {"part-0": b"good"}
+
+
+async def test_writing_for_a_job_that_was_cleaned_up_fails(place: Place) -> None:
+    job = await place.open_job()
+    task = await place.open_task(job.spec, 0)
+    await job.abort()
+    if place.store.capabilities.directories:
+        with pytest.raises(JobNotFoundError):
+            async with task.open("d/part-0") as file:
+                await file.write(b"x")
+    with pytest.raises(JobNotFoundError):
+        await task.check_job()
+    with pytest.raises(JobNotFoundError):
+        await task.commit()
+    assert place.files() == {}
+
+
+# -- work_path ---------------------------------------------------------------------------------------------------
+
+
+async def test_files_written_by_path_are_found_by_a_scan(disk: DiskPlace) -> None:
+    async with disk.open_job() as job:
+        async with job.task_attempt(task=0) as task:
+            Path(task.work_path("a=1/part-0")).write_bytes(b"by name")
+            base = Path(task.work_path())
+            (base / "deep" / "er").mkdir(parents=True)
+            (base / "deep" / "er" / "found").write_bytes(b"by scan")
+            (base / "empty").mkdir()
+            async with task.open("opened") as file:
+                await file.write(b"by open")
+        report = await job.commit()
+    assert disk.files() == {"a=1/part-0": b"by name", "deep/er/found": b"by scan", "opened": b"by open"}
+    assert (disk.root / "empty").is_dir()
+    assert report.directories_created == 4
+
+
+async def test_scan_lists_directories_side_by_side(disk: DiskPlace) -> None:
+    async with disk.open_job() as job:
+        task = await disk.open_task(job.spec, 0)
+        base = Path(task.work_path())
+        for number in range(12):
+            (base / f"d{number}").mkdir()
+            (base / f"d{number}" / "f").write_bytes(b"x")
+        together = most = 0
+
+        async def before(call: object) -> None:
+            nonlocal together, most
+            if getattr(call, "operation", "") == "list":
+                together += 1
+                most = max(most, together)
+                await asyncio.sleep(0)
+                await asyncio.sleep(0)
+                together -= 1
+
+        disk.store.before_call = before
+        await task.commit()
+        disk.store.before_call = None
+        assert most > 4
+        await job.commit()
+    assert len(disk.files()) == 12
+
+
+async def test_work_path_is_held_to_the_same_rules(disk: DiskPlace) -> None:
+    async with disk.open_job() as job:
+        async with job.task_attempt(task=0) as task:
+            task.work_path("a/b")
+            with pytest.raises(TaskError):
+                task.work_path("a/b")
+            with pytest.raises(TaskError):
+                task.open("a/b/c")
+            with pytest.raises(InvalidPathError):
+                task.work_path("_SUCCESS")
+            with pytest.raises(InvalidPathError):
+                task.work_path("../up")
+    assert disk.files() == {}
+
+
+async def test_reserved_name_found_by_a_scan_fails_the_task(disk: DiskPlace) -> None:
+    async with disk.open_job() as job:
+        with pytest.raises(InvalidPathError):
+            async with job.task_attempt(task=0) as task:
+                Path(task.work_path(), "_SUCCESS").write_bytes(b"evil")
+        await disk.run_task(job, 0, {"part-0": b"x"}, attempt=1)
+    assert disk.files() == {"part-0": b"x"}
+
+
+async def test_work_path_of_a_job_that_is_gone(disk: DiskPlace) -> None:
+    job = await disk.open_job()
+    task = await disk.open_task(job.spec, 0)
+    await job.abort()
+    with pytest.raises(JobNotFoundError):
+        task.work_path("a/b")
+    assert disk.temporary() == set()
+
+
+async def test_work_path_needs_local_paths(memory: MemoryPlace) -> None:
+    async with memory.open_job() as job:
+        async with job.task_attempt(task=0) as task:
+            with pytest.raises(UnsupportedError, match="no path on this machine"):
+                task.work_path("part-0")
+
+
+async def test_java_checksum_sidecars_are_no_output(disk: DiskPlace) -> None:
+    async with disk.open_job() as job:
+        async with job.task_attempt(task=0) as task:
+            path = Path(task.work_path("part-0"))
+            path.write_bytes(b"x")
+            path.with_name(".part-0.crc").write_bytes(b"crc\0")
+    assert disk.files() == {"part-0": b"x"}
+
+
+# -- unique names ------------------------------------------------------------------------------------------------
+
+
+async def test_unique_names_carry_the_jobs_id(place: Place) -> None:
+    config = CommitterConfig(unique_names=True)
+    for job_id in ("first", "second"):
+        async with place.open_job(job_id=job_id, config=config) as job:
+            await place.run_task(job, 0, {"a=1/part-0.snappy.parquet": job_id.encode(), ".x": b"", "plain": b""})
+    assert sorted(place.files()) == [
+        ".x-first", ".x-second", "a=1/part-0-first.snappy.parquet", "a=1/part-0-second.snappy.parquet",
+        "plain-first", "plain-second",
+    ]  # fmt: skip

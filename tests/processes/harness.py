@@ -1,0 +1,69 @@
+"""Starting, stopping and killing drivers, and looking at what they left."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from tests.processes import driver as driver_module
+
+DRIVER = Path(driver_module.__file__)
+TIMEOUT_S = 60
+
+
+def environment() -> dict[str, str]:
+    root = str(DRIVER.parents[2])
+    return {**os.environ, "PYTHONPATH": os.pathsep.join([root, os.environ.get("PYTHONPATH", "")])}
+
+
+@contextmanager
+def driver(destination: Path, job_id: str, files: int, *options: str) -> Iterator[subprocess.Popen[str]]:
+    """A driver that is about to commit; dead when the block ends."""
+    process = subprocess.Popen(
+        [sys.executable, str(DRIVER), str(destination), job_id, str(files), *options],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=environment(),
+    )
+    try:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n", process.stderr and process.stderr.read()
+        yield process
+    finally:
+        if process.poll() is None:
+            process.send_signal(signal.SIGCONT)
+            process.kill()
+        process.wait(TIMEOUT_S)
+        for stream in (process.stdout, process.stderr):
+            if stream is not None:
+                stream.close()
+
+
+def visible(destination: Path) -> dict[str, bytes]:
+    """Every file but `_SUCCESS` and what is below `_temporary`."""
+    found = {}
+    for path in destination.rglob("*"):
+        name = path.relative_to(destination).as_posix()
+        if path.is_file() and not name.startswith("_"):
+            found[name] = path.read_bytes()
+    return found
+
+
+def expected(files: int) -> dict[str, bytes]:
+    a_task = driver_module.FILES_A_TASK
+    return {
+        driver_module.name(task, number): driver_module.content(task, number)
+        for task in range(files // a_task)
+        for number in range(a_task)
+    }
+
+
+def published(destination: Path) -> int:
+    """How many files stand at the destination, cheaply."""
+    return sum(len(names) for top, _dirs, names in os.walk(destination) if "_temporary" not in top)
