@@ -282,17 +282,17 @@ class TaskAttempt:
                 path=min(self._unfinished),
                 next_step="close every file before the attempt is committed",
             )
-        context = self._context
+        context, before = self._context, self._may_have_committed
         with audit(ji=context.layout.job_id, ta=self._attempt_id):
             try:
                 output = await self._output()
-                # Whatever ends the saving of the record early may have come too late for it, but for a definite refusal.
-                may_have_committed, self._may_have_committed = self._may_have_committed, True
+                # Anything but a definite refusal may have come too late to keep the record from being saved.
+                self._may_have_committed = True
                 self._message = await self._committer.commit_task(context, output)
             except CommitterError as error:
                 context.statistics.count(names.COMMITTER_TASKS_FAILED)
-                if self._may_have_committed and error.outcome != "unknown":
-                    self._may_have_committed = may_have_committed
+                if error.outcome != "unknown":
+                    self._may_have_committed = before
                 raise
         self._state = "committed"
         if self._committed is not None:

@@ -17,6 +17,7 @@ from committer.stages.load_records import (
     LoadRecords,
     PlannedFiles,
     RecordRef,
+    check_attempt_records,
     check_task_count,
     freeze_manifests,
     list_manifests,
@@ -63,6 +64,8 @@ async def find_refs(
             refs = await list_manifests(context, frozen=frozen)
         else:
             refs = _in_directory(context, refs, frozen=frozen)
+    elif refs:
+        await check_attempt_records(context, refs)
     refs = refs or []
     check_task_count(refs, tasks, context.layout.job_id)
     return refs

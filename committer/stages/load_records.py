@@ -14,6 +14,7 @@ from committer.errors import (
     RecordError,
     StoreExistsError,
     StoreNotFoundError,
+    TaskError,
     TaskMissingError,
     UnsupportedError,
 )
@@ -422,6 +423,30 @@ def _ref_of(context: StageContext, message: TaskCommit) -> RecordRef:
         )
     inline = message.inline.encode() if message.inline is not None else None
     return RecordRef(path.relative_to(layout.job_directory), message.digest, inline)
+
+
+async def check_attempt_records(context: StageContext, refs: list[RecordRef]) -> None:
+    """Makes sure that the records which messages name stand, those that messages carry too: one listing.
+
+    Whoever finishes the job later has only the records to go by, and an attempt that was aborted took its away.
+
+    Raises:
+        TaskError: One is gone.
+    """
+    layout, store = context.layout, context.store
+    try:
+        standing = {child.path.name async for child in store.list(layout.attempts)}
+    except StoreNotFoundError:
+        standing = set()
+    gone = [ref.record for ref in refs if ref.record.rpartition("/")[2] not in standing]
+    if gone:
+        raise TaskError(
+            f"the records of {len(gone)} task attempts are gone, the first: {gone[0]}: it was aborted, or the job was "
+            "cleaned up",
+            operation="commit_job",
+            path=layout.job_directory / gone[0],
+            next_step="commit with the message of another attempt of the task, or run the task again",
+        )
 
 
 def check_task_count(refs: list[RecordRef], tasks: int | None, job_id: str) -> None:

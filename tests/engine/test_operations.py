@@ -308,17 +308,6 @@ async def test_cleanup_by_id_and_age(memory: MemoryPlace) -> None:
         assert report.removed == ["job-1"]
 
 
-async def test_age_counts_a_task_that_still_writes(memory: MemoryPlace) -> None:
-    runtime = VirtualRuntime(start=datetime(2026, 3, 1, tzinfo=UTC))
-    with use_runtime(runtime):
-        job = await memory.open_job(job_id="job-1", delivery="message")
-        await runtime.advance(3600)
-        await memory.open_task(job.spec, 0)
-        await runtime.advance(10)
-        report = await clean(memory, older_than=60)
-        assert list(report.kept) == ["job-1"]
-
-
 # -- attach_job --------------------------------------------------------------------------------------------------
 
 
