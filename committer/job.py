@@ -115,6 +115,7 @@ class Job:
         """Removes a task attempt, of any process or host, by its ids alone.
 
         Raises:
+            JobDecidedError, JobStateError: The job is decided or being committed, perhaps with this attempt: it stays.
             CommitterError: Something could not be removed.
         """
         request = AbortRequest(check_number(task, "task"), check_number(attempt, "attempt"))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from committer.errors import StoreNotADirectoryError, StoreNotFoundError
+from committer.errors import InvalidPathError, StoreNotADirectoryError, StoreNotFoundError
 from committer.events import names
 from committer.flow.workers import run_workers
 from committer.layout import SUCCESS
@@ -147,7 +147,8 @@ class InspectDestination(Stage[InspectionRequest, DestinationView]):
     async def _ask(self, name: str, found: dict[str, FileStatus]) -> None:
         try:
             status = await self.context.store.status(self.context.layout.destination / name)
-        except StoreNotFoundError:
+        except (StoreNotFoundError, InvalidPathError):
+            # At a name that the store cannot hold nothing stands; preflight refuses it.
             return
         found[self._folding.fold(name)] = status
         self._found[self._folding.fold(name)] = status

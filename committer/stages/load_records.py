@@ -432,12 +432,19 @@ async def check_attempt_records(context: StageContext, refs: list[RecordRef]) ->
 
     Raises:
         TaskError: One is gone.
+        JobNotFoundError: So is their directory.
     """
     layout, store = context.layout, context.store
     try:
         standing = {child.path.name async for child in store.list(layout.attempts)}
-    except StoreNotFoundError:
-        standing = set()
+    except StoreNotFoundError as error:
+        raise JobNotFoundError(
+            f"job {layout.job_id} has no attempts directory: it was cleaned up, by itself or by a Hadoop committer that "
+            "deletes all of _temporary",
+            operation="commit_job",
+            path=layout.attempts,
+            next_step="run the job again; nothing was published",
+        ) from error
     gone = [ref.record for ref in refs if ref.record.rpartition("/")[2] not in standing]
     if gone:
         raise TaskError(

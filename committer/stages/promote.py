@@ -13,7 +13,7 @@ from committer.stages.names import ancestors
 from committer.stores.base import FileStatus
 from committer.stores.helpers import walk
 
-# Below this many files a listing before and after the rename costs as much as renaming them one by one.
+# Below this many files a listing costs about as much as renaming them one by one.
 FEWEST_FILES = 4
 
 
@@ -36,12 +36,13 @@ class PromoteDirectories(Stage[list[Promotion], list[Promotion]]):
     """Renames directories that one task attempt alone wrote and that are absent at the destination.
 
     Such a directory holds whatever the attempt left in it, so it is listed first and must hold exactly the committed
-    files, and listed again afterwards: a stray that slipped in between is taken out. Any other answer than success
-    leaves the directory to `PublishFiles`, which looks at each file, so a lost answer needs no recovery of its own.
+    files. Any other answer than success leaves the directory to `PublishFiles`, which looks at each file, so a lost
+    answer needs no recovery of its own. A file that the attempt's own writer makes after it committed, in the instant
+    between listing and rename, would come along: an attempt that may do that must not be promoted.
 
     Preconditions: the decision stands; directories are renamed atomically.
     Postconditions: the promotions returned are in place, each file of them the one that was committed.
-    Cost: 2 listings a directory in it, one rename, one call to make its parent.
+    Cost: one listing a directory in it, one rename, one call to make its parent.
     """
 
     name = "job_stage_promote_directories"
@@ -63,7 +64,7 @@ class PromoteDirectories(Stage[list[Promotion], list[Promotion]]):
         source = layout.tasks / promotion.source
         target = layout.destination / promotion.directory
         try:
-            if not await self._holds_exactly(promotion, below=promotion.source, inside_job=True):
+            if not await self._holds_exactly(promotion):
                 return False
             try:
                 await store.make_directory(target.parent, parents=True)
@@ -72,28 +73,16 @@ class PromoteDirectories(Stage[list[Promotion], list[Promotion]]):
             await store.rename_directory(source, target)
         except StoreError:
             return False
-        return await self._holds_exactly(promotion, below=promotion.directory, inside_job=False)
+        return True
 
-    async def _holds_exactly(self, promotion: Promotion, *, below: str, inside_job: bool) -> bool:
-        layout, store = self.context.layout, self.context.store
-        root = (layout.tasks if inside_job else layout.destination) / below
+    async def _holds_exactly(self, promotion: Promotion) -> bool:
+        root = self.context.layout.tasks / promotion.source
         seen: dict[str, FileStatus] = {}
-        strays: list[FileStatus] = []
-        async for status in walk(store, root):
-            if status.is_directory:
-                continue
-            name = status.path.relative_to(root)
-            if name in promotion.files:
-                seen[name] = status
-            else:
-                strays.append(status)
-        if strays and not inside_job:
-            for number, stray in enumerate(strays):
-                nonce = self.context.runtime.nonce()
-                await store.rename_file(stray.path, layout.superseded / f"stray-{number}-{nonce}")
-            strays = []
-        return not strays and all(
-            name in seen and seen[name].size == file.size and seen[name].identity == file.identity
+        async for status in walk(self.context.store, root):
+            if not status.is_directory:
+                seen[status.path.relative_to(root)] = status
+        return seen.keys() == promotion.files.keys() and all(
+            seen[name].size == file.size and seen[name].identity == file.identity
             for name, file in promotion.files.items()
         )
 

@@ -31,6 +31,10 @@ EXIT_BOUND_S: Final = 5.0
 """How long the end of the interpreter waits for the loop."""
 
 
+# A signal that comes right before a thread begins to wait does not wake it; Python sees it when the wait ends.
+_GLANCE_S = 1.0
+
+
 class Resource(Protocol):
     """What was opened in this process and must be freed at its end."""
 
@@ -276,7 +280,8 @@ def wait_for(
     call = _Call(function)
     try:
         portal.start(call)
-        call.done.wait()
+        while not call.done.wait(_GLANCE_S):
+            pass
     except BaseException as interrupt:
         _unwind(portal, call, interrupt, undo)
         if is_ending() and isinstance(interrupt, RuntimeError):

@@ -1,0 +1,214 @@
+"""A task attempt that is aborted while a job commit reads its record: one of the two gives way, and no file is lost."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+import committer
+from committer import Job
+from committer.errors import CommitterError, JobDecidedError, JobStateError
+from committer.testing.faults import Call, Fault, FaultyStore
+from tests.engine.places import Delivery, MemoryPlace
+
+BOTH = pytest.mark.parametrize("delivery", ["listing", "message"])
+FILES = {"part-0": b"0", "d/part-1": b"1"}
+OTHERS = {"part-2": b"2"}
+
+
+async def attached(
+    place: MemoryPlace, job: Job, number: int, what: Callable[[], Awaitable[None]]
+) -> tuple[Job, FaultyStore]:
+    """A Job of another process, in which `what` happens before its call of that number."""
+    store = FaultyStore(place.space.store())
+    other = await committer.attach_job(job.spec, storage_options={"store": store})
+    store.calls.clear()
+
+    async def before(call: Call) -> None:
+        if call.number == number:
+            await what()
+
+    store.before_call = before
+    return other, store
+
+
+@BOTH
+@pytest.mark.parametrize("profile", ["local", "gcs"])
+async def test_abort_at_every_call_of_a_job_commit(delivery: Delivery, profile: str) -> None:
+    """The abort is refused, or the commit is, or the commit goes on without the attempt: never a job that is stuck."""
+    seen: set[str] = set()
+    number = 0
+    while True:
+        number += 1
+        place = MemoryPlace(profile)
+        job = await place.open_job(job_id="job-1", delivery=delivery)
+        messages = [await place.run_task(job, 0, FILES), await place.run_task(job, 1, OTHERS)]
+        refused: list[CommitterError] = []
+
+        async def abort(place: MemoryPlace = place, refused: list[CommitterError] = refused) -> None:
+            try:
+                async with place.attach_job("job-1") as other:
+                    await other.abort_task(0, 0)
+            except CommitterError as error:
+                refused.append(error)
+
+        driver, store = await attached(place, job, number, abort)
+        try:
+            await driver.commit(messages if delivery == "message" else None)
+        except CommitterError as error:
+            assert error.outcome == "unchanged", error
+            assert not refused
+            assert place.files() == {}
+            seen.add("commit refused")
+            report = await driver.commit(messages[1:] if delivery == "message" else None)
+            assert report.files_committed == 1
+        else:
+            if "part-0" in place.files():
+                assert place.files() == {**FILES, **OTHERS}
+                seen.add("abort refused" if refused else "abort too late")
+            else:
+                assert place.files() == OTHERS
+                seen.add("committed without it")
+        if store.count() < number:
+            break
+    assert "abort refused" in seen
+    assert {"commit refused", "committed without it"} & seen
+
+
+@BOTH
+@pytest.mark.parametrize("profile", ["local", "gcs"])
+async def test_job_commit_at_every_call_of_an_abort(delivery: Delivery, profile: str) -> None:
+    number = 0
+    seen: set[str] = set()
+    while True:
+        number += 1
+        place = MemoryPlace(profile)
+        job = await place.open_job(job_id="job-1", delivery=delivery)
+        messages = [await place.run_task(job, 0, FILES), await place.run_task(job, 1, OTHERS)]
+        refused: list[CommitterError] = []
+
+        async def commit(
+            job: Job = job, refused: list[CommitterError] = refused, named: list = messages
+        ) -> None:
+            try:
+                await job.commit(named if delivery == "message" else None)
+            except CommitterError as error:
+                assert error.outcome == "unchanged", error
+                refused.append(error)
+
+        other, store = await attached(place, job, number, commit)
+        try:
+            await other.abort_task(0, 0)
+            seen.add("aborted")
+        except (JobStateError, JobDecidedError):
+            seen.add("refused")
+        if store.count() < number:
+            break
+        if refused:
+            assert place.files() == {}
+            seen.add("commit refused")
+        elif "part-0" in place.files():
+            assert place.files() == {**FILES, **OTHERS}
+        else:
+            assert place.files() == OTHERS
+    assert "aborted" in seen
+
+
+async def test_zombie_whose_look_at_the_job_comes_late_keeps_the_files_a_commit_counts_on() -> None:
+    """Its record lands, the job is decided with it, and only then it learns that the job is decided."""
+    place = MemoryPlace("gcs")
+    job = await place.open_job(job_id="job-1")
+    store = FaultyStore(place.space.store())
+    task = await committer.open_task(job.spec, task=0, storage_options={"store": store})
+    for name, data in FILES.items():
+        async with task.open(name) as file:
+            await file.write(data)
+
+    async def before(call: Call) -> None:
+        if call.operation != "list":
+            return
+        while not [name for name in place.all_files() if name.endswith("manifest.json")]:
+            await asyncio.sleep(0)
+        place.faults(Fault(kind="forbidden", operation="rename_file", path="part-1"))
+        with pytest.raises(CommitterError):
+            await job.commit()
+        store.before_call = None
+
+    store.before_call = before
+    with pytest.raises(JobDecidedError) as caught:
+        async with task:
+            pass
+    assert caught.value.outcome == "unknown"
+    assert any("may have committed" in note for note in caught.value.__notes__)
+    with pytest.raises(JobDecidedError):
+        await task.abort()
+    report = await place.recover("job-1")
+    assert report.files_committed == 2
+    assert place.files() == FILES
+
+
+async def test_failed_look_beside_a_saved_record_does_not_take_another_attempts_place(memory: MemoryPlace) -> None:
+    """Attempt 1 replaced attempt 0's record; taking it away would lose the task."""
+    job = await memory.open_job(job_id="job-1")
+    await memory.run_task(job, 0, {"part-0": b"zero"}, attempt=0)
+    task = await memory.open_task(job.spec, 0, 1)
+    async with task.open("part-0") as file:
+        await file.write(b"one")
+    memory.faults(Fault(kind="forbidden", operation="list", path=lambda path: path.name == "job-1"))
+
+    async def save_first(call: Call) -> None:
+        if call.operation == "list":
+            for _turn in range(5):
+                await asyncio.sleep(0)
+
+    memory.store.before_call = save_first
+    with pytest.raises(CommitterError) as caught:
+        async with task:
+            pass
+    memory.store.before_call = None
+    assert caught.value.outcome == "unknown"
+    report = await job.commit(tasks=1)
+    assert report.files_committed == 1
+    assert memory.files() == {"part-0": b"one"}
+
+
+async def test_cancelled_task_commit_does_not_take_another_attempts_place(memory: MemoryPlace) -> None:
+    job = await memory.open_job(job_id="job-1")
+    await memory.run_task(job, 0, {"part-0": b"zero"}, attempt=0)
+    reached = asyncio.Event()
+
+    async def hold(call: Call) -> None:
+        if call.operation == "list" and reached_task:
+            reached.set()
+            await asyncio.Event().wait()
+
+    reached_task: list[bool] = []
+
+    async def second() -> None:
+        async with memory.open_task(job.spec, 0, 1) as task:
+            async with task.open("part-0") as file:
+                await file.write(b"one")
+            reached_task.append(True)
+
+    memory.store.before_call = hold
+    running = asyncio.create_task(second())
+    await reached.wait()
+    for _turn in range(10):
+        await asyncio.sleep(0)
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    memory.store.before_call = None
+    await job.commit(tasks=1)
+    assert memory.files() in ({"part-0": b"zero"}, {"part-0": b"one"})
+
+
+async def test_attempt_whose_commit_fails_for_sure_is_removed(memory: MemoryPlace) -> None:
+    job = await memory.open_job(job_id="job-1")
+    memory.faults(Fault(kind="forbidden", operation="put", path="manifest.json"))
+    with pytest.raises(CommitterError) as caught:
+        await memory.run_task(job, 0, FILES)
+    assert caught.value.outcome == "unchanged"
+    assert not [name for name in memory.all_files() if "part-" in name]

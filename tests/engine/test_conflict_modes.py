@@ -1,0 +1,203 @@
+"""conflict_mode and superseded_scope: what happens to data that stands in the directories a job writes to."""
+
+from __future__ import annotations
+
+import pytest
+
+from committer import CommitterConfig
+from committer.errors import CommitterError, TargetExistsError
+from committer.testing.faults import Call, Fault
+from tests.engine.places import Place
+
+OLD = {
+    "p=1/old-0": b"old", "p=1/old-1": b"old", "p=1/q=1/old": b"old", "p=2/old": b"old", "root": b"old",
+    "_metadata": b"meta", ".hidden": b"meta", "p=1/_hidden": b"meta", "_dir/x": b"meta", "_a=1/x": b"old",
+}  # fmt: skip
+NEW = {"p=1/new-0": b"new", "p=3/new-1": b"new"}
+
+
+def fill(place: Place) -> None:
+    for name, data in OLD.items():
+        place.write(name, data)
+
+
+def config(mode: str, **more: object) -> CommitterConfig:
+    return CommitterConfig(conflict_mode=mode, **more)  # type: ignore[arg-type]
+
+
+async def test_append_leaves_everything(place: Place) -> None:
+    fill(place)
+    await place.run_job(NEW, config=config("append"))
+    assert place.files() == {**OLD, **NEW}
+
+
+async def test_fail_refuses_directories_that_hold_files(place: Place) -> None:
+    fill(place)
+    job = await place.open_job(config=config("fail"))
+    await place.run_task(job, 0, NEW)
+    plan = await job.plan()
+    assert plan.conflicts == ["p=1 already holds files"]
+    with pytest.raises(TargetExistsError, match="p=1 already holds files"):
+        await job.commit()
+    assert place.files() == OLD
+    await job.abort()
+    await place.run_job({"p=3/new": b"new", "p=4/q=1/new": b"new"}, config=config("fail"))
+    assert place.files() == {**OLD, "p=3/new": b"new", "p=4/q=1/new": b"new"}
+
+
+async def test_fail_at_the_root(place: Place) -> None:
+    place.write("_metadata", b"hidden names do not count")
+    await place.run_job({"part-0": b"x"}, config=config("fail"))
+    job = await place.open_job(config=config("fail"))
+    await place.run_task(job, 0, {"part-1": b"x"})
+    with pytest.raises(TargetExistsError, match="the destination already holds files"):
+        await job.commit()
+    await job.abort()
+    assert "part-1" not in place.files()
+
+
+async def test_replace_takes_the_directories_written_and_what_is_below(place: Place) -> None:
+    fill(place)
+    report = await place.run_job(NEW, config=config("replace"))
+    expected = {**OLD, **NEW}
+    for name in ("p=1/old-0", "p=1/old-1", "p=1/q=1/old", "p=1/_hidden"):
+        del expected[name]
+    assert place.files() == expected
+    assert report.files_committed == 2
+    assert place.temporary() == set()
+    assert "p=1/q=1" not in place.directories()
+
+
+async def test_replace_at_the_root_spares_hidden_names(place: Place) -> None:
+    fill(place)
+    await place.run_job({"new": b"new"}, config=config("replace"))
+    assert place.files() == {"new": b"new", "_metadata": b"meta", ".hidden": b"meta", "_dir/x": b"meta"}
+
+
+async def test_replace_the_whole_destination(place: Place) -> None:
+    fill(place)
+    await place.run_job({"p=7/new": b"new"}, config=config("replace", superseded_scope="destination"))
+    assert place.files() == {"p=7/new": b"new", "_metadata": b"meta", ".hidden": b"meta", "_dir/x": b"meta"}
+    if place.store.capabilities.directories:
+        assert place.directories() == {"p=7", "_dir"}
+
+
+async def test_replace_the_whole_destination_with_nothing(place: Place) -> None:
+    fill(place)
+    await place.run_job({}, config=config("replace", superseded_scope="destination"))
+    assert place.files() == {"_metadata": b"meta", ".hidden": b"meta", "_dir/x": b"meta"}
+
+
+async def test_replace_directories_with_nothing_written_takes_nothing(place: Place) -> None:
+    fill(place)
+    await place.run_job({}, config=config("replace"))
+    assert place.files() == OLD
+
+
+async def test_replace_under_the_same_names(place: Place) -> None:
+    for number in range(4):
+        place.write(f"p=1/part-{number}", b"old")
+    await place.run_job({"p=1/part-0": b"new", "p=1/part-1": b"new"}, config=config("replace"))
+    assert place.files() == {"p=1/part-0": b"new", "p=1/part-1": b"new"}
+    assert place.temporary() == set()
+
+
+async def test_plan_of_a_replacing_job(place: Place) -> None:
+    fill(place)
+    job = await place.open_job(config=config("replace"))
+    await place.run_task(job, 0, NEW)
+    before = place.all_files()
+    plan = await job.plan()
+    assert (plan.files, plan.bytes, plan.tasks, plan.directories, plan.conflicts) == (2, 6, 1, ["p=3"], [])
+    assert plan.replaced == ["p=1/_hidden", "p=1/old-0", "p=1/old-1", "p=1/q=1/old"]
+    assert place.all_files() == before
+    await job.abort()
+
+
+async def test_there_is_no_moment_with_neither(place: Place) -> None:
+    """G13: until the last new file stands, every old one does."""
+    for number in range(5):
+        place.write(f"p=1/old-{number}", b"old")
+    job = await place.open_job(config=config("replace"))
+    await place.run_task(job, 0, {f"p=1/new-{number}": b"new" for number in range(5)})
+
+    async def look(call: Call) -> None:
+        data = list(place.files().values())
+        assert data.count(b"old") == 5 or data.count(b"new") == 5
+
+    place.store.before_call = look
+    await job.commit()
+    place.store.before_call = None
+    assert place.files() == {f"p=1/new-{number}": b"new" for number in range(5)}
+
+
+@pytest.mark.parametrize("rollback", [False, True])
+@pytest.mark.parametrize("where", ["new-3", "old-3"])
+async def test_replacing_driver_that_stops_half_way(place: Place, rollback: bool, where: str) -> None:
+    for number in range(6):
+        place.write(f"p=1/old-{number}", b"old")
+    before = place.all_files()
+    job = await place.open_job(job_id="job-1", config=config("replace"))
+    await place.run_task(job, 0, {f"p=1/new-{number}": b"new" for number in range(6)})
+    place.faults(Fault(kind="forbidden", operation="rename_file", path=f"p=1/{where}"))
+    with pytest.raises(CommitterError):
+        await job.commit()
+    assert "_temporary/.replace-lock" in place.all_files()
+    report = await place.recover("job-1", rollback=rollback, force=True)
+    assert report.success is not rollback
+    if rollback:
+        assert place.all_files() == before
+    else:
+        assert place.files() == {f"p=1/new-{number}": b"new" for number in range(6)}
+    assert place.temporary() == set()
+
+
+async def test_what_appears_in_a_replaced_directory_stays(place: Place) -> None:
+    """A file that was not there when the old files were listed belongs to somebody else."""
+    place.write("p=1/old", b"old")
+    job = await place.open_job(config=config("replace"))
+    await place.run_task(job, 0, {"p=1/new": b"new"})
+
+    async def appear(call: Call) -> None:
+        if call.operation == "rename_file" and str(call.destination).endswith("p=1/new"):
+            place.write("p=1/stranger", b"stranger")
+
+    place.store.before_call = appear
+    await job.commit()
+    place.store.before_call = None
+    assert place.files() == {"p=1/new": b"new", "p=1/stranger": b"stranger"}
+
+
+async def test_old_file_that_changed_since_it_was_listed_stays(place: Place) -> None:
+    place.write("p=1/old", b"old")
+    job = await place.open_job(config=config("replace"))
+    await place.run_task(job, 0, {"p=1/new": b"new"})
+
+    async def change(call: Call) -> None:
+        if call.operation == "rename_file" and str(call.destination).endswith("p=1/new"):
+            place.write("p=1/old", b"rewritten since")
+
+    place.store.before_call = change
+    await job.commit()
+    place.store.before_call = None
+    assert place.files() == {"p=1/new": b"new", "p=1/old": b"rewritten since"}
+
+
+async def test_plan_of_an_appending_job(place: Place) -> None:
+    place.write("p=1/old", b"old")
+    for delivery in ("listing", "message"):
+        job = await place.open_job(delivery=delivery)
+        message = await place.run_task(job, 0, {"p=1/new": b"new", "p=3/q=1/new": b"new"})
+        late = await place.run_task(job, 1, {"x": b""})
+        before = place.all_files()
+        plan = await job.plan([message])
+        assert (plan.files, plan.bytes, plan.tasks, plan.conflicts, plan.replaced) == (2, 6, 1, [], [])
+        assert plan.directories == ["p=3", "p=3/q=1"]
+        assert place.all_files() == before
+        if delivery == "message":
+            assert [name.rpartition("/")[2] for name in plan.stray] == [late.record.rpartition("/")[2]]
+            assert (await job.plan()).tasks == 0
+        else:
+            assert (await job.plan()).tasks == 2
+        assert place.all_files() == before
+        await job.abort()

@@ -1,0 +1,231 @@
+"""What stands where a file or directory goes: never overwritten silently (G14)."""
+
+from __future__ import annotations
+
+import pytest
+
+from committer import CommitterConfig
+from committer.errors import CommitterError, OutcomeUnknownError, TargetExistsError
+from committer.testing.faults import Call, Fault
+from tests.engine.places import Place
+
+REPLACE = CommitterConfig(existing_target="replace")
+
+
+async def test_file_at_a_files_target_is_refused(place: Place) -> None:
+    place.write("a/part-0", b"old")
+    async with place.open_job() as job:
+        await place.run_task(job, 0, {"a/part-0": b"new", "a/part-1": b"new"})
+        plan = await job.plan()
+        assert plan.conflicts == ["a file stands at a/part-0, where a file goes"]
+        with pytest.raises(TargetExistsError) as caught:
+            await job.commit()
+        assert "existing_target='replace'" in caught.value.next_step
+        assert place.files() == {"a/part-0": b"old"}
+        await job.abort()
+    assert place.files() == {"a/part-0": b"old"}
+
+
+async def test_file_at_a_files_target_is_replaced(place: Place) -> None:
+    place.write("a/part-0", b"old")
+    place.write("a/other", b"stays")
+    report = await place.run_job({"a/part-0": b"new!", "a/part-1": b"new"}, config=REPLACE)
+    assert place.files() == {"a/part-0": b"new!", "a/part-1": b"new", "a/other": b"stays"}
+    assert (report.files_committed, report.bytes_committed) == (2, 7)
+    assert place.temporary() == set()
+
+
+async def test_directory_at_a_files_target(place: Place) -> None:
+    if not place.store.capabilities.directories:
+        pytest.skip("no directories")
+    place.write("part-0/deep/file", b"old")
+    job = await place.open_job(job_id="refused")
+    await place.run_task(job, 0, {"part-0": b"new"})
+    with pytest.raises(TargetExistsError, match="a directory stands at part-0"):
+        await job.commit()
+    await job.abort()
+    assert place.files() == {"part-0/deep/file": b"old"}
+    await place.run_job({"part-0": b"new"}, config=REPLACE)
+    assert place.files() == {"part-0": b"new"}
+    assert place.temporary() == set()
+
+
+@pytest.mark.parametrize("name", ["d/part-0", "d/e/part-0"])
+async def test_file_where_a_directory_must_go(place: Place, name: str) -> None:
+    place.write("d", b"a file")
+    job = await place.open_job(job_id="refused")
+    await place.run_task(job, 0, {name: b"new"})
+    with pytest.raises(TargetExistsError, match="where a directory goes"):
+        await job.commit()
+    await job.abort()
+    assert place.files() == {"d": b"a file"}
+    await place.run_job({name: b"new"}, config=REPLACE)
+    assert place.files() == {name: b"new"}
+    assert place.temporary() == set()
+
+
+async def test_empty_directories_of_work_path_meet_a_file(tmp_path) -> None:
+    from pathlib import Path
+
+    from tests.engine.places import DiskPlace
+
+    place = DiskPlace(tmp_path)
+    place.write("empty", b"a file")
+    job = await place.open_job()
+    async with job.task_attempt(task=0) as task:
+        Path(task.work_path(), "empty").mkdir()
+    with pytest.raises(TargetExistsError):
+        await job.commit()
+    assert place.files() == {"empty": b"a file"}
+
+
+@pytest.mark.parametrize("when", ["preflight", "publish"])
+async def test_target_that_appears_while_the_job_is_committed(place: Place, when: str) -> None:
+    """Refused by the publish action itself; then the whole job is taken back."""
+    place.write("old", b"old")
+    await place.run_job({"before": b"x"}, job_id="earlier")
+    marker = place.read("_SUCCESS")
+    job = await place.open_job(job_id="job-1")
+    await place.run_task(job, 0, {f"d/part-{number}": b"new" for number in range(6)})
+
+    async def appear(call: Call) -> None:
+        if when == "publish" and call.operation == "rename_file" and str(call.destination).endswith("d/part-5"):
+            place.write("d/part-5", b"stranger")
+        if when == "preflight" and call.operation == "put" and call.path.name == "decision":
+            place.write("d/part-5", b"stranger")
+
+    place.store.before_call = appear
+    with pytest.raises(TargetExistsError) as caught:
+        await job.commit()
+    place.store.before_call = None
+    assert caught.value.outcome == "unchanged"
+    assert place.files() == {"old": b"old", "before": b"x", "d/part-5": b"stranger"}
+    assert place.read("_SUCCESS") == marker
+    assert place.temporary() == set()
+    with pytest.raises(CommitterError):
+        await job.commit()
+    await job.abort()
+    assert place.files() == {"old": b"old", "before": b"x", "d/part-5": b"stranger"}
+
+
+async def test_target_that_appears_while_the_job_replaces(place: Place) -> None:
+    """Replaced, as the job was told, and kept aside until cleanup."""
+    job = await place.open_job(config=CommitterConfig(existing_target="replace", cleanup_skipped=True))
+    await place.run_task(job, 0, {"part-0": b"new"})
+
+    async def appear(call: Call) -> None:
+        if call.operation == "rename_file" and str(call.destination).endswith("/table/part-0"):
+            if "part-0" not in place.files():
+                place.write("part-0", b"stranger")
+
+    place.store.before_call = appear
+    report = await job.commit()
+    place.store.before_call = None
+    assert report.files_committed == 1
+    assert place.files() == {"part-0": b"new"}
+    if place.store.capabilities.hard_links:
+        assert b"stranger" in place.all_files().values()
+
+
+async def test_replacing_driver_that_stops_half_way_is_finished(place: Place) -> None:
+    for number in range(6):
+        place.write(f"part-{number}", b"old")
+    job = await place.open_job(job_id="job-1", config=REPLACE)
+    await place.run_task(job, 0, {f"part-{number}": b"new!" for number in range(6)})
+    place.faults(Fault(kind="forbidden", operation="rename_file", path=lambda path: path.path.endswith("table/part-3")))
+    with pytest.raises(CommitterError):
+        await job.commit()
+    assert set(place.files().values()) == {b"old", b"new!"}
+    report = await place.recover("job-1")
+    assert report.files_committed == 6
+    assert set(place.files().values()) == {b"new!"}
+    assert place.temporary() == set()
+
+
+async def test_replacing_driver_that_stops_half_way_is_rolled_back(place: Place) -> None:
+    for number in range(6):
+        place.write(f"part-{number}", b"old %d" % number)
+    before = place.files()
+    job = await place.open_job(job_id="job-1", config=REPLACE)
+    await place.run_task(job, 0, {**{f"part-{number}": b"new!" for number in range(6)}, "d/part-9": b"new"})
+    place.faults(Fault(kind="forbidden", operation="rename_file", path=lambda path: path.path.endswith("table/part-3")))
+    with pytest.raises(CommitterError):
+        await job.commit()
+    if place.store.capabilities.hard_links:
+        report = await place.recover("job-1", rollback=True, force=True)
+        assert not report.success
+        assert place.all_files() == before
+        assert place.directories() == set()
+    else:
+        # Without links the old file cannot be kept: such a job can only go forward.
+        with pytest.raises(CommitterError, match="only go forward"):
+            await place.recover("job-1", rollback=True, force=True)
+        await place.recover("job-1")
+        assert place.files()["part-3"] == b"new!"
+
+
+async def test_rolled_back_blocking_files_and_directories_come_back(place: Place) -> None:
+    place.write("d", b"a file where a directory goes")
+    if place.store.capabilities.directories:
+        place.write("f/deep/file", b"a directory where a file goes")
+    before = place.all_files()
+    job = await place.open_job(job_id="job-1", config=REPLACE)
+    await place.run_task(job, 0, {"d/part-0": b"new", "f": b"new", "g/part-1": b"new"})
+    place.faults(Fault(kind="forbidden", operation="rename_file", path="g/part-1"))
+    with pytest.raises(CommitterError):
+        await job.commit()
+    report = await place.recover("job-1", rollback=True, force=True)
+    assert not report.success
+    assert place.all_files() == before
+
+
+async def test_what_replaced_target_becomes_while_we_look(place: Place) -> None:
+    """The target of the decision was replaced by somebody else since: it is replaced too, as the job was told."""
+    place.write("part-0", b"old")
+    job = await place.open_job(job_id="job-1", config=REPLACE)
+    await place.run_task(job, 0, {"part-0": b"new"})
+
+    async def change(call: Call) -> None:
+        if call.operation == "status" and call.path.path.endswith("table/part-0"):
+            if [name for name in place.all_files() if name.endswith("/decision")] and place.read("part-0") == b"old":
+                place.write("part-0", b"newer")
+
+    place.store.before_call = change
+    await job.commit()
+    place.store.before_call = None
+    assert place.files() == {"part-0": b"new"}
+
+
+async def test_source_that_vanished_after_the_decision_is_unknown(place: Place) -> None:
+    job = await place.open_job(job_id="job-1")
+    await place.run_task(job, 0, {"part-0": b"x", "part-1": b"x"})
+
+    async def vanish(call: Call) -> None:
+        if call.operation == "rename_file" and str(call.destination).endswith("/table/part-1"):
+            for name in place.all_files():
+                if name.endswith("/part-1"):
+                    place.remove(name)
+
+    place.store.before_call = vanish
+    with pytest.raises(OutcomeUnknownError) as caught:
+        await job.commit()
+    place.store.before_call = None
+    assert caught.value.outcome == "unknown"
+    assert "recover" in caught.value.next_step
+    assert await place.states() == {"job-1": "committing"}
+    assert "_SUCCESS" not in place.all_files()
+    with pytest.raises(OutcomeUnknownError):
+        await place.recover("job-1")
+    await place.recover("job-1", rollback=True, force=True)
+    assert place.all_files() == {}
+
+
+async def test_directory_at_success_is_refused(place: Place) -> None:
+    if not place.store.capabilities.directories:
+        pytest.skip("no directories")
+    place.write("_SUCCESS/x", b"odd")
+    job = await place.open_job()
+    await place.run_task(job, 0, {"part-0": b"x"})
+    with pytest.raises(TargetExistsError, match="_SUCCESS"):
+        await job.commit()
+    assert place.files() == {"_SUCCESS/x": b"odd"}
