@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import os
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from types import TracebackType
 from typing import Self
 
@@ -63,6 +65,7 @@ class Job:
         self._open_attempts = 0
         self._report: JobReport | None = None
         self._aborted = False
+        self._committing = asyncio.Lock()
 
     @property
     def job_id(self) -> str:
@@ -156,6 +159,10 @@ class Job:
             OutcomeUnknownError: See `next_step`; nothing was deleted.
             CommitterError: With `outcome` "partial" the job is decided: call commit or `recover` again.
         """
+        async with self._committing:
+            return await self._commit(task_commits, tasks)
+
+    async def _commit(self, task_commits: Iterable[TaskCommit] | None, tasks: int | None) -> JobReport:
         if self._report is not None:
             return self._report
         if self._aborted:
@@ -172,7 +179,9 @@ class Job:
             check_number(tasks, "tasks")
         if task_commits is None and self.spec.delivery == "message":
             task_commits = await self._own_messages()
-        context = self._context = fresh_statistics(self._context)
+        # Each try is a driver of its own: what an earlier one wrote and never heard of must not be overwritten.
+        driver = current_runtime().nonce()
+        context = self._context = replace(fresh_statistics(self._context), driver=driver)
         self._report = await self._committer.commit_job(context, task_commits, tasks)
         return self._report
 
@@ -247,6 +256,10 @@ class Job:
     async def _abort_after(self, error: BaseException) -> None:
         """Aborts because of `error`, which a failure to abort must not hide."""
         if isinstance(error, TaskCommitsRequiredError):
+            return
+        if isinstance(error, CommitterError) and error.outcome == "unknown":
+            # What happened cannot be told, so nothing may be deleted (G8).
+            error.add_note(f"job {self.job_id} was not aborted: it may be decided")
             return
         with anyio.move_on_after(_ABORT_BOUND_S, shield=True) as scope:
             try:

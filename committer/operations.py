@@ -264,9 +264,9 @@ async def cleanup(
             kept[name] = reason
 
     await run_workers(chosen, clean, workers=min(8, config.io_concurrency), operation="cleanup")
-    if job_id in kept and kept[job_id] == _DECIDED:
+    if job_id in kept and kept[job_id] in (_DECIDED, _UNFINISHED):
         raise JobDecidedError(
-            f"job {job_id} is decided to be committed and did not end: it was kept",
+            f"job {job_id} was kept: {kept[job_id]}",
             operation="cleanup",
             path=destination,
             outcome="partial",
@@ -276,6 +276,7 @@ async def cleanup(
 
 
 _DECIDED = "it is decided to be committed and did not end: recover it"
+_UNFINISHED = "it ended, but its last steps were not done: recover it"
 
 
 async def _clean_one(
@@ -301,7 +302,9 @@ async def _clean_one(
             return "it is gone"
         if age_s is not None:
             newest = max(found.newest, await _newest_below(context, found))
-            if newest and context.runtime.now().timestamp() - newest < age_s:
+            if not newest:
+                return "its age is unknown: the store does not say when its records were written"
+            if context.runtime.now().timestamp() - newest < age_s:
                 return "it is younger"
         return await _remove(context, found, force=force)
     finally:
@@ -325,11 +328,20 @@ async def _newest_below(context: StageContext, found: JobDirectory) -> float:
 
 async def _remove(context: StageContext, found: JobDirectory, *, force: bool) -> str | None:
     store, layout = context.store, context.layout
-    ended = found.ended and await read_outcome(store, layout) is not None
-    if not ended:
+    # Whoever ends a job takes its intent away once nothing but cleaning is left: until then `_SUCCESS`, or files that a
+    # rollback has to put back, may be missing.
+    ended = found.ended and not found.intended
+    if found.ended and not ended and not force:
+        return _UNFINISHED
+    if not found.ended:
         decision = await read_decision(store, layout) if found.decided else None
         if decision is None and not found.decided:
-            decision = await create_decision(replace_hadoop(context), abort_decision(context))
+            anchored = context if found.set_up else replace_hadoop(context)
+            try:
+                decision = await create_decision(anchored, abort_decision(context))
+            except JobNotFoundError:
+                # Litter without setup record and job attempt: no driver can commit it.
+                decision = None
         if decision is not None and decision.decision == "commit" and not force:
             return _DECIDED
     await release_lock(context)

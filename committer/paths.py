@@ -35,7 +35,7 @@ _BAD_AUTHORITY: Final = re.compile(r"[\x00-\x20\x7f\"#%<>?\\^`{|}]|\s")
 _HOST: Final = re.compile(r"(?:\[[^\[\]]*\]|[^:\[\]]*)(?::[0-9]*)?")
 
 _BAD_SEGMENT: Final = re.compile(r"(?:\A|/)\.{0,2}(?:/|\Z)")
-_RESERVED_FIRST_SEGMENT: Final = re.compile(r"_SUCCESS(?:/|\Z)|_temporary|__magic")
+_RESERVED_FIRST_SEGMENT: Final = re.compile(r"_SUCCESS(?:/|\Z)|_temporary|__magic", re.IGNORECASE)
 
 _HIVE_ESCAPED: Final = re.compile("[\x01-\x1f\x7f\"#%'*/:=?\\[\\\\\\]^{]")
 _HIVE_ESCAPE: Final = re.compile("%([0-9A-Fa-f]{2})")

@@ -80,6 +80,7 @@ class JobSpec(msgspec.Struct, frozen=True, kw_only=True):
         try:
             spec = msgspec.json.decode(data, type=cls)
             check_job_id(spec.job_id)
+            check_number(spec.job_attempt, "job_attempt")
             StorePath.from_uri(spec.destination)
         except (msgspec.MsgspecError, ConfigurationError) as error:
             raise RecordError(f"not a job spec: {error}", operation="decode JobSpec") from error

@@ -283,6 +283,8 @@ class TaskAttempt:
                 next_step="close every file before the attempt is committed",
             )
         context, before = self._context, self._may_have_committed
+        # From here on nothing can be opened: what is not in the record would be lost without a word.
+        self._state = "being committed"
         with audit(ji=context.layout.job_id, ta=self._attempt_id):
             try:
                 output = await self._output()
@@ -294,7 +296,10 @@ class TaskAttempt:
                 if error.outcome != "unknown":
                     self._may_have_committed = before
                 raise
+            finally:
+                self._state = "open"
         self._state = "committed"
+        await self._leave()
         if self._committed is not None:
             self._committed(self._message)
         return self._message
@@ -326,6 +331,16 @@ class TaskAttempt:
         self._state = "aborted"
         request = AbortRequest(self.task, self.attempt, self.nonce, may_have_record=self._may_have_committed)
         await self._committer.abort_task(self._context, request)
+        await self._leave()
+
+    async def _leave(self) -> None:
+        """Tells the job that this attempt ended, and frees what it opened; once."""
+        left, self._left = self._left, None
+        if left is not None:
+            left()
+        if self._owns_store:
+            with anyio.CancelScope(shield=True):
+                await self._context.store.close()
 
     async def check_job(self) -> None:
         """Looks whether the job still stands undecided: one call.
@@ -357,11 +372,7 @@ class TaskAttempt:
             else:
                 await self._abort_after(error)
         finally:
-            if self._left is not None:
-                self._left()
-            if self._owns_store:
-                with anyio.CancelScope(shield=True):
-                    await self._context.store.close()
+            await self._leave()
 
     async def _abort_after(self, error: BaseException) -> None:
         """Aborts because of `error`, which a failure to abort must not hide."""

@@ -36,6 +36,7 @@ class TaskFile:
         self._finished = finished
         self._writer: FileWriter | None = None
         self._closed = False
+        self._broken = False
         self._written = 0
 
     async def __aenter__(self) -> Self:
@@ -64,7 +65,12 @@ class TaskFile:
             TaskError: The file is closed.
         """
         writer = await self._ready()
+        if self._broken:
+            raise self._lost_a_part()
+        # A part that failed to be written leaves a hole, whatever the caller makes of the error.
+        self._broken = True
         await writer.write(data)
+        self._broken = False
         size = memoryview(data).nbytes
         self._written += size
         return size
@@ -82,6 +88,10 @@ class TaskFile:
         """Finishes the file: from now on it is part of the attempt. A second call does nothing."""
         if self._closed:
             return
+        if self._broken:
+            with anyio.move_on_after(_ABORT_BOUND_S, shield=True):
+                await self.abort()
+            raise self._lost_a_part()
         writer = await self._ready()
         self._closed = True
         try:
@@ -99,6 +109,14 @@ class TaskFile:
         self._finished(None)
         if self._writer is not None:
             await self._writer.abort()
+
+    def _lost_a_part(self) -> TaskError:
+        return TaskError(
+            f"a part of {self.name} could not be written, so the file cannot become part of the attempt",
+            operation="write",
+            path=self.name,
+            next_step="run the task again as a new attempt",
+        )
 
     async def _ready(self) -> FileWriter:
         if self._closed:

@@ -3,11 +3,11 @@
     python examples/embed_asyncio.py [DIRECTORY]
 
 The service exports reports: each export is one job, each part of it one task attempt, fetched from an HTTP server and
-written to the destination. Exports run side by side in the service's TaskGroup. One is cancelled half way: it takes back
-what it wrote, the other exports and the session do not notice.
+written to the destination. Exports run side by side in the service's TaskGroup. One is cancelled half way: it takes
+back what it wrote; the other exports and the session do not notice.
 
-The library starts no event loop, no thread that blocks yours and no session here: it runs where it is awaited, uses the
-session it is given, and leaves it open.
+The library starts no loop of its own here. It runs where it is awaited, never blocks the loop it runs on, uses the
+session it is given (a store that speaks HTTP does, the local disk has no use for it), and leaves that open.
 """
 
 from __future__ import annotations

@@ -57,6 +57,8 @@ async def finish_committed(context: StageContext, state: CommitState, published:
             await _keep_records(context)
         if state.superseded:
             await _remove_emptied_directories(context, state)
+        # From here on nothing but cleaning is left, which the missing intent says.
+        await context.store.delete_file(context.layout.intent)
         if not config.cleanup_skipped:
             await _clean_up(context)
     except CommitterError as error:
@@ -87,9 +89,10 @@ async def report_of_finished(context: StageContext, started: float, *, decided: 
     """
     layout = context.layout
     found = await _read_summary(context)
-    if found is None:
+    if found is None or not found.success:
+        # A driver that failed says so in its summary, whatever another did later; `_SUCCESS` comes only with success.
         marker = await read_success(context)
-        found = marker if marker is not None and marker.jobId == layout.job_id else None
+        found = marker if marker is not None and marker.jobId == layout.job_id else found
     if found is None:
         raise JobNotFoundError(
             f"there is no job {layout.job_id} at {layout.destination}, and neither a summary report nor _SUCCESS "
@@ -110,12 +113,16 @@ async def report_of_finished(context: StageContext, started: float, *, decided: 
         committer=context.spec.committer,
         files_committed=counters.get(names.COMMITTER_FILES_COMMITTED, 0),
         bytes_committed=counters.get(names.COMMITTER_BYTES_COMMITTED, 0),
-        directories_created=int(found.diagnostics.get(DIRECTORIES_CREATED, "0")),
+        directories_created=_number(found.diagnostics.get(DIRECTORIES_CREATED, "")),
         renames_recovered=counters.get(names.COMMIT_FILE_RENAME_RECOVERED, 0),
         duration_s=context.runtime.monotonic() - started,
         statistics=statistics,
         filenames=found.filenames,
     )
+
+
+def _number(text: str) -> int:
+    return int(text) if text.isdecimal() else 0
 
 
 async def _read_summary(context: StageContext) -> SuccessData | None:
@@ -137,6 +144,7 @@ async def _read_summary(context: StageContext) -> SuccessData | None:
 async def finish_rolled_back(context: StageContext) -> None:
     """Everything after a rollback was undone. Idempotent."""
     await release_lock(context)
+    await context.store.delete_file(context.layout.intent)
     if context.config.cleanup_skipped:
         return
     await _clean_up(context)
@@ -145,7 +153,6 @@ async def finish_rolled_back(context: StageContext) -> None:
 
 async def _clean_up(context: StageContext) -> None:
     try:
-        await context.store.delete_file(context.layout.intent)
         await CleanupJob(context).run(None)
     except CommitterError as error:
         if not context.config.cleanup_failures_ignored:
@@ -183,20 +190,20 @@ async def _remove_emptied_directories(context: StageContext, state: CommitState)
 
 async def _keep_records(context: StageContext) -> None:
     """Copies the winners' records to the diagnostics directory as `<job id>/`; a failure only warns, as in Hadoop."""
-    layout, store = context.layout, context.store
-    directory = StorePath.of(context.config.diagnostics_manifest_directory)
-    kept_in = directory / layout.job_id
-    other = await _store_of(context, directory)
+    layout, store, other = context.layout, context.store, None
     try:
+        directory = StorePath.of(context.config.diagnostics_manifest_directory)
+        kept_in = directory / layout.job_id
+        other = await _store_of(context, directory)
         await other.make_directory(directory, parents=True)
         await other.delete_directory(kept_in, recursive=True)
         await other.make_directory(kept_in, parents=False)
         for source in (layout.manifests_frozen, layout.manifests, layout.attempts):
             await _copy_records(context, store, source, other, kept_in)
     except CommitterError as error:
-        _log.warning("could not keep the records of job %s in %s: %s", layout.job_id, directory, error)
+        _log.warning("could not keep the records of job %s: %s", layout.job_id, error)
     finally:
-        if other is not store:
+        if other is not None and other is not store:
             await other.close()
 
 
@@ -230,8 +237,12 @@ async def save_report(
     """Saves the summary report when the job asks for one; never raises a `CommitterError`."""
     if not context.config.summary_report_directory:
         return
-    directory = StorePath.of(context.config.summary_report_directory)
-    store = await _store_of(context, directory)
+    try:
+        directory = StorePath.of(context.config.summary_report_directory)
+        store = await _store_of(context, directory)
+    except CommitterError as problem:
+        _log.warning("could not save the summary report of job %s: %s", context.layout.job_id, problem)
+        return
     try:
         data = success_data(
             context,

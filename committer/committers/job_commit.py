@@ -34,6 +34,7 @@ from committer.errors import (
     MultipleError,
     OutcomeUnknownError,
     StoreError,
+    StoreNotFoundError,
     StoreOutcomeUnknownError,
     TargetExistsError,
 )
@@ -90,11 +91,20 @@ class JobCommit:
         self._started = context.runtime.monotonic()
         self._published: Published | None = None
         self._decided = False
+        self._owns_intent = False
 
     async def commit(self, task_commits: Iterable[TaskCommit] | None, tasks: int | None) -> JobReport:
         """Commits the job; goes on where it was decided before."""
         task_commits = list(task_commits) if task_commits is not None else None
-        return await self._reporting(lambda: self._commit(task_commits, tasks))
+        report = await self._reporting(lambda: self._commit(task_commits, tasks))
+        if not report.success:
+            raise JobRolledBackError(
+                f"job {report.job_id} is over and was not committed: it was aborted, or rolled back",
+                operation="commit_job",
+                path=self._context.layout.destination,
+                next_step="run the job again, under another id",
+            )
+        return report
 
     async def recover(self, *, rollback: bool, force: bool) -> JobReport:
         """Finishes the job as decided, or takes it back."""
@@ -110,6 +120,10 @@ class JobCommit:
                         return await work()
                     except EndedElsewhereError:
                         return await self._report_of_finished()
+                    except CommitterError as error:
+                        if self._decided and _is_missing(error) and await self._is_gone():
+                            return await self._report_of_finished()
+                        raise
         except (JobNotFoundError, JobUndecidedError):
             # Nothing was tried, so there is nothing to report (and perhaps a report of the real end to overwrite).
             raise
@@ -123,6 +137,13 @@ class JobCommit:
                     trace=traceback.format_exc(),
                 )
             raise
+
+    async def _is_gone(self) -> bool:
+        """Whether the decision being carried out is gone: another driver ended the job and cleaned up."""
+        try:
+            return await read_decision(self._context.store, self._context.layout) is None
+        except CommitterError:
+            return False
 
     async def _report_of_finished(self) -> JobReport:
         # A driver that came too late to find its job may have taken the lock again.
@@ -163,7 +184,7 @@ class JobCommit:
     async def _decide_and_go(self, intent: CommitIntent, find: Callable[[], Awaitable[list[RecordRef]]]) -> JobReport:
         context = self._context
         try:
-            await DeclareIntent(context).run(intent)
+            self._owns_intent = await DeclareIntent(context).run(intent)
         except CommitterError as error:
             return await self._overtaken(error)
         try:
@@ -176,11 +197,11 @@ class JobCommit:
                 prepared = await self._prepare(refs)
         except CommitterError as error:
             return await self._overtaken(error, self._stay_undecided)
-        except BaseException:
-            await self._stay_undecided()
-            raise
+        # A cancellation here or below leaves freeze, intent and lock: another driver of this job may rest on them, and
+        # abort, recover or another commit takes over from there.
         try:
             basis = basis_of(prepared)
+            context.statistics.merge(prepared.loaded.statistics.snapshot())
             decision = await DecideCommit(context).run(basis)
         except StoreOutcomeUnknownError as error:
             raise OutcomeUnknownError(
@@ -192,7 +213,6 @@ class JobCommit:
             ) from error
         except CommitterError as error:
             return await self._overtaken(error, self._stay_undecided)
-        # A cancellation leaves intent and lock: the decision may stand, and abort or recover looks.
         state = None
         if decision.driver == context.driver and decision.decision == "commit":
             state = CommitState.of(context, decision, basis.facts, prepared.loaded.entries)
@@ -223,12 +243,13 @@ class JobCommit:
         except JobNotFoundError:
             over = True
         except StoreError:
-            over = False
+            # Nobody can tell whether another driver decided, so nothing is taken back.
+            raise error from None
         if over:
             try:
                 return await self._report_of_finished()
             except JobNotFoundError:
-                if not isinstance(error, StoreError | MultipleError):
+                if isinstance(error, JobNotFoundError):
                     raise error from None
                 raise
         if undo is not None:
@@ -236,7 +257,12 @@ class JobCommit:
         raise error
 
     async def _stay_undecided(self) -> None:
-        """Takes freeze, intent and lock back after a refusal; what fails here must not hide the refusal."""
+        """Takes freeze, intent and lock back after a refusal; what fails here must not hide the refusal.
+
+        Only what is this driver's own: another one of this job may be alive and rest on it.
+        """
+        if not self._owns_intent:
+            return
         with anyio.move_on_after(_UNDO_BOUND_S, shield=True):
             for undo in (thaw_manifests, withdraw):
                 if undo is thaw_manifests and self._context.spec.delivery != "listing":
@@ -322,11 +348,35 @@ class JobCommit:
         if outcome is not None:
             return await self._after_outcome(decision, outcome, rollback=rollback)
         if state is None:
+            await self._refuse_void(decision)
             state = await CommitState.read(context, decision)
         fenced = store.capabilities.atomic_directory_rename and await exists(store, layout.tasks_fenced)
         if rollback or fenced:
             return await self._roll_back(state, reason="on demand", force=force, raising=not rollback)
         return await self._forward(state)
+
+    async def _refuse_void(self, decision: Decision) -> None:
+        """Takes back a decision about a job that an abort or a cleanup had already emptied when it was made.
+
+        Its driver looks for the setup record once it decided; this is for one that died before it could.
+        """
+        context = self._context
+        found = await look_at_job(context.store, context.layout)
+        if (
+            found.set_up
+            or found.ended
+            or context.spec.hadoop
+            or any(child.is_directory for child in found.children.values())
+        ):
+            return
+        await context.store.delete_file(context.layout.decision)
+        await remove_side_files(context, found)
+        raise JobNotFoundError(
+            f"job {decision.job_id} was aborted or cleaned up before it was decided to be committed",
+            operation="commit_job",
+            path=context.layout.job_directory,
+            next_step="run the job again; nothing was published",
+        )
 
     async def _after_outcome(self, decision: Decision, outcome: JobOutcome, *, rollback: bool) -> JobReport:
         context = self._context
@@ -592,6 +642,13 @@ def _among(error: CommitterError, kind: type[E]) -> E | None:
     return next((cause for cause in causes if isinstance(cause, kind)), None)
 
 
+def _is_missing(error: CommitterError) -> bool:
+    """Whether something was not there any more, and nothing else went wrong."""
+    if isinstance(error, MultipleError):
+        return all(isinstance(cause, CommitterError) and _is_missing(cause) for cause in error.causes)
+    return isinstance(error, StoreNotFoundError | JobNotFoundError)
+
+
 def _definite_refusal(error: CommitterError) -> TargetExistsError | None:
     """The refusal among one or several failures of a stage; None when any of them may be something else."""
     if isinstance(error, TargetExistsError):
@@ -607,6 +664,6 @@ def _decided(context: StageContext, error: CommitterError) -> CommitterError:
     """A failure after the decision, which changed the destination or may have."""
     if error.outcome == "unchanged":
         error.outcome = "partial"
-    if not error.next_step:
+    if not error.next_step or isinstance(error, TargetExistsError):
         error.next_step = f"remove the cause, then call {context.recover_command}"
     return error

@@ -12,6 +12,7 @@ from committer.errors import (
     StoreError,
     StoreNotFoundError,
     StoreOutcomeUnknownError,
+    TaskError,
 )
 from committer.events import names
 from committer.flow.retry import RetryPolicy, retry
@@ -78,8 +79,8 @@ class CommitTask(Stage[TaskOutput, TaskCommit]):
     Files stay where they are. With `durability="fsync"` files, directories and record survive a power loss.
     Failure modes: nothing of the attempt can be committed; or, with `outcome="unknown"`, its record may stand and be
     read by a job commit, so its files must stay: the next attempt's commit replaces it.
-    Cost: 2 calls in one round trip by message; 2 or 3 by listing (stores that write first and rename after). With
-    `hadoop_driver` one more a directory, as Hadoop does.
+    Cost: 3 calls in one round trip (2 where directories are not real; 1 more on stores that write first and rename
+    after). With `hadoop_driver` one more a directory, as Hadoop does.
     Hadoop: ``CommitTaskStage``, ``SaveTaskManifestStage``.
     """
 
@@ -159,6 +160,7 @@ class CommitTask(Stage[TaskOutput, TaskCommit]):
             # Replacing the same bytes under the same name again is harmless, so a lost answer is simply retried.
             await together(
                 check_job_stands(store, layout, hadoop=self.context.spec.hadoop, operation=self.name),
+                self._check_not_aborted(value),
                 retry(save, policy=policy, idempotent=True),
             )
         except StoreNotFoundError as error:
@@ -179,6 +181,22 @@ class CommitTask(Stage[TaskOutput, TaskCommit]):
                 error.outcome = "unknown"
             raise
         return saved, path
+
+    async def _check_not_aborted(self, value: TaskOutput) -> None:
+        """A driver may abort an attempt that still runs; its record would name files that are gone."""
+        if not self.context.store.capabilities.directories:
+            return
+        try:
+            await self.context.store.status(value.directory)
+        except StoreNotFoundError as error:
+            layout = self.context.layout
+            await check_job_stands(self.context.store, layout, hadoop=self.context.spec.hadoop, operation=self.name)
+            raise TaskError(
+                "the task attempt directory is gone: the attempt was aborted",
+                operation=self.name,
+                path=value.directory,
+                next_step="run the task again as a new attempt, if its job still runs",
+            ) from error
 
     def _manifest(self, value: TaskOutput, files: list[FileEntry], directories: list[DirectoryEntry]) -> TaskManifest:
         layout, identity = self.context.layout, value.identity

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from committer.errors import (
+    CommitterError,
     ConfigurationError,
     DestinationBusyError,
     JobNotFoundError,
@@ -38,20 +39,22 @@ class CommitIntent:
     replacing: bool
 
 
-class DeclareIntent(Stage[CommitIntent, None]):
+class DeclareIntent(Stage[CommitIntent, bool]):
     """Writes the intent, then looks for the replace lock; a replacing job takes the lock, then looks for intents.
 
     Either order of the two jobs lets at least one of them see the other, and who does withdraws.
 
     Preconditions: the job stands, undecided.
     Postconditions: the intent stands; for a replacing job so does the lock, and no other job's intent does.
-    Failure modes: `DestinationBusyError` names the owner; intent and lock of this job are gone again.
+    Returns: whether the intent is this driver's own. One that stands already is another driver's of this job, dead or
+    alive: who found it may go on beside it, but never take it (or lock, or freeze) back.
+    Failure modes: `DestinationBusyError` names the owner; an intent of one's own, and the lock, are gone again.
     Cost: 2 calls; for a replacing job 1 more and one a neighbouring job.
     """
 
     name = "job_stage_declare_intent"
 
-    async def execute(self, value: CommitIntent) -> None:
+    async def execute(self, value: CommitIntent) -> bool:
         """Declares, looks, withdraws when somebody is in the way."""
         layout, store = self.context.layout, self.context.store
         intent = Intent(
@@ -62,8 +65,16 @@ class DeclareIntent(Stage[CommitIntent, None]):
             tasks=value.tasks,
             replacing=value.replacing,
         )
+        wanted = encode_record(intent)
         try:
-            await store.put(layout.intent, encode_record(intent), durable=self.context.durable)
+            found = await create_exclusively(store, layout.intent, wanted, durable=self.context.durable)
+            own = found == wanted
+            if not own:
+                standing = decode_record(found, Intent, source=str(layout.intent))
+                if (standing.winners, standing.tasks) != (intent.winners, intent.tasks):
+                    # Another try with other winners: whoever recovers now must take these.
+                    await store.put(layout.intent, wanted, durable=self.context.durable)
+                    own = True
         except StoreNotFoundError as error:
             raise JobNotFoundError(
                 f"the directory of job {layout.job_id} vanished: somebody cleaned it up, or a Hadoop committer deleted "
@@ -80,9 +91,11 @@ class DeclareIntent(Stage[CommitIntent, None]):
                 owner = await lock_owner(self.context)
                 if owner is not None and owner != layout.job_id:
                     raise _busy(self.context, owner, "replaces data there")
-        except BaseException:
-            await withdraw(self.context)
+        except CommitterError:
+            if own:
+                await withdraw(self.context)
             raise
+        return own
 
 
 class TakeReplaceLock(Stage[None, None]):

@@ -18,7 +18,7 @@ from committer.errors import (
     TaskMissingError,
     UnsupportedError,
 )
-from committer.events import names
+from committer.events import Statistics, names
 from committer.flow.spill import PartitionedSpill
 from committer.flow.workers import run_workers
 from committer.layout import MANIFEST_SUFFIX
@@ -28,7 +28,10 @@ from committer.records.manifest import TaskManifest, decode_task_manifest, relat
 from committer.records.task_commit import TaskCommit, digest_of
 from committer.stages.base import Stage, StageContext
 from committer.stages.names import NameFolding, with_ancestors
-from committer.stores.helpers import exists
+from committer.stores.helpers import exists, status_or_none
+
+# What `AbortTask` names a record it has taken while it looks whose it is.
+ABORTED_SUFFIX = f"-aborted{MANIFEST_SUFFIX}.tmp"
 
 # Entries kept in memory; a larger job reads its records a second time instead (reference: two passes took 23 MB for a
 # million entries, keeping them 637 MB).
@@ -81,8 +84,10 @@ class LoadedRecords:
         written: Directories that files go into, with how many.
         identities: Identity by source, for entries whose record has none.
         lacking: Source directories (relative to `tasks`) of entries without identity.
+        attempts: Task attempt directories that records speak for.
         changed: Sources that are not there any more, or not as their record says, one sentence each.
         index: Destinations by folded name, for the search for duplicates.
+        statistics: The tasks' own, for the job's once these records count: a commit may have to load twice.
     """
 
     winners: list[Winner] = field(default_factory=list)
@@ -93,8 +98,10 @@ class LoadedRecords:
     written: dict[str, int] = field(default_factory=dict)
     identities: dict[str, str] = field(default_factory=dict)
     lacking: set[str] = field(default_factory=set)
+    attempts: set[str] = field(default_factory=set)
     changed: list[str] = field(default_factory=list)
     index: PartitionedSpill = field(default_factory=PartitionedSpill)
+    statistics: Statistics = field(default_factory=Statistics)
 
 
 async def freeze_manifests(context: StageContext) -> bool:
@@ -138,8 +145,8 @@ async def freeze_manifests(context: StageContext) -> bool:
 async def thaw_manifests(context: StageContext) -> None:
     """Undoes the freeze of a job that stays undecided.
 
-    A task that committed meanwhile may have made `manifests` again (Hadoop's do): then each frozen record goes back
-    under its name unless a newer one is there, as if there had been no freeze. One call; then one more a record.
+    A task that committed meanwhile may have made `manifests` again (Hadoop's do): then its newer records first replace
+    the frozen ones, so that at every moment one directory holds a record of every task. One call; 2 more a late record.
     """
     layout, store = context.layout, context.store
     if not store.capabilities.atomic_directory_rename:
@@ -150,16 +157,14 @@ async def thaw_manifests(context: StageContext) -> None:
     except StoreNotFoundError:
         return
     except StoreExistsError:
-        frozen = [child.path async for child in store.list(layout.manifests_frozen)]
+        late = [child.path async for child in store.list(layout.manifests)]
 
-    async def put_back(record: StorePath) -> None:
-        try:
-            await store.rename_file(record, layout.manifests / record.name)
-        except StoreExistsError:
-            await store.delete_file(record)
+    async def bring_in(record: StorePath) -> None:
+        await store.rename_file(record, layout.manifests_frozen / record.name, replace=True)
 
-    await run_workers(frozen, put_back, workers=context.config.io_concurrency, operation="thaw_manifests")
-    await store.delete_directory(layout.manifests_frozen, recursive=False)
+    await run_workers(late, bring_in, workers=context.config.io_concurrency, operation="thaw_manifests")
+    await store.delete_directory(layout.manifests, recursive=False)
+    await store.rename_directory(layout.manifests_frozen, layout.manifests)
 
 
 async def list_manifests(context: StageContext, *, frozen: bool) -> list[RecordRef]:
@@ -172,11 +177,25 @@ async def list_manifests(context: StageContext, *, frozen: bool) -> list[RecordR
         if context.store.capabilities.directories:
             raise
         listed = []
-    return [
-        RecordRef(path.relative_to(layout.job_directory))
-        for path in sorted(listed)
-        if path.name.endswith(MANIFEST_SUFFIX)
+    restored = [
+        await _put_back_taken(context, path, directory) for path in listed if path.name.endswith(ABORTED_SUFFIX)
     ]
+    found = {path for path in (*listed, *restored) if path is not None and path.name.endswith(MANIFEST_SUFFIX)}
+    return [RecordRef(path.relative_to(layout.job_directory)) for path in sorted(found)]
+
+
+async def _put_back_taken(context: StageContext, taken: StorePath, directory: StorePath) -> StorePath | None:
+    """Finishes an `AbortTask` that died: puts back a record that it took by mistake, of another attempt of the task."""
+    data = await context.store.read(taken, limit=context.config.record_size_limit)
+    manifest = decode_task_manifest(data, source=str(taken))
+    if taken.name == f"{manifest.taskAttemptID}{ABORTED_SUFFIX}":
+        return None
+    record = directory / f"{manifest.taskID}{MANIFEST_SUFFIX}"
+    try:
+        await context.store.rename_file(taken, record)
+    except StoreExistsError:
+        return None
+    return record
 
 
 class LoadRecords(Stage[list[RecordRef], LoadedRecords]):
@@ -186,7 +205,8 @@ class LoadRecords(Stage[list[RecordRef], LoadedRecords]):
     Postconditions: every entry lies inside (G10); counts agree with the records; records that could not be frozen are
     copied to side files of the decision.
     Failure modes: a `RecordError` names the file and the member; nothing changed.
-    Cost: one read a record (none for one that its message carries), one write for one that cannot be frozen.
+    Cost: one read a record (none for one that its message carries) and one look at its first file, one write for one
+    that cannot be frozen.
     Memory: entries up to a bound, directories always; beyond the bound, names on disk.
     Hadoop: ``LoadManifestsStage``.
     """
@@ -239,12 +259,13 @@ class LoadRecords(Stage[list[RecordRef], LoadedRecords]):
             await context.store.put(copy, data, durable=context.durable)
             record = copy.name
         self._gather(manifest, files, directories, loaded)
+        await self._check_sources(record, files, loaded)
         size = sum(file.size for file in files)
         loaded.files += len(files)
         loaded.size += size
         for file in files:
             await loaded.index.add(self._folding.fold(file.destination), manifest.taskID)
-        statistics = context.statistics
+        statistics = loaded.statistics
         statistics.merge(manifest.statistics(source=record))
         statistics.sample(names.COMMITTER_TASK_MANIFEST_FILE_SIZE, len(data))
         # A record is saved before its task counts as completed, so the tasks' own counts never say it.
@@ -258,6 +279,27 @@ class LoadRecords(Stage[list[RecordRef], LoadedRecords]):
             task=manifest.taskID,
             task_attempt=manifest.taskAttemptID,
         )
+
+    async def _check_sources(self, record: str, files: list[PlannedFile], loaded: LoadedRecords) -> None:
+        """Refuses a record whose sources are another record's, and notes one whose attempt was aborted: one call.
+
+        An attempt that commits although it was aborted leaves a record without files, which would be found out only
+        half way through publishing; its first file speaks for all.
+        """
+        attempts = {file.source.partition("/")[0] for file in files}
+        if len(attempts) > 1 or attempts & loaded.attempts:
+            raise RecordError(
+                "the record names files of more than one task attempt, or of another record's",
+                field="files",
+                path=self.context.layout.job_directory / record,
+                operation=self.name,
+            )
+        if not files:
+            return
+        loaded.attempts |= attempts
+        status = await status_or_none(self.context.store, self.context.layout.tasks / files[0].source)
+        if status is None or status.is_directory:
+            loaded.changed.append(f"the files of {record} are gone: its task attempt was aborted, or deleted")
 
     def _gather(
         self, manifest: TaskManifest, files: list[PlannedFile], directories: list[str], loaded: LoadedRecords
@@ -439,8 +481,8 @@ async def check_attempt_records(context: StageContext, refs: list[RecordRef]) ->
         standing = {child.path.name async for child in store.list(layout.attempts)}
     except StoreNotFoundError as error:
         raise JobNotFoundError(
-            f"job {layout.job_id} has no attempts directory: it was cleaned up, by itself or by a Hadoop committer that "
-            "deletes all of _temporary",
+            f"job {layout.job_id} has no attempts directory: it was cleaned up, by itself or by a Hadoop committer "
+            "that deletes all of _temporary",
             operation="commit_job",
             path=layout.attempts,
             next_step="run the job again; nothing was published",

@@ -27,6 +27,7 @@ from committer.stages.base import Stage, StageContext
 from committer.stages.commit_state import CommitState, explain_missing
 from committer.stages.create_directories import refused_directory
 from committer.stages.load_records import PlannedFile
+from committer.stages.superseded import same_file
 from committer.stores.base import FileStatus, SupportsHardLinks
 
 MOST_FILENAMES = 100
@@ -165,8 +166,11 @@ class PublishFiles(Stage[CommitState, Published]):
     ) -> None:
         store, layout = self.context.store, self.context.layout
         fact = self._targets.get(file.destination)
-        superseded = fact is not None and self.context.config.conflict_mode == "replace"
-        if not (self._replace or superseded):
+        recorded = fact is not None and same_file(standing, fact)
+        # What came since the decision could not be put back by a rollback, so it is replaced only on stores whose
+        # replacing jobs cannot roll back anyway.
+        allowed = recorded or (self._replace and not store.capabilities.hard_links)
+        if not (allowed and (self._replace or self.context.config.conflict_mode == "replace")):
             raise TargetExistsError(
                 f"a file stands at {target}, where {layout.job_id} publishes one",
                 conflicts=[f"a file stands at {file.destination}, where a file goes"],

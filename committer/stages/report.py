@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import logging
 
-from committer.errors import CommitterError
+from committer.errors import CommitterError, RecordError, StoreNotFoundError
 from committer.events import names
 from committer.paths import StorePath
-from committer.records.success import SuccessData, encode_success
+from committer.records.success import SuccessData, decode_success, encode_success
 from committer.stages.base import Stage, StageContext
 from committer.stores.base import Store
 from committer.stores.helpers import exists
@@ -26,7 +26,7 @@ class SaveReport(Stage[SuccessData, None]):
 
     Preconditions: none.
     Postconditions: the report is there, or the log says why not.
-    Cost: 2 calls, 3 with `only_if_absent`.
+    Cost: 2 calls; 3 with `only_if_absent`, or for a failure (which never replaces a success).
     Hadoop: ``ManifestCommitter.maybeSaveSummary``.
     """
 
@@ -46,8 +46,18 @@ class SaveReport(Stage[SuccessData, None]):
         try:
             if self._only_if_absent and await exists(self._store, path):
                 return
+            if not value.success and await self._says_success(path):
+                # Another driver ended the job well since; this one's failure is not the job's.
+                return
             await self._store.make_directory(self._directory, parents=True)
             with self.context.statistics.timed(names.TASK_STAGE_SAVE_SUMMARY_FILE):
                 await self._store.put(path, encode_success(value))
         except CommitterError as error:
             _log.warning("could not save the summary report of job %s: %s", self.context.layout.job_id, error)
+
+    async def _says_success(self, path: StorePath) -> bool:
+        try:
+            data = await self._store.read(path, limit=self.context.config.record_size_limit)
+            return decode_success(data, source=str(path)).success
+        except (StoreNotFoundError, RecordError):
+            return False

@@ -98,6 +98,7 @@ class RollBack(Stage[RollBackRequest, JobOutcome]):
         self._fenced = fenced
         self._tasks = context.layout.tasks_fenced if fenced else context.layout.tasks
         self._superseded = context.layout.superseded_fenced if fenced else context.layout.superseded
+        self._kept_aside: list[str] = []
 
     async def execute(self, value: RollBackRequest) -> JobOutcome:
         """Fences, ends, undoes."""
@@ -163,6 +164,16 @@ class RollBack(Stage[RollBackRequest, JobOutcome]):
         await self._remove_directories(state.directories)
         await self._each(state.blocking, self._put_back)
         await self._put_back_success(state)
+        if self._kept_aside:
+            raise JobStateError(
+                f"{len(self._kept_aside)} old files of {self.context.layout.destination} could not be put back: others "
+                f"stand there now, the first: {min(self._kept_aside)}",
+                operation=self.name,
+                path=self._superseded,
+                outcome="partial",
+                next_step=f"they are kept in {self._superseded}: move them where they belong, or delete them, then "
+                f"call {self.context.recover_command}",
+            )
 
     async def _each(self, facts: list[Fact], work: Callable[[Fact], Awaitable[None]]) -> None:
         await run_workers(facts, work, workers=self.context.config.io_concurrency, operation=self.name)
@@ -263,6 +274,9 @@ class RollBack(Stage[RollBackRequest, JobOutcome]):
             )
             if same:
                 await store.delete_file(aside)
+            elif fact.path != SUCCESS:
+                # A `_SUCCESS` that stands there is a later job's, and the one that counts.
+                self._kept_aside.append(fact.path)
 
     async def _remove_directories(self, directories: list[str]) -> None:
         """Removes directories the job made, deepest first, where nobody else put anything into them."""

@@ -9,6 +9,7 @@ from committer.errors import (
     StorePreconditionError,
 )
 from committer.flow.workers import run_workers
+from committer.layout import TEMPORARY
 from committer.paths import StorePath
 from committer.records.job_state import Fact
 from committer.stages.base import Stage
@@ -56,8 +57,12 @@ class ListSuperseded(Stage[list[str], dict[str, FileStatus]]):
     async def _walk(self, directory: StorePath, found: dict[str, FileStatus]) -> None:
         destination = self.context.layout.destination
         async for child in walk(self.context.store, directory):
-            if not child.is_directory:
-                found[child.path.relative_to(destination)] = child
+            name = child.path.relative_to(destination)
+            # Jobs may run into a directory below this one, and their own directories are theirs (G11).
+            if not child.is_directory and not any(
+                segment.startswith((TEMPORARY, "__magic")) for segment in name.split("/")
+            ):
+                found[name] = child
 
 
 def topmost(directories: list[str]) -> list[str]:

@@ -33,11 +33,7 @@ def flat() -> MemoryPlace:
 
 @pytest.fixture(scope="session")
 def _guard(_guard: BlockBuster) -> BlockBuster:
-    # The library logs warnings on the loop as every library does; pytest writes them to a file (/dev/null).
     for function in _guard.functions.values():
-        function.can_block_in("logging/__init__.py", {"emit"})
         # Tests look at the disk in the middle of a store call.
         function.can_block_in("tests/engine/places.py", {"all_files", "directories", "write", "remove"})
-    # Gives a path whose directories are there, without `await`: a system call a directory, as documented.
-    _guard.functions["os.mkdir"].can_block_in("committer/task.py", {"work_path"})
     return _guard

@@ -215,12 +215,12 @@ async def test_two_records_for_one_source(place: Place) -> None:
     job = await place.open_job(job_id="job-1")
     await place.run_task(job, 0, {"part-0": b"x"})
     await place.run_task(job, 1, {"part-1": b"x"})
-    first = ""
+    first: list = []
 
     def same(manifest):
-        nonlocal first
-        first = first or manifest.files[0].s
-        return msgspec.structs.replace(manifest, files=[msgspec.structs.replace(manifest.files[0], s=first)])
+        [entry] = manifest.files
+        first.append(entry)
+        return msgspec.structs.replace(manifest, files=[msgspec.structs.replace(entry, s=first[0].s, e=first[0].e)])
 
     await rewrite_manifests(place, same)
     with pytest.raises(CommitterError) as caught:

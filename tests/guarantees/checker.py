@@ -265,8 +265,18 @@ class Checker:
             if not (complete and name in self._superseded()):
                 self._fail(f"G13: {name} is gone and the new data is not complete", visible)
 
-    def _visible_changed(self) -> bool:
+    def is_changed(self) -> bool:
+        """Whether anything visible is not as it was before the job."""
         return _visible(self.world.files()) != self.visible_before
+
+    def is_complete(self) -> bool:
+        """Whether all of the job's output stands at the destination."""
+        return self._is_complete(_visible(self.world.files()))
+
+    def left_over(self) -> list[str]:
+        """What stands of the job in `_temporary`."""
+        names = (*self.world.files(), *self.world.directories())
+        return sorted(name for name in names if f"{name}/".startswith(self._own))
 
     # -- at the end -----------------------------------------------------------------------------------------------
 
@@ -292,19 +302,14 @@ class Checker:
         else:
             self._check_committed(visible)
         self._check_directories(visible)
-        if not left_over:
-            standing = [name for name in (*files, *self.world.directories()) if f"{name}/".startswith(self._own)]
-            standing += [name for name in files if _is_lock(name) and name not in self._before]
-            if neat and not any(map(_is_temporary, self._before)) and f"{OUT}/{TEMPORARY}" in self.world.directories():
-                standing.append(f"{OUT}/{TEMPORARY}")
-            if standing:
-                self._fail(f"the job is over and left {sorted(standing)[:5]}", files)
-
-    def is_committed(self) -> bool:
-        """Whether all of the job's output stands at the destination, under `_SUCCESS` where it writes one."""
-        visible = _visible(self.world.files())
-        marked = _job_of(visible.get(SUCCESS)) == self.job_id or not self.ledger.config.mark_successful_jobs
-        return marked and self._is_complete(visible)
+        if left_over:
+            return
+        standing = self.left_over()
+        standing += [name for name in files if _is_lock(name) and name not in self._before]
+        if neat and not any(map(_is_temporary, self._before)) and f"{OUT}/{TEMPORARY}" in self.world.directories():
+            standing.append(f"{OUT}/{TEMPORARY}")
+        if standing:
+            self._fail(f"the job is over and left {standing[:5]}", files)
 
     def _check_committed(self, visible: dict[str, bytes]) -> None:
         expected = {name: data for name, data in self.visible_before.items() if name not in self._superseded()}
@@ -328,7 +333,10 @@ class Checker:
         for task in range(self.ledger.tasks):
             if not any(set(attempt.files.values()) <= everything for attempt in self.ledger.may_win(task)):
                 self._fail(f"G8: files of task {task} are lost", files)
-        new = {name: data for task in range(self.ledger.tasks) for attempt in self.ledger.may_win(task) for name, data in attempt.files.items()}
+        new: dict[str, bytes] = {}
+        for task in range(self.ledger.tasks):
+            for attempt in self.ledger.may_win(task):
+                new.update(attempt.files)
         for name, data in self.visible_before.items():
             if data not in everything and files.get(f"{OUT}/{name}") != new.get(name, b""):
                 self._fail(f"G8: {name} is lost", files)

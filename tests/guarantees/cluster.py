@@ -3,34 +3,41 @@
 from __future__ import annotations
 
 import asyncio
+import random
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
 import committer
-from committer import CommitterConfig, JobReport, TaskCommit
+from committer import CommitterConfig, JobReport, JobSpec, TaskCommit
 from committer.errors import CommitterError
-from committer.spec import Delivery, JobSpec
-from committer.testing.faults import Call, Fault, FaultKind, FaultyStore, SimulatedCrash
-from tests.guarantees.checker import OUT, Attempt, Checker, Ledger, World
+from committer.flow.runtime import SystemRuntime
+from committer.spec import Delivery
+from committer.testing.faults import Call, Fault, FaultKind, FaultyStore
+from tests.guarantees.checker import Attempt, Checker, Ledger, World
 
 JOB_ID = "j1"
-
-Trouble: TypeAlias = FaultKind | Literal["permanent", "cancel"]
-Intruder: TypeAlias = Callable[["Cluster"], Awaitable[None]]
+MOST_ATTEMPTS = 4
 
 
 class TaskFailedError(Exception):
     """The user's own code failed."""
 
 
-class Died(Exception):
-    """A process died."""
-
-
 @dataclass(frozen=True)
 class Plan:
-    """One job: what it is told and what its tasks write."""
+    """One job: what it is told, what its tasks write, what stands there before.
+
+    Attributes:
+        delivery: How the driver learns of task commits.
+        config: The job's choices.
+        tasks: How many there are.
+        files: Files that each task writes into the directories, in turn.
+        directories: Directories that each task writes to.
+        retried: A task whose first attempt fails half way.
+        inline: Whether tasks run in the driver's own process.
+        before: What stands in the world beforehand.
+    """
 
     delivery: Delivery = "listing"
     config: CommitterConfig = field(default_factory=CommitterConfig)
@@ -38,53 +45,84 @@ class Plan:
     files: int = 4
     directories: int = 3
     retried: int | None = 1
+    inline: bool = False
     before: dict[str, bytes] = field(default_factory=dict)
 
     def names(self, task: int) -> list[str]:
-        return [
-            f"day={number % self.directories}/part-{task}-{number}.csv" for number in range(self.files)
-        ]
+        """What a task writes; every attempt of it writes the same names."""
+        return [f"day={number % self.directories}/part-{task}-{number}.csv" for number in range(self.files)]
 
 
 def content(task: int, attempt: int, name: str) -> bytes:
-    """What an attempt writes: other bytes than any other attempt, the same number of them."""
+    """What an attempt writes: other bytes than any other attempt, but as many, so that no length gives it away."""
     return f"task {task} attempt {attempt} writes {name}\n".encode()
 
 
-@dataclass
+class Impatient(SystemRuntime):
+    """The machine's clock, but nobody sleeps, and names come from a seed."""
+
+    def __init__(self, seed: int) -> None:
+        self._random = random.Random(seed)
+
+    async def sleep(self, seconds: float) -> None:
+        await asyncio.sleep(0)
+
+    def nonce(self, nbytes: int = 6) -> str:
+        return self._random.randbytes(nbytes).hex()
+
+    def random(self) -> float:
+        return self._random.random()
+
+
+Intruder: TypeAlias = Callable[["Cluster"], Awaitable[None]]
+Trouble: TypeAlias = FaultKind | Literal["permanent", "cancel"] | Intruder
+
+
 class Cluster:
     """Processes that share a world, with trouble at one of their calls.
 
-    Attributes:
+    Args:
         world: Where everything lies.
         plan: The job.
-        at: Number of the call that trouble hits, counted over all processes; 0 for none.
-        trouble: What happens there: a fault, a cancellation of the driver, or something that somebody else does.
-        calls: Calls so far.
+        at: Number of the call that trouble hits, counted over all processes from 1; 0 for none.
+        trouble: What happens there: a fault, a right that is missing from then on, a cancellation of the driver, or
+            something that somebody else does from beginning to end.
+        delays: From a seed: every call waits a few turns of the loop, so that processes interleave in another order.
+
+    Attributes:
+        calls: Calls so far, of all processes.
+        hit: The call that trouble hit.
+        commit_began: Number of the first call of the driver's commit.
+        claims: What processes other than the driver said came of the job.
     """
 
-    world: World
-    plan: Plan
-    at: int = 0
-    trouble: Trouble | Intruder | None = None
-    steps: bool = True
-    calls: int = 0
-    hit: Call | None = None
-    commit_began: int = 0
-
-    def __post_init__(self) -> None:
-        for name, data in self.plan.before.items():
-            self.world.write(name, data)
-        self.ledger = Ledger(self.plan.tasks, self.plan.config)
-        self.checker = Checker(self.world, self.ledger, JOB_ID)
+    def __init__(
+        self, world: World, plan: Plan, at: int = 0, trouble: Trouble | None = None, delays: int | None = None
+    ) -> None:
+        self.world = world
+        self.plan = plan
+        self.at = at
+        self.trouble = trouble
+        for name, data in plan.before.items():
+            world.write(name, data)
+        self.ledger = Ledger(plan.tasks, plan.config)
+        self.checker = Checker(world, self.ledger, JOB_ID)
+        self.calls = 0
+        self.hit: Call | None = None
+        self.commit_began = 0
+        self.claims: list[str] = []
         self.processes: list[FaultyStore] = []
-        self.driver: asyncio.Task[object] | None = None
         self.messages: list[TaskCommit] = []
-        self.broken: Exception | None = None
+        self.driver: asyncio.Task[object] | None = None
+        self.spec: JobSpec | None = None
+        self._delays = random.Random(delays) if delays is not None else None
+        self._broken: BaseException | None = None
+        self._tasks_directory = str(world.destination / "_temporary" / JOB_ID / "00" / "tasks")
+        self._looked = False
 
-    def process(self, faults: list[Fault] | None = None) -> FaultyStore:
-        """Starts a process."""
-        store = FaultyStore(self.world.store(), faults or (), before_call=None)
+    def process(self, *faults: Fault) -> FaultyStore:
+        """Starts a process: its own connection to the world, and calls that all count."""
+        store = FaultyStore(self.world.store(), faults)
 
         async def before(call: Call) -> None:
             await self._before(store, call)
@@ -93,83 +131,110 @@ class Cluster:
         self.processes.append(store)
         return store
 
+    def delay(self, seed: int) -> None:
+        """Has every call from now on wait a few turns of the loop."""
+        self._delays = random.Random(seed)
+
+    def raise_broken(self) -> None:
+        """Raises what was found on the way, which the engine may have swallowed."""
+        if self._broken is not None:
+            raise self._broken
+
+    async def close(self) -> None:
+        """Frees what processes that died left open."""
+        for process in self.processes:
+            await process.inner.close()
+        self.world.forget()
+
     async def _before(self, store: FaultyStore, call: Call) -> None:
         self.calls += 1
         if self.calls == self.at and self.hit is None:
             self.hit = call
-            trouble = self.trouble
-            if callable(trouble):
-                try:
-                    await trouble(self)
-                except Exception as error:
-                    self.broken = self.broken or error
-            elif trouble == "permanent":
-                path = call.path
-                store.faults.append(
-                    Fault(kind="forbidden", operation=call.operation, path=lambda other: other == path, times=None)
-                )
-            elif trouble == "cancel":
-                assert self.driver is not None
-                self.driver.cancel()
-            elif trouble is not None:
-                store.faults.append(Fault(kind=trouble, call=call.number))
-        if self.steps:
-            self.check_step()
+            await self._strike(store, call)
+        # Whatever is done below the job's own `tasks` is seen with the next call that goes anywhere else.
+        inside = str(call.path).startswith(self._tasks_directory) and call.destination is None
+        if not (inside and self._looked):
+            self._look()
+        self._looked = inside
+        if self._delays is not None:
+            for _turn in range(self._delays.randrange(6)):
+                await asyncio.sleep(0)
 
-    def check_step(self) -> None:
-        # Raised inside the engine it might be swallowed; it is kept for the end.
-        if self.broken is None:
+    async def _strike(self, store: FaultyStore, call: Call) -> None:
+        trouble = self.trouble
+        if trouble == "permanent":
+            path = call.path
+            store.faults.append(
+                Fault(kind="forbidden", operation=call.operation, path=lambda other: other == path, times=None)
+            )
+        elif trouble == "cancel":
+            assert self.driver is not None
+            self.driver.cancel()
+        elif isinstance(trouble, str):
+            store.faults.append(Fault(kind=trouble, call=call.number))
+        elif trouble is not None:
+            try:
+                await trouble(self)
+            except Exception as error:
+                self._broken = self._broken or error
+
+    def _look(self) -> None:
+        if self._broken is None:
             try:
                 self.checker.step()
             except AssertionError as error:
-                self.broken = error
+                self._broken = error
 
-    # -- the engine -------------------------------------------------------------------------------------------------
+    # -- the engine -----------------------------------------------------------------------------------------------
 
-    async def run(self, *, abort_on_error: bool = True) -> JobReport:
-        """Runs the job as an engine would: a task that fails is run again, a driver that fails aborts."""
-        options = {"store": self.process()}
-        job = await committer.open_job(
-            self.world.destination, job_id=JOB_ID, delivery=self.plan.delivery, config=self.plan.config,
-            storage_options=options,
-        )
-        if not abort_on_error:
-            await self.run_tasks(job.spec)
-            self.commit_began = self.commit_began or self.calls + 1
-            return await job.commit(self.named(), tasks=self.plan.tasks)
-        self.spec = job.spec
-        async with job:
-            await self.run_tasks(job.spec)
-            self.commit_began = self.commit_began or self.calls + 1
+    async def run(self) -> JobReport:
+        """Runs the job as an engine does: a task that fails is run again, a driver that fails aborts."""
+        async with committer.open_job(
+            self.world.destination,
+            job_id=JOB_ID,
+            delivery=self.plan.delivery,
+            config=self.plan.config,
+            storage_options={"store": self.process()},
+        ) as job:
+            self.spec = job.spec
+            for task in range(self.plan.tasks):
+                await self._run_task(job, task)
+            self.commit_began = self.calls + 1
             return await job.commit(self.named(), tasks=self.plan.tasks)
 
     def named(self) -> list[TaskCommit] | None:
-        """What the driver names as winners."""
+        """The messages that a driver names winners with."""
         if self.plan.delivery == "listing":
             return None
         self.ledger.named = {message.task: message.attempt for message in self.messages}
         return self.messages
 
-    async def run_tasks(self, spec: JobSpec) -> None:
-        for task in range(self.plan.tasks):
-            for attempt in range(4):
-                message = await self.run_attempt(spec, task, attempt)
-                if message is not None:
-                    self.messages.append(message)
-                    break
-            else:
-                raise TaskFailedError(f"task {task} failed four times")
+    async def _run_task(self, job: committer.Job, task: int) -> None:
+        for attempt in range(MOST_ATTEMPTS):
+            fails = attempt == 0 and task == self.plan.retried
+            message = await self.run_attempt(task, attempt, fails=fails, job=job if self.plan.inline else None)
+            if message is not None:
+                self.messages.append(message)
+                return
+        raise TaskFailedError(f"task {task} failed {MOST_ATTEMPTS} times")
 
-    async def run_attempt(self, spec: JobSpec, task: int, attempt: int) -> TaskCommit | None:
+    async def run_attempt(
+        self, task: int, attempt: int, *, fails: bool = False, job: committer.Job | None = None
+    ) -> TaskCommit | None:
+        """Runs one attempt in a process of its own, or in the driver's; None when it did not commit."""
         noted = Attempt(task, attempt, {name: content(task, attempt, name) for name in self.plan.names(task)})
+        assert self.spec is not None
+        if job is None:
+            store = self.process()
+            opening = committer.open_task(self.spec, task=task, attempt=attempt, storage_options={"store": store})
+        else:
+            store = self.processes[0]
+            opening = job.task_attempt(task, attempt)
         written = 0
-        store = self.process()
         try:
-            async with committer.open_task(
-                spec, task=task, attempt=attempt, storage_options={"store": store}
-            ) as writer:
+            async with opening as writer:
                 for name, data in noted.files.items():
-                    if attempt == 0 and task == self.plan.retried and written == 2:
+                    if fails and written == len(noted.files) // 2:
                         raise TaskFailedError
                     async with writer.open(name) as file:
                         await file.write(data)
@@ -179,12 +244,14 @@ class Cluster:
         except TaskFailedError:
             return None
         except CommitterError as error:
-            noted.state = "unknown" if error.outcome == "unknown" and written == len(noted.files) else "failed"
+            if error.outcome == "unknown" and written == len(noted.files):
+                noted.state = "unknown"
             return None
         except BaseException:
-            if not store.crashed:
+            if written == len(noted.files):
+                noted.state = "unknown"
+            if job is not None or not store.crashed:
                 raise
-            noted.state = "unknown" if written == len(noted.files) else "failed"
             return None
         finally:
             self.ledger.note(noted)

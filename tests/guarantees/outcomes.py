@@ -1,136 +1,219 @@
-"""What may come after trouble, and how another process ends the job."""
+"""What may come after trouble, and how other processes end the job."""
 
 from __future__ import annotations
 
 import asyncio
-from typing import Literal
+from collections.abc import Iterator
 
 import committer
 from committer.errors import (
     CommitterError,
+    DestinationBusyError,
     JobDecidedError,
-    JobError,
     JobNotFoundError,
     JobRolledBackError,
+    JobStateError,
     JobUndecidedError,
     OutcomeUnknownError,
 )
 from committer.testing.faults import SimulatedCrash
-from tests.guarantees.checker import Fate, GuaranteeBrokenError
+from tests.guarantees.checker import GuaranteeBrokenError
 from tests.guarantees.cluster import JOB_ID, Cluster, TaskFailedError
 
-Choice = Literal["commit", "abort"]
 
-
-def causes(error: BaseException):
-    """An error and everything inside it."""
+def inside(error: BaseException) -> Iterator[BaseException]:
+    """An error and everything in it."""
     yield error
     if isinstance(error, BaseExceptionGroup):
         for inner in error.exceptions:
-            yield from causes(inner)
+            yield from inside(inner)
     if isinstance(error, CommitterError):
         for inner in error.causes:
-            yield from causes(inner)
+            yield from inside(inner)
 
 
-def died(error: BaseException) -> bool:
-    return any(isinstance(inner, SimulatedCrash) for inner in causes(error))
+def is_crash(error: BaseException) -> bool:
+    """Whether a process died of it."""
+    return any(isinstance(inner, SimulatedCrash) for inner in inside(error))
 
 
-async def drive(cluster: Cluster, **how) -> BaseException | None:
-    """Runs the job with its trouble; what came of it, None for a report."""
-    cluster.driver = asyncio.create_task(cluster.run(**how))
+def can_prove(cluster: Cluster) -> bool:
+    """Whether the store can prove which file is which after a rename, so that nothing ever stays unknown."""
+    capabilities = cluster.world.store().capabilities
+    return capabilities.identity and capabilities.identity_through_rename
+
+
+def is_unknown(cluster: Cluster, error: BaseException) -> bool:
+    """Whether an error is the honest answer of a store that proves nothing."""
+    honest = any(isinstance(inner, OutcomeUnknownError) for inner in inside(error))
+    return honest and isinstance(error, CommitterError) and error.outcome == "unknown" and not can_prove(cluster)
+
+
+async def drive(cluster: Cluster) -> BaseException | None:
+    """Runs the job with its trouble. Returns what came of it, None for a report, which is checked."""
+    cluster.driver = asyncio.create_task(cluster.run())
     try:
         report = await cluster.driver
-    except asyncio.CancelledError as error:
-        return error
-    except TaskFailedError as error:
-        return error
-    except CommitterError as error:
-        return error
+    except (CommitterError, TaskFailedError, asyncio.CancelledError) as error:
+        failure: BaseException = error
     except BaseException as error:
-        if not died(error):
+        if not is_crash(error):
             raise
-        return error
-    expected = cluster.plan.tasks * cluster.plan.files
-    if not report.success or report.files_committed != expected:
-        raise GuaranteeBrokenError(f"the report says {report.files_committed} of {expected} files, {report.success}")
-    return None
+        failure = error
+    else:
+        cluster.raise_broken()
+        expected = cluster.plan.tasks * cluster.plan.files
+        if not report.success or report.files_committed != expected:
+            raise GuaranteeBrokenError(f"{report.files_committed} of {expected} files, success is {report.success}")
+        # Without a right to delete it, a directory may stay.
+        cluster.checker.end("committed", left_over=cluster.trouble is not None)
+        return None
+    cluster.raise_broken()
+    if isinstance(failure, CommitterError):
+        if failure.outcome == "unchanged" and cluster.checker.is_changed():
+            raise GuaranteeBrokenError(f"the destination changed, and the error says it did not: {failure!r}")
+        if failure.outcome == "committed" and not cluster.checker.is_complete():
+            raise GuaranteeBrokenError(f"the job is not complete, and the error says it is: {failure!r}")
+    return failure
 
 
-async def settle(cluster: Cluster, error: BaseException | None, undecided: Choice = "commit", **how) -> str:
-    """Has another process end the job, and checks how it ended. Returns a word for it."""
-    if cluster.broken is not None:
-        raise cluster.broken
-    if error is None:
-        cluster.checker.end("committed")
-    elif isinstance(error, CommitterError) and error.outcome == "unchanged" and cluster.at:
-        cluster.checker.step()
-        if cluster.checker._visible_changed():
-            raise GuaranteeBrokenError(f"the error says unchanged: {error!r}")
-    word = await recover(cluster, undecided, **how)
-    if cluster.broken is not None:
-        raise cluster.broken
-    if error is None and word != "committed":
-        raise GuaranteeBrokenError(f"it committed, then recover said {word}")
-    return word
+async def end(cluster: Cluster, *, commit: bool = False) -> str:
+    """Has a fresh process end the job, whatever state it is in, and checks how it ended.
 
+    Args:
+        cluster: The world after the trouble.
+        commit: Commit a job that nobody began to commit, where all its tasks are done; else abort it.
 
-async def recover(cluster: Cluster, undecided: Choice, *, rollback: bool = False, force: bool = False) -> str:
+    Returns:
+        ``committed``, ``untouched`` or ``unknown``.
+    """
     checker, destination = cluster.checker, cluster.world.destination
     options = {"store": cluster.process()}
     try:
-        report = await committer.recover(
-            destination, JOB_ID, rollback=rollback, force=force, storage_options=options
-        )
+        report = await committer.recover(destination, JOB_ID, storage_options=options)
     except JobUndecidedError:
         checker.end("untouched", left_over=True)
-        return await _finish_undecided(cluster, undecided)
+        word = await _end_undecided(cluster, commit=commit)
     except JobNotFoundError:
-        if checker.is_committed():
-            if cluster.plan.config.mark_successful_jobs:
-                raise GuaranteeBrokenError("recover does not know a job that committed")
-            checker.end("committed")
-            return "committed"
-        checker.end("untouched")
-        return "aborted"
-    except JobDecidedError as error:
-        # Aborted half way.
-        if cluster.checker._decided:
-            raise
+        # Without a marker nothing speaks of a job that committed and was cleaned up.
+        committed = not cluster.plan.config.mark_successful_jobs and checker.is_complete()
+        word = "committed" if committed else "untouched"
+    except JobDecidedError:
         checker.end("untouched", left_over=True)
         await committer.cleanup(destination, job_id=JOB_ID, storage_options=options)
-        checker.end("untouched")
-        return "aborted"
+        word = "untouched"
     except JobRolledBackError:
-        checker.end("untouched")
-        return "rolled back"
+        word = "untouched"
     except CommitterError as error:
-        can = cluster.world.store().capabilities
-        if any(isinstance(inner, OutcomeUnknownError) for inner in causes(error)) and error.outcome == "unknown" and not (can.identity and can.identity_through_rename):
-            checker.end("unknown", left_over=True)
-            return "unknown"
-        raise
-    if report.success:
-        checker.end("committed")
+        cluster.raise_broken()
+        if not is_unknown(cluster, error):
+            raise
+        word = "unknown"
+    else:
+        word = "committed" if report.success else "untouched"
+    cluster.raise_broken()
+    checker.end(word, left_over=word == "unknown" or await _swept(cluster))
+    return word
+
+
+async def _end_undecided(cluster: Cluster, *, commit: bool) -> str:
+    destination, options = cluster.world.destination, {"store": cluster.process()}
+    job = await committer.attach_job(destination, job_id=JOB_ID, storage_options=options)
+    if commit and len(cluster.messages) == cluster.plan.tasks:
+        await job.commit(cluster.named(), tasks=cluster.plan.tasks)
         return "committed"
-    checker.end("untouched")
-    return "rolled back"
+    await job.abort()
+    return "untouched"
 
 
-async def _finish_undecided(cluster: Cluster, choice: Choice) -> str:
-    destination = cluster.world.destination
+async def _swept(cluster: Cluster) -> bool:
+    """Sweeps up what a driver that came too late left in the job's directory; always False."""
+    if cluster.checker.left_over():
+        options = {"store": cluster.process()}
+        found = await committer.list_jobs(cluster.world.destination, storage_options=options)
+        assert JOB_ID in {job.job_id for job in found}, "what is left is not found by list_jobs"
+        await committer.cleanup(cluster.world.destination, job_id=JOB_ID, storage_options=options)
+    return False
+
+
+# -- what other processes do ----------------------------------------------------------------------------------------
+
+
+async def recover(cluster: Cluster) -> None:
+    """Somebody recovers the job."""
+    await _recover(cluster)
+
+
+async def roll_back(cluster: Cluster) -> None:
+    """Somebody takes the job back."""
+    await _recover(cluster, rollback=True)
+
+
+async def roll_back_by_force(cluster: Cluster) -> None:
+    """Somebody takes the job back and vouches that its driver is dead."""
+    await _recover(cluster, rollback=True, force=True)
+
+
+async def abort(cluster: Cluster) -> None:
+    """Somebody aborts the job; of a committed job that says nothing."""
     options = {"store": cluster.process()}
-    if choice == "commit" and all(cluster.ledger.may_win(task) for task in range(cluster.plan.tasks)):
-        job = await committer.attach_job(destination, job_id=JOB_ID, storage_options=options)
-        if len(cluster.messages) == cluster.plan.tasks:
-            report = await job.commit(cluster.named(), tasks=cluster.plan.tasks)
-            cluster.checker.end("committed")
-            return "committed"
     try:
-        job = await committer.attach_job(destination, job_id=JOB_ID, storage_options=options)
+        job = await committer.attach_job(cluster.world.destination, job_id=JOB_ID, storage_options=options)
         await job.abort()
-    except JobNotFoundError:
-        await committer.cleanup(destination, job_id=JOB_ID, storage_options=options)
-    cluster.checker.end("untouched")
-    return "aborted"
+    except (JobDecidedError, JobNotFoundError):
+        return
+    cluster.claims.append("untouched" if not cluster.checker.is_complete() else "committed")
+
+
+async def commit(cluster: Cluster) -> None:
+    """Another driver commits the job, where all its tasks are done."""
+    if len(cluster.messages) < cluster.plan.tasks:
+        return
+    options = {"store": cluster.process()}
+    try:
+        job = await committer.attach_job(cluster.world.destination, job_id=JOB_ID, storage_options=options)
+        await job.commit(cluster.named(), tasks=cluster.plan.tasks)
+    except (JobDecidedError, JobNotFoundError, DestinationBusyError):
+        return
+    except JobRolledBackError:
+        cluster.claims.append("untouched")
+    else:
+        cluster.claims.append("committed")
+
+
+async def zombie(cluster: Cluster) -> None:
+    """An attempt of a task that is done commits as well, or comes too late."""
+    await cluster.run_attempt(0, 9)
+
+
+async def _recover(cluster: Cluster, *, rollback: bool = False, force: bool = False) -> None:
+    options = {"store": cluster.process()}
+    try:
+        report = await committer.recover(
+            cluster.world.destination, JOB_ID, rollback=rollback, force=force, storage_options=options
+        )
+    except JobRolledBackError:
+        cluster.claims.append("untouched")
+    except (JobUndecidedError, JobNotFoundError, JobDecidedError):
+        return
+    except JobStateError as error:
+        # Committed; or it can only go forward, or not be fenced.
+        if error.outcome == "committed":
+            cluster.claims.append("committed")
+        elif not rollback:
+            raise
+    except CommitterError as error:
+        if not is_unknown(cluster, error):
+            raise
+    else:
+        cluster.claims.append("committed" if report.success else "untouched")
+
+
+async def check_claims(cluster: Cluster, driver: BaseException | None) -> str:
+    """Ends the job, and makes sure that everybody who said how it ended was right. Returns how it did."""
+    cluster.raise_broken()
+    said = set(cluster.claims) | ({"committed"} if driver is None else set())
+    word = await end(cluster)
+    if not said <= {word}:
+        raise GuaranteeBrokenError(f"it ended {word}, and somebody said {sorted(said)}")
+    return word

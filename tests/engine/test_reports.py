@@ -1,0 +1,283 @@
+"""Reports: `_SUCCESS`, the summary report on any store and on failure, records kept for diagnostics."""
+
+from __future__ import annotations
+
+import asyncio
+from itertools import count
+from pathlib import Path
+
+import pytest
+
+from committer import CommitterConfig
+from committer.errors import CommitterError, JobNotFoundError, PreflightError, TargetExistsError, TaskMissingError
+from committer.events import names
+from committer.records.manifest import decode_task_manifest
+from committer.records.success import SUCCESS_NAME, SuccessData, decode_success
+from committer.stores.memory import MemorySpace, MemoryStore
+from committer.testing.faults import Fault
+from tests.engine.places import MemoryPlace, Place
+
+_numbers = count()
+
+
+@pytest.fixture
+def elsewhere() -> MemorySpace:
+    """Another store."""
+    return MemoryStore.space(f"reports-{next(_numbers)}")
+
+
+def reporting(space: MemorySpace, **more: object) -> CommitterConfig:
+    return CommitterConfig(summary_report_directory=f"memory://{space.name}/reports", **more)  # type: ignore[arg-type]
+
+
+def summary(space: MemorySpace, job_id: str) -> SuccessData:
+    return decode_success(space.files()[f"/reports/summary-{job_id}.json"], source="summary")
+
+
+async def test_success_says_what_happened(place: Place) -> None:
+    report = await place.run_job({"a=1/part-0": b"abc"}, {"a=1/b=2/part-1": b"de"}, {}, job_id="job_20260101_0001")
+    marker = decode_success(place.read("_SUCCESS"), source="")
+    assert (marker.name, marker.success, marker.jobId, marker.jobIdSource) == (
+        SUCCESS_NAME, True, "job_20260101_0001", "JobID",
+    )  # fmt: skip
+    counters = marker.statistics().counters
+    assert counters[names.COMMITTER_FILES_COMMITTED] == 2
+    assert counters[names.COMMITTER_BYTES_COMMITTED] == 5
+    assert counters[names.COMMITTER_TASKS_COMPLETED] == 3
+    assert counters[names.COMMITTER_TASK_FILE_COUNT] == 2
+    destination = place.layout("job").destination
+    assert sorted(zip(marker.filenames, marker.lengths or [], strict=True)) == [
+        ((destination / "a=1/b=2/part-1").uri, 2),
+        ((destination / "a=1/part-0").uri, 3),
+    ]
+    assert report.statistics.counters[names.COMMITTER_TASKS_COMPLETED] == 3
+
+
+@pytest.mark.parametrize("delivery", ["listing", "message"])
+async def test_statistics_of_tasks_are_counted_once(place: Place, delivery: str) -> None:
+    """Also where the commit has to look twice because it replaces files after all."""
+    place.write("part-0", b"old")
+    async with place.open_job(delivery=delivery, config=CommitterConfig(existing_target="replace")) as job:
+        messages = [await place.run_task(job, number, {f"part-{number}": b"new"}) for number in range(3)]
+        report = await job.commit(messages if delivery == "message" else None)
+    counters = report.statistics.counters
+    assert counters[names.COMMITTER_TASKS_COMPLETED] == 3
+    assert counters[names.COMMITTER_TASK_FILE_COUNT] == 3
+    assert counters[names.COMMITTER_FILES_COMMITTED] == 3
+    assert counters[names.COMMITTER_BYTES_COMMITTED] == 9
+
+
+async def test_no_marker_when_it_is_off(place: Place) -> None:
+    off = CommitterConfig(mark_successful_jobs=False)
+    await place.run_job({"part-0": b"x"}, config=off)
+    assert "_SUCCESS" not in place.all_files()
+    place.write("_SUCCESS", b"an old one is left alone")
+    await place.run_job({"part-1": b"x"}, config=off)
+    assert place.read("_SUCCESS") == b"an old one is left alone"
+    assert sorted(place.files()) == ["part-0", "part-1"]
+
+
+async def test_summary_on_another_store(place: Place, elsewhere: MemorySpace) -> None:
+    await place.run_job({"part-0": b"x"}, job_id="job-1", config=reporting(elsewhere))
+    found = summary(elsewhere, "job-1")
+    assert (found.success, found.jobId) == (True, "job-1")
+    assert len(found.filenames) == 1
+    assert found.statistics().counters[names.COMMITTER_FILES_COMMITTED] == 1
+
+
+async def test_summary_on_the_same_store(place: Place) -> None:
+    directory = f"{place.dest}/_reports/deep"
+    await place.run_job(
+        {"part-0": b"x"}, job_id="job-1", config=CommitterConfig(summary_report_directory=directory)
+    )
+    assert decode_success(place.read("_reports/deep/summary-job-1.json"), source="").success
+
+
+async def test_summary_on_a_disk(memory: MemoryPlace, tmp_path: Path) -> None:
+    await memory.run_job(
+        {"part-0": b"x"}, job_id="job-1", config=CommitterConfig(summary_report_directory=str(tmp_path / "r"))
+    )
+    assert decode_success((tmp_path / "r/summary-job-1.json").read_bytes(), source="").success
+
+
+async def test_summary_of_a_refused_commit(place: Place, elsewhere: MemorySpace) -> None:
+    job = await place.open_job(job_id="job-1", config=reporting(elsewhere))
+    await place.run_task(job, 0, {"same": b"x"})
+    await place.run_task(job, 1, {"same": b"x"})
+    with pytest.raises(PreflightError):
+        await job.commit()
+    found = summary(elsewhere, "job-1")
+    assert not found.success
+    assert "PreflightError" in found.diagnostics["exception"]
+    assert "Traceback" in found.diagnostics["stacktrace"]
+    assert found.diagnostics["stage"] == "job_stage_preflight"
+    # An abort must not hide why the commit failed.
+    await job.abort()
+    assert "PreflightError" in summary(elsewhere, "job-1").diagnostics["exception"]
+
+
+async def test_summary_of_every_failure(place: Place, elsewhere: MemorySpace) -> None:
+    job = await place.open_job(job_id="missing", config=reporting(elsewhere))
+    with pytest.raises(TaskMissingError):
+        await job.commit(tasks=1)
+    assert "TaskMissingError" in summary(elsewhere, "missing").diagnostics["exception"]
+    await job.abort()
+
+    place.write("there", b"old")
+    with pytest.raises(TargetExistsError):
+        await place.run_job({"there": b"new"}, job_id="target", config=reporting(elsewhere))
+    assert "TargetExistsError" in summary(elsewhere, "target").diagnostics["exception"]
+
+    job = await place.open_job(job_id="half", config=reporting(elsewhere))
+    await place.run_task(job, 0, {f"half/part-{number}": b"x" for number in range(5)})
+    place.faults(Fault(kind="forbidden", operation="rename_file", path="half/part-2"))
+    with pytest.raises(CommitterError):
+        await job.commit()
+    found = summary(elsewhere, "half")
+    assert (found.success, found.diagnostics["stage"]) == (False, "job_stage_rename_files")
+    await place.recover("half", config=reporting(elsewhere))
+    assert summary(elsewhere, "half").success
+
+
+async def test_summary_of_a_cancelled_commit(place: Place, elsewhere: MemorySpace) -> None:
+    job = await place.open_job(job_id="job-1", config=reporting(elsewhere))
+    await place.run_task(job, 0, {f"part-{number}": b"x" for number in range(5)})
+    reached = asyncio.Event()
+
+    async def hold(call: object) -> None:
+        if getattr(call, "operation", "") == "rename_file" and "part-" in str(getattr(call, "path", "")):
+            reached.set()
+            await asyncio.Event().wait()
+
+    place.store.before_call = hold
+    running = asyncio.create_task(job.commit())
+    await reached.wait()
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    place.store.before_call = None
+    assert "CancelledError" in summary(elsewhere, "job-1").diagnostics["exception"]
+    await place.recover("job-1")
+    assert len(place.files()) == 5
+
+
+async def test_summary_of_an_abort(place: Place, elsewhere: MemorySpace) -> None:
+    job = await place.open_job(job_id="job-1", config=reporting(elsewhere))
+    await job.abort()
+    found = summary(elsewhere, "job-1")
+    assert not found.success
+    assert "exception" not in found.diagnostics
+
+
+async def test_summary_that_cannot_be_saved_breaks_nothing(
+    place: Place, elsewhere: MemorySpace, caplog: pytest.LogCaptureFixture
+) -> None:
+    elsewhere.write("/reports", b"a file stands where the directory goes")
+    await place.run_job({"part-0": b"x"}, config=reporting(elsewhere))
+    assert place.files() == {"part-0": b"x"}
+    assert "summary" in caplog.text
+    for nowhere in ("nostore://x/y", "s3://bucket/reports"):
+        await place.run_job(
+            {f"{nowhere[:2]}/part-0": b"x"}, config=CommitterConfig(summary_report_directory=nowhere)
+        )
+    assert len(place.files()) == 3
+
+
+async def test_summary_answers_for_a_job_that_is_long_gone(place: Place, elsewhere: MemorySpace) -> None:
+    config = reporting(elsewhere)
+    first = await place.run_job({"part-0": b"abc", "d/part-1": b""}, job_id="job-1", config=config)
+    await place.run_job({"part-2": b"x"}, job_id="job-2", config=config)
+    with pytest.raises(JobNotFoundError):
+        await place.recover("job-1")
+    again = await place.recover("job-1", config=config)
+    assert (again.success, again.files_committed, again.bytes_committed, again.directories_created) == (
+        True, first.files_committed, first.bytes_committed, first.directories_created,
+    )  # fmt: skip
+    assert summary(elsewhere, "job-1").success
+
+
+async def test_summary_answers_without_any_marker(place: Place, elsewhere: MemorySpace) -> None:
+    config = reporting(elsewhere, mark_successful_jobs=False)
+    await place.run_job({"part-0": b"abc"}, job_id="job-1", config=config)
+    assert (await place.recover("job-1", config=config)).files_committed == 1
+    with pytest.raises(JobNotFoundError):
+        await place.recover("job-1")
+
+
+async def test_failed_job_that_is_gone_is_not_reported_as_committed(place: Place, elsewhere: MemorySpace) -> None:
+    config = reporting(elsewhere)
+    place.write("there", b"old")
+    with pytest.raises(TargetExistsError):
+        await place.run_job({"there": b"new"}, job_id="job-1", config=config)
+    try:
+        report = await place.recover("job-1", config=config)
+    except CommitterError:
+        return
+    assert not report.success
+    assert report.files_committed == 0
+
+
+# -- records kept ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("delivery", ["listing", "message"])
+async def test_records_are_kept_for_diagnostics(place: Place, elsewhere: MemorySpace, delivery: str) -> None:
+    config = CommitterConfig(diagnostics_manifest_directory=f"memory://{elsewhere.name}/kept")
+    elsewhere.write("/kept/job-1/stale", b"of an earlier job of that name")
+    await place.run_job({"part-0": b"x"}, {"part-1": b"y"}, job_id="job-1", delivery=delivery, config=config)  # type: ignore[arg-type]
+    kept = {name.removeprefix("/kept/job-1/"): data for name, data in elsewhere.files().items()}
+    assert len(kept) == 2
+    for name, data in kept.items():
+        assert name.endswith("-manifest.json")
+        assert len(decode_task_manifest(data, source=name).files) == 1
+
+
+async def test_records_kept_at_the_destination(place: Place) -> None:
+    config = CommitterConfig(diagnostics_manifest_directory=f"{place.dest}/_kept")
+    await place.run_job({"part-0": b"x"}, job_id="job-1", config=config)
+    assert len([name for name in place.all_files() if name.startswith("_kept/job-1/")]) == 1
+
+
+async def test_records_that_cannot_be_kept_break_nothing(place: Place, elsewhere: MemorySpace) -> None:
+    elsewhere.write("/kept", b"a file")
+    for number, directory in enumerate((f"memory://{elsewhere.name}/kept", "nostore://x/y")):
+        await place.run_job(
+            {f"part-{number}": b"x"}, config=CommitterConfig(diagnostics_manifest_directory=directory)
+        )
+    assert len(place.files()) == 2
+    assert place.temporary() == set()
+
+
+# -- cleanup options ---------------------------------------------------------------------------------------------
+
+
+async def test_cleanup_skipped_leaves_everything(place: Place) -> None:
+    await place.run_job({"part-0": b"x"}, job_id="job-1", config=CommitterConfig(cleanup_skipped=True))
+    left = place.temporary()
+    assert {"_temporary/job-1/setup", "_temporary/job-1/decision", "_temporary/job-1/outcome"} <= left
+    assert await place.states() == {"job-1": "committed"}
+    assert place.files() == {"part-0": b"x"}
+
+
+async def test_failing_cleanup_raises_with_the_outcome_committed(place: Place) -> None:
+    place.faults(Fault(kind="forbidden", operation="delete_directory", times=None, path="/00"))
+    with pytest.raises(CommitterError) as caught:
+        await place.run_job({"part-0": b"x"}, job_id="job-1")
+    assert caught.value.outcome == "committed"
+    assert "recover" in caught.value.next_step
+    assert place.files() == {"part-0": b"x"}
+    assert "_SUCCESS" in place.all_files()
+    assert await place.states() == {"job-1": "committed"}
+    place.store.faults.clear()
+    report = await place.recover("job-1")
+    assert report.files_committed == 1
+    assert place.temporary() == set()
+
+
+async def test_failing_cleanup_can_be_ignored(place: Place) -> None:
+    place.faults(Fault(kind="forbidden", operation="delete_directory", times=None, path="/00"))
+    report = await place.run_job(
+        {"part-0": b"x"}, job_id="job-1", config=CommitterConfig(cleanup_failures_ignored=True)
+    )
+    assert report.success
+    assert place.files() == {"part-0": b"x"}

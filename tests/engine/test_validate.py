@@ -1,0 +1,172 @@
+"""validate(): a destination compared with what its `_SUCCESS` says."""
+
+from __future__ import annotations
+
+import pytest
+
+import committer
+from committer import CommitterConfig, ValidationReport
+from committer.errors import JobNotFoundError, RecordError, ValidationError
+from committer.records.success import decode_success, encode_success
+from committer.testing.faults import Call
+from tests.engine.places import Place
+
+
+async def validate(place: Place) -> ValidationReport:
+    return await committer.validate(place.dest, storage_options=place.options)
+
+
+async def test_good_output(place: Place) -> None:
+    await place.run_job({"a=1/part-0": b"abc", "part-1": b""}, job_id="job-1")
+    report = await validate(place)
+    assert report.ok
+    assert (report.missing, report.wrong, report.extra) == ([], [], [])
+    assert (report.job_id, report.files, report.complete) == ("job-1", 2, True)
+
+
+async def test_missing_wrong_and_extra(place: Place) -> None:
+    await place.run_job({"a=1/gone": b"abc", "a=1/cut": b"abc", "a=1/odd name%": b"abc", "good": b""})
+    place.remove("a=1/gone")
+    place.write("a=1/cut", b"ab")
+    place.write("extra/file", b"x")
+    place.write("_hidden", b"x")
+    report = await validate(place)
+    assert not report.ok
+    layout = place.layout("job")
+    assert report.missing == [(layout.destination / "a=1/gone").uri]
+    assert len(report.wrong) == 1
+    assert "cut: has 2 bytes, 3 were committed" in report.wrong[0]
+    assert report.extra == [(layout.destination / "extra/file").uri]
+
+
+async def test_directory_where_a_file_was(place: Place) -> None:
+    await place.run_job({"part-0": b"abc"})
+    place.remove("part-0")
+    place.write("part-0/x", b"abc")
+    report = await validate(place)
+    assert not report.ok
+    assert report.wrong or report.missing
+
+
+async def test_more_files_than_success_names(place: Place) -> None:
+    files = {f"p={number % 3}/part-{number:03}": b"x" * number for number in range(120)}
+    await place.run_job(files)
+    report = await validate(place)
+    assert (report.ok, report.files, report.complete) == (True, 120, True)
+    marker = decode_success(place.read("_SUCCESS"), source="")
+    assert len(marker.filenames) == 100
+    unnamed = next(name for name in files if not any(uri.endswith(name) for uri in marker.filenames))
+    place.remove(unnamed)
+    report = await validate(place)
+    assert not report.ok
+    assert "holds 119 files" in report.wrong[0]
+
+
+async def test_extra_files_count_only_where_nothing_stood_before(place: Place) -> None:
+    place.write("old", b"old")
+    await place.run_job({"part-0": b"x"})
+    report = await validate(place)
+    assert (report.ok, report.extra) == (True, [])
+
+
+async def test_hidden_files_of_the_job_count(place: Place) -> None:
+    await place.run_job({"_metadata": b"m", ".x": b"x", "p/_y": b"y", "part-0": b"x", "_dir/z": b"z"})
+    report = await validate(place)
+    assert report.ok, report
+    place.remove("_metadata")
+    report = await validate(place)
+    assert len(report.missing) == 1
+
+
+async def test_no_job_completed(place: Place) -> None:
+    with pytest.raises(JobNotFoundError):
+        await validate(place)
+    place.write("part-0", b"x")
+    with pytest.raises(JobNotFoundError) as caught:
+        await validate(place)
+    assert "list_jobs" in caught.value.next_step
+
+
+async def test_markers_that_cannot_be_read(place: Place) -> None:
+    for data in (b"", b"{", b"{}", b"[]"):
+        place.write("_SUCCESS", data)
+        with pytest.raises(RecordError):
+            await validate(place)
+
+
+async def test_marker_that_names_files_elsewhere(place: Place) -> None:
+    await place.run_job({"part-0": b"x"})
+    marker = decode_success(place.read("_SUCCESS"), source="")
+    marker.filenames = [*marker.filenames, "file:/etc/passwd", "/etc/passwd", "memory://other/x"]
+    marker.lengths = [*(marker.lengths or []), 1, 1, 1]
+    place.write("_SUCCESS", encode_success(marker))
+    place.store.calls.clear()
+    report = await validate(place)
+    assert len(report.wrong) == 3
+    assert all("outside the destination" in wrong for wrong in report.wrong)
+    assert not [call for call in place.store.calls if "passwd" in str(call.path)]
+
+
+async def test_javas_marker_without_lengths(place: Place) -> None:
+    await place.run_job({"part-0": b"x"})
+    marker = decode_success(place.read("_SUCCESS"), source="")
+    marker.lengths = None
+    marker.diagnostics = {}
+    place.write("_SUCCESS", encode_success(marker))
+    assert (await validate(place)).ok
+    place.write("part-0", b"changed")
+    assert (await validate(place)).ok
+    place.remove("part-0")
+    assert not (await validate(place)).ok
+
+
+# -- validate_output: the same before `_SUCCESS` -----------------------------------------------------------------
+
+VALIDATING = CommitterConfig(validate_output=True)
+
+
+async def test_validated_commit(place: Place) -> None:
+    report = await place.run_job({f"p={n % 2}/part-{n}": b"x" * n for n in range(10)}, config=VALIDATING)
+    assert report.files_committed == 10
+    assert "job_stage_optional_validate_output" in report.statistics.counters
+
+
+@pytest.mark.parametrize("damage", ["deleted", "cut", "rewritten", "directory"])
+async def test_damage_before_success_is_found(place: Place, damage: str) -> None:
+    job = await place.open_job(job_id="job-1", config=VALIDATING)
+    await place.run_task(job, 0, {"p/part-0": b"abc", "p/part-1": b"abc"})
+    done = False
+
+    async def spoil(call: Call) -> None:
+        nonlocal done
+        standing = place.files()
+        if done or len(standing) < 2 or call.operation != "status":
+            return
+        done = True
+        place.remove("p/part-1")
+        if damage == "cut":
+            place.write("p/part-1", b"ab")
+        elif damage == "rewritten":
+            place.write("p/part-1", b"xyz")
+        elif damage == "directory":
+            place.write("p/part-1/x", b"")
+
+    place.store.before_call = spoil
+    with pytest.raises(ValidationError) as caught:
+        await job.commit()
+    place.store.before_call = None
+    assert done
+    assert caught.value.outcome == "partial"
+    assert "part-1" in str(caught.value)
+    assert "recover" in caught.value.next_step
+    assert "_SUCCESS" not in place.all_files()
+    assert await place.states() == {"job-1": "committing"}
+
+
+async def test_validated_commit_costs_one_look_a_file(place: Place) -> None:
+    job = await place.open_job(config=VALIDATING)
+    await place.run_task(job, 0, {f"part-{number}": b"x" for number in range(20)})
+    place.store.calls.clear()
+    await job.commit()
+    looks = [call for call in place.store.calls if call.operation == "status" and "/table/part-" in str(call.path)]
+    assert len(looks) == 20

@@ -1,0 +1,106 @@
+"""A fault before and after its effect, and a crash, at every store call of a job; then `recover` ends it right."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import committer
+from committer.errors import UnsupportedError
+from tests.guarantees.cluster import Cluster
+from tests.guarantees.conftest import Tally
+from tests.guarantees.outcomes import drive, end
+from tests.guarantees.sweeps import FAULTS, MEMORY, REFUSALS, SITUATIONS, disk, memory, plan_of, sweep
+
+DELIVERIES = ["listing", "message"]
+
+
+async def then_recovered(cluster: Cluster) -> str:
+    """The job meets trouble, then a fresh process ends it."""
+    error = await drive(cluster)
+    # A job that nobody began to commit may be ended either way.
+    word = await end(cluster, commit=cluster.at % 2 == 0)
+    assert error is not None or word == "committed"
+    return word
+
+
+@pytest.mark.parametrize("delivery", DELIVERIES)
+@pytest.mark.parametrize("kind", MEMORY)
+async def test_fault_at_every_call(kind: str, delivery: str, tally: Tally) -> None:
+    await sweep(memory(kind), plan_of("fresh", delivery=delivery), FAULTS, then_recovered, tally)
+
+
+@pytest.mark.parametrize("delivery", DELIVERIES)
+@pytest.mark.parametrize("kind", ["local", "gcs-stamped"])
+async def test_refusal_at_every_call(kind: str, delivery: str, tally: Tally) -> None:
+    await sweep(memory(kind), plan_of("fresh", delivery=delivery), REFUSALS, then_recovered, tally)
+
+
+@pytest.mark.parametrize("delivery", DELIVERIES)
+@pytest.mark.parametrize("kind", ["local", "adls", "gcs-stamped"])
+async def test_cancellation_at_every_call(kind: str, delivery: str, tally: Tally) -> None:
+    plan = plan_of("append", delivery=delivery, inline=True)
+    await sweep(memory(kind), plan, ["cancel"], then_recovered, tally)
+
+
+@pytest.mark.parametrize("delivery", DELIVERIES)
+async def test_crash_of_a_driver_that_runs_its_tasks_itself(delivery: str, tally: Tally) -> None:
+    plan = plan_of("append", delivery=delivery, inline=True)
+    await sweep(memory("local"), plan, ["lost", "crash_before"], then_recovered, tally)
+
+
+@pytest.mark.parametrize("situation", sorted(SITUATIONS.keys() - {"fresh"}))
+@pytest.mark.parametrize("kind", MEMORY)
+async def test_fault_at_every_call_of_a_commit(situation: str, kind: str, tally: Tally) -> None:
+    if situation == "in-the-way" and kind.startswith("gcs"):
+        pytest.skip("where directories are not real nothing is in their way")
+    delivery = DELIVERIES[len(situation + kind) % 2]
+    plan = plan_of(situation, delivery=delivery)
+    await sweep(memory(kind), plan, ("lost", "crash_before", "crash_after"), then_recovered, tally, commit_only=True)
+
+
+@pytest.mark.parametrize("delivery", DELIVERIES)
+async def test_fault_at_every_call_on_a_local_disk(delivery: str, tmp_path: Path, tally: Tally) -> None:
+    await sweep(disk(tmp_path), plan_of("fresh", delivery=delivery), FAULTS, then_recovered, tally)
+
+
+@pytest.mark.parametrize("situation", ["same-names", "replace-same-names", "promoted"])
+async def test_fault_at_every_call_of_a_commit_on_a_local_disk(situation: str, tmp_path: Path, tally: Tally) -> None:
+    plan = plan_of(situation, delivery="message")
+    await sweep(disk(tmp_path), plan, ("lost", "crash_before"), then_recovered, tally, commit_only=True)
+
+
+async def test_store_that_renames_nothing_is_refused() -> None:
+    world = memory("local")()
+    with pytest.raises(UnsupportedError, match="rename"):
+        await committer.open_job("memory://guarantees-s3/out", storage_options={"profile": "s3"})
+    world.forget()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("delivery", DELIVERIES)
+@pytest.mark.parametrize("kind", MEMORY)
+async def test_every_trouble_at_every_call_of_a_larger_job(kind: str, delivery: str, tally: Tally) -> None:
+    """Each task writes four files into each of three directories."""
+    plan = plan_of("append", delivery=delivery, files=12)
+    await sweep(memory(kind), plan, (*FAULTS, *REFUSALS, "cancel"), then_recovered, tally)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("situation", SITUATIONS)
+@pytest.mark.parametrize("delivery", DELIVERIES)
+async def test_every_trouble_on_a_local_disk(situation: str, delivery: str, tmp_path: Path, tally: Tally) -> None:
+    plan = plan_of(situation, delivery=delivery)
+    await sweep(disk(tmp_path), plan, (*FAULTS, "permanent", "cancel"), then_recovered, tally)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("situation", sorted(SITUATIONS.keys() - {"fresh"}))
+@pytest.mark.parametrize("delivery", DELIVERIES)
+@pytest.mark.parametrize("kind", MEMORY)
+async def test_every_trouble_in_every_situation(situation: str, delivery: str, kind: str, tally: Tally) -> None:
+    if situation == "in-the-way" and kind.startswith("gcs"):
+        pytest.skip("where directories are not real nothing is in their way")
+    plan = plan_of(situation, delivery=delivery)
+    await sweep(memory(kind), plan, (*FAULTS, *REFUSALS, "cancel"), then_recovered, tally, commit_only=True)
