@@ -338,7 +338,8 @@ class TaskAttempt:
         left, self._left = self._left, None
         if left is not None:
             left()
-        if self._owns_store:
+        owned, self._owns_store = self._owns_store, False
+        if owned:
             with anyio.CancelScope(shield=True):
                 await self._context.store.close()
 

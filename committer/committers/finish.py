@@ -38,10 +38,12 @@ async def finish_committed(context: StageContext, state: CommitState, published:
         # Cleanup takes the intent first. Without it `_SUCCESS` was written before, and a later job's may stand there.
         try:
             fresh = (await look_at_job(context.store, context.layout)).intended
+            gone = False
         except JobNotFoundError:
-            # Another driver did the rest, and cleaned up.
-            fresh = False
-        if config.mark_successful_jobs and fresh:
+            # Another driver did the rest, and cleaned up; or somebody deleted all of `_temporary`, and then nothing
+            # stands at `_SUCCESS`.
+            fresh, gone = False, True
+        if config.mark_successful_jobs and (fresh or gone):
             data = success_data(
                 context,
                 success=True,
@@ -50,7 +52,7 @@ async def finish_committed(context: StageContext, state: CommitState, published:
                 was_empty=state.decision.was_empty,
                 directories=state.decision.directories,
             )
-            await SaveSuccess(context).run(data)
+            await SaveSuccess(context, only_if_absent=gone).run(data)
             await sync_directories(context, [context.layout.destination])
         await release_lock(context)
         if config.diagnostics_manifest_directory and fresh:

@@ -23,6 +23,8 @@ from committer.stages.base import Stage, StageContext
 from committer.stages.job_directory import OWN_RECORD_LIMIT, look_at_job, read_decision
 from committer.stores.helpers import create_exclusively
 
+_LOCK_TRIES = 5
+
 
 @dataclass(frozen=True, slots=True)
 class CommitIntent:
@@ -117,9 +119,18 @@ class TakeReplaceLock(Stage[None, None]):
     async def _take_lock(self) -> None:
         layout = self.context.layout
         lock = ReplaceLock(job_id=layout.job_id, driver=self.context.driver, created=self.context.timestamp())
-        found = await create_exclusively(
-            self.context.store, layout.replace_lock, encode_record(lock), durable=self.context.durable
-        )
+        for tries_left in reversed(range(_LOCK_TRIES)):
+            try:
+                found = await create_exclusively(
+                    self.context.store, layout.replace_lock, encode_record(lock), durable=self.context.durable
+                )
+            except StoreNotFoundError:
+                # It was released since it stood in the way, or the job is gone with all of `_temporary`.
+                await look_at_job(self.context.store, layout)
+                if not tries_left:
+                    raise
+            else:
+                break
         owner = decode_record(found, ReplaceLock, source=str(layout.replace_lock)).job_id
         if owner != layout.job_id:
             raise _busy(self.context, owner, "replaces data there")

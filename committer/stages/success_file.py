@@ -20,6 +20,7 @@ from committer.records.success import SuccessData, decode_success, encode_succes
 from committer.stages.base import Stage, StageContext
 from committer.stages.commit_state import explain_missing, fenced_off, looking_again
 from committer.stages.publish import Published
+from committer.stores.helpers import create_exclusively
 
 COMMITTER_CLASS = "org.apache.hadoop.mapreduce.lib.output.committer.manifest.ManifestCommitter"
 
@@ -76,10 +77,16 @@ class SetAsideSuccess(Stage[Decision, None]):
 
 
 class SaveSuccess(Stage[SuccessData, None]):
-    """Writes `_SUCCESS` by one atomic replace.
+    """Writes `_SUCCESS` by one atomic replace; replaces nothing once the job's directory is gone.
+
+    Whoever removed that directory may have finished the job, and a later job may have written its own marker since.
+
+    Args:
+        context: The job.
+        only_if_absent: The job's directory is known to be gone.
 
     Preconditions: outcome `committed` stands: every file of every committed task is in place (G9).
-    Postconditions: `_SUCCESS` names this job.
+    Postconditions: `_SUCCESS` names this job, or another one that came later.
     Cost: 1 call (2 on stores that write first and rename after).
     Hadoop: ``SaveSuccessFileStage``.
     """
@@ -87,16 +94,22 @@ class SaveSuccess(Stage[SuccessData, None]):
     name = "committer_commit_job"
     statistic = "job_stage_save_success_marker"
 
+    def __init__(self, context: StageContext, *, only_if_absent: bool = False) -> None:
+        super().__init__(context)
+        self._only_if_absent = only_if_absent
+
     async def execute(self, value: SuccessData) -> None:
         """Writes it; a directory of that name is a definite refusal."""
-        layout, store = self.context.layout, self.context.store
+        layout, store, durable = self.context.layout, self.context.store, self.context.durable
+        data = encode_success(value)
         try:
-            await store.put(
-                layout.success,
-                encode_success(value),
-                temporary=layout.success_temporary,
-                durable=self.context.durable,
-            )
+            if not self._only_if_absent:
+                try:
+                    await store.put(layout.success, data, temporary=layout.success_temporary, durable=durable)
+                except StoreNotFoundError:
+                    self._only_if_absent = True
+            if self._only_if_absent:
+                await create_exclusively(store, layout.success, data, durable=durable)
         except StoreIsADirectoryError as error:
             raise JobStateError(
                 f"a directory stands at {layout.success}: the job is committed, but its marker cannot be written",

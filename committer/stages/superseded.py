@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from committer.errors import (
     StoreExistsError,
+    StoreIsADirectoryError,
     StoreNotADirectoryError,
     StoreNotFoundError,
     StorePreconditionError,
@@ -125,8 +126,8 @@ class MoveAside(Stage[list[Fact], int]):
             if error.path == str(path) or not error.path:
                 return False
             raise await explain_missing(self.context, fenced_off(self.context, self.name, path)) from error
-        except StorePreconditionError:
-            # What stands there now came since the decision, and stays.
+        except (StorePreconditionError, StoreIsADirectoryError):
+            # What stands there now came since the decision, and stays: a directory of this job, or somebody's file.
             return False
         except StoreExistsError:
             # Moved before, by a link whose old name was not yet removed; or its place was taken anew since.

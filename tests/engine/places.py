@@ -181,9 +181,7 @@ class MemoryPlace(Place):
         }
 
     def directories(self) -> set[str]:
-        return {
-            name.removeprefix("/table/") for name in self.space.directories() if name.startswith("/table/")
-        }
+        return {name.removeprefix("/table/") for name in self.space.directories() if name.startswith("/table/")}
 
     def write(self, name: str, data: bytes) -> None:
         self.space.write(f"/table/{name}", data)

@@ -89,9 +89,7 @@ async def test_job_commit_at_every_call_of_an_abort(delivery: Delivery, profile:
         messages = [await place.run_task(job, 0, FILES), await place.run_task(job, 1, OTHERS)]
         refused: list[CommitterError] = []
 
-        async def commit(
-            job: Job = job, refused: list[CommitterError] = refused, named: list = messages
-        ) -> None:
+        async def commit(job: Job = job, refused: list[CommitterError] = refused, named: list = messages) -> None:
             try:
                 await job.commit(named if delivery == "message" else None)
             except CommitterError as error:

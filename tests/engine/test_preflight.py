@@ -199,9 +199,7 @@ async def test_record_that_names_one_source_twice(place: Place) -> None:
 
     def twice(manifest):
         first = manifest.files[0]
-        return msgspec.structs.replace(
-            manifest, files=[first, msgspec.structs.replace(manifest.files[1], s=first.s)]
-        )
+        return msgspec.structs.replace(manifest, files=[first, msgspec.structs.replace(manifest.files[1], s=first.s)])
 
     await rewrite_manifests(place, twice)
     with pytest.raises(RecordError):
@@ -211,7 +209,7 @@ async def test_record_that_names_one_source_twice(place: Place) -> None:
 
 
 async def test_two_records_for_one_source(place: Place) -> None:
-    """Only a forged record does so. It stops the commit without loss, and the job can be taken back."""
+    """Only a forged record does so. It is refused before anything is decided."""
     job = await place.open_job(job_id="job-1")
     await place.run_task(job, 0, {"part-0": b"x"})
     await place.run_task(job, 1, {"part-1": b"x"})
@@ -225,7 +223,7 @@ async def test_two_records_for_one_source(place: Place) -> None:
     await rewrite_manifests(place, same)
     with pytest.raises(CommitterError) as caught:
         await job.commit()
-    assert caught.value.outcome == "unknown"
-    assert "_SUCCESS" not in place.all_files()
+    assert caught.value.outcome == "unchanged"
+    assert place.files() == {}
     await place.recover("job-1", rollback=True, force=True)
     assert place.all_files() == {}

@@ -87,9 +87,7 @@ async def test_summary_on_another_store(place: Place, elsewhere: MemorySpace) ->
 
 async def test_summary_on_the_same_store(place: Place) -> None:
     directory = f"{place.dest}/_reports/deep"
-    await place.run_job(
-        {"part-0": b"x"}, job_id="job-1", config=CommitterConfig(summary_report_directory=directory)
-    )
+    await place.run_job({"part-0": b"x"}, job_id="job-1", config=CommitterConfig(summary_report_directory=directory))
     assert decode_success(place.read("_reports/deep/summary-job-1.json"), source="").success
 
 
@@ -177,9 +175,7 @@ async def test_summary_that_cannot_be_saved_breaks_nothing(
     assert place.files() == {"part-0": b"x"}
     assert "summary" in caplog.text
     for nowhere in ("nostore://x/y", "s3://bucket/reports"):
-        await place.run_job(
-            {f"{nowhere[:2]}/part-0": b"x"}, config=CommitterConfig(summary_report_directory=nowhere)
-        )
+        await place.run_job({f"{nowhere[:2]}/part-0": b"x"}, config=CommitterConfig(summary_report_directory=nowhere))
     assert len(place.files()) == 3
 
 
@@ -241,9 +237,7 @@ async def test_records_kept_at_the_destination(place: Place) -> None:
 async def test_records_that_cannot_be_kept_break_nothing(place: Place, elsewhere: MemorySpace) -> None:
     elsewhere.write("/kept", b"a file")
     for number, directory in enumerate((f"memory://{elsewhere.name}/kept", "nostore://x/y")):
-        await place.run_job(
-            {f"part-{number}": b"x"}, config=CommitterConfig(diagnostics_manifest_directory=directory)
-        )
+        await place.run_job({f"part-{number}": b"x"}, config=CommitterConfig(diagnostics_manifest_directory=directory))
     assert len(place.files()) == 2
     assert place.temporary() == set()
 

@@ -12,6 +12,7 @@ import os
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from itertools import count
 from pathlib import Path
 from typing import Literal, TypeAlias
@@ -47,8 +48,8 @@ class World(ABC):
         """A connection of a new process."""
 
     @abstractmethod
-    def files(self) -> dict[str, bytes]:
-        """Every file."""
+    def files(self, but: str | None = None) -> dict[str, bytes]:
+        """Every file, but for those below one directory; then content may be told from what was read before."""
 
     @abstractmethod
     def directories(self) -> set[str]:
@@ -78,8 +79,13 @@ class MemoryWorld(World):
     def store(self) -> Store:
         return self._space.store()
 
-    def files(self) -> dict[str, bytes]:
-        return {path.path[1:]: file.data for path, file in self._space.tree if file is not None}
+    def files(self, but: str | None = None) -> dict[str, bytes]:
+        but = f"/{but}/" if but else "no path starts so"
+        return {
+            path.path[1:]: file.data
+            for path, file in self._space.tree
+            if file is not None and not path.path.startswith(but)
+        }
 
     def directories(self) -> set[str]:
         return {path.path[1:] for path, file in self._space.tree if file is None}
@@ -96,6 +102,7 @@ class DiskWorld(World):
 
     def __init__(self, root: Path) -> None:
         self._root = str(root)
+        self._seen: dict[tuple[int, int, int], bytes] = {}
 
     @property
     def destination(self) -> StorePath:
@@ -104,17 +111,37 @@ class DiskWorld(World):
     def store(self) -> Store:
         return LocalStore(threads=1)
 
-    def files(self) -> dict[str, bytes]:
-        found = {}
-        for directory, _below, names in os.walk(self._root):
-            for name in names:
-                path = os.path.join(directory, name)
-                try:
-                    with open(path, "rb") as file:
-                        found[os.path.relpath(path, self._root)] = file.read()
-                except FileNotFoundError:
+    def files(self, but: str | None = None) -> dict[str, bytes]:
+        found: dict[str, bytes] = {}
+        pending = [""]
+        while pending:
+            directory = pending.pop()
+            try:
+                entries = list(os.scandir(os.path.join(self._root, directory)))
+            except FileNotFoundError:
+                continue
+            for entry in entries:
+                name = f"{directory}/{entry.name}" if directory else entry.name
+                if name == but:
                     continue
+                if entry.is_dir(follow_symlinks=False):
+                    pending.append(name)
+                else:
+                    data = self._read(entry, again=but is None)
+                    if data is not None:
+                        found[name] = data
         return found
+
+    def _read(self, entry: os.DirEntry[str], *, again: bool) -> bytes | None:
+        try:
+            status = entry.stat(follow_symlinks=False)
+            key = status.st_ino, status.st_mtime_ns, status.st_size
+            if again or key not in self._seen:
+                with open(entry.path, "rb") as file:
+                    self._seen[key] = file.read()
+        except FileNotFoundError:
+            return None
+        return self._seen[key]
 
     def directories(self) -> set[str]:
         return {
@@ -187,9 +214,14 @@ class Checker:
         world: The channel.
         ledger: What tasks did.
         job_id: The job.
+
+    Attributes:
+        late: Whether a request of a driver may have come after another driver rolled the job back: it can make an
+            empty directory again, which nobody reads and nobody is left to remove.
     """
 
     def __init__(self, world: World, ledger: Ledger, job_id: str) -> None:
+        self.late = False
         self.world = world
         self.ledger = ledger
         self.job_id = job_id
@@ -198,6 +230,7 @@ class Checker:
         self._before = files
         self._before_directories = {name for name in world.directories() if name.startswith(f"{OUT}/")}
         self._own = f"{OUT}/{TEMPORARY}/{job_id}/"
+        self._attempts = f"{self._own}00"
         self._decided = False
         self._complete = False
         self._last: dict[str, bytes] | None = None
@@ -210,7 +243,7 @@ class Checker:
 
     def step(self) -> None:
         """Checks what must hold at every moment."""
-        files = self.world.files()
+        files = self.world.files(but=self._attempts)
         if files == self._last:
             return
         self._last = files
@@ -257,8 +290,9 @@ class Checker:
 
     def _check_continuity(self, visible: Files, *, complete: bool) -> None:
         targets = {name for attempt in self.ledger.attempts for name in attempt.files}
+        in_the_way = self._in_the_way()
         for name in self.visible_before:
-            if name in visible or name == SUCCESS:
+            if name in visible or name == SUCCESS or name in in_the_way:
                 continue
             if name in targets:
                 self._fail(f"G13: {name} is neither the old file nor the new one", visible)
@@ -301,7 +335,8 @@ class Checker:
             self._expect(visible, dict(self.visible_before), "G4: the job did not commit, and yet")
         else:
             self._check_committed(visible)
-        self._check_directories(visible)
+        if not self.late:
+            self._check_directories(visible)
         if left_over:
             return
         standing = self.left_over()
@@ -312,7 +347,8 @@ class Checker:
             self._fail(f"the job is over and left {standing[:5]}", files)
 
     def _check_committed(self, visible: dict[str, bytes]) -> None:
-        expected = {name: data for name, data in self.visible_before.items() if name not in self._superseded()}
+        gone = self._superseded() | self._in_the_way()
+        expected = {name: data for name, data in self.visible_before.items() if name not in gone}
         for task in range(self.ledger.tasks):
             winner = self._winner(task, visible)
             if winner is None:
@@ -352,7 +388,8 @@ class Checker:
             parts = name.split("/")[:-1]
             needed.update(f"{OUT}/{'/'.join(parts[:depth])}" for depth in range(1, len(parts) + 1))
         extra = found - needed - self._before_directories
-        missing = self._before_directories - found if not self._superseded() else set()
+        gone = self._superseded() | (self._in_the_way() if visible != self.visible_before else set())
+        missing = self._before_directories - found if not gone else set()
         missing = {name for name in missing if not _is_temporary(f"{name}/")}
         if extra or missing:
             self._fail(f"directories too many {sorted(extra)}, too few {sorted(missing)}", visible)
@@ -368,6 +405,15 @@ class Checker:
             return old
         written = {name.rpartition("/")[0] for attempt in self.ledger.attempts for name in attempt.files}
         return {name for name in old if any(not where or name.startswith(f"{where}/") for where in written)}
+
+    def _in_the_way(self) -> set[str]:
+        """Old files that cannot stand beside the new ones: below a file's name, or where a directory goes."""
+        targets = {name for attempt in self.ledger.attempts for name in attempt.files}
+        return {
+            old
+            for old in self.visible_before
+            if any(old.startswith(f"{name}/") or name.startswith(f"{old}/") for name in targets)
+        }
 
     def _winner(self, task: int, visible: Files) -> Attempt | None:
         for attempt in self.ledger.may_win(task):
@@ -410,6 +456,7 @@ def _is_hidden(name: str) -> bool:
     return name[0] in "_." and "=" not in name.partition("/")[0]
 
 
+@lru_cache(maxsize=64)
 def _job_of(marker: bytes | None) -> str | None:
     if not marker:
         return None

@@ -94,6 +94,7 @@ class Cluster:
         hit: The call that trouble hit.
         commit_began: Number of the first call of the driver's commit.
         claims: What processes other than the driver said came of the job.
+        over: Whether the driver's call returned, or it died.
     """
 
     def __init__(
@@ -111,6 +112,7 @@ class Cluster:
         self.hit: Call | None = None
         self.commit_began = 0
         self.claims: list[str] = []
+        self.over = False
         self.processes: list[FaultyStore] = []
         self.messages: list[TaskCommit] = []
         self.driver: asyncio.Task[object] | None = None

@@ -61,6 +61,7 @@ async def drive(cluster: Cluster) -> BaseException | None:
             raise
         failure = error
     else:
+        cluster.over = True
         cluster.raise_broken()
         expected = cluster.plan.tasks * cluster.plan.files
         if not report.success or report.files_committed != expected:
@@ -68,6 +69,7 @@ async def drive(cluster: Cluster) -> BaseException | None:
         # Without a right to delete it, a directory may stay.
         cluster.checker.end("committed", left_over=cluster.trouble is not None)
         return None
+    cluster.over = True
     cluster.raise_broken()
     if isinstance(failure, CommitterError):
         if failure.outcome == "unchanged" and cluster.checker.is_changed():
@@ -146,6 +148,7 @@ async def recover(cluster: Cluster) -> None:
 
 async def roll_back(cluster: Cluster) -> None:
     """Somebody takes the job back."""
+    cluster.checker.late = not cluster.over
     await _recover(cluster, rollback=True)
 
 

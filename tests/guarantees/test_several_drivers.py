@@ -9,7 +9,7 @@ import pytest
 from tests.guarantees.cluster import Cluster, Intruder
 from tests.guarantees.conftest import Tally
 from tests.guarantees.outcomes import abort, check_claims, commit, drive, recover, roll_back, zombie
-from tests.guarantees.sweeps import FENCING, PROVING, memory, plan_of, sweep
+from tests.guarantees.sweeps import FENCING, PROVING, SMALL, memory, plan_of, sweep
 
 DELIVERIES = ["listing", "message"]
 
@@ -35,7 +35,7 @@ def at_once(*intruders: Intruder, seed: int) -> object:
 @pytest.mark.parametrize("situation", ["append", "same-names", "replace-same-names"])
 async def test_intruder_at_every_call_of_a_commit(intruder: Intruder, situation: str, tally: Tally) -> None:
     for number, kind in enumerate(FENCING if intruder is roll_back else PROVING):
-        plan = plan_of(situation, delivery=DELIVERIES[(number + len(situation)) % 2])
+        plan = plan_of(situation, delivery=DELIVERIES[(number + len(situation)) % 2], **SMALL)
         await sweep(memory(kind), plan, (intruder,), then_compared, tally, commit_only=True)
 
 
@@ -55,9 +55,9 @@ async def test_two_at_once_after_a_crash_at_every_call(
     pair: tuple[Intruder, Intruder], situation: str, tally: Tally
 ) -> None:
     for number, kind in enumerate(FENCING if roll_back in pair else PROVING):
-        plan = plan_of(situation, delivery=DELIVERIES[(number + len(situation)) % 2])
+        plan = plan_of(situation, delivery=DELIVERIES[(number + len(situation)) % 2], **SMALL)
         ordeal = at_once(*pair, seed=number)
-        await sweep(memory(kind), plan, ("crash_before",), ordeal, tally, commit_only=True, stride=2)
+        await sweep(memory(kind), plan, ("crash_before",), ordeal, tally, commit_only=True)
 
 
 @pytest.mark.slow
@@ -77,9 +77,7 @@ async def test_two_at_once_in_many_orders(
 @pytest.mark.parametrize("intruder", [recover, commit, abort, zombie, roll_back])
 @pytest.mark.parametrize("delivery", DELIVERIES)
 @pytest.mark.parametrize("situation", ["append", "same-names", "replace", "replace-same-names", "promoted"])
-async def test_intruder_in_every_situation(
-    intruder: Intruder, delivery: str, situation: str, tally: Tally
-) -> None:
+async def test_intruder_in_every_situation(intruder: Intruder, delivery: str, situation: str, tally: Tally) -> None:
     for kind in FENCING if intruder is roll_back else PROVING:
         plan = plan_of(situation, delivery=delivery)
         await sweep(memory(kind), plan, (intruder,), then_compared, tally, commit_only=True)

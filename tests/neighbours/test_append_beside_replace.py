@@ -1,0 +1,132 @@
+"""An appending job beside a replacing one, in every interleaving of their store calls: as if one came after the other."""
+
+from __future__ import annotations
+
+import pytest
+
+from committer import CommitterConfig
+from tests.neighbours.meeting import Party, Table, crossed, interrupted
+
+OLD = {"p=1/old": b"old", "p=2/old": b"old"}
+APPENDED = {"p=1/appended": b"a", "p=3/appended": b"a"}
+REPLACING = {"p=1/replacing": b"r", "p=3/replacing": b"r"}
+
+ONE_BY_ONE = CommitterConfig(io_concurrency=1)
+REPLACE = CommitterConfig(io_concurrency=1, conflict_mode="replace")
+
+AFTER_BOTH_APPEND_FIRST = {"p=2/old": b"old", **REPLACING}
+AFTER_BOTH_REPLACE_FIRST = {"p=2/old": b"old", **REPLACING, **APPENDED}
+AFTER_APPEND = {**OLD, **APPENDED}
+AFTER_REPLACE = {"p=2/old": b"old", **REPLACING}
+
+PROFILES = pytest.mark.parametrize("profile", ["local", "adls", "gcs"])
+DELIVERIES = pytest.mark.parametrize("delivery", ["listing", "message"])
+
+
+async def parties(profile: str, delivery: str = "listing") -> tuple[Table, Party, Party]:
+    table = Table(profile, OLD)
+    append = await table.job("append", APPENDED, ONE_BY_ONE, delivery)
+    replace = await table.job("replace", REPLACING, REPLACE, delivery)
+    return table, append, replace
+
+
+async def check(table: Table, append: Party, replace: Party) -> str:
+    """The destination must be as after some serial order of the jobs that committed; then whoever withdrew goes on."""
+    for party, other in ((append, replace), (replace, append)):
+        if party.error is not None:
+            assert party.busy, party.error
+            assert party.error.owner == other.driver.job_id  # type: ignore[attr-defined]
+            assert party.error.outcome == "unchanged"
+            assert other.driver.job_id in party.error.next_step
+    found = table.files()
+    if append.error is None and replace.error is None:
+        assert found in (AFTER_BOTH_APPEND_FIRST, AFTER_BOTH_REPLACE_FIRST), found
+        word = "append, replace" if found == AFTER_BOTH_APPEND_FIRST else "replace, append"
+    elif append.error is None:
+        assert found == AFTER_APPEND
+        word = "replace withdrew"
+        await replace.commit()
+        assert replace.error is None, replace.error
+        assert table.files() == AFTER_BOTH_APPEND_FIRST
+    elif replace.error is None:
+        assert found == AFTER_REPLACE
+        word = "append withdrew"
+        await append.commit()
+        assert append.error is None, append.error
+        assert table.files() == AFTER_BOTH_REPLACE_FIRST
+    else:
+        assert found == OLD
+        word = "both withdrew"
+        await append.commit()
+        await replace.commit()
+        assert append.error is None
+        assert replace.error is None
+        assert table.files() == AFTER_BOTH_APPEND_FIRST
+    assert table.temporary() == set()
+    return word
+
+
+@PROFILES
+@DELIVERIES
+async def test_append_meets_a_whole_replace(profile: str, delivery: str) -> None:
+    words: dict[str, int] = {}
+    number = 0
+    while True:
+        number += 1
+        table, append, replace = await parties(profile, delivery)
+        await interrupted(append, number, replace.commit)
+        word = await check(table, append, replace)
+        words[word] = words.get(word, 0) + 1
+        if number > append.calls:
+            break
+    assert set(words) == {"append, replace", "replace, append", "replace withdrew"}
+
+
+@PROFILES
+@DELIVERIES
+async def test_replace_meets_a_whole_append(profile: str, delivery: str) -> None:
+    words: dict[str, int] = {}
+    number = 0
+    while True:
+        number += 1
+        table, append, replace = await parties(profile, delivery)
+        await interrupted(replace, number, append.commit)
+        word = await check(table, append, replace)
+        words[word] = words.get(word, 0) + 1
+        if number > replace.calls:
+            break
+    assert set(words) == {"append, replace", "replace, append", "append withdrew"}
+
+
+@pytest.mark.slow
+@PROFILES
+async def test_append_and_replace_crossed_twice(profile: str) -> None:
+    words: set[str] = set()
+    first_calls = second_calls = 40
+    for at in range(1, 60):
+        if at > first_calls:
+            break
+        for back_at in range(1, 60):
+            if back_at > second_calls:
+                break
+            for swap in (False, True):
+                table, append, replace = await parties(profile)
+                one, two = (replace, append) if swap else (append, replace)
+                await crossed(one, at, two, back_at)
+                words.add(await check(table, append, replace))
+                first_calls, second_calls = max(first_calls, one.calls), max(second_calls, two.calls)
+    assert {"append, replace", "replace, append", "replace withdrew", "append withdrew"} <= words
+
+
+@PROFILES
+async def test_append_and_replace_crossed_twice_where_it_matters(profile: str) -> None:
+    """The calls up to the decision, where either finds the other."""
+    words: set[str] = set()
+    for at in range(2, 9):
+        for back_at in range(2, 10):
+            for swap in (False, True):
+                table, append, replace = await parties(profile)
+                one, two = (replace, append) if swap else (append, replace)
+                await crossed(one, at, two, back_at)
+                words.add(await check(table, append, replace))
+    assert {"replace withdrew", "append withdrew"} <= words

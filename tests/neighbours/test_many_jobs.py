@@ -1,0 +1,180 @@
+"""Any number of jobs run into one directory at once, and each touches only its own (G11)."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import committer
+from committer import CommitterConfig
+from committer.records.success import decode_success
+from committer.testing.faults import Call, FaultyStore
+from tests.neighbours import many
+from tests.neighbours.meeting import Table
+
+JOBS = 8
+
+
+def names(job_id: str) -> dict[str, bytes]:
+    return {f"p={number % 5}/{job_id}-{number}": job_id.encode() for number in range(20)}
+
+
+async def run(dest: object, job_id: str, delivery: str, options: dict[str, object] | None = None) -> None:
+    async with committer.open_job(dest, job_id=job_id, delivery=delivery, storage_options=options) as job:  # type: ignore[arg-type]
+
+        async def task(number: int) -> None:
+            async with job.task_attempt(number) as attempt:
+                for name, data in list(names(job_id).items())[number::4]:
+                    async with attempt.open(name) as file:
+                        await file.write(data)
+
+        await asyncio.gather(*[task(number) for number in range(4)])
+        report = await job.commit(tasks=4)
+        assert report.files_committed == 20
+
+
+async def test_eight_jobs_in_one_process_on_a_disk(tmp_path: Path) -> None:
+    dest = tmp_path / "table"
+    await asyncio.gather(*[run(dest, f"job-{n}", "message" if n % 2 else "listing") for n in range(JOBS)])
+    expected = {name: data for n in range(JOBS) for name, data in names(f"job-{n}").items()}
+    found = {
+        path.relative_to(dest).as_posix(): path.read_bytes()
+        for path in dest.rglob("*")
+        if path.is_file() and path.name != "_SUCCESS"
+    }
+    assert found == expected
+    assert not (dest / "_temporary").exists()
+    marker = decode_success((dest / "_SUCCESS").read_bytes(), source="")
+    assert marker.jobId in {f"job-{n}" for n in range(JOBS)}
+
+
+@pytest.mark.parametrize("profile", ["local", "adls", "gcs"])
+async def test_eight_jobs_touch_only_their_own(profile: str) -> None:
+    table = Table(profile, {"p=1/old": b"old"})
+    strangers: list[str] = []
+
+    async def one(number: int) -> None:
+        job_id = f"job-{number}"
+        store = FaultyStore(table.space.store())
+
+        async def note(call: Call) -> None:
+            changes = call.operation in (
+                "put", "open_writer", "make_directory", "rename_file", "rename_directory", "delete_file",
+                "delete_directory", "link_file",
+            )  # fmt: skip
+            if not changes:
+                return
+            for path in (call.path, call.destination):
+                if path is None:
+                    continue
+                name = path.path.removeprefix("/table").removeprefix("/")
+                own = (
+                    name.startswith((f"_temporary/{job_id}/", f"_temporary/.replace-lock-{job_id}"))
+                    or name in ("", "_SUCCESS", "_temporary", f"_temporary/{job_id}")
+                    or f"/{job_id}-" in name
+                    or (call.operation == "make_directory" and not name.startswith("_"))
+                )
+                if not own:
+                    strangers.append(f"{job_id}: {call}")
+
+        store.before_call = note
+        await run(table.dest, job_id, "message" if number % 2 else "listing", {"store": store})
+
+    await asyncio.gather(*[one(number) for number in range(JOBS)])
+    assert strangers == []
+    expected = {name: data for n in range(JOBS) for name, data in names(f"job-{n}").items()}
+    assert table.files() == {"p=1/old": b"old", **expected}
+    assert table.temporary() == set()
+
+
+async def test_some_abort_while_others_commit() -> None:
+    table = Table("local")
+
+    async def abort(job_id: str) -> None:
+        with pytest.raises(ZeroDivisionError):
+            async with committer.open_job(table.dest, job_id=job_id, storage_options=table.options) as job:
+                async with job.task_attempt(0) as attempt:
+                    async with attempt.open(f"p=1/{job_id}") as file:
+                        await file.write(b"x")
+                raise ZeroDivisionError
+
+    await asyncio.gather(
+        *[run(table.dest, f"job-{n}", "listing", table.options) for n in range(4)],
+        *[abort(f"bad-{n}") for n in range(4)],
+    )
+    assert table.files() == {name: data for n in range(4) for name, data in names(f"job-{n}").items()}
+    assert table.temporary() == set()
+
+
+async def test_jobs_of_one_process_share_limits() -> None:
+    """Eight jobs with room for four calls have four calls in flight, not thirty-two."""
+    table = Table("local")
+    config = CommitterConfig(io_concurrency=4)
+    running = most = 0
+
+    async def one(number: int) -> None:
+        nonlocal running, most
+        job_id = f"job-{number}"
+        store = FaultyStore(table.space.store())
+
+        async def note(_call: Call) -> None:
+            nonlocal running, most
+            running += 1
+            most = max(most, running)
+            await asyncio.sleep(0)
+            running -= 1
+
+        store.before_call = note
+        async with committer.open_job(
+            table.dest, job_id=job_id, config=config, storage_options={"store": store}
+        ) as job:
+            async with job.task_attempt(0) as attempt:
+                for name, data in names(job_id).items():
+                    async with attempt.open(name) as file:
+                        await file.write(data)
+
+    await asyncio.gather(*[one(number) for number in range(JOBS)])
+    assert most == 4
+    assert len(table.files()) == 20 * JOBS
+
+
+def test_four_processes(tmp_path: Path) -> None:
+    dest = tmp_path / "table"
+    root = str(Path(many.__file__).parents[2])
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([root, os.environ.get("PYTHONPATH", "")])}
+    drivers = [
+        subprocess.Popen(
+            [sys.executable, many.__file__, str(dest), f"job-{number}"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env=environment,
+        )
+        for number in range(4)
+    ]
+    try:
+        for driver in drivers:
+            assert driver.stdout is not None
+            assert driver.stdout.readline() == "ready\n"
+        for driver in drivers:
+            assert driver.stdin is not None
+            driver.stdin.write("go\n")
+            driver.stdin.flush()
+        for driver in drivers:
+            out, err = driver.communicate(timeout=60)
+            assert out == "40\n", err
+    finally:
+        for driver in drivers:
+            if driver.poll() is None:
+                driver.kill()
+                driver.communicate()
+    found = [path for path in dest.rglob("*") if path.is_file() and path.name != "_SUCCESS"]
+    assert len(found) == 160
+    assert all(path.read_text() == path.name.rsplit("-", 2)[0] for path in found)
+    assert not (dest / "_temporary").exists()

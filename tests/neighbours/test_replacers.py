@@ -1,0 +1,281 @@
+"""Two replacing jobs at once: one waits for the other, whatever it waits with."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+import committer
+from committer import CommitterConfig
+from committer.errors import CommitterError, DestinationBusyError, JobUndecidedError
+from committer.testing.faults import Fault
+from tests.neighbours.meeting import Party, Table, crossed, interrupted
+
+OLD = {"p=1/old": b"old"}
+FIRST = {"p=1/first": b"1"}
+SECOND = {"p=1/second": b"2"}
+REPLACE = CommitterConfig(io_concurrency=1, conflict_mode="replace")
+OVERWRITE = CommitterConfig(io_concurrency=1, existing_target="replace")
+
+PROFILES = pytest.mark.parametrize("profile", ["local", "adls", "gcs"])
+LOCK = "_temporary/.replace-lock"
+
+
+async def pair(profile: str) -> tuple[Table, Party, Party]:
+    table = Table(profile, OLD)
+    return table, await table.job("first", FIRST, REPLACE), await table.job("second", SECOND, REPLACE)
+
+
+async def check(table: Table, first: Party, second: Party) -> str:
+    for party, other in ((first, second), (second, first)):
+        if party.error is not None:
+            assert party.busy, party.error
+            assert party.error.owner == other.driver.job_id  # type: ignore[attr-defined]
+            assert party.error.outcome == "unchanged"
+            assert other.driver.job_id in str(party.error)
+    if first.error is None and second.error is None:
+        assert table.files() in (FIRST, SECOND)
+        word = "in turn"
+    elif first.error is None:
+        assert table.files() == FIRST
+        await second.commit()
+        assert second.error is None
+        assert table.files() == SECOND
+        word = "second withdrew"
+    elif second.error is None:
+        assert table.files() == SECOND
+        await first.commit()
+        assert first.error is None
+        assert table.files() == FIRST
+        word = "first withdrew"
+    else:
+        assert table.files() == OLD
+        await first.commit()
+        await second.commit()
+        assert first.error is None
+        assert second.error is None
+        assert table.files() == SECOND
+        word = "both withdrew"
+    assert table.temporary() == set()
+    return word
+
+
+@PROFILES
+async def test_replacer_meets_another_at_every_call(profile: str) -> None:
+    words: set[str] = set()
+    number = 0
+    while True:
+        number += 1
+        table, first, second = await pair(profile)
+        await interrupted(first, number, second.commit)
+        words.add(await check(table, first, second))
+        if number > first.calls:
+            break
+    # One that has declared its intent and not yet the lock makes the other withdraw, and then goes on itself.
+    assert words == {"in turn", "second withdrew"}
+
+
+@PROFILES
+async def test_replacers_crossed_twice_where_it_matters(profile: str) -> None:
+    words: set[str] = set()
+    for at in range(2, 9):
+        for back_at in range(2, 9):
+            table, first, second = await pair(profile)
+            await crossed(first, at, second, back_at)
+            words.add(await check(table, first, second))
+    assert "second withdrew" in words or "first withdrew" in words
+
+
+async def test_two_at_once_as_they_come() -> None:
+    for _run in range(20):
+        table, first, second = await pair("local")
+        await asyncio.gather(first.commit(), second.commit())
+        await check(table, first, second)
+
+
+@PROFILES
+async def test_job_that_replaces_same_names_holds_the_lock_too(profile: str) -> None:
+    """It takes the lock when it finds that it will replace; an appender that came first makes it withdraw."""
+    number = 0
+    seen: set[str] = set()
+    while True:
+        number += 1
+        table = Table(profile, {"p=1/same": b"old"})
+        overwrite = await table.job("overwrite", {"p=1/same": b"new"}, OVERWRITE)
+        replace = await table.job("replace", FIRST, REPLACE)
+        await interrupted(overwrite, number, replace.commit)
+        if overwrite.error is None and replace.error is None:
+            assert table.files() in (FIRST, {"p=1/same": b"new", **FIRST})
+            seen.add("both")
+        elif overwrite.error is None:
+            assert replace.busy
+            assert table.files() == {"p=1/same": b"new"}
+            seen.add("replace withdrew")
+        else:
+            assert overwrite.busy, overwrite.error
+            assert table.files() == FIRST
+            seen.add("overwrite withdrew")
+        if number > overwrite.calls:
+            break
+    assert {"both", "replace withdrew"} <= seen
+
+
+@PROFILES
+async def test_two_jobs_that_overwrite_one_file(profile: str) -> None:
+    """As if in turn, or one withdraws: never a mixture, never a lost `unknown`."""
+    for number in range(1, 60):
+        table = Table(profile, {"p=1/same": b"old", "p=2/same": b"old"})
+        names = ("p=1/same", "p=2/same")
+        first = await table.job("first", dict.fromkeys(names, b"first"), OVERWRITE)
+        second = await table.job("second", dict.fromkeys(names, b"second"), OVERWRITE)
+        await interrupted(first, number, second.commit)
+        for party in (first, second):
+            assert party.error is None or party.busy, party.error
+        content = set(table.files().values())
+        assert content in ({b"first"}, {b"second"}), (number, table.files())
+        if number > first.calls:
+            break
+
+
+@PROFILES
+async def test_two_appending_jobs_with_one_name(profile: str) -> None:
+    """One wins; the other is refused whole, and takes back what it published."""
+    for number in range(1, 60):
+        table = Table(profile)
+        first = await table.job("first", {"p=1/same": b"first", "p=1/a": b"first"}, CommitterConfig(io_concurrency=1))
+        second = await table.job("second", {"p=1/same": b"second", "p=1/b": b"second"})
+        await interrupted(first, number, second.commit)
+        committed = [party for party in (first, second) if party.error is None]
+        assert len(committed) == 1, (number, first.error, second.error)
+        [loser] = [party for party in (first, second) if party.error is not None]
+        assert loser.error is not None
+        assert loser.error.outcome == "unchanged", loser.error
+        winner = committed[0].driver.job_id
+        other = "a" if winner == "first" else "b"
+        assert table.files() == {"p=1/same": winner.encode(), f"p=1/{other}": winner.encode()}
+        await loser.driver.abort()
+        assert table.temporary() == set()
+        if number > first.calls:
+            break
+
+
+# -- the lock of a dead job --------------------------------------------------------------------------------------
+
+
+async def dead_replacer(table: Table, where: str) -> None:
+    """A replacing driver that died holding the lock, before or after its decision."""
+    party = await table.job("dead", FIRST, REPLACE)
+    if where == "undecided":
+        # Killed: nothing is tidied up, as if the process were gone.
+        party.store.faults.append(Fault(kind="crash_before", operation="put", path="decision"))
+    else:
+        party.store.faults.append(Fault(kind="crash_before", operation="rename_file", path="p=1/first"))
+    with pytest.raises(BaseException, match="call"):
+        await party.commit()
+    assert LOCK in table.all_files()
+
+
+@PROFILES
+@pytest.mark.parametrize("where", ["undecided", "decided"])
+@pytest.mark.parametrize("how", ["recover", "rollback", "abort", "cleanup"])
+async def test_lock_of_a_dead_job_is_released_by_ending_the_job(profile: str, where: str, how: str) -> None:
+    table = Table(profile, OLD)
+    await dead_replacer(table, where)
+    other = await table.job("other", SECOND)
+    await other.commit()
+    assert other.busy
+    assert other.error.owner == "dead"  # type: ignore[union-attr]
+    assert table.files() == OLD
+    options = table.options
+    expected = OLD
+    if how == "recover":
+        await committer.recover(table.dest, "dead", storage_options=options)
+        expected = FIRST
+    elif how == "rollback":
+        await committer.recover(table.dest, "dead", rollback=True, force=True, storage_options=options)
+    elif how == "cleanup":
+        if where == "decided":
+            with pytest.raises(CommitterError):
+                await committer.cleanup(table.dest, job_id="dead", storage_options=options)
+        await committer.cleanup(table.dest, job_id="dead", force=True, storage_options=options)
+    else:
+        async with committer.attach_job(table.dest, job_id="dead", storage_options=options) as dead:
+            if where == "decided":
+                with pytest.raises(CommitterError) as caught:
+                    await dead.abort()
+                assert "recover" in caught.value.next_step
+                assert LOCK in table.all_files()
+                return
+            await dead.abort()
+    assert LOCK not in table.all_files()
+    await other.commit()
+    assert other.error is None, other.error
+    assert table.files() == {**expected, **SECOND}
+    assert table.temporary() == set()
+
+
+@PROFILES
+async def test_lock_is_not_released_by_anybody_else(profile: str) -> None:
+    table = Table(profile, OLD)
+    await dead_replacer(table, "undecided")
+    options = table.options
+    async with committer.open_job(table.dest, job_id="other", storage_options=options) as other:
+        await other.abort()
+    with pytest.raises(JobUndecidedError):
+        async with committer.open_job(table.dest, job_id="third", storage_options=options) as third:
+            try:
+                await committer.recover(table.dest, "third", storage_options=options)
+            finally:
+                await third.abort()
+    await committer.cleanup(table.dest, older_than=10_000, storage_options=options)
+    assert LOCK in table.all_files()
+
+
+@PROFILES
+async def test_lock_of_a_job_whose_directory_is_gone(profile: str) -> None:
+    """Somebody deleted the job's directory by hand: cleanup of that id still releases the lock."""
+    table = Table(profile, OLD)
+    await dead_replacer(table, "undecided")
+    table.remove("_temporary/dead")
+    other = await table.job("other", SECOND)
+    await other.commit()
+    assert other.busy
+    with pytest.raises(CommitterError):
+        await committer.cleanup(table.dest, job_id="dead", storage_options=table.options)
+    assert LOCK not in table.all_files()
+    await other.commit()
+    assert other.error is None
+    assert table.files() == {**OLD, **SECOND}
+
+
+@PROFILES
+async def test_appender_that_died_undecided_blocks_replacers_until_it_is_ended(profile: str) -> None:
+    table = Table(profile, OLD)
+    dead = await table.job("dead", FIRST)
+    dead.store.faults.append(Fault(kind="crash_before", operation="put", path="decision"))
+    with pytest.raises(BaseException, match="call"):
+        await dead.commit()
+    replace = await table.job("replace", SECOND, REPLACE)
+    await replace.commit()
+    assert isinstance(replace.error, DestinationBusyError)
+    assert replace.error.owner == "dead"
+    append = await table.job("append", {"p=1/third": b"3"})
+    await append.commit()
+    assert append.error is None
+    await committer.recover(table.dest, "dead", storage_options=table.options)
+    await replace.commit()
+    assert replace.error is None
+    assert table.files() == SECOND
+    assert table.temporary() == set()
+
+
+async def test_lock_that_cannot_be_read(memory_profile: str = "local") -> None:
+    table = Table(memory_profile, OLD)
+    table.write(LOCK, b"not json")
+    party = await table.job("job", FIRST)
+    await party.commit()
+    assert party.error is not None
+    assert party.error.outcome == "unchanged"
+    assert ".replace-lock" in str(party.error)
+    assert table.files() == OLD
