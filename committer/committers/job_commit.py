@@ -410,6 +410,8 @@ class JobCommit:
             rolled_back = _among(error, JobRolledBackError)
             if rolled_back is not None:
                 raise rolled_back from None
+            if _is_missing(error) and await self._is_gone():
+                return await self._after_elsewhere(state, None)
             refusal = _definite_refusal(error)
             if refusal is None or is_forward_only(context, state):
                 raise _decided(context, error) from error
@@ -420,7 +422,12 @@ class JobCommit:
 
     async def _after_elsewhere(self, state: CommitState, outcome: JobOutcome | None) -> JobReport:
         if outcome is None:
-            raise EndedElsewhereError(None)
+            try:
+                return await self._report_of_finished()
+            except JobNotFoundError:
+                # It was rolled back and cleaned up, most likely, while this driver was still making directories.
+                await RollBack(self._context).remove_directories(state)
+                raise
         if outcome.outcome == "committed":
             return await self._complete(state, None)
         return await self._end_rolled_back(state, raising=True, reason=outcome.reason)
@@ -481,7 +488,12 @@ class JobCommit:
         # A disk's missing abilities show only when they are tried, and a fence must not be found out half way.
         if await exists(context.store, context.layout.job_attempt_directory):
             await context.store.probe(context.layout.job_attempt_directory)
-        outcome = await RollBack(context).run(RollBackRequest(state, reason, force))
+        try:
+            outcome = await RollBack(context).run(RollBackRequest(state, reason, force))
+        except EndedElsewhereError as ended:
+            if ended.outcome is None:
+                raise
+            outcome = ended.outcome
         if outcome.outcome == "committed":
             report = await self._complete(state, None)
             if raising:

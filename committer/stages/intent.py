@@ -147,7 +147,8 @@ class TakeReplaceLock(Stage[None, None]):
             try:
                 other = JobLayout(layout.destination, check_job_id(job_id), layout.job_attempt)
                 found = await look_at_job(self.context.store, other)
-                if not found.intended or found.ended:
+                # An intent may be gone although the job is decided: a driver that withdrew took it from another one.
+                if found.ended or not (found.intended or found.decided):
                     return
                 decision = await read_decision(self.context.store, other) if found.decided else None
             except (ConfigurationError, JobNotFoundError):

@@ -21,7 +21,7 @@ from committer.layout import SUCCESS
 from committer.paths import StorePath
 from committer.records.job_state import Fact, JobOutcome
 from committer.stages.base import Stage, StageContext
-from committer.stages.commit_state import CommitState, looking_again
+from committer.stages.commit_state import CommitState, explain_missing, looking_again
 from committer.stages.end_job import EndJob
 from committer.stages.load_records import PlannedFile
 from committer.stores.base import FileStatus
@@ -62,13 +62,14 @@ async def fence(context: StageContext) -> None:
         except (StoreNotFoundError, StoreExistsError) as error:
             # Fenced before; or a task of this job that came too late made the directory again, which harms nobody.
             if not await exists(store, fenced):
-                raise JobStateError(
+                unexplained = JobStateError(
                     f"job {context.layout.job_id} cannot be fenced: {directory.name} is gone",
                     operation="fence",
                     path=directory,
                     outcome="unknown",
                     next_step="look at the job's directory; nothing was taken back",
-                ) from error
+                )
+                raise await explain_missing(context, unexplained) from error
         except StoreError:
             # A lost answer: what counts is what stands there.
             if await exists(store, directory) or not await exists(store, fenced):
@@ -161,7 +162,7 @@ class RollBack(Stage[RollBackRequest, JobOutcome]):
             await run_workers(
                 state.files, self._delete_ours, workers=self.context.config.io_concurrency, operation=self.name
             )
-        await self._remove_directories(state.directories)
+        await self.remove_directories(state)
         await self._each(state.blocking, self._put_back)
         await self._put_back_success(state)
         if self._kept_aside:
@@ -278,8 +279,9 @@ class RollBack(Stage[RollBackRequest, JobOutcome]):
                 # A `_SUCCESS` that stands there is a later job's, and the one that counts.
                 self._kept_aside.append(fact.path)
 
-    async def _remove_directories(self, directories: list[str]) -> None:
+    async def remove_directories(self, state: CommitState) -> None:
         """Removes directories the job made, deepest first, where nobody else put anything into them."""
+        directories = state.directories
         if not self.context.store.capabilities.directories:
             return
 

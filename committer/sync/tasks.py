@@ -33,24 +33,13 @@ class TaskFile(task_files.BlockingTaskFile):
         super().__init__(file, loop)
         self._pid = os.getpid()
 
-    def abort(self) -> None:
-        """Gives the file up: it is never part of the attempt."""
-        # Closing a file object flushes it.
-        self._buffer.clear()
-        super().abort()
-
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if self._pid != os.getpid() or (error is not None and is_ending()):
-            self.__del__()
+            self._end()
         else:
             super().__exit__(kind, error, trace)
-
-    def __del__(self) -> None:
-        if not self.closed:
-            self._buffer.clear()
-        super().__del__()
 
     def _wait(self, call: Coroutine[Any, Any, object]) -> None:
         try:
@@ -84,7 +73,6 @@ class TaskAttempt:
         self.directory: StorePath = attempt.directory
         self._attempt = attempt
         self._pid = os.getpid()
-        self._left = False
         # The engine claims names without awaiting, which makes a step of it on a loop but not among threads.
         self._claiming = threading.Lock()
         free_at_exit(self)
@@ -154,13 +142,7 @@ class TaskAttempt:
             JobNotFoundError: The job was cleaned up.
             JobDecidedError: The job is decided: nothing of this attempt can become part of it.
         """
-
-        async def commit() -> TaskCommit:
-            message = await self._attempt.commit()
-            await self._leave()
-            return message
-
-        return self._wait(commit, "task.commit")
+        return self._wait(self._attempt.commit, "task.commit")
 
     def abort(self) -> None:
         """Removes what this run wrote. Does nothing for an attempt that committed or was aborted.
@@ -168,14 +150,7 @@ class TaskAttempt:
         Raises:
             CommitterError: Something could not be removed; it stays under the job's directory, never visible.
         """
-
-        async def abort() -> None:
-            try:
-                await self._attempt.abort()
-            finally:
-                await self._leave()
-
-        self._wait(abort, "task.abort")
+        self._wait(self._attempt.abort, "task.abort")
 
     def check_job(self) -> None:
         """Looks whether the job still stands undecided: one call.
@@ -193,19 +168,10 @@ class TaskAttempt:
     ) -> None:
         if self._pid != os.getpid() or (error is not None and is_ending()):
             return
-        self._wait(lambda: self._leave(error), "open_task")
-
-    async def _leave(self, error: BaseException | None = None) -> None:
-        """Leaves the engine's block, once: that commits or aborts what is undecided, and frees the store."""
-        if self._left:
-            return
-        self._left = True
-        await self._attempt.__aexit__(
-            None if error is None else type(error), error, None if error is None else error.__traceback__
-        )
+        self._wait(lambda: self._attempt.__aexit__(kind, error, trace), "open_task")
 
     async def _undo(self, interrupt: BaseException) -> None:
-        await self._leave(interrupt)
+        await self._attempt.__aexit__(type(interrupt), interrupt, interrupt.__traceback__)
 
     async def _free(self) -> None:
         # Not by leaving: at interpreter exit nobody decides for the user.
