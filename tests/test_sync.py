@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import gc
 import inspect
-import logging
 import os
 import pickle
 import signal
@@ -467,11 +466,7 @@ def test_an_interrupt_before_the_decision_aborts(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("how", ["commit", "leaving the block"])
-def test_an_interrupt_after_the_decision_deletes_nothing(
-    tmp_path: Path, how: str, caplog: pytest.LogCaptureFixture
-) -> None:
-    # The engine's warning goes to a file of pytest's, from the loop.
-    caplog.set_level(logging.ERROR, "committer.job")
+def test_an_interrupt_after_the_decision_deletes_nothing(tmp_path: Path, how: str) -> None:
     slow = Slow("rename_file")
     slow.interrupts = 0
     with pytest.raises(KeyboardInterrupt) as caught:

@@ -422,12 +422,15 @@ class JobCommit:
 
     async def _after_elsewhere(self, state: CommitState, outcome: JobOutcome | None) -> JobReport:
         if outcome is None:
+            committed = False
             try:
-                return await self._report_of_finished()
-            except JobNotFoundError:
+                report = await self._report_of_finished()
+                committed = report.success
+                return report
+            finally:
                 # It was rolled back and cleaned up, most likely, while this driver was still making directories.
-                await RollBack(self._context).remove_directories(state)
-                raise
+                if not committed:
+                    await RollBack(self._context).remove_directories(state)
         if outcome.outcome == "committed":
             return await self._complete(state, None)
         return await self._end_rolled_back(state, raising=True, reason=outcome.reason)

@@ -305,7 +305,7 @@ async def test_recovered_task_counts_as_the_drivers_own(place: Place) -> None:
 async def test_lost_answers_to_a_task_commit_do_not_lose_the_task(place: Place) -> None:
     for delivery in ("listing", "message"):
         async with place.open_job(delivery=delivery) as job:
-            place.faults(Fault(kind="lost", operation="put", path="manifest.json", times=2))
+            place.faults(Fault(kind="lost", operation="put", path="manifest.json"))
             message = await place.run_task(job, 0, {f"{delivery}/part-0": b"x"})
             await job.commit(task_commits=[message], tasks=1)
     assert sorted(place.files()) == ["listing/part-0", "message/part-0"]

@@ -60,6 +60,10 @@ class World(ABC):
         """Puts a file, with its directories."""
 
     @abstractmethod
+    def remove(self, name: str) -> None:
+        """Deletes a file."""
+
+    @abstractmethod
     def forget(self) -> None:
         """Frees what it holds."""
 
@@ -92,6 +96,9 @@ class MemoryWorld(World):
 
     def write(self, name: str, data: bytes) -> None:
         self._space.write(f"/{name}", data)
+
+    def remove(self, name: str) -> None:
+        self._space.tree.delete_file(self._space.path(name))
 
     def forget(self) -> None:
         MemoryStore.forget(self._space.name)
@@ -155,6 +162,9 @@ class DiskWorld(World):
         os.makedirs(os.path.dirname(path), exist_ok=True)
         with open(path, "wb") as file:
             file.write(data)
+
+    def remove(self, name: str) -> None:
+        os.unlink(os.path.join(self._root, name))
 
     def forget(self) -> None:
         return
@@ -239,6 +249,11 @@ class Checker:
             name: data for name, data in files.items() if not name.startswith(f"{OUT}/") or _is_temporary(name)
         }
 
+    def adopt(self, name: str, data: bytes) -> None:
+        """Somebody else put a file at the destination, which must stay as he left it."""
+        self.world.write(f"{OUT}/{name}", data)
+        self.visible_before[name] = data
+
     # -- at every step --------------------------------------------------------------------------------------------
 
     def step(self) -> None:
@@ -285,8 +300,11 @@ class Checker:
             if name == SUCCESS:
                 if data != self.visible_before.get(SUCCESS) and _job_of(data) != self.job_id:
                     self._fail("G9: somebody else's _SUCCESS appeared", visible)
-            elif data != self.visible_before.get(name) and data not in allowed.get(name, ()):
-                self._fail(f"G2: {name} is of no attempt that may win", visible)
+            elif data != self.visible_before.get(name):
+                if data not in allowed.get(name, ()):
+                    self._fail(f"G2: {name} is of no attempt that may win", visible)
+                if name in self.visible_before and not self._replaces():
+                    self._fail(f"G14: {name} stood there and was overwritten", visible)
 
     def _check_continuity(self, visible: Files, *, complete: bool) -> None:
         targets = {name for attempt in self.ledger.attempts for name in attempt.files}
@@ -395,6 +413,9 @@ class Checker:
             self._fail(f"directories too many {sorted(extra)}, too few {sorted(missing)}", visible)
 
     # -- what it rests on -----------------------------------------------------------------------------------------
+
+    def _replaces(self) -> bool:
+        return self.ledger.config.existing_target == "replace" or self.ledger.config.conflict_mode == "replace"
 
     def _superseded(self) -> set[str]:
         """Old files that the job takes away."""

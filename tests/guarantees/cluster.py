@@ -92,6 +92,7 @@ class Cluster:
     Attributes:
         calls: Calls so far, of all processes.
         hit: The call that trouble hit.
+        more: More trouble, by the number of the call.
         commit_began: Number of the first call of the driver's commit.
         claims: What processes other than the driver said came of the job.
         over: Whether the driver's call returned, or it died.
@@ -110,6 +111,7 @@ class Cluster:
         self.checker = Checker(world, self.ledger, JOB_ID)
         self.calls = 0
         self.hit: Call | None = None
+        self.more: dict[int, Trouble] = {}
         self.commit_began = 0
         self.claims: list[str] = []
         self.over = False
@@ -150,9 +152,10 @@ class Cluster:
 
     async def _before(self, store: FaultyStore, call: Call) -> None:
         self.calls += 1
-        if self.calls == self.at and self.hit is None:
+        trouble = self.trouble if self.calls == self.at and self.hit is None else self.more.get(self.calls)
+        if trouble is not None:
             self.hit = call
-            await self._strike(store, call)
+            await self._strike(store, call, trouble)
         # Whatever is done below the job's own `tasks` is seen with the next call that goes anywhere else.
         inside = str(call.path).startswith(self._tasks_directory) and call.destination is None
         if not (inside and self._looked):
@@ -162,8 +165,7 @@ class Cluster:
             for _turn in range(self._delays.randrange(6)):
                 await asyncio.sleep(0)
 
-    async def _strike(self, store: FaultyStore, call: Call) -> None:
-        trouble = self.trouble
+    async def _strike(self, store: FaultyStore, call: Call, trouble: Trouble) -> None:
         if trouble == "permanent":
             path = call.path
             store.faults.append(
@@ -174,7 +176,7 @@ class Cluster:
             self.driver.cancel()
         elif isinstance(trouble, str):
             store.faults.append(Fault(kind=trouble, call=call.number))
-        elif trouble is not None:
+        else:
             try:
                 await trouble(self)
             except Exception as error:

@@ -186,7 +186,8 @@ async def commit(cluster: Cluster) -> None:
 
 async def zombie(cluster: Cluster) -> None:
     """An attempt of a task that is done commits as well, or comes too late."""
-    await cluster.run_attempt(0, 9)
+    if cluster.spec is not None:
+        await cluster.run_attempt(0, 9)
 
 
 async def _recover(cluster: Cluster, *, rollback: bool = False, force: bool = False) -> None:

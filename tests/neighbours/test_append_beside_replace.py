@@ -1,10 +1,11 @@
-"""An appending job beside a replacing one, in every interleaving of their store calls: as if one came after the other."""
+"""An appending job beside a replacing one, in every interleaving of store calls: as if one came after the other."""
 
 from __future__ import annotations
 
 import pytest
 
 from committer import CommitterConfig
+from committer.records.success import SuccessData, decode_success, encode_success
 from tests.neighbours.meeting import Party, Table, crossed, interrupted
 
 OLD = {"p=1/old": b"old", "p=2/old": b"old"}
@@ -25,6 +26,7 @@ DELIVERIES = pytest.mark.parametrize("delivery", ["listing", "message"])
 
 async def parties(profile: str, delivery: str = "listing") -> tuple[Table, Party, Party]:
     table = Table(profile, OLD)
+    table.write("_SUCCESS", encode_success(SuccessData(jobId="before", success=True)))
     append = await table.job("append", APPENDED, ONE_BY_ONE, delivery)
     replace = await table.job("replace", REPLACING, REPLACE, delivery)
     return table, append, replace
@@ -39,6 +41,7 @@ async def check(table: Table, append: Party, replace: Party) -> str:
             assert party.error.outcome == "unchanged"
             assert other.driver.job_id in party.error.next_step
     found = table.files()
+    check_marker(table, {party.driver.job_id for party in (append, replace) if party.error is None})
     if append.error is None and replace.error is None:
         assert found in (AFTER_BOTH_APPEND_FIRST, AFTER_BOTH_REPLACE_FIRST), found
         word = "append, replace" if found == AFTER_BOTH_APPEND_FIRST else "replace, append"
@@ -63,7 +66,21 @@ async def check(table: Table, append: Party, replace: Party) -> str:
         assert replace.error is None
         assert table.files() == AFTER_BOTH_APPEND_FIRST
     assert table.temporary() == set()
+    # Each job that committed was in place before the last one wrote its marker.
+    check_marker(table, {"append", "replace"} if word in ("append, replace", "replace, append") else {last(word)})
     return word
+
+
+def check_marker(table: Table, committed: set[str]) -> None:
+    """`_SUCCESS` names a job that committed; the one of before stands while none did."""
+    marker = decode_success(table.all_files()["_SUCCESS"], source="_SUCCESS")
+    assert marker.success
+    assert marker.jobId in (committed or {"before"})
+
+
+def last(word: str) -> str:
+    """The job that committed last, where that is known."""
+    return {"append withdrew": "append", "replace withdrew": "replace", "both withdrew": "replace"}[word]
 
 
 @PROFILES

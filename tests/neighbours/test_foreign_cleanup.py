@@ -7,6 +7,7 @@ import pytest
 import committer
 from committer import CommitterConfig
 from committer.errors import CommitterError, JobNotFoundError
+from committer.records.success import SuccessData, encode_success
 from tests.neighbours.meeting import Table, interrupted
 
 OLD = {"p=1/old": b"old"}
@@ -107,3 +108,29 @@ async def test_job_with_the_same_id_is_set_up_again_meanwhile(profile: str) -> N
     await again.commit()
     assert again.error is None, again.error
     assert table.files() == {**OLD, "p=1/again": b"again"}
+
+
+@pytest.mark.parametrize(("profile", "delivery"), [("local", "listing"), ("adls", "message"), ("gcs", "listing")])
+@pytest.mark.parametrize("mode", ["append", "replace"])
+async def test_marker_of_an_earlier_job_stands_while_nothing_is_decided(profile: str, delivery: str, mode: str) -> None:
+    before = {**OLD, "_SUCCESS": encode_success(SuccessData(jobId="before", success=True))}
+    config = CommitterConfig(io_concurrency=1, conflict_mode=mode)  # type: ignore[arg-type]
+    number = undecided = 0
+    while undecided == number:
+        number += 1
+        table = Table(profile, before)
+        party = await table.job("job", NEW, config, delivery)
+        decided = False
+
+        async def delete(table: Table = table) -> None:
+            nonlocal decided
+            decided = "_temporary/job/decision" in table.all_files()
+            table.remove("_temporary")
+
+        await interrupted(party, number, delete)
+        if not decided:
+            undecided += 1
+            assert isinstance(party.error, JobNotFoundError), (number, party.error)
+            assert party.error.outcome == "unchanged"
+            assert table.all_files() == before, number
+    assert undecided > 5

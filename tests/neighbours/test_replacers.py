@@ -76,6 +76,45 @@ async def test_replacer_meets_another_at_every_call(profile: str) -> None:
     assert words == {"in turn", "second withdrew"}
 
 
+@pytest.mark.parametrize(
+    ("profile", "scope"), [("local", "destination"), ("adls", "directories"), ("gcs", "directories")]
+)
+async def test_replacers_of_different_partitions(profile: str, scope: str) -> None:
+    """They exclude each other all the same, and both partitions are replaced, whole, in the end."""
+    old = {"p=1/old": b"old", "p=2/old": b"old", "p=3/old": b"old"}
+    ones = {"p=1/first-0": b"1", "p=1/first-1": b"1"}
+    twos = {"p=2/second-0": b"2", "p=2/second-1": b"2"}
+    config = CommitterConfig(io_concurrency=1, conflict_mode="replace", superseded_scope=scope)  # type: ignore[arg-type]
+    both = {"p=3/old": b"old", **ones, **twos}
+    seen: set[str] = set()
+    number = 0
+    while True:
+        number += 1
+        table = Table(profile, old)
+        first, second = await table.job("first", ones, config), await table.job("second", twos, config)
+        await interrupted(first, number, second.commit)
+        assert first.error is None or first.busy, first.error
+        assert second.error is None or second.busy, second.error
+        if first.error is None and second.error is None:
+            assert table.files() in ([both] if scope == "directories" else [ones, twos])
+            seen.add("in turn")
+        else:
+            withdrew, other = (second, first) if second.error is not None else (first, second)
+            assert other.error is None
+            assert withdrew.error.owner == other.driver.job_id  # type: ignore[union-attr]
+            assert withdrew.error.outcome == "unchanged"  # type: ignore[union-attr]
+            assert not [name for name in table.files() if withdrew.driver.job_id in name]
+            await withdrew.commit()
+            assert withdrew.error is None
+            last = ones if withdrew is first else twos
+            assert table.files() == (both if scope == "directories" else last)
+            seen.add("one withdrew")
+        assert table.temporary() == set()
+        if number > first.calls:
+            break
+    assert seen == {"in turn", "one withdrew"}
+
+
 @PROFILES
 async def test_replacers_crossed_twice_where_it_matters(profile: str) -> None:
     words: set[str] = set()
@@ -270,8 +309,8 @@ async def test_appender_that_died_undecided_blocks_replacers_until_it_is_ended(p
     assert table.temporary() == set()
 
 
-async def test_lock_that_cannot_be_read(memory_profile: str = "local") -> None:
-    table = Table(memory_profile, OLD)
+async def test_lock_that_cannot_be_read() -> None:
+    table = Table("local", OLD)
     table.write(LOCK, b"not json")
     party = await table.job("job", FIRST)
     await party.commit()

@@ -1,0 +1,134 @@
+"""Twin of Hadoop's TestCleanupStage: how a job's directory goes, and what happens when some of it does not.
+
+Where this engine differs: it removes the job's own directory and never all of `_temporary`; decision and outcome go
+last; what a parallel delete could not remove is tried once more with its parent, as Hadoop does.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from committer import CommitterConfig
+from committer.errors import CommitterError
+from committer.testing.faults import Fault
+from tests.engine.places import MemoryPlace
+
+ATTEMPTS = 5
+
+
+async def committed(config: CommitterConfig, *faults: Fault, profile: str = "hdfs"):
+    """Commits a job of five tasks; the place, what it raised, and its deletes of directories."""
+    place = MemoryPlace(profile)
+    job = await place.open_job(job_id="job-1", config=config)
+    for task in range(ATTEMPTS):
+        await place.run_task(job, task, {f"part-{task}": b"x"})
+    place.faults(*faults)
+    place.store.calls.clear()
+    error = None
+    try:
+        await job.commit()
+    except CommitterError as caught:
+        error = caught
+    deletes = [call for call in place.store.calls if call.operation == "delete_directory"]
+    assert len(place.files()) == ATTEMPTS
+    return place, error, deletes
+
+
+def attempts_of(deletes) -> list:
+    return [call for call in deletes if call.path.parent.name == "tasks"]
+
+
+def attempt_fails(times: int | None = 1) -> Fault:
+    return Fault(
+        kind="forbidden", operation="delete_directory", path=lambda path: path.parent.name == "tasks", times=times
+    )
+
+
+def parent_fails(times: int | None = 1) -> Fault:
+    return Fault(kind="forbidden", operation="delete_directory", path=lambda path: path.name == "00", times=times)
+
+
+async def test_parallel_delete_healthy() -> None:
+    place, error, deletes = await committed(CommitterConfig())
+    assert error is None
+    assert len(attempts_of(deletes)) == ATTEMPTS
+    assert place.temporary() == set()
+
+
+async def test_base_first_healthy() -> None:
+    place, error, deletes = await committed(CommitterConfig(cleanup_base_first=True))
+    assert error is None
+    assert attempts_of(deletes) == []
+    assert place.temporary() == set()
+
+
+async def test_single_delete() -> None:
+    place, error, deletes = await committed(CommitterConfig(cleanup_parallel_delete=False))
+    assert error is None
+    assert attempts_of(deletes) == []
+    assert place.temporary() == set()
+
+
+async def test_disabled() -> None:
+    place, error, deletes = await committed(CommitterConfig(cleanup_skipped=True))
+    assert (error, deletes) == (None, [])
+    assert "_temporary/job-1/outcome" in place.all_files()
+
+
+async def test_one_task_directory_fails_and_its_parent_works() -> None:
+    place, error, deletes = await committed(CommitterConfig(), attempt_fails())
+    assert error is None
+    assert len(attempts_of(deletes)) == ATTEMPTS
+    assert place.temporary() == set()
+
+
+async def test_all_task_directories_fail_and_their_parent_works() -> None:
+    place, error, _deletes = await committed(CommitterConfig(), attempt_fails(None))
+    assert error is None
+    assert place.temporary() == set()
+
+
+async def test_all_fail() -> None:
+    place, error, _deletes = await committed(CommitterConfig(), attempt_fails(None), parent_fails(None))
+    assert error is not None
+    assert error.outcome == "committed"
+    assert {"_temporary/job-1/decision", "_temporary/job-1/outcome"} <= place.temporary()
+    place.store.faults.clear()
+    await place.recover("job-1")
+    assert place.temporary() == set()
+
+
+async def test_all_fail_and_it_is_ignored(caplog: pytest.LogCaptureFixture) -> None:
+    config = CommitterConfig(cleanup_failures_ignored=True)
+    _place, error, _deletes = await committed(config, attempt_fails(None), parent_fails(None))
+    assert error is None
+    assert "cleanup of job job-1 failed" in caplog.text
+
+
+async def test_tasks_directory_absent() -> None:
+    place = MemoryPlace("hdfs")
+    job = await place.open_job(job_id="job-1")
+    place.remove("_temporary/job-1/00/tasks")
+    await job.abort()
+    assert place.temporary() == set()
+
+
+async def test_fate_is_readable_until_the_very_end() -> None:
+    """At every moment of a cleanup the store says how the job ended, until nothing of it is left but `_SUCCESS`."""
+    place = MemoryPlace("gcs")
+    job = await place.open_job(job_id="job-1")
+    for task in range(ATTEMPTS):
+        await place.run_task(job, task, {f"part-{task}": b"x"})
+    ended = False
+
+    async def look(_call: object) -> None:
+        nonlocal ended
+        left = place.temporary()
+        ended = ended or "_temporary/job-1/outcome" in left
+        if ended and left:
+            assert "_temporary/job-1/outcome" in left
+
+    place.store.before_call = look
+    await job.commit()
+    place.store.before_call = None
+    assert ended

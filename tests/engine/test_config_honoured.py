@@ -1,0 +1,148 @@
+"""Choices that show only in how calls are made: concurrency, rate, queue, what a Java driver is told."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from committer import CommitterConfig
+from committer.flow.runtime import use_runtime
+from committer.records.manifest import (
+    DIRECTORY_IS_DIRECTORY,
+    DIRECTORY_IS_FILE,
+    DIRECTORY_NOT_FOUND,
+    DIRECTORY_UNKNOWN,
+    TaskManifest,
+    decode_task_manifest,
+)
+from committer.stages import load_records
+from committer.testing.faults import Call
+from committer.testing.virtual_time import VirtualRuntime
+from tests.engine.places import MemoryPlace
+
+FILES = {f"p={number % 6}/part-{number}": b"x" for number in range(60)}
+
+
+async def most_at_once(place: MemoryPlace, config: CommitterConfig, fits) -> int:
+    """Commits a job of 12 tasks; the most calls that fit were under way at one moment."""
+    job = await place.open_job(config=config)
+    for task in range(12):
+        await place.run_task(job, task, {f"{name}-{task}": data for name, data in list(FILES.items())[:10]})
+    running = most = 0
+
+    async def before(call: Call) -> None:
+        nonlocal running, most
+        if fits(call):
+            running += 1
+            most = max(most, running)
+            for _turn in range(20):
+                await asyncio.sleep(0)
+            running -= 1
+
+    place.store.before_call = before
+    await job.commit()
+    place.store.before_call = None
+    return most
+
+
+@pytest.mark.parametrize("io_concurrency", [1, 3, 16])
+async def test_io_concurrency_bounds_calls_in_flight(memory: MemoryPlace, io_concurrency: int) -> None:
+    most = await most_at_once(memory, CommitterConfig(io_concurrency=io_concurrency), lambda _call: True)
+    assert most == io_concurrency
+
+
+@pytest.mark.parametrize("capacity", [1, 5])
+async def test_manifest_queue_capacity_bounds_records_ahead(
+    memory: MemoryPlace, monkeypatch: pytest.MonkeyPatch, capacity: int
+) -> None:
+    """A job of more entries than memory holds reads its records again, that many at a time."""
+    monkeypatch.setattr(load_records, "ENTRIES_IN_MEMORY", 10)
+    second_pass: list[str] = []
+
+    def again(call: Call) -> bool:
+        if call.operation != "read" or not call.path.name.endswith("-manifest.json"):
+            return False
+        second_pass.append(call.path.name)
+        return second_pass.count(call.path.name) > 1
+
+    most = await most_at_once(memory, CommitterConfig(manifest_queue_capacity=capacity), again)
+    assert most == capacity
+    assert len(memory.files()) == 120
+
+
+async def test_io_rate_is_not_exceeded() -> None:
+    place = MemoryPlace("local")
+    runtime = VirtualRuntime()
+    with use_runtime(runtime):
+        async with place.open_job(config=CommitterConfig(io_rate=50.0)) as job:
+            async with job.task_attempt(0) as task:
+                for name, data in FILES.items():
+                    async with task.open(name) as file:
+                        await file.write(data)
+            calls, began = place.store.count(), runtime.monotonic()
+            await job.commit()
+            took = runtime.monotonic() - began
+            made = place.store.count() - calls
+    assert made > 60
+    assert took >= (made - 50) / 50.0 - 0.1
+
+
+async def test_without_a_rate_nothing_waits(memory: MemoryPlace) -> None:
+    runtime = VirtualRuntime()
+    with use_runtime(runtime):
+        await memory.run_job(FILES, config=CommitterConfig(io_rate=0))
+        assert runtime.monotonic() == 0
+
+
+async def record_of(place: MemoryPlace, config: CommitterConfig) -> tuple[TaskManifest, list[str]]:
+    place.write("here/old", b"old")
+    place.write("file", b"a file")
+    job = await place.open_job(config=config)
+    task = await place.open_task(job.spec, 0)
+    for name in ("here/new", "here/below/new", "gone/below/new", "file/new"):
+        async with task.open(name) as file:
+            await file.write(b"x")
+    place.store.calls.clear()
+    await task.commit()
+    probed = [
+        call.path.path for call in place.store.calls if call.operation == "status" and "/tasks/" not in call.path.path
+    ]
+    [name] = [name for name in place.all_files() if name.endswith("-manifest.json")]
+    return decode_task_manifest(place.read(name), source=name), probed
+
+
+def statuses(manifest: TaskManifest) -> dict[str, int]:
+    return {entry.d.partition("/table/")[2]: entry.t for entry in manifest.directories}
+
+
+async def test_hadoop_driver_is_told_what_stands_where_directories_go(memory: MemoryPlace) -> None:
+    manifest, probed = await record_of(memory, CommitterConfig(hadoop_driver=True))
+    assert statuses(manifest) == {
+        "file": DIRECTORY_IS_FILE,
+        "gone": DIRECTORY_NOT_FOUND,
+        "here": DIRECTORY_IS_DIRECTORY,
+        "gone/below": DIRECTORY_NOT_FOUND,
+        "here/below": DIRECTORY_NOT_FOUND,
+    }
+    # Below what is no directory nothing is asked.
+    assert sorted(probed) == ["/table/file", "/table/gone", "/table/here", "/table/here/below"]
+    assert [entry.l for entry in manifest.directories] == [1, 1, 1, 2, 2]
+
+
+async def test_python_driver_is_told_nothing_and_nothing_is_asked(memory: MemoryPlace) -> None:
+    manifest, probed = await record_of(memory, CommitterConfig())
+    assert set(statuses(manifest).values()) == {DIRECTORY_UNKNOWN}
+    assert probed == []
+
+
+async def test_choices_travel_with_the_job(memory: MemoryPlace) -> None:
+    """Whoever attaches, writes or recovers makes the choices the job was set up with."""
+    config = CommitterConfig(unique_names=True, existing_target="replace", record_save_attempts=2)
+    job = await memory.open_job(job_id="job-1", config=config)
+    async with memory.attach_job("job-1", config=CommitterConfig()) as other:
+        assert other.spec.config == config
+        await memory.run_task(other.spec, 0, {"part-0": b"x"})
+        await other.commit()
+    assert memory.files() == {"part-0-job-1": b"x"}
+    await job.close()

@@ -1,0 +1,87 @@
+"""Twin of Hadoop's TestLoadManifestsStage: many records saved and loaded, counts and sizes kept, directories coalesced.
+
+Hadoop's suite has 2,000 attempts of 100 files. The quick form here has 200 of 20, the slow one Hadoop's number.
+"""
+
+from __future__ import annotations
+
+import tracemalloc
+
+import pytest
+
+from committer import CommitterConfig
+from committer.events import names
+from committer.stages import load_records
+from tests.engine.places import MemoryPlace
+
+PARTITIONS = 20
+
+
+async def save(place: MemoryPlace, attempts: int, files: int):
+    job = await place.open_job(job_id="job-1")
+    for task in range(attempts):
+        await place.run_task(
+            job, task, {f"p={number % PARTITIONS}/part-{task}-{number}": b"x" * (number % 3) for number in range(files)}
+        )
+    return job
+
+
+@pytest.mark.parametrize("kept", [1 << 30, 500], ids=["in memory", "read twice"])
+@pytest.mark.parametrize("profile", ["local", "gcs"])
+async def test_many_records(monkeypatch: pytest.MonkeyPatch, profile: str, kept: int) -> None:
+    attempts, files = 200, 20
+    place = MemoryPlace(profile)
+    job = await save(place, attempts, files)
+    monkeypatch.setattr(load_records, "ENTRIES_IN_MEMORY", kept)
+    plan = await job.plan()
+    size = attempts * sum(number % 3 for number in range(files))
+    assert (plan.tasks, plan.files, plan.bytes) == (attempts, attempts * files, size)
+    assert plan.directories == sorted(f"p={number}" for number in range(PARTITIONS))
+    report = await job.commit(tasks=attempts)
+    assert (report.files_committed, report.bytes_committed, report.directories_created) == (
+        attempts * files, size, PARTITIONS,
+    )  # fmt: skip
+    counters = report.statistics.counters
+    assert counters[names.COMMITTER_TASKS_COMPLETED] == attempts
+    assert counters[names.COMMITTER_TASK_FILE_COUNT] == attempts * files
+    assert report.statistics.meanstatistics[names.COMMITTER_TASK_MANIFEST_FILE_SIZE].samples == attempts
+    assert len(place.files()) == attempts * files
+    assert place.temporary() == set()
+
+
+async def test_few_records_are_held_at_once(memory: MemoryPlace) -> None:
+    """Loading is bounded by the workers, whatever the number of records."""
+    job = await save(memory, 60, 2)
+    running = most = 0
+
+    async def before(call) -> None:
+        nonlocal running, most
+        if call.operation == "read" and "manifest.json" in str(call.path):
+            running += 1
+            most = max(most, running)
+            import asyncio
+
+            await asyncio.sleep(0)
+            running -= 1
+
+    memory.store.before_call = before
+    async with memory.attach_job("job-1", config=CommitterConfig()) as other:
+        await other.plan()
+    memory.store.before_call = None
+    assert 1 < most <= CommitterConfig().io_concurrency
+    await job.abort()
+
+
+@pytest.mark.slow
+async def test_as_many_as_hadoops_suite(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(load_records, "ENTRIES_IN_MEMORY", 10_000)
+    place = MemoryPlace("hdfs")
+    job = await save(place, 2000, 100)
+    tracemalloc.start()
+    plan = await job.plan()
+    _now, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert (plan.tasks, plan.files) == (2000, 200_000)
+    assert peak < 150 << 20
+    report = await job.commit(tasks=2000)
+    assert report.files_committed == 200_000
