@@ -115,6 +115,10 @@ class JobLayout:
         """The record under the attempt's name."""
         return self.attempts / f"{self.task_attempt_id(task, attempt)}-{nonce}{MANIFEST_SUFFIX}"
 
+    def joined_intent(self, driver: str) -> StorePath:
+        """The intent of a driver that found another one's."""
+        return self.job_directory / f"{self.intent.name}-{driver}"
+
     def plan_file(self, number: int, driver: str) -> StorePath:
         """The `number`th side file of a driver's decision."""
         return self.job_directory / f"plan-{number:05d}-{driver}"

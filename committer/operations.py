@@ -328,10 +328,9 @@ async def _newest_below(context: StageContext, found: JobDirectory) -> float:
 
 async def _remove(context: StageContext, found: JobDirectory, *, force: bool) -> str | None:
     store, layout = context.store, context.layout
-    # Whoever ends a job takes its intent away once nothing but cleaning is left: until then `_SUCCESS`, or files that a
-    # rollback has to put back, may be missing.
-    ended = found.ended and not found.intended
-    if found.ended and not ended and not force:
+    outcome = await read_outcome(store, layout) if found.ended else None
+    if outcome is not None and not outcome.finished and not force:
+        # `_SUCCESS`, or files that a rollback has to put back, may be missing.
         return _UNFINISHED
     if not found.ended:
         decision = await read_decision(store, layout) if found.decided else None

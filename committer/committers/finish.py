@@ -14,12 +14,13 @@ from committer.stages.base import StageContext
 from committer.stages.cleanup import CleanupJob, RemoveFate
 from committer.stages.commit_state import CommitState
 from committer.stages.durability import sync_directories
+from committer.stages.end_job import mark_finished
 from committer.stages.intent import release_lock
-from committer.stages.job_directory import look_at_job
+from committer.stages.job_directory import read_outcome
 from committer.stages.names import with_ancestors
 from committer.stages.publish import Published
 from committer.stages.report import SaveReport
-from committer.stages.success_file import DIRECTORIES_CREATED, SaveSuccess, read_success, success_data
+from committer.stages.success_file import DIRECTORIES_CREATED, SaveSuccess, read_success, set_totals, success_data
 from committer.stores.base import Store
 from committer.stores.helpers import walk
 from committer.stores.registry import find_store
@@ -35,14 +36,12 @@ async def finish_committed(context: StageContext, state: CommitState, published:
     """
     config = context.config
     try:
-        # Cleanup takes the intent first. Without it `_SUCCESS` was written before, and a later job's may stand there.
-        try:
-            fresh = (await look_at_job(context.store, context.layout)).intended
-            gone = False
-        except JobNotFoundError:
-            # Another driver did the rest, and cleaned up; or somebody deleted all of `_temporary`, and then nothing
-            # stands at `_SUCCESS`.
-            fresh, gone = False, True
+        outcome = await read_outcome(context.store, context.layout)
+        # Once finished, `_SUCCESS` was written, and a later job's may stand there.
+        fresh = outcome is not None and not outcome.finished
+        # Another driver did the rest, and cleaned up; or somebody deleted all of `_temporary`, and then nothing stands
+        # at `_SUCCESS`.
+        gone = outcome is None
         if config.mark_successful_jobs and (fresh or gone):
             data = success_data(
                 context,
@@ -59,8 +58,8 @@ async def finish_committed(context: StageContext, state: CommitState, published:
             await _keep_records(context)
         if state.superseded:
             await _remove_emptied_directories(context, state)
-        # From here on nothing but cleaning is left, which the missing intent says.
-        await context.store.delete_file(context.layout.intent)
+        if outcome is not None and fresh:
+            await mark_finished(context, outcome)
         if not config.cleanup_skipped:
             await _clean_up(context)
     except CommitterError as error:
@@ -78,6 +77,26 @@ async def finish_committed(context: StageContext, state: CommitState, published:
         await _remove_fate(context)
 
 
+def report_of(
+    context: StageContext, started: float, *, success: bool, published: Published, directories: int
+) -> JobReport:
+    """The report of a job that this driver ended, or saw end."""
+    statistics = context.statistics.snapshot()
+    set_totals(statistics, published)
+    return JobReport(
+        success=success,
+        job_id=context.layout.job_id,
+        committer=context.spec.committer,
+        files_committed=published.files,
+        bytes_committed=published.size,
+        directories_created=directories,
+        renames_recovered=published.recovered,
+        duration_s=context.runtime.monotonic() - started,
+        statistics=statistics,
+        filenames=published.filenames,
+    )
+
+
 async def report_of_finished(context: StageContext, started: float, *, decided: bool) -> JobReport:
     """The report of a job that ended and was cleaned up: from its summary, else from `_SUCCESS` if that is its own.
 
@@ -90,6 +109,8 @@ async def report_of_finished(context: StageContext, started: float, *, decided: 
         JobNotFoundError: Neither speaks of this job.
     """
     layout = context.layout
+    # A driver that came too late to find its job may have taken the lock again.
+    await release_lock(context)
     found = await _read_summary(context)
     if found is None or not found.success:
         # A driver that failed says so in its summary, whatever another did later; `_SUCCESS` comes only with success.
@@ -146,7 +167,9 @@ async def _read_summary(context: StageContext) -> SuccessData | None:
 async def finish_rolled_back(context: StageContext) -> None:
     """Everything after a rollback was undone. Idempotent."""
     await release_lock(context)
-    await context.store.delete_file(context.layout.intent)
+    outcome = await read_outcome(context.store, context.layout)
+    if outcome is not None and not outcome.finished:
+        await mark_finished(context, outcome)
     if context.config.cleanup_skipped:
         return
     await _clean_up(context)

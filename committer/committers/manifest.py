@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from committer.committers.abort import abort_job
 from committer.committers.base import Committer
 from committer.committers.job_commit import JobCommit
+from committer.committers.plan import plan_job
 from committer.committers.results import CommitPlan, JobReport
 from committer.errors import StoreNotFoundError, TaskError
 from committer.events import audit
@@ -105,8 +107,8 @@ class ManifestCommitter(Committer):
 
     async def abort_job(self, context: StageContext) -> None:
         """Decides against the job and removes it."""
-        await JobCommit(context).abort()
+        await abort_job(context)
 
     async def plan(self, context: StageContext, task_commits: Iterable[TaskCommit] | None) -> CommitPlan:
         """Loads and checks, changes nothing."""
-        return await JobCommit(context).plan(task_commits)
+        return await plan_job(context, task_commits)

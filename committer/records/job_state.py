@@ -127,6 +127,8 @@ class JobOutcome(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", ta
         files: Files published.
         size: Bytes published.
         reason: Why it was rolled back.
+        finished: Whether all that follows the end was done (`_SUCCESS`, the lock, what a rollback puts back), so that
+            only cleaning is left.
     """
 
     version: int = VERSION
@@ -137,6 +139,7 @@ class JobOutcome(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", ta
     files: int = 0
     size: int = 0
     reason: str = ""
+    finished: bool = False
 
 
 class ReplaceLock(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="committer.replace-lock"):

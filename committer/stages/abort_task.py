@@ -108,7 +108,7 @@ class AbortTask(Stage[AbortRequest, None]):
                 path=layout.decision,
                 next_step="leave it: what is not part of the job is removed with the job's directory",
             )
-        if found.intended:
+        if found.intents:
             raise JobStateError(
                 f"job {layout.job_id} is being committed: a task attempt may be part of it and is not aborted now",
                 operation=self.name,

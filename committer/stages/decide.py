@@ -116,11 +116,10 @@ async def remove_side_files(context: StageContext, found: JobDirectory) -> None:
 
     Only where directories are not real can it have written there.
     """
+    own = f"-{context.driver}"
     for name in found.children:
-        if name.startswith("plan-") and name.endswith(f"-{context.driver}"):
+        if name == "intent" or (name.startswith(("plan-", "intent-")) and name.endswith(own)):
             await context.store.delete_file(context.layout.job_directory / name)
-    if context.layout.intent.name in found.children:
-        await context.store.delete_file(context.layout.intent)
 
 
 async def create_decision(context: StageContext, decision: Decision) -> Decision:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import Literal
 
+import msgspec
+
 from committer.errors import StoreNotFoundError
 from committer.records.job_state import Decision, JobOutcome, decode_record, encode_record
-from committer.stages.base import Stage
+from committer.stages.base import Stage, StageContext
 from committer.stages.cleanup import remove_emptied
-from committer.stages.commit_state import EndedElsewhereError, check_still_decided
+from committer.stages.commit_state import EndedElsewhereError, check_still_decided, looking_again
 from committer.stages.job_directory import read_decision
 from committer.stores.helpers import create_exclusively
 
@@ -53,3 +55,21 @@ class EndJob(Stage[tuple[Decision, Literal["committed", "rolled-back"], str], Jo
             await remove_emptied(self.context)
             raise EndedElsewhereError(None)
         return decode_record(found, JobOutcome, source=str(layout.outcome))
+
+
+async def mark_finished(context: StageContext, outcome: JobOutcome) -> None:
+    """Says in the outcome that only cleaning is left. Idempotent; does nothing for a job cleaned up meanwhile.
+
+    From here on nobody writes `_SUCCESS` for the job again, where a later job's may stand by now, and nobody reads what
+    cleanup removes. One call; where directories are not real one more, because nothing there refuses a late write.
+    """
+    layout, store = context.layout, context.store
+    record = encode_record(msgspec.structs.replace(outcome, finished=True))
+    try:
+        # A lost answer is no harm: the second time it writes what it wrote the first.
+        await looking_again(lambda: store.put(layout.outcome, record, durable=context.durable))
+    except StoreNotFoundError:
+        return
+    if not store.capabilities.directories and await read_decision(store, layout) is None:
+        await store.delete_file(layout.outcome)
+        await remove_emptied(context)

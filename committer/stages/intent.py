@@ -41,42 +41,28 @@ class CommitIntent:
     replacing: bool
 
 
-class DeclareIntent(Stage[CommitIntent, bool]):
+class DeclareIntent(Stage[CommitIntent, StorePath]):
     """Writes the intent, then looks for the replace lock; a replacing job takes the lock, then looks for intents.
 
     Either order of the two jobs lets at least one of them see the other, and who does withdraws.
 
+    A driver that finds another one's intent, dead or alive, writes one of its own beside it. So whoever withdraws takes
+    back nothing that another driver of the job rests on.
+
     Preconditions: the job stands, undecided.
     Postconditions: the intent stands; for a replacing job so does the lock, and no other job's intent does.
-    Returns: whether the intent is this driver's own. One that stands already is another driver's of this job, dead or
-    alive: who found it may go on beside it, but never take it (or lock, or freeze) back.
+    Returns: this driver's own intent.
     Failure modes: `DestinationBusyError` names the owner; an intent of one's own, and the lock, are gone again.
-    Cost: 2 calls; for a replacing job 1 more and one a neighbouring job.
+    Cost: 2 calls; for a replacing job 1 more and one a neighbouring job; 2 more beside another driver.
     """
 
     name = "job_stage_declare_intent"
 
-    async def execute(self, value: CommitIntent) -> bool:
+    async def execute(self, value: CommitIntent) -> StorePath:
         """Declares, looks, withdraws when somebody is in the way."""
-        layout, store = self.context.layout, self.context.store
-        intent = Intent(
-            job_id=layout.job_id,
-            driver=self.context.driver,
-            created=self.context.timestamp(),
-            winners=value.winners,
-            tasks=value.tasks,
-            replacing=value.replacing,
-        )
-        wanted = encode_record(intent)
+        layout = self.context.layout
         try:
-            found = await create_exclusively(store, layout.intent, wanted, durable=self.context.durable)
-            own = found == wanted
-            if not own:
-                standing = decode_record(found, Intent, source=str(layout.intent))
-                if (standing.winners, standing.tasks) != (intent.winners, intent.tasks):
-                    # Another try with other winners: whoever recovers now must take these.
-                    await store.put(layout.intent, wanted, durable=self.context.durable)
-                    own = True
+            own = await self._declare(value)
         except StoreNotFoundError as error:
             raise JobNotFoundError(
                 f"the directory of job {layout.job_id} vanished: somebody cleaned it up, or a Hadoop committer deleted "
@@ -94,9 +80,30 @@ class DeclareIntent(Stage[CommitIntent, bool]):
                 if owner is not None and owner != layout.job_id:
                     raise _busy(self.context, owner, "replaces data there")
         except CommitterError:
-            if own:
-                await withdraw(self.context)
+            await withdraw(self.context, own, keep_lock=own != layout.intent)
             raise
+        return own
+
+    async def _declare(self, value: CommitIntent) -> StorePath:
+        layout, store, durable = self.context.layout, self.context.store, self.context.durable
+        intent = Intent(
+            job_id=layout.job_id,
+            driver=self.context.driver,
+            created=self.context.timestamp(),
+            winners=value.winners,
+            tasks=value.tasks,
+            replacing=value.replacing,
+        )
+        wanted = encode_record(intent)
+        found = await create_exclusively(store, layout.intent, wanted, durable=durable)
+        standing = decode_record(found, Intent, source=str(layout.intent))
+        own = layout.intent
+        if standing.driver != self.context.driver:
+            own = layout.joined_intent(self.context.driver)
+            await store.put(own, wanted, durable=durable)
+        if (standing.winners, standing.tasks) != (intent.winners, intent.tasks):
+            # Another try with other winners: whoever recovers now must take these.
+            await store.put(layout.intent, wanted, durable=durable)
         return own
 
 
@@ -129,11 +136,14 @@ class TakeReplaceLock(Stage[None, None]):
                 await look_at_job(self.context.store, layout)
                 if not tries_left:
                     raise
-            else:
-                break
-        owner = decode_record(found, ReplaceLock, source=str(layout.replace_lock)).job_id
-        if owner != layout.job_id:
-            raise _busy(self.context, owner, "replaces data there")
+                continue
+            standing = decode_record(found, ReplaceLock, source=str(layout.replace_lock))
+            if standing.job_id != layout.job_id:
+                raise _busy(self.context, standing.job_id, "replaces data there")
+            if standing.driver == self.context.driver or not tries_left:
+                return
+            # Another driver of this job took it, and takes it back should it withdraw.
+            await release_lock(self.context)
 
     async def _refuse_neighbours(self) -> None:
         layout = self.context.layout
@@ -147,8 +157,7 @@ class TakeReplaceLock(Stage[None, None]):
             try:
                 other = JobLayout(layout.destination, check_job_id(job_id), layout.job_attempt)
                 found = await look_at_job(self.context.store, other)
-                # An intent may be gone although the job is decided: a driver that withdrew took it from another one.
-                if found.ended or not (found.intended or found.decided):
+                if found.ended or not (found.intents or found.decided):
                     return
                 decision = await read_decision(self.context.store, other) if found.decided else None
             except (ConfigurationError, JobNotFoundError):
@@ -173,48 +182,58 @@ def _busy(context: StageContext, owner: str, what: str) -> DestinationBusyError:
 
 async def lock_owner(context: StageContext) -> str | None:
     """The job that holds the replace lock; None when nobody does. One call."""
-    return await _owner_in(context, context.layout.replace_lock)
+    lock = await _lock_at(context, context.layout.replace_lock)
+    return lock.job_id if lock is not None else None
 
 
-async def _owner_in(context: StageContext, path: StorePath) -> str | None:
+async def _lock_at(context: StageContext, path: StorePath) -> ReplaceLock | None:
     try:
         data = await context.store.read(path, limit=OWN_RECORD_LIMIT)
     except (StoreNotFoundError, StoreNotADirectoryError):
         return None
-    return decode_record(data, ReplaceLock, source=str(path)).job_id
+    return decode_record(data, ReplaceLock, source=str(path))
 
 
-async def release_lock(context: StageContext) -> None:
+async def release_lock(context: StageContext, *, driver: str | None = None) -> None:
     """Releases the replace lock when this job holds it: 1 call when it does not, else 4.
 
     By a rename, which is never repeated blindly: a second delete after a lost answer could take another job's lock.
     What was taken is looked at, and put back should it be another's after all.
+
+    Args:
+        context: The job.
+        driver: Only a lock that this driver took.
     """
     layout, store = context.layout, context.store
+
+    def is_own(lock: ReplaceLock | None) -> bool:
+        return lock is not None and lock.job_id == layout.job_id and driver in (None, lock.driver)
+
     try:
-        if await lock_owner(context) != layout.job_id:
+        if not is_own(await _lock_at(context, layout.replace_lock)):
             return
     except RecordError:
         return
     # Into the job's directory, so that cleanup finds it should this driver die right here; beside the lock only when
     # that directory is gone.
     for taken in (
-        layout.job_directory / "replace-lock",
+        layout.job_directory / f"replace-lock-{context.driver}",
         layout.temporary / f"{layout.replace_lock.name}-{layout.job_id}",
     ):
         try:
             await store.rename_file(layout.replace_lock, taken, replace=True)
             break
         except StoreNotFoundError:
-            if await lock_owner(context) != layout.job_id:
+            if not is_own(await _lock_at(context, layout.replace_lock)):
                 return
         except StoreOutcomeUnknownError:
-            if await _owner_in(context, taken) is None:
+            if await _lock_at(context, taken) is None:
                 raise
             break
     else:
         return
-    if await _owner_in(context, taken) not in (layout.job_id, None):
+    found = await _lock_at(context, taken)
+    if found is not None and not is_own(found):
         try:
             await store.rename_file(taken, layout.replace_lock)
             return
@@ -223,7 +242,8 @@ async def release_lock(context: StageContext) -> None:
     await store.delete_file(taken)
 
 
-async def withdraw(context: StageContext) -> None:
-    """Takes intent and lock of an undecided job back."""
-    await release_lock(context)
-    await context.store.delete_file(context.layout.intent)
+async def withdraw(context: StageContext, intent: StorePath, *, keep_lock: bool = False) -> None:
+    """Takes a driver's intent back, and the lock where this driver took it and no other one of the job rests on it."""
+    if not keep_lock:
+        await release_lock(context, driver=context.driver)
+    await context.store.delete_file(intent)

@@ -38,9 +38,9 @@ class JobDirectory:
         return "outcome" in self.children
 
     @property
-    def intended(self) -> bool:
-        """Whether somebody began to commit it."""
-        return "intent" in self.children
+    def intents(self) -> list[str]:
+        """Records of drivers that began to commit it, the first driver's first."""
+        return sorted(name for name in self.children if name == "intent" or name.startswith("intent-"))
 
     @property
     def newest(self) -> float:
@@ -119,10 +119,13 @@ async def read_outcome(store: Store, layout: JobLayout) -> JobOutcome | None:
     return decode_record(data, JobOutcome, source=str(layout.outcome))
 
 
-async def read_intent(store: Store, layout: JobLayout) -> Intent | None:
-    """Reads the intent, None when there is none: one call."""
-    try:
-        data = await store.read(layout.intent, limit=OWN_RECORD_LIMIT)
-    except StoreNotFoundError:
-        return None
-    return decode_record(data, Intent, source=str(layout.intent))
+async def read_intent(store: Store, found: JobDirectory) -> Intent | None:
+    """Reads the intent that a recovery goes by, None when nobody began to commit the job: one call."""
+    for name in found.intents:
+        path = found.layout.job_directory / name
+        try:
+            data = await store.read(path, limit=OWN_RECORD_LIMIT)
+        except StoreNotFoundError:
+            continue
+        return decode_record(data, Intent, source=str(path))
+    return None

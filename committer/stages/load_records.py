@@ -389,7 +389,7 @@ class PlannedFiles:
 
             async def load(item: tuple[int, Winner], decoded: dict[int, list[PlannedFile]] = decoded) -> None:
                 number, winner = item
-                data = await _read(self._context, winner.record)
+                data = await self._read_winner(winner)
                 if digest_of(data) != winner.digest:
                     raise RecordError(
                         "the record changed after the job was decided",
@@ -409,6 +409,17 @@ class PlannedFiles:
             for number in range(len(batch)):
                 for file in decoded[number]:
                     yield file
+
+    async def _read_winner(self, winner: Winner) -> bytes:
+        layout = self._context.layout
+        try:
+            return await _read(self._context, winner.record)
+        except StoreNotFoundError:
+            name = winner.record.rpartition("/")[2]
+            if layout.job_directory / winner.record != layout.manifests_frozen / name:
+                raise
+            # A driver of this job that stayed undecided may undo the freeze after another one decided.
+            return await _read(self._context, (layout.manifests / name).relative_to(layout.job_directory))
 
 
 def refs_of_messages(context: StageContext, task_commits: Iterable[TaskCommit]) -> list[RecordRef]:

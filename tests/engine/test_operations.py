@@ -365,7 +365,7 @@ async def test_load_record_of_everything(place: Place) -> None:
             continue
         record = await committer.load_record(f"{place.dest}/{name}", storage_options=place.options)
         found[type(record)] = found.get(type(record), 0) + 1
-    assert found == {JobSetup: 2, Intent: 1, Decision: 2, JobOutcome: 1, TaskManifest: 2, SuccessData: 1}
+    assert found == {JobSetup: 2, Intent: 2, Decision: 2, JobOutcome: 1, TaskManifest: 2, SuccessData: 1}
     place.write(
         "_temporary/.replace-lock",
         b'{"type":"committer.replace-lock","version":1,"job_id":"j","driver":"d","created":""}',

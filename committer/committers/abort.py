@@ -1,0 +1,44 @@
+"""Aborting a job: deciding against it, then removing it."""
+
+from __future__ import annotations
+
+from committer.committers.finish import save_report
+from committer.errors import JobDecidedError, JobNotFoundError
+from committer.events import audit, names
+from committer.stages.base import StageContext
+from committer.stages.cleanup import CleanupJob, RemoveFate
+from committer.stages.decide import abort_decision, create_decision
+from committer.stages.intent import release_lock
+from committer.stages.job_directory import look_at_job
+
+
+async def abort_job(context: StageContext) -> None:
+    """Decides against the job and removes it; does nothing for a job that ended."""
+    with audit(ji=context.layout.job_id), context.statistics.timed(names.JOB_STAGE_ABORT):
+        try:
+            found = await look_at_job(context.store, context.layout)
+        except JobNotFoundError:
+            await release_lock(context)
+            return
+        if found.ended:
+            return
+        try:
+            decision = await create_decision(context, abort_decision(context))
+        except JobNotFoundError:
+            # Cleaned up since it was listed: there is nothing left to abort.
+            await release_lock(context)
+            return
+        if decision.decision == "commit":
+            raise JobDecidedError(
+                f"job {context.layout.job_id} is decided to be committed: it was not aborted, nothing was deleted",
+                operation="abort",
+                path=context.layout.decision,
+                outcome="partial",
+                next_step=f"call {context.recover_command} to finish it, with rollback=True to take it back",
+            )
+        await release_lock(context)
+        if not context.config.cleanup_skipped:
+            await CleanupJob(context).run(None)
+        await save_report(context, success=False, published=None, error=None, only_if_absent=True)
+        if not context.config.cleanup_skipped:
+            await RemoveFate(context).run(None)

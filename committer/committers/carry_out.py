@@ -1,0 +1,326 @@
+"""A decided job, carried to its end: forward, or back."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from committer.committers.abort import abort_job
+from committer.committers.context import trusted_config
+from committer.committers.failures import among, definite_refusal, is_missing
+from committer.committers.finish import finish_committed, finish_rolled_back, report_of, report_of_finished
+from committer.committers.results import JobReport
+from committer.errors import (
+    CommitterError,
+    JobDecidedError,
+    JobNotFoundError,
+    JobRolledBackError,
+    JobStateError,
+    TargetExistsError,
+)
+from committer.paths import StorePath
+from committer.records.job_state import Decision, JobOutcome
+from committer.stages.base import StageContext
+from committer.stages.commit_state import CommitState, EndedElsewhereError
+from committer.stages.create_directories import CreateDirectories
+from committer.stages.decide import remove_side_files
+from committer.stages.durability import sync_directories
+from committer.stages.end_job import EndJob
+from committer.stages.job_directory import look_at_job, read_decision, read_outcome
+from committer.stages.names import ancestors
+from committer.stages.promote import PromoteDirectories, Promotion, find_promotions
+from committer.stages.publish import Published, PublishFiles
+from committer.stages.roll_back import RollBack, RollBackRequest, is_forward_only
+from committer.stages.success_file import SetAsideSuccess, read_success
+from committer.stages.superseded import MoveAside
+from committer.stages.validate_output import ValidateOutput
+from committer.stores.helpers import exists
+
+
+class CarryOut:
+    """Obeys the decision of one job; one object a call.
+
+    Args:
+        context: The job, with the choices to use until a decision says which.
+        started: When the call began, on the runtime's clock.
+
+    Attributes:
+        context: The job, with the decision's choices once that was read.
+        decided: Whether a decision to commit was seen.
+        published: What was published, as far as it is known.
+    """
+
+    def __init__(self, context: StageContext, started: float) -> None:
+        self.context = context
+        self.decided: bool = False
+        self.published: Published | None = None
+        self._started = started
+
+    async def is_gone(self) -> bool:
+        """Whether the decision being carried out is gone: another driver ended the job and cleaned up. One call."""
+        try:
+            return await read_decision(self.context.store, self.context.layout) is None
+        except CommitterError:
+            return False
+
+    async def report_of_finished(self) -> JobReport:
+        """The report of a job that another driver ended and cleaned up.
+
+        Raises:
+            JobNotFoundError: Nothing speaks of the job.
+        """
+        return await report_of_finished(self.context, self._started, decided=self.decided)
+
+    async def obey(self, decision: Decision, state: CommitState | None, *, rollback: bool, force: bool) -> JobReport:
+        """Goes on from where the store says the job stands.
+
+        Args:
+            decision: What is obeyed, whoever made it.
+            state: What the decision rests on, known to the driver that made it; None reads it from the store.
+            rollback: Take a commit back rather than finish it.
+            force: The user vouches that no other driver of the job is alive.
+
+        Raises:
+            JobDecidedError: It was decided against the job.
+            JobRolledBackError: It was rolled back by somebody else.
+            JobStateError: It is committed and cannot be rolled back.
+            EndedElsewhereError: Another driver ended the job and cleaned up.
+        """
+        self.context = context = replace(self.context, config=trusted_config(decision.config, self.context.config))
+        layout, store = context.layout, context.store
+        self.decided = decision.decision == "commit"
+        if decision.decision == "abort":
+            if rollback:
+                await abort_job(context)
+                return report_of(context, self._started, success=False, published=Published(), directories=0)
+            raise JobDecidedError(
+                f"job {layout.job_id} was aborted",
+                operation="commit_job",
+                path=layout.decision,
+                next_step="run the job again under another id; cleanup removes what is left of this one",
+            )
+        outcome = await read_outcome(store, layout)
+        if outcome is not None:
+            return await self._after_outcome(decision, outcome, rollback=rollback)
+        if state is None:
+            await self._refuse_void(decision)
+            state = await CommitState.read(context, decision)
+        fenced = store.capabilities.atomic_directory_rename and await exists(store, layout.tasks_fenced)
+        if rollback or fenced:
+            return await self._roll_back(state, reason="on demand", force=force, raising=not rollback)
+        return await self._forward(state)
+
+    async def _refuse_void(self, decision: Decision) -> None:
+        """Takes back a decision about a job that an abort or a cleanup had already emptied when it was made.
+
+        Its driver looks for the setup record once it decided; this is for one that died before it could.
+        """
+        context = self.context
+        found = await look_at_job(context.store, context.layout)
+        if (
+            found.set_up
+            or found.ended
+            or context.spec.hadoop
+            or any(child.is_directory for child in found.children.values())
+        ):
+            return
+        await context.store.delete_file(context.layout.decision)
+        await remove_side_files(context, found)
+        raise JobNotFoundError(
+            f"job {decision.job_id} was aborted or cleaned up before it was decided to be committed",
+            operation="commit_job",
+            path=context.layout.job_directory,
+            next_step="run the job again; nothing was published",
+        )
+
+    async def _after_outcome(self, decision: Decision, outcome: JobOutcome, *, rollback: bool) -> JobReport:
+        context = self.context
+        # When only cleaning is left, what a full state is read from may be half gone.
+        finished = outcome.finished
+        state = CommitState.of(context, decision, []) if finished else await CommitState.read(context, decision)
+        if outcome.outcome == "rolled-back":
+            return await self._end_rolled_back(state, raising=not rollback, reason=outcome.reason, undone=finished)
+        if rollback:
+            raise JobStateError(
+                f"job {context.layout.job_id} is committed: it cannot be rolled back",
+                operation="recover",
+                path=context.layout.outcome,
+                outcome="committed",
+                next_step="recover it without rollback to clean up; remove its files by hand if you must",
+            )
+        return await self._complete(state, None)
+
+    async def _forward(self, state: CommitState) -> JobReport:
+        context = self.context
+        try:
+            published = self.published = await self._publish(state)
+            outcome = await EndJob(context).run((state.decision, "committed", ""))
+        except EndedElsewhereError as ended:
+            return await self._after_elsewhere(state, ended.outcome)
+        except CommitterError as error:
+            elsewhere = among(error, EndedElsewhereError)
+            if elsewhere is not None:
+                return await self._after_elsewhere(state, elsewhere.outcome)
+            rolled_back = among(error, JobRolledBackError)
+            if rolled_back is not None:
+                raise rolled_back from None
+            if is_missing(error) and await self.is_gone():
+                return await self._after_elsewhere(state, None)
+            refusal = definite_refusal(error)
+            if refusal is None or is_forward_only(context, state):
+                raise _decided(context, error) from error
+            return await self._take_back_refused(state, refusal)
+        if outcome.outcome == "rolled-back":
+            return await self._end_rolled_back(state, raising=True, reason=outcome.reason)
+        return await self._complete(state, published)
+
+    async def _after_elsewhere(self, state: CommitState, outcome: JobOutcome | None) -> JobReport:
+        if outcome is None:
+            committed = False
+            try:
+                report = await self.report_of_finished()
+                committed = report.success
+                return report
+            finally:
+                # It was rolled back and cleaned up, most likely, while this driver was still making directories.
+                if not committed:
+                    await RollBack(self.context).remove_directories(state)
+        if outcome.outcome == "committed":
+            return await self._complete(state, None)
+        return await self._end_rolled_back(state, raising=True, reason=outcome.reason)
+
+    async def _publish(self, state: CommitState) -> Published:
+        context = self.context
+        await SetAsideSuccess(context).run(state.decision)
+        if state.blocking:
+            await MoveAside(context).run(state.blocking)
+        promotions = self._promotions(state)
+        await CreateDirectories(context).run(_not_below(state.directories, promotions))
+        if promotions:
+            for promotion in await PromoteDirectories(context).run(promotions):
+                state.promoted.update({file.destination: file for file in promotion.files.values()})
+        published = await PublishFiles(context).run(state)
+        if state.superseded:
+            await MoveAside(context).run(state.superseded)
+        if context.durable:
+            await sync_directories(context, await _touched(context, state))
+        await ValidateOutput(context).run((state, published))
+        return published
+
+    def _promotions(self, state: CommitState) -> list[Promotion]:
+        entries = state.files.in_memory
+        can_rename = self.context.store.capabilities.atomic_directory_rename
+        if not (self.context.config.promote_directories and can_rename and entries):
+            return []
+        return find_promotions(entries, state.all_directories, set(state.directories))
+
+    async def _complete(self, state: CommitState, published: Published | None) -> JobReport:
+        if published is None:
+            published = await _published_before(self.context, state)
+        self.published = published
+        await finish_committed(self.context, state, published)
+        return report_of(
+            self.context, self._started, success=True, published=published, directories=state.decision.directories
+        )
+
+    async def _take_back_refused(self, state: CommitState, refusal: TargetExistsError) -> JobReport:
+        """A publish action was refused for good: the job is rolled back, whole."""
+        try:
+            await self._roll_back(state, reason=refusal.message, force=True, raising=False)
+        except CommitterError as error:
+            raise CommitterError(
+                f"{refusal.message}; rolling the job back failed: {error.message}",
+                operation=error.operation,
+                path=refusal.path,
+                outcome="partial",
+                next_step=f"call {self.context.recover_command} with rollback=True",
+                causes=[refusal, error],
+            ) from refusal
+        refusal.outcome = "unchanged"
+        refusal.next_step = refusal.next_step or "run the job again; what was published was taken back"
+        raise refusal
+
+    async def _roll_back(self, state: CommitState, *, reason: str, force: bool, raising: bool) -> JobReport:
+        context = self.context
+        # A disk's missing abilities show only when they are tried, and a fence must not be found out half way.
+        if await exists(context.store, context.layout.job_attempt_directory):
+            await context.store.probe(context.layout.job_attempt_directory)
+        try:
+            outcome = await RollBack(context).run(RollBackRequest(state, reason, force))
+        except EndedElsewhereError as ended:
+            if ended.outcome is None:
+                raise
+            outcome = ended.outcome
+        if outcome.outcome == "committed":
+            report = await self._complete(state, None)
+            if raising:
+                return report
+            raise JobStateError(
+                f"job {context.layout.job_id} was committed before it could be rolled back",
+                operation="roll_back",
+                path=context.layout.destination,
+                outcome="committed",
+                next_step="nothing was taken back",
+            )
+        return await self._end_rolled_back(state, raising=raising, reason=reason, undone=True)
+
+    async def _end_rolled_back(
+        self, state: CommitState, *, raising: bool, reason: str, undone: bool = False
+    ) -> JobReport:
+        context = self.context
+        if not undone:
+            # Whoever meets the outcome helps to undo: what this driver published late is known to it alone.
+            await RollBack(context).undo(state)
+        await finish_rolled_back(context)
+        if raising:
+            raise JobRolledBackError(
+                f"job {context.layout.job_id} was rolled back: {reason}",
+                operation="commit_job",
+                path=context.layout.destination,
+                next_step="run the job again",
+            )
+        return report_of(context, self._started, success=False, published=Published(), directories=0)
+
+
+def _not_below(directories: list[str], promotions: list[Promotion]) -> list[str]:
+    """Directories to make: those that come with a promoted one are left out."""
+    promoted = {promotion.directory for promotion in promotions}
+    if not promoted:
+        return directories
+    return [name for name in directories if not ({name, *ancestors(name)} & promoted)]
+
+
+async def _touched(context: StageContext, state: CommitState) -> set[StorePath]:
+    destination = context.layout.destination
+    touched = {destination, *(destination / name for name in state.directories)}
+    touched.update((destination / name).parent for name in state.directories)
+    async for file in state.files:
+        touched.add((destination / file.destination).parent)
+    return touched
+
+
+async def _published_before(context: StageContext, state: CommitState) -> Published:
+    """What an earlier driver published, as far as it can still be read."""
+    marker = await read_success(context)
+    published = Published()
+    if marker is not None and marker.jobId == context.layout.job_id:
+        published.filenames, published.lengths = marker.filenames, marker.lengths or []
+        published.files, published.size = state.decision.files, state.decision.size
+        return published
+    try:
+        async for file in state.files:
+            published.add(context.layout.destination, file)
+            if len(published.filenames) >= 100:
+                break
+    except CommitterError:
+        published = Published()
+    published.files, published.size = state.decision.files, state.decision.size
+    return published
+
+
+def _decided(context: StageContext, error: CommitterError) -> CommitterError:
+    """A failure after the decision, which changed the destination or may have."""
+    if error.outcome == "unchanged":
+        error.outcome = "partial"
+    if not error.next_step or isinstance(error, TargetExistsError):
+        error.next_step = f"remove the cause, then call {context.recover_command}"
+    return error

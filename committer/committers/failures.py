@@ -1,0 +1,39 @@
+"""Telling what several workers' failures mean together."""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+from committer.errors import (
+    CommitterError,
+    JobNotFoundError,
+    MultipleError,
+    StoreNotFoundError,
+    TargetExistsError,
+)
+
+E = TypeVar("E", bound=BaseException)
+
+
+def among(error: CommitterError, kind: type[E]) -> E | None:
+    """The news of one kind among the failures of several workers."""
+    causes = error.causes if isinstance(error, MultipleError) else ()
+    return next((cause for cause in causes if isinstance(cause, kind)), None)
+
+
+def is_missing(error: CommitterError) -> bool:
+    """Whether something was not there any more, and nothing else went wrong."""
+    if isinstance(error, MultipleError):
+        return all(isinstance(cause, CommitterError) and is_missing(cause) for cause in error.causes)
+    return isinstance(error, StoreNotFoundError | JobNotFoundError)
+
+
+def definite_refusal(error: CommitterError) -> TargetExistsError | None:
+    """The refusal among one or several failures of a stage; None when any of them may be something else."""
+    if isinstance(error, TargetExistsError):
+        return error
+    if error.causes and all(isinstance(cause, CommitterError) for cause in error.causes):
+        found = [cause for cause in error.causes if isinstance(cause, TargetExistsError)]
+        if found and len(found) == len(error.causes):
+            return found[0]
+    return None

@@ -1,0 +1,46 @@
+"""What a job commit would do, found out without doing any of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from committer.committers.basis import find_refs, prepare
+from committer.committers.results import CommitPlan
+from committer.errors import CommitterError
+from committer.events import audit
+from committer.records.task_commit import TaskCommit
+from committer.stages.base import StageContext
+from committer.stages.job_directory import look_at_job
+from committer.stages.load_records import RecordRef
+
+
+async def plan_job(context: StageContext, task_commits: Iterable[TaskCommit] | None) -> CommitPlan:
+    """Loads and checks without freezing or writing anything."""
+    with audit(ji=context.layout.job_id):
+        await look_at_job(context.store, context.layout)
+        refs = await find_refs(context, list(task_commits) if task_commits is not None else None, None, freeze=False)
+        prepared = await prepare(context, refs, copy_records=False)
+    replaced = {*prepared.view.targets, *prepared.view.blocking, *prepared.superseded}
+    return CommitPlan(
+        files=prepared.loaded.files,
+        bytes=prepared.loaded.size,
+        directories=sorted(prepared.view.absent),
+        conflicts=prepared.conflicts.all(),
+        replaced=sorted(replaced)[:100],
+        tasks=len(refs),
+        stray=await _stray(context, refs),
+    )
+
+
+async def _stray(context: StageContext, refs: list[RecordRef]) -> list[str]:
+    """Records that would not be published, at most a hundred."""
+    layout, store = context.layout, context.store
+    winning = {ref.record for ref in refs}
+    stray: list[str] = []
+    for directory in (layout.manifests, layout.attempts):
+        try:
+            children = [child async for child in store.list(directory)]
+        except CommitterError:
+            continue
+        stray += [str(child.path) for child in children if child.path.relative_to(layout.job_directory) not in winning]
+    return sorted(stray)[:100]
