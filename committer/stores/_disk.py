@@ -83,9 +83,9 @@ class Disk:
 
     @_typed
     def status(self, path: StorePath) -> FileStatus:
-        """Looks at a path; follows a link."""
+        """Looks at a path; of a link, at the link itself."""
         try:
-            return describe(path, os.stat(path.path))
+            return describe(path, os.lstat(path.path))
         except OSError as error:
             if error.errno in LEADS_NOWHERE:
                 raise no_entry() from error
@@ -268,6 +268,29 @@ class Disk:
         self._link(source.path, destination.path)
 
     @_typed
+    def find_link(self, root: StorePath, directories: Iterable[str]) -> str | None:
+        """Looks for a link on the way from `root` to each directory."""
+        prefix = root.path if root.path == "/" else f"{root.path}/"
+        seen: set[str] = set()
+        for directory in directories:
+            end = 0
+            while end >= 0:
+                end = directory.find("/", end + 1)
+                name = directory if end < 0 else directory[:end]
+                if not name or name in seen:
+                    continue
+                seen.add(name)
+                try:
+                    found = os.lstat(prefix + name)
+                except OSError as error:
+                    if error.errno in LEADS_NOWHERE:
+                        break
+                    raise
+                if stat.S_ISLNK(found.st_mode):
+                    return name
+        return None
+
+    @_typed
     def delete_file(self, path: StorePath) -> bool:
         """Deletes a file or a link."""
         try:
@@ -285,13 +308,14 @@ class Disk:
 
     @_typed
     def delete_directory(self, path: StorePath, recursive: bool) -> bool:
-        """Deletes a directory; of a link to one only the link."""
+        """Deletes a directory; of a link to one only the link, and only with `recursive`."""
         try:
             found = os.lstat(path.path)
         except GONE:
             return False
         if not stat.S_ISDIR(found.st_mode):
-            if not os.path.isdir(path.path):
+            # What is deleted when it is empty is a directory that nobody needs; where a link leads others may live.
+            if not (recursive and os.path.isdir(path.path)):
                 raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
             return unlink(path.path)
         if recursive:

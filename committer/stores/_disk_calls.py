@@ -2,7 +2,8 @@
 
 Java's local file system keeps a checksum of ``name`` beside it in ``.name.crc`` and refuses to read a file whose
 sidecar is older. So whatever puts a file under a name first removes the sidecar of what stood there, and whatever takes
-a file away takes its sidecar too. A file without one is read unchecked.
+a file away takes its sidecar too. A file without one is read unchecked. What has such a name but no file beside it is
+listed like any other file: it is no sidecar of anything.
 """
 
 from __future__ import annotations
@@ -36,34 +37,48 @@ def write_all(handle: int, data: Buffer, offset: int) -> None:
 
 
 def describe(path: StorePath, found: os.stat_result) -> FileStatus:
-    """The status of a path, from what the system says of it."""
-    if stat.S_ISDIR(found.st_mode):
+    """The status of a path, from what the system says of it, a link not followed; looks where a link leads."""
+    kind = found.st_mode
+    if stat.S_ISDIR(kind):
         return FileStatus(path, True, 0, found.st_mtime)
-    return FileStatus(path, False, found.st_size, found.st_mtime, f"{found.st_ino}:{found.st_mtime_ns}")
+    identity = f"{found.st_ino}:{found.st_mtime_ns}"
+    if stat.S_ISREG(kind):
+        return FileStatus(path, False, found.st_size, found.st_mtime, identity)
+    is_link = stat.S_ISLNK(kind)
+    # isdir() says no for a link to nowhere, in a circle, or to where we may not look.
+    leads_to_directory = is_link and os.path.isdir(path.path)
+    return FileStatus(path, leads_to_directory, found.st_size, found.st_mtime, identity, is_link, not is_link)
 
 
 def read_page(directory: StorePath, entries: Entries) -> Page:
-    """Reads up to `PAGE` children, without sidecars and what is neither file nor directory."""
+    """Reads up to `PAGE` children, all but sidecars."""
     prefix = directory.path if directory.path == "/" else f"{directory.path}/"
     page: Page = []
     for entry in entries:
         name = entry.name
         try:
-            found = entry.stat()
+            found = entry.stat(follow_symlinks=False)
         except OSError as error:
-            # Deleted meanwhile, or a link to nowhere.
+            # Deleted meanwhile.
             if error.errno in LEADS_NOWHERE:
                 continue
             raise
-        kind = found.st_mode
-        if not (stat.S_ISREG(kind) or stat.S_ISDIR(kind)):
-            continue
-        if name.endswith(".crc") and name.startswith(".") and not stat.S_ISDIR(kind):
+        if name.endswith(".crc") and name.startswith(".") and _is_sidecar(prefix, name, found.st_mode):
             continue
         page.append(describe(StorePath(directory.scheme, directory.authority, prefix + name), found))
         if len(page) == PAGE:
             break
     return page
+
+
+def _is_sidecar(prefix: str, name: str, kind: int) -> bool:
+    """Whether a file named as a sidecar has the file that it belongs to beside it."""
+    if not stat.S_ISREG(kind):
+        return False
+    try:
+        return not stat.S_ISDIR(os.lstat(prefix + name[1 : -len(".crc")]).st_mode)
+    except OSError:
+        return False
 
 
 def make_one_directory(path: str) -> bool:

@@ -11,7 +11,7 @@ every other `StoreError` has not.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Collection
 from typing import Literal, Protocol, runtime_checkable
 
 import msgspec
@@ -24,11 +24,14 @@ class FileStatus(msgspec.Struct, frozen=True, gc=False):
 
     Attributes:
         path: The path asked for, or listed.
-        is_directory: Whether it is a directory; else it is a file.
+        is_directory: Whether it is a directory, or a link that leads to one; else it is a file.
         size: Length in bytes; 0 for a directory.
         modified: Seconds since the epoch, or None where the store does not say. Never used to decide what happened.
         identity: The store's proof that this is the very file that was written, unchanged by a rename where
             `Capabilities.identity_through_rename` holds; None where the store has none, and for directories.
+        is_link: Whether it is a symbolic link, to whatever or to nowhere. Everything but `is_directory` then speaks of
+            the link itself: to rename or delete it moves the link, never what it leads to.
+        is_special: Whether it is neither file, directory nor link: a pipe, a socket, a device.
     """
 
     path: StorePath
@@ -36,6 +39,8 @@ class FileStatus(msgspec.Struct, frozen=True, gc=False):
     size: int
     modified: float | None = None
     identity: str | None = None
+    is_link: bool = False
+    is_special: bool = False
 
 
 class Capabilities(msgspec.Struct, frozen=True, kw_only=True):
@@ -52,6 +57,9 @@ class Capabilities(msgspec.Struct, frozen=True, kw_only=True):
         identity_through_rename: A file keeps its identity when it is renamed.
         exclusive_put: `Store.put` can create only when absent, decided by the store.
         hard_links: The store implements `SupportsHardLinks`.
+        links: Symbolic links can stand here; the store implements `SupportsLinks`.
+        checksum_sidecars: A file `.x.crc` counts as the checksum of `x` and is deleted with it, so no output can have
+            such a name.
         local_paths: The store implements `SupportsLocalPaths`.
         durable: The store implements `SupportsSync`: what is written survives a power loss only when synced.
         multipart: The store implements uploads whose completion is withheld.
@@ -74,6 +82,8 @@ class Capabilities(msgspec.Struct, frozen=True, kw_only=True):
     identity_through_rename: bool = True
     exclusive_put: bool = True
     hard_links: bool = False
+    links: bool = False
+    checksum_sidecars: bool = False
     local_paths: bool = False
     durable: bool = False
     multipart: bool = False
@@ -134,7 +144,7 @@ class Store(ABC):
 
     @abstractmethod
     async def status(self, path: StorePath) -> FileStatus:
-        """Looks at one path.
+        """Looks at one path; of a link, at the link itself.
 
         Raises:
             StoreNotFoundError: Nothing is there. (Also when a parent is a file.)
@@ -256,9 +266,11 @@ class Store(ABC):
     async def delete_directory(self, path: StorePath, *, recursive: bool) -> bool:
         """Deletes a directory. True when there was one.
 
+        Of a link to a directory only the link is deleted, and only when `recursive` is True.
+
         Raises:
             StoreNotEmptyError: It has children and `recursive` is False; or, rarely, others kept adding to it.
-            StoreNotADirectoryError: A file is there; nothing was deleted.
+            StoreNotADirectoryError: A file is there, or a link and `recursive` is False; nothing was deleted.
         """
 
     @abstractmethod
@@ -272,6 +284,22 @@ class SupportsHardLinks(Protocol):
 
     async def link_file(self, source: StorePath, destination: StorePath) -> None:
         """Gives the file at `source` a second name; fails like a no-replace rename."""
+
+
+@runtime_checkable
+class SupportsLinks(Protocol):
+    """Symbolic links can stand among the files."""
+
+    async def find_link(self, root: StorePath, directories: Collection[str]) -> str | None:
+        """Looks for a link on the way from `root` down to each of some directories: one call for many.
+
+        Args:
+            root: Where the names start; it may itself be a link.
+            directories: Relative names. What is not there is passed over.
+
+        Returns:
+            The first relative name, of a directory or of one of its parents, that is a link; None without any.
+        """
 
 
 @runtime_checkable

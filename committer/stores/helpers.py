@@ -22,8 +22,9 @@ _TRIES: Final = 5
 async def walk(store: Store, directory: StorePath) -> AsyncIterator[FileStatus]:
     """Iterates over everything below `directory`, a directory always before what is in it.
 
-    A directory that vanishes on the way is skipped; `directory` itself must be there. One listing a directory, and no
-    two at once: for trees that are large or far away, list with several workers.
+    A directory that vanishes on the way is skipped; `directory` itself must be there. A link below it is one thing
+    found and never walked into: what is behind it lies somewhere else. One listing a directory, and no two at once: for
+    trees that are large or far away, list with several workers.
 
     Raises:
         StoreNotFoundError: Nothing is at `directory`.
@@ -34,7 +35,7 @@ async def walk(store: Store, directory: StorePath) -> AsyncIterator[FileStatus]:
         current = pending.pop()
         try:
             async for status in store.list(current):
-                if status.is_directory:
+                if status.is_directory and not status.is_link:
                     pending.append(status.path)
                 yield status
         except StoreNotFoundError:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Collection, Mapping
 from typing import Final, Literal
 
 from committer.errors import ConfigurationError, InvalidPathError, TaskError
@@ -27,10 +27,10 @@ class LocalStore(Store):
 
     What it does not say aloud:
 
-    - A link counts as what it leads to when it is looked at or listed, as in Java; links to nowhere and what is neither
-      file nor directory are not listed. Deleting or renaming takes the link, never what it leads to.
-    - Java's checksum sidecars (``.name.crc``) are never listed, and are removed with the file they belong to, or when
-      another takes its name.
+    - A link is looked at and listed as what it is, with an identity of its own; only whether it leads to a directory
+      is said of what is behind it. Deleting or renaming takes the link, never what it leads to. Reading follows it.
+    - Java's checksum sidecars (``.name.crc`` beside ``name``) are never listed, and are removed with the file they
+      belong to, or when another takes its name.
     - Where neither the kernel nor the file system offers a rename that fails when its target exists, a file is renamed
       by linking and unlinking (for a moment it has both names) and directories are not renamed. `probe` or the first
       rename finds out, and `capabilities` says so from then on.
@@ -103,11 +103,11 @@ class LocalStore(Store):
         await self._batches.run(self._disk.probe, _checked(directory), nonce, weight=WHOLE_BATCH, insist=True)
 
     async def status(self, path: StorePath) -> FileStatus:
-        """Looks at a path, and through a link."""
+        """Looks at a path; of a link, at the link itself."""
         return await self._batches.run(self._disk.status, _checked(path))
 
     async def list(self, directory: StorePath) -> AsyncIterator[FileStatus]:
-        """Iterates over the children, a thousand a page, without sidecars and what is neither file nor directory."""
+        """Iterates over the children, a thousand a page, without sidecars."""
         page, entries = await self._batches.run(self._disk.list, _checked(directory), weight=8, undo=_close_listing)
         try:
             while True:
@@ -184,6 +184,11 @@ class LocalStore(Store):
         """Gives the file at `source` a second name; fails like a no-replace rename."""
         await self._batches.run(self._disk.link_file, _checked(source), _checked(destination))
 
+    async def find_link(self, root: StorePath, directories: Collection[str]) -> str | None:
+        """Looks for a link on the way to many directories; one hop to a thread."""
+        weight = min(WHOLE_BATCH, 1 + len(directories))
+        return await self._batches.run(self._disk.find_link, _checked(root), directories, weight=weight)
+
     async def sync(self, path: StorePath, *, kind: Literal["file", "directory"]) -> None:
         """Forces a file's data, or a directory's entries, to the disk.
 
@@ -206,6 +211,8 @@ class LocalStore(Store):
         return Capabilities(
             atomic_directory_rename=self._disk.exclusive_rename,
             hard_links=self._disk.hard_links,
+            links=True,
+            checksum_sidecars=True,
             local_paths=True,
             durable=True,
             case_folding=self._folds,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection
 from typing import Final, Literal, TypeVar
 
 from committer.errors import StoreOutcomeUnknownError, StoreThrottledError, StoreUnavailableError, UnsupportedError
@@ -16,6 +16,7 @@ from committer.stores.base import (
     FileWriter,
     Store,
     SupportsHardLinks,
+    SupportsLinks,
     SupportsLocalPaths,
     SupportsSync,
 )
@@ -191,6 +192,19 @@ class PacedStore(Store):
         if not isinstance(inner, SupportsHardLinks):
             raise self._lacks("hard links", "link_file")
         await self._call(names.OP_LINK, lambda: inner.link_file(source, destination), "write", _ONCE)
+
+    async def find_link(self, root: StorePath, directories: Collection[str]) -> str | None:
+        """See `SupportsLinks.find_link`.
+
+        Raises:
+            UnsupportedError: The inner store has no symbolic links.
+        """
+        inner = self.inner
+        if not isinstance(inner, SupportsLinks):
+            raise self._lacks("symbolic links", "find_link")
+        return await self._call(
+            names.OP_GET_FILE_STATUS, lambda: inner.find_link(root, directories), "read", _CHANGES_NOTHING
+        )
 
     def local_path(self, path: StorePath) -> str:
         """See `SupportsLocalPaths.local_path`; no call.

@@ -8,7 +8,7 @@
         def root(self): ...             # an empty directory of its own for every test
 
         @pytest.fixture
-        def channel(self, root): ...    # another way to the same files: a `Channel`
+        def channel(self, root): ...    # another way to the same files: a `Channel`, with links a `LinkChannel`
 
 What a store says it cannot do is not asked of it, beyond refusing it properly.
 """
@@ -18,10 +18,11 @@ from __future__ import annotations
 from committer.testing._conformance_base import Channel
 from committer.testing._conformance_directories import DirectoryConformance
 from committer.testing._conformance_files import FileConformance
+from committer.testing._conformance_links import LinkChannel, LinkConformance
 from committer.testing._conformance_renames import RenameConformance
 
-__all__ = ["Channel", "StoreConformance"]
+__all__ = ["Channel", "LinkChannel", "StoreConformance"]
 
 
-class StoreConformance(FileConformance, DirectoryConformance, RenameConformance):
+class StoreConformance(FileConformance, DirectoryConformance, RenameConformance, LinkConformance):
     """The whole suite. A subclass gives the fixtures ``store``, ``root`` and ``channel``, each fresh for every test."""

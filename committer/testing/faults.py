@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable
 from typing import Literal, TypeAlias, TypeVar
 
 import msgspec
@@ -22,6 +22,7 @@ from committer.stores.base import (
     FileWriter,
     Store,
     SupportsHardLinks,
+    SupportsLinks,
     SupportsLocalPaths,
     SupportsSync,
 )
@@ -227,6 +228,17 @@ class FaultyStore(Store):
         if not isinstance(inner, SupportsHardLinks):
             raise UnsupportedError("the store has no hard links", operation="link_file", path=source)
         await self.run("link_file", lambda: inner.link_file(source, destination), source, destination)
+
+    async def find_link(self, root: StorePath, directories: Collection[str]) -> str | None:
+        """One call.
+
+        Raises:
+            UnsupportedError: The inner store has no symbolic links.
+        """
+        inner = self.inner
+        if not isinstance(inner, SupportsLinks):
+            raise UnsupportedError("the store has no symbolic links", operation="find_link", path=root)
+        return await self.run("find_link", lambda: inner.find_link(root, directories), root)
 
     async def sync(self, path: StorePath, *, kind: Literal["file", "directory"]) -> None:
         """One call.

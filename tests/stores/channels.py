@@ -17,6 +17,8 @@ class DiskChannel:
         for directory, _, names in os.walk(self._root):
             for name in names:
                 path = os.path.join(directory, name)
+                if os.path.islink(path):
+                    continue
                 with open(path, "rb") as file:
                     found[os.path.relpath(path, self._root)] = file.read()
         return found
@@ -26,6 +28,20 @@ class DiskChannel:
             os.path.relpath(os.path.join(directory, name), self._root)
             for directory, names, _ in os.walk(self._root)
             for name in names
+            if not os.path.islink(os.path.join(directory, name))
+        }
+
+    async def link(self, name: str, leads_to: str) -> None:
+        path = os.path.join(self._root, name)
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        os.symlink(leads_to, path)
+
+    async def links(self) -> dict[str, str]:
+        return {
+            os.path.relpath(path, self._root): os.readlink(path)
+            for directory, below, names in os.walk(self._root)
+            for path in (os.path.join(directory, name) for name in (*below, *names))
+            if os.path.islink(path)
         }
 
     async def write(self, name: str, data: bytes) -> None:

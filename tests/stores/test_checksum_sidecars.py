@@ -42,11 +42,24 @@ def names(directory: Path) -> list[str]:
 
 
 async def test_listings_hide_them(store: LocalStore, root: StorePath, files: Path) -> None:
-    (files / ".directory.crc").mkdir()
-    (files / ".crc").touch()
     (files / "no.crc").touch()
+    (files / "link").symlink_to("a")
+    (files / ".link.crc").touch()
     found = {status.path.name async for status in walk(store, root)}
-    assert found == {"a", "b", "no.crc", ".directory.crc"}
+    assert found == {"a", "b", "no.crc", "link", ".gone.crc"}
+
+
+async def test_listings_show_what_is_no_checksum_of_anything(store: LocalStore, root: StorePath, files: Path) -> None:
+    """Else a directory that is renamed, counted or replaced could hold what nobody sees."""
+    (files / ".a.crc").unlink()
+    (files / ".a.crc").mkdir()
+    (files / ".b.crc").unlink()
+    (files / ".b.crc").symlink_to("a")
+    (files / "directory").mkdir()
+    (files / ".directory.crc").touch()
+    (files / ".crc").touch()
+    found = {status.path.name async for status in walk(store, root)}
+    assert found == {"a", ".a.crc", "b", ".b.crc", "directory", ".directory.crc", ".crc", ".gone.crc"}
 
 
 async def test_rename_drops_that_of_the_source(store: LocalStore, root: StorePath, files: Path) -> None:

@@ -123,23 +123,36 @@ async def test_identity_is_inode_and_time(store: LocalStore, root: StorePath, tm
     assert (await store.status(root / "file")).identity != status.identity
 
 
-async def test_links_count_as_what_they_lead_to(store: LocalStore, root: StorePath, tmp_path: Path) -> None:
+async def test_links_are_described_themselves(store: LocalStore, root: StorePath, tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"12345")
     (tmp_path / "d").mkdir()
     (tmp_path / "d" / "inner").touch()
-    for name, target in {"to-file": "file", "to-d": "d", "to-nowhere": "missing", "to-itself": "to-itself"}.items():
+    targets = {"to-file": "file", "to-d": "d", "to-nowhere": "missing", "to-itself": "to-itself"}
+    for name, target in targets.items():
         (tmp_path / name).symlink_to(target)
-    os.mkfifo(tmp_path / "pipe")
     found = {status.path.name: status async for status in store.list(root)}
-    assert set(found) == {"file", "d", "to-file", "to-d"}
-    assert (found["to-file"].size, found["to-file"].is_directory) == (5, False)
-    assert found["to-file"].identity == found["file"].identity
-    assert found["to-d"].is_directory
+    assert set(found) == {"file", "d", *targets}
+    for name, target in targets.items():
+        own = os.lstat(tmp_path / name)
+        status = found[name]
+        assert (status.is_link, status.is_directory, status.size) == (True, name == "to-d", len(target))
+        assert (status.identity, status.modified) == (f"{own.st_ino}:{own.st_mtime_ns}", own.st_mtime)
+        assert await store.status(root / name) == status
     assert await names_in(store, root / "to-d") == {"inner"}
     with pytest.raises(StoreNotFoundError):
-        await store.status(root / "to-nowhere")
-    with pytest.raises(StoreExistsError):
-        await store.put(root / "to-nowhere", b"", exclusive=True)
+        await names_in(store, root / "to-nowhere")
+    assert await store.read(root / "to-file", limit=10) == b"12345"
+
+
+async def test_pipes_and_sockets_are_seen_for_what_they_are(store: LocalStore, root: StorePath, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "to-pipe").symlink_to("pipe")
+    (tmp_path / "file").touch()
+    found = {
+        status.path.name: (status.is_special, status.is_link, status.is_directory) async for status in store.list(root)
+    }
+    assert found == {"pipe": (True, False, False), "to-pipe": (False, True, False), "file": (False, False, False)}
+    assert (await store.status(root / "pipe")).is_special
 
 
 async def test_links_are_moved_and_deleted_themselves(store: LocalStore, root: StorePath, tmp_path: Path) -> None:

@@ -461,8 +461,22 @@ async def test_abilities_the_inner_store_lacks(bench: Bench) -> None:
         await store.link_file(path, bench.path("d/link"))
     with pytest.raises(UnsupportedError, match="syncing"):
         await store.sync(path, kind="file")
+    with pytest.raises(UnsupportedError, match="symbolic links"):
+        await store.find_link(path, ["a"])
     with pytest.raises(UnsupportedError, match="local paths"):
         store.local_path(path)
+
+
+async def test_looking_for_links_is_one_call_that_is_sent_again(tmp_path: Path) -> None:
+    faulty = FaultyStore(LocalStore(), [Fault(kind="lost", operation="find_link"), Fault(kind="unavailable")])
+    runtime = VirtualRuntime()
+    statistics = Statistics()
+    store = PacedStore(faulty, pacer=Pacer("e", concurrency=1), statistics=statistics)
+    (tmp_path / "link").symlink_to("anywhere")
+    with use_runtime(runtime):
+        assert await store.find_link(StorePath.of(tmp_path), ["a", "link/b"]) == "link"
+    assert faulty.count() == statistics.snapshot().counters["store_io_request"] == 3
+    await store.close()
 
 
 def test_local_paths_go_through(tmp_path: Path) -> None:
