@@ -144,7 +144,8 @@ class TaskAttempt:
     def work_path(self, name: str = "") -> str:
         """A path of this machine that any program can write to; what is found there at task commit is committed.
 
-        Its directories are made at once (a system call or two). Costs a scan of the task attempt directory at commit.
+        Its directories are made at once (a system call or two). Costs a scan of the task attempt directory at commit,
+        which refuses links, pipes and the like: only regular files can be committed.
 
         Args:
             name: Where the file goes, relative to the destination; empty for the directory itself.
@@ -188,11 +189,7 @@ class TaskAttempt:
         destination = check_file_name(name)
         if self._context.config.unique_names:
             destination = unique_name(destination, self._context.layout.job_id)
-        capabilities = self._context.store.capabilities
-        prefix = max(len(self.directory.path.encode()), len(self._context.layout.destination.path.encode()))
-        problem = name_problem(destination, capabilities, prefix + 1)
-        if problem is not None:
-            raise InvalidPathError(f"{destination[:200]}: {problem}", operation="open", path=destination[:200])
+        self._check_name(destination, "open")
         folded = self._folding.fold(destination)
         if folded in self._opened:
             raise TaskError(
@@ -214,6 +211,18 @@ class TaskAttempt:
         for parent in parents:
             self._parents.setdefault(parent, destination)
         return destination
+
+    def _check_name(self, destination: str, operation: str) -> None:
+        """Refuses a name that preflight would refuse."""
+        prefix = max(len(self.directory.path.encode()), len(self._context.layout.destination.path.encode()))
+        problem = name_problem(destination, self._context.store.capabilities, prefix + 1)
+        if problem is not None:
+            raise InvalidPathError(
+                f"{destination[:200]}: {problem}",
+                operation=operation,
+                path=destination[:200],
+                next_step="give the file another name",
+            )
 
     async def _make_directory(self, directory: str) -> None:
         """Makes a directory below the attempt's, level by level, never the attempt directory itself."""
@@ -311,7 +320,8 @@ class TaskAttempt:
             for status in found:
                 name = status.path.relative_to(self.directory)
                 if name not in files and name not in self._given_up:
-                    files[name] = WrittenFile(check_file_name(name), status.size, status.identity, synced=False)
+                    self._check_name(check_file_name(name), "commit_task")
+                    files[name] = WrittenFile(name, status.size, status.identity, synced=False)
             directories = [path.relative_to(self.directory) for path in made]
         return TaskOutput(
             identity=self._identity,

@@ -14,6 +14,7 @@ from committer.flow.workers import run_workers
 from committer.layout import SUCCESS, TEMPORARY
 from committer.paths import StorePath
 from committer.records.success import SuccessData, decode_success
+from committer.stages.identity import stands_as_directory
 from committer.stages.names import is_hidden
 from committer.stages.success_file import WAS_EMPTY
 from committer.stores.base import Store
@@ -115,8 +116,12 @@ async def _compare_named(
         except StoreNotFoundError:
             missing.append(uri)
             return
-        if status.is_directory:
+        if status.is_link:
+            wrong.append(f"{uri}: is a link")
+        elif status.is_directory:
             wrong.append(f"{uri}: is a directory")
+        elif status.is_special:
+            wrong.append(f"{uri}: is a pipe, a socket or a device")
         elif marker.lengths is not None and status.size != marker.lengths[number]:
             wrong.append(f"{uri}: has {status.size} bytes, {marker.lengths[number]} were committed")
 
@@ -146,8 +151,8 @@ async def _compare_tree(
         if is_hidden(name) and child.path.uri not in named and (name.startswith(TEMPORARY) or not child.is_directory):
             continue
         found = (
-            [status async for status in walk(store, child.path) if not status.is_directory]
-            if child.is_directory
+            [status async for status in walk(store, child.path) if not stands_as_directory(status)]
+            if stands_as_directory(child)
             else [child]
         )
         for status in found:
@@ -155,6 +160,8 @@ async def _compare_tree(
                 continue
             files += 1
             size += status.size
+            if not complete and (status.is_link or status.is_special):
+                wrong.append(f"{status.path.uri}: is {'a link' if status.is_link else 'no regular file'}")
             if complete and status.path.uri not in named:
                 extra.append(status.path.uri)
     if not complete:

@@ -9,6 +9,7 @@ from committer.events import names
 from committer.flow.workers import run_workers
 from committer.layout import SUCCESS
 from committer.stages.base import Stage, StageContext
+from committer.stages.identity import as_entry
 from committer.stages.load_records import LoadedRecords, PlannedFiles
 from committer.stages.names import NameFolding, is_hidden
 from committer.stores.base import FileStatus
@@ -25,6 +26,7 @@ class DestinationView:
         targets: Files and directories that stand where a file goes.
         blocking: Files that stand where a directory goes.
         absent: Directories that are to be made.
+        linked: Directories of the job that are links to one elsewhere.
         occupied: Directories that files go into and that hold something visible.
         success: The `_SUCCESS` that stands there.
         was_empty: Whether the destination held nothing visible.
@@ -33,6 +35,7 @@ class DestinationView:
     targets: dict[str, FileStatus] = field(default_factory=dict)
     blocking: dict[str, FileStatus] = field(default_factory=dict)
     absent: set[str] = field(default_factory=set)
+    linked: set[str] = field(default_factory=set)
     occupied: set[str] = field(default_factory=set)
     success: FileStatus | None = None
     was_empty: bool = True
@@ -91,6 +94,8 @@ class InspectDestination(Stage[InspectionRequest, DestinationView]):
                             self._absent(name, wanted)
                         elif status.is_directory:
                             below.append(name)
+                            if status.is_link:
+                                view.linked.add(name)
                         else:
                             view.blocking[name] = status
                             self._absent(name, wanted)
@@ -99,7 +104,7 @@ class InspectDestination(Stage[InspectionRequest, DestinationView]):
             async for file in value.files:
                 status = self._found.get(fold(file.destination))
                 if status is not None:
-                    view.targets[file.destination] = status
+                    view.targets[file.destination] = as_entry(status)
         return view
 
     def _absent(self, directory: str, wanted: dict[str, list[str]]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Iterable
 from dataclasses import dataclass, field
 from itertools import islice
+from typing import cast
 
 import msgspec
 
@@ -28,6 +29,7 @@ from committer.records.manifest import TaskManifest, decode_task_manifest, relat
 from committer.records.task_commit import TaskCommit, digest_of
 from committer.stages.base import Stage, StageContext
 from committer.stages.names import NameFolding, with_ancestors
+from committer.stores.base import SupportsLinks
 from committer.stores.helpers import exists, status_or_none
 
 # What `AbortTask` names a record it has taken while it looks whose it is.
@@ -202,11 +204,11 @@ class LoadRecords(Stage[list[RecordRef], LoadedRecords]):
     """Reads and checks every record, many at once.
 
     Preconditions: the records cannot change any more, or their digests are known.
-    Postconditions: every entry lies inside (G10); counts agree with the records; records that could not be frozen are
-    copied to side files of the decision.
+    Postconditions: every entry lies inside, and no link leads its source out (G10); counts agree with the records;
+    records that could not be frozen are copied to side files of the decision.
     Failure modes: a `RecordError` names the file and the member; nothing changed.
-    Cost: one read a record (none for one that its message carries) and one look at its first file, one write for one
-    that cannot be frozen.
+    Cost: one read a record (none for one that its message carries) and one look at its first file (one more at its
+    source directories where links can stand), one write for one that cannot be frozen.
     Memory: entries up to a bound, directories always; beyond the bound, names on disk.
     Hadoop: ``LoadManifestsStage``.
     """
@@ -297,9 +299,12 @@ class LoadRecords(Stage[list[RecordRef], LoadedRecords]):
         if not files:
             return
         loaded.attempts |= attempts
+        await refuse_linked_sources(self.context, record, files)
         status = await status_or_none(self.context.store, self.context.layout.tasks / files[0].source)
         if status is None or status.is_directory:
             loaded.changed.append(f"the files of {record} are gone: its task attempt was aborted, or deleted")
+        elif status.is_link or status.is_special:
+            loaded.changed.append(f"{files[0].source} is no regular file")
 
     def _gather(
         self, manifest: TaskManifest, files: list[PlannedFile], directories: list[str], loaded: LoadedRecords
@@ -316,6 +321,26 @@ class LoadRecords(Stage[list[RecordRef], LoadedRecords]):
             loaded.entries.extend(files)
             if len(loaded.entries) > ENTRIES_IN_MEMORY:
                 loaded.entries = None
+
+
+async def refuse_linked_sources(context: StageContext, record: str, files: list[PlannedFile]) -> None:
+    """Refuses a record with a source behind a link: it would move what is not the job's (G10). At most one call.
+
+    Raises:
+        RecordError: A directory on the way to a source is a link.
+    """
+    if not context.store.capabilities.links:
+        return
+    directories = {file.source.rpartition("/")[0] for file in files}
+    link = await cast("SupportsLinks", context.store).find_link(context.layout.tasks, directories)
+    if link is not None:
+        raise RecordError(
+            f"a source lies behind {link}, which is a link: what is there is not the job's to move",
+            field="files",
+            path=context.layout.job_directory / record,
+            operation="job_stage_load_manifests",
+            next_step="run the task again, with the files themselves in its directory",
+        )
 
 
 def _refuse_one_task_twice(winners: Iterable[Winner]) -> None:
@@ -399,6 +424,7 @@ class PlannedFiles:
                         next_step="find out who writes into the job's directory",
                     )
                 decoded[number] = _decode(self._context, winner.record, data)[1]
+                await refuse_linked_sources(self._context, winner.record, decoded[number])
 
             await run_workers(
                 enumerate(batch),

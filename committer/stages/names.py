@@ -59,6 +59,10 @@ def name_problem(name: str, capabilities: Capabilities, path_prefix_bytes: int) 
             return f"the segment {segment[:40]!r}… is longer than {limit} bytes"
         if capabilities.forbids_trailing_period and segment.endswith("."):
             return f"the segment {segment!r} ends in a period"
+    if capabilities.checksum_sidecars:
+        last = name.rpartition("/")[2]
+        if last[0] == "." and (last.casefold() if capabilities.case_folding else last).endswith(".crc"):
+            return f"Java's local file system keeps the checksums of other files under names like {last[:40]!r}"
     whole = capabilities.max_path_bytes
     if whole is not None and path_prefix_bytes + len(name.encode()) > whole:
         return f"the path is longer than {whole} bytes"

@@ -50,8 +50,8 @@ class Preflight(Stage[PreflightRequest, Conflicts]):
 
     Two tasks with one destination; a file that is another's ancestor directory; names that the store takes for one
     (case, Unicode normalisation) or cannot hold; files that stand where a file or directory goes, unless the job may
-    replace them; directories that hold files, when the job refuses to add to them. Hadoop checks none of it: its last
-    rename wins.
+    replace them; directories that hold files, when the job refuses to add to them; directories that are links, when the
+    job takes away all that stands at the destination, those links too. Hadoop checks none of it: its last rename wins.
 
     Preconditions: records loaded, destination inspected.
     Postconditions: the conflicts, or none; nothing changed.
@@ -93,7 +93,12 @@ class Preflight(Stage[PreflightRequest, Conflicts]):
 
     async def _collect_names(self, files: PlannedFiles, output: list[str]) -> None:
         capabilities = self.context.store.capabilities
-        if not (capabilities.max_name_bytes or capabilities.max_path_bytes or capabilities.forbids_trailing_period):
+        if not (
+            capabilities.max_name_bytes
+            or capabilities.max_path_bytes
+            or capabilities.forbids_trailing_period
+            or capabilities.checksum_sidecars
+        ):
             return
         prefix = len(self.context.layout.destination.path.encode()) + 1
         async for file in files:
@@ -109,14 +114,22 @@ class Preflight(Stage[PreflightRequest, Conflicts]):
             targets.extend(f"{name or 'the destination'} already holds files" for name in sorted(view.occupied))
         if view.success is not None and view.success.is_directory:
             targets.append("a directory stands at _SUCCESS, where the marker goes")
+        if config.conflict_mode == "replace" and config.superseded_scope == "destination":
+            targets.extend(
+                f"{name} is a link to a directory: replacing the whole destination would take it away, with new files"
+                for name in sorted(view.linked)
+            )
         if config.existing_target == "replace":
             return
         replacing = config.conflict_mode == "replace"
         for name, status in sorted(view.targets.items()):
             if status.is_directory or not replacing:
-                kind = "a directory" if status.is_directory else "a file"
+                kind = "a directory" if status.is_directory else "a link" if status.is_link else "a file"
                 targets.append(f"{kind} stands at {name}, where a file goes")
-        targets.extend(f"a file stands at {name}, where a directory goes" for name in sorted(view.blocking))
+        targets.extend(
+            f"{'a link' if status.is_link else 'a file'} stands at {name}, where a directory goes"
+            for name, status in sorted(view.blocking.items())
+        )
 
 
 def refuse(context: StageContext, conflicts: Conflicts) -> None:

@@ -8,6 +8,7 @@ from committer.errors import StoreError, StoreExistsError, StoreNotADirectoryErr
 from committer.flow.workers import run_workers
 from committer.stages.base import Stage
 from committer.stages.create_directories import refused_directory
+from committer.stages.identity import is_file_of, stands_as_directory
 from committer.stages.load_records import PlannedFile
 from committer.stages.names import ancestors
 from committer.stores.base import FileStatus
@@ -36,9 +37,10 @@ class PromoteDirectories(Stage[list[Promotion], list[Promotion]]):
     """Renames directories that one task attempt alone wrote and that are absent at the destination.
 
     Such a directory holds whatever the attempt left in it, so it is listed first and must hold exactly the committed
-    files. Any other answer than success leaves the directory to `PublishFiles`, which looks at each file, so a lost
-    answer needs no recovery of its own. A file that the attempt's own writer makes after it committed, in the instant
-    between listing and rename, would come along: an attempt that may do that must not be promoted.
+    files: no other file, link, pipe or directory. (Java's checksums come along with the files they belong to.) Any
+    other answer than success leaves the directory to `PublishFiles`, which looks at each file, so a lost answer needs
+    no recovery of its own. A file that the attempt's own writer makes after it committed, in the instant between
+    listing and rename, would come along: an attempt that may do that must not be promoted.
 
     Preconditions: the decision stands; directories are renamed atomically.
     Postconditions: the promotions returned are in place, each file of them the one that was committed.
@@ -77,13 +79,16 @@ class PromoteDirectories(Stage[list[Promotion], list[Promotion]]):
 
     async def _holds_exactly(self, promotion: Promotion) -> bool:
         root = self.context.layout.tasks / promotion.source
+        needed = {directory for name in promotion.files for directory in ancestors(name)}
         seen: dict[str, FileStatus] = {}
         async for status in walk(self.context.store, root):
-            if not status.is_directory:
-                seen[status.path.relative_to(root)] = status
+            name = status.path.relative_to(root)
+            if not stands_as_directory(status):
+                seen[name] = status
+            elif name not in needed:
+                return False
         return seen.keys() == promotion.files.keys() and all(
-            seen[name].size == file.size and seen[name].identity == file.identity
-            for name, file in promotion.files.items()
+            is_file_of(seen[name], file) for name, file in promotion.files.items()
         )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import cast
 
@@ -26,8 +27,8 @@ from committer.records.job_state import Fact
 from committer.stages.base import Stage, StageContext
 from committer.stages.commit_state import CommitState, explain_missing
 from committer.stages.create_directories import refused_directory
+from committer.stages.identity import is_file_of, is_recorded, may_be_file_of, stands_as_directory
 from committer.stages.load_records import PlannedFile
-from committer.stages.superseded import same_file
 from committer.stores.base import FileStatus, SupportsHardLinks
 
 MOST_FILENAMES = 100
@@ -119,7 +120,7 @@ class PublishFiles(Stage[CommitState, Published]):
         """Looks at source and target and does what is left to do, until nothing is."""
         for _round in range(_ROUNDS):
             at_source, at_target = await self._look(source), await self._look(target)
-            same = at_target is not None and _is(at_target, file)
+            same = is_file_of(at_target, file)
             if at_source is None and same:
                 if error is not None:
                     self._published.recovered += 1
@@ -127,7 +128,7 @@ class PublishFiles(Stage[CommitState, Published]):
                 return
             if at_source is None:
                 raise await explain_missing(self.context, self._unknown(file, target, at_target, error))
-            if not _may_be(at_source, file):
+            if not may_be_file_of(at_source, file):
                 raise await explain_missing(self.context, self._unknown(file, source, at_target, error))
             if error is not None and not _worth_another_try(error):
                 raise error
@@ -143,7 +144,10 @@ class PublishFiles(Stage[CommitState, Published]):
                 return
             except StoreError as again:
                 error = again
-        raise self._unknown(file, target, None, error)
+        if isinstance(error, StoreExistsError):
+            # The store sees something there that it does not show. The file is at its source, and nothing happened.
+            raise self._refusal(file, target, "something that cannot be looked at", [error])
+        raise self._unknown(file, target, None, error, gone=False)
 
     async def _look(self, path: StorePath) -> FileStatus | None:
         try:
@@ -166,20 +170,14 @@ class PublishFiles(Stage[CommitState, Published]):
     ) -> None:
         store, layout = self.context.store, self.context.layout
         fact = self._targets.get(file.destination)
-        recorded = fact is not None and same_file(standing, fact)
+        recorded = fact is not None and is_recorded(standing, fact)
         # What came since the decision could not be put back by a rollback, so it is replaced only on stores whose
         # replacing jobs cannot roll back anyway.
         allowed = recorded or (self._replace and not store.capabilities.hard_links)
         if not (allowed and (self._replace or self.context.config.conflict_mode == "replace")):
-            raise TargetExistsError(
-                f"a file stands at {target}, where {layout.job_id} publishes one",
-                conflicts=[f"a file stands at {file.destination}, where a file goes"],
-                operation=self.name,
-                path=target,
-                next_step="remove it, or set existing_target='replace', and run the job again",
-            )
+            raise self._refusal(file, target, "a link" if standing.is_link else "a file")
         aside = layout.superseded / _aside_name(file.destination, fact, standing)
-        if standing.is_directory:
+        if stands_as_directory(standing):
             if store.capabilities.atomic_directory_rename:
                 await store.rename_directory(target, aside)
             else:
@@ -196,10 +194,30 @@ class PublishFiles(Stage[CommitState, Published]):
                     raise
         await store.rename_file(source, target, replace=True, identity=file.identity)
 
+    def _refusal(
+        self, file: PlannedFile, target: StorePath, what: str, causes: Sequence[StoreError] = ()
+    ) -> TargetExistsError:
+        return TargetExistsError(
+            f"{what} stands at {target}, where {self.context.layout.job_id} publishes a file",
+            conflicts=[f"{what} stands at {file.destination}, where a file goes"],
+            operation=self.name,
+            path=target,
+            next_step="remove it, or set existing_target='replace', and run the job again",
+            causes=causes,
+        )
+
     def _unknown(
-        self, file: PlannedFile, path: StorePath, standing: FileStatus | None, error: StoreError | None
+        self,
+        file: PlannedFile,
+        path: StorePath,
+        standing: FileStatus | None,
+        error: StoreError | None,
+        *,
+        gone: bool = True,
     ) -> CommitterError:
-        if standing is None:
+        if not gone:
+            found = f"{_ROUNDS} renames of it failed one after the other"
+        elif standing is None:
             found = "it is at neither its source nor its destination"
         elif file.identity is None or standing.identity is None:
             found = "its source is gone and the store cannot prove that what stands at its destination is it"
@@ -212,22 +230,6 @@ class PublishFiles(Stage[CommitState, Published]):
             next_step=f"find out who changed it; {self.context.recover_command} goes on from here, nothing was deleted",
             causes=[error] if error is not None else [],
         )
-
-
-def _is(status: FileStatus, file: PlannedFile) -> bool:
-    return (
-        not status.is_directory
-        and file.identity is not None
-        and status.identity == file.identity
-        and status.size == file.size
-    )
-
-
-def _may_be(status: FileStatus, file: PlannedFile) -> bool:
-    """Whether a source is what was committed, as far as the store can say."""
-    if status.is_directory or status.size != file.size:
-        return False
-    return file.identity is None or status.identity is None or status.identity == file.identity
 
 
 def _worth_another_try(error: StoreError) -> bool:
@@ -245,7 +247,7 @@ def _worth_another_try(error: StoreError) -> bool:
 
 
 def _aside_name(destination: str, fact: Fact | None, standing: FileStatus) -> str:
-    if fact is not None and fact.identity == standing.identity and fact.is_directory == standing.is_directory:
+    if fact is not None and fact.identity == standing.identity and fact.is_directory == stands_as_directory(standing):
         return f"{fact.aside:08d}"
     # It came after the decision, which does not speak of it, so a rollback will not put it back; it is kept until
     # cleanup all the same.

@@ -23,8 +23,8 @@ from committer.records.job_state import Fact, JobOutcome
 from committer.stages.base import Stage, StageContext
 from committer.stages.commit_state import CommitState, explain_missing, looking_again
 from committer.stages.end_job import EndJob
+from committer.stages.identity import is_file_of, stands_as_directory, stood_there
 from committer.stages.load_records import PlannedFile
-from committer.stores.base import FileStatus
 from committer.stores.helpers import exists, status_or_none
 
 
@@ -160,7 +160,10 @@ class RollBack(Stage[RollBackRequest, JobOutcome]):
             with contextlib.suppress(StoreNotFoundError, StoreNotADirectoryError):
                 await self.context.store.delete_directory(self._tasks, recursive=True)
             await run_workers(
-                state.files, self._delete_ours, workers=self.context.config.io_concurrency, operation=self.name
+                state.files,
+                lambda file: self._delete_ours(file, state.targets.get(file.destination)),
+                workers=self.context.config.io_concurrency,
+                operation=self.name,
             )
         await self.remove_directories(state)
         await self._each(state.blocking, self._put_back)
@@ -183,6 +186,8 @@ class RollBack(Stage[RollBackRequest, JobOutcome]):
         store = self.context.store
         target = self.context.layout.destination / file.destination
         source = self._tasks / file.source
+        if stood_there(file, stood):
+            return
         if not await self._stands(target, file):
             if stood is not None:
                 await self._put_back(stood)
@@ -197,10 +202,10 @@ class RollBack(Stage[RollBackRequest, JobOutcome]):
         except StoreExistsError:
             # Both names of a link: publishing, or taking back, got half way.
             if await self._stands(source, file):
-                await self._delete_ours(file)
+                await self._delete_ours(file, stood)
         except StoreNotFoundError:
             # Taken back by another driver; or it came with its directory, so there is no place to go back to.
-            await self._delete_ours(file)
+            await self._delete_ours(file, stood)
         except StorePreconditionError:
             return
         else:
@@ -212,8 +217,7 @@ class RollBack(Stage[RollBackRequest, JobOutcome]):
             await self._put_back(stood)
 
     async def _stands(self, path: StorePath, file: PlannedFile) -> bool:
-        status = await status_or_none(self.context.store, path)
-        return status is not None and _is_ours(status, file)
+        return is_file_of(await status_or_none(self.context.store, path), file)
 
     async def _replace_by_old(self, stood: Fact, target: StorePath) -> bool:
         """Puts the old file over the new one in one step, so that there is no moment with neither."""
@@ -228,9 +232,9 @@ class RollBack(Stage[RollBackRequest, JobOutcome]):
             return False
         return True
 
-    async def _delete_ours(self, file: PlannedFile) -> None:
+    async def _delete_ours(self, file: PlannedFile, stood: Fact | None) -> None:
         target = self.context.layout.destination / file.destination
-        if await self._stands(target, file):
+        if not stood_there(file, stood) and await self._stands(target, file):
             await self.context.store.delete_file(target)
 
     async def _put_back(self, fact: Fact) -> None:
@@ -271,7 +275,7 @@ class RollBack(Stage[RollBackRequest, JobOutcome]):
                 standing is not None
                 and kept.identity is not None
                 and standing.identity == kept.identity
-                and not kept.is_directory
+                and not stands_as_directory(kept)
             )
             if same:
                 await store.delete_file(aside)
@@ -299,12 +303,3 @@ class RollBack(Stage[RollBackRequest, JobOutcome]):
                 workers=self.context.config.io_concurrency,
                 operation=self.name,
             )
-
-
-def _is_ours(status: FileStatus, file: PlannedFile) -> bool:
-    return (
-        not status.is_directory
-        and file.identity is not None
-        and status.identity == file.identity
-        and status.size == file.size
-    )

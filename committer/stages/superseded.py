@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+
 from committer.errors import (
     StoreExistsError,
     StoreIsADirectoryError,
@@ -15,13 +17,17 @@ from committer.paths import StorePath
 from committer.records.job_state import Fact
 from committer.stages.base import Stage
 from committer.stages.commit_state import explain_missing, fenced_off, looking_again
-from committer.stages.names import is_hidden
+from committer.stages.identity import as_entry, is_recorded, stands_as_directory
+from committer.stages.names import is_hidden, with_ancestors
 from committer.stores.base import FileStatus
 from committer.stores.helpers import walk
 
 
 class ListSuperseded(Stage[list[str], dict[str, FileStatus]]):
     """Lists the old files below the directories that are written to, or below the whole destination.
+
+    A link is one old entry by itself, whatever it leads to: what is behind it belongs to somebody else, or to another
+    partition. Only a link on the way to a directory that is written to is gone through, as the job's own files are.
 
     Preconditions: the replace lock is held.
     Postconditions: every old file with its identity; at the destination itself names that start with `_` or `.` stay
@@ -35,35 +41,36 @@ class ListSuperseded(Stage[list[str], dict[str, FileStatus]]):
         """Walks the topmost of the directories `value`, each once."""
         found: dict[str, FileStatus] = {}
         destination = self.context.layout.destination
+        written = with_ancestors(value)
 
         async def look(directory: str) -> None:
-            path = destination / directory if directory else destination
-            try:
-                if directory:
-                    await self._walk(path, found)
-                    return
-                async for child in self.context.store.list(path):
+            if directory:
+                await self._walk(destination / directory, found, written)
+                return
+            with contextlib.suppress(StoreNotFoundError):
+                async for child in self.context.store.list(destination):
                     if is_hidden(child.path.name):
                         continue
-                    if child.is_directory:
-                        await self._walk(child.path, found)
+                    if child.is_directory and (not child.is_link or child.path.name in written):
+                        await self._walk(child.path, found, written)
                     else:
-                        found[child.path.name] = child
-            except (StoreNotFoundError, StoreNotADirectoryError):
-                return
+                        found[child.path.name] = as_entry(child)
 
         await run_workers(topmost(value), look, workers=self.context.config.io_concurrency, operation=self.name)
         return found
 
-    async def _walk(self, directory: StorePath, found: dict[str, FileStatus]) -> None:
+    async def _walk(self, directory: StorePath, found: dict[str, FileStatus], written: set[str]) -> None:
         destination = self.context.layout.destination
-        async for child in walk(self.context.store, directory):
-            name = child.path.relative_to(destination)
-            # Jobs may run into a directory below this one, and their own directories are theirs (G11).
-            if not child.is_directory and not any(
-                segment.startswith((TEMPORARY, "__magic")) for segment in name.split("/")
-            ):
-                found[name] = child
+        with contextlib.suppress(StoreNotFoundError, StoreNotADirectoryError):
+            async for child in walk(self.context.store, directory):
+                name = child.path.relative_to(destination)
+                # Jobs may run into a directory below this one, and their own directories are theirs (G11).
+                if any(segment.startswith((TEMPORARY, "__magic")) for segment in name.split("/")):
+                    continue
+                if child.is_directory and child.is_link and name in written:
+                    await self._walk(child.path, found, written)
+                elif not stands_as_directory(child):
+                    found[name] = as_entry(child)
 
 
 def topmost(directories: list[str]) -> list[str]:
@@ -113,7 +120,7 @@ class MoveAside(Stage[list[Fact], int]):
         try:
             if not conditional:
                 status = await store.status(path)
-                if not same_file(status, fact):
+                if not is_recorded(status, fact):
                     return False
             if fact.is_directory and not store.capabilities.atomic_directory_rename:
                 # The documented exception to G13: a directory at a file's target that cannot be moved is removed.
@@ -144,10 +151,3 @@ class MoveAside(Stage[list[Fact], int]):
             await store.delete_file(path)
             return True
         return False
-
-
-def same_file(status: FileStatus, fact: Fact) -> bool:
-    """Whether what stands there is what the decision recorded."""
-    if status.is_directory or fact.is_directory:
-        return status.is_directory and fact.is_directory
-    return status.identity == fact.identity and status.size == fact.size

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -98,3 +99,39 @@ def test_names_below_a_promoted_directory_are_relative_to_it() -> None:
     assert promotion.source == "a/y=1"
     assert set(promotion.files) == {f"m={m}/f{n}" for m in range(2) for n in range(3)}
     assert StorePath.of("/t") / promotion.directory == StorePath.of("/t/y=1")
+
+
+@pytest.mark.parametrize("stray", ["link", "link to a directory", "pipe", "checksum of nothing", "directory"])
+async def test_what_a_listing_of_files_would_not_show_keeps_a_directory_from_being_promoted(
+    tmp_path: Path, stray: str
+) -> None:
+    async with committer.open_job(tmp_path / "t", config=PROMOTING) as job:
+        async with job.task_attempt(0) as task:
+            for number in range(6):
+                async with task.open(f"p=1/q=1/part-{number}") as file:
+                    await file.write(b"x")
+            directory = Path(task.directory.path, "p=1/q=1")
+            # Java's checksum of a committed file is dropped where the file is renamed alone.
+            (directory / ".part-0.crc").write_bytes(b"crc\0")
+            if stray == "pipe":
+                os.mkfifo(directory / "stray")
+            elif stray == "directory":
+                (directory / "stray").mkdir()
+            elif stray == "checksum of nothing":
+                (directory / ".stray.crc").write_bytes(b"crc\0")
+            else:
+                (directory / "stray").symlink_to("/nowhere" if stray == "link" else "..")
+        report = await job.commit()
+    assert report.files_committed == 6
+    assert sorted(os.listdir(tmp_path / "t/p=1/q=1")) == [f"part-{number}" for number in range(6)]
+
+
+async def test_checksums_come_along_with_the_files_they_belong_to(tmp_path: Path) -> None:
+    async with committer.open_job(tmp_path / "t", config=PROMOTING) as job:
+        async with job.task_attempt(0) as task:
+            for number in range(4):
+                async with task.open(f"p=1/part-{number}") as file:
+                    await file.write(b"x")
+            Path(task.directory.path, "p=1", ".part-0.crc").write_bytes(b"crc\0")
+        await job.commit()
+    assert sorted(os.listdir(tmp_path / "t/p=1")) == [".part-0.crc", *(f"part-{number}" for number in range(4))]
