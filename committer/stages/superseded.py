@@ -15,10 +15,10 @@ from committer.flow.workers import run_workers
 from committer.layout import TEMPORARY
 from committer.paths import StorePath
 from committer.records.job_state import Fact
-from committer.stages.base import Stage
+from committer.stages.base import Stage, StageContext
 from committer.stages.commit_state import explain_missing, fenced_off, looking_again
 from committer.stages.identity import as_entry, is_recorded, stands_as_directory
-from committer.stages.names import is_hidden, with_ancestors
+from committer.stages.names import NameFolding, is_hidden, with_ancestors
 from committer.stores.base import FileStatus
 from committer.stores.helpers import walk
 
@@ -37,11 +37,16 @@ class ListSuperseded(Stage[list[str], dict[str, FileStatus]]):
 
     name = "job_stage_list_superseded"
 
+    def __init__(self, context: StageContext) -> None:
+        super().__init__(context)
+        self._folding = NameFolding(context.store.capabilities)
+
     async def execute(self, value: list[str]) -> dict[str, FileStatus]:
         """Walks the topmost of the directories `value`, each once."""
         found: dict[str, FileStatus] = {}
         destination = self.context.layout.destination
-        written = with_ancestors(value)
+        fold = self._folding.fold
+        written = {fold(directory) for directory in with_ancestors(value)}
 
         async def look(directory: str) -> None:
             if directory:
@@ -51,7 +56,7 @@ class ListSuperseded(Stage[list[str], dict[str, FileStatus]]):
                 async for child in self.context.store.list(destination):
                     if is_hidden(child.path.name):
                         continue
-                    if child.is_directory and (not child.is_link or child.path.name in written):
+                    if child.is_directory and (not child.is_link or fold(child.path.name) in written):
                         await self._walk(child.path, found, written)
                     else:
                         found[child.path.name] = as_entry(child)
@@ -67,7 +72,7 @@ class ListSuperseded(Stage[list[str], dict[str, FileStatus]]):
                 # Jobs may run into a directory below this one, and their own directories are theirs (G11).
                 if any(segment.startswith((TEMPORARY, "__magic")) for segment in name.split("/")):
                     continue
-                if child.is_directory and child.is_link and name in written:
+                if child.is_directory and child.is_link and self._folding.fold(name) in written:
                     await self._walk(child.path, found, written)
                 elif not stands_as_directory(child):
                     found[name] = as_entry(child)

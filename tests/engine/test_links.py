@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import msgspec
@@ -131,6 +132,27 @@ async def test_a_source_behind_a_link_is_refused(disk: DiskPlace, tmp_path: Path
     assert not (disk.root / "stolen").exists()
     await job.abort()
     assert tree(tmp_path) == {"secret/key": "k"}
+
+
+async def test_a_recoverer_looks_for_links_too(disk: DiskPlace, tmp_path: Path) -> None:
+    fill(tmp_path, {"secret/part-0": "precious"})
+    job = await disk.open_job(job_id="job-1")
+    await disk.run_task(job, 0, {"a=1/part-0": b"x"})
+    disk.faults(Fault(kind="forbidden", operation="rename_file", path="a=1/part-0"))
+    with pytest.raises(CommitterError):
+        await job.commit()
+    await job.close()
+    [directory] = disk.root.glob("_temporary/job-1/00/tasks/*/a=1")
+    directory.rename(directory.with_name("moved"))
+    directory.symlink_to(tmp_path / "secret")
+    with pytest.raises(RecordError, match="which is a link") as caught:
+        await disk.recover("job-1")
+    assert caught.value.outcome == "partial"
+    assert (tmp_path / "secret/part-0").read_text() == "precious"
+    directory.unlink()
+    directory.with_name("moved").rename(directory)
+    await disk.recover("job-1")
+    assert disk.files() == {"a=1/part-0": b"x"}
 
 
 async def test_looking_for_links_costs_one_call_a_record(disk: DiskPlace) -> None:
@@ -296,6 +318,25 @@ async def test_a_link_below_a_replaced_directory_stays_when_files_go_behind_it(d
     fill(tmp_path, {"other-disk/b/old": "old", "table/a/old": "old", "table/a/l": link})
     await disk.run_job({"a/new": b"new", "a/l/b/new": b"new"}, config=REPLACE_DIRECTORIES)
     assert tree(tmp_path) == {"other-disk/b/new": "new", "table/a/new": "new", "table/a/l": link}
+
+
+async def test_a_disk_that_folds_case_knows_its_links_by_any_spelling(disk: DiskPlace, tmp_path: Path) -> None:
+    """A job that writes `A/L/...` writes behind `A/l`, which such a disk takes for one name with it."""
+
+    class Folding(LocalStore):
+        async def list(self, directory: StorePath) -> AsyncIterator[FileStatus]:
+            async for status in super().list(directory):
+                yield msgspec.structs.replace(status, path=directory / status.path.name.lower())
+
+    disk.store = FaultyStore(Folding(threads=1, case_folding=True))
+    link = f"-> {tmp_path / 'other-disk'}"
+    (tmp_path / "other-disk").mkdir()
+    fill(tmp_path, {"table/A/L": link})
+    job = await disk.open_job(config=REPLACE_DIRECTORIES)
+    await disk.run_task(job, 0, {"A/first": b"new", "A/L/new": b"new"})
+    assert (await job.plan()).replaced == []
+    await job.commit()
+    assert tree(tmp_path) == {"other-disk/new": "new", "table/A/L": link, "table/A/first": "new"}
 
 
 async def test_a_linked_partition_is_not_taken_away_under_the_new_files(disk: DiskPlace, tmp_path: Path) -> None:
