@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 import msgspec
 
 from committer.committers.base import committer_for
-from committer.committers.context import find_spec, open_context
+from committer.committers.context import find_spec, open_context, open_store
 from committer.committers.results import JobReport
 from committer.config import CommitterConfig
 from committer.errors import (
@@ -50,7 +50,6 @@ from committer.stages.job_directory import (
     read_setup,
 )
 from committer.stores.base import Store
-from committer.stores.registry import find_store
 
 Destination = str | os.PathLike[str] | StorePath
 
@@ -61,7 +60,7 @@ class JobInfo(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         job_id: Its id.
         state: ``open``, ``committing`` (decided, not ended), ``committed``, ``aborted``, ``rolled-back``, or
-            ``unknown`` when its records cannot be read.
+            ``unknown`` when its records cannot be read, or when it holds none (another committer's directory).
         delivery: How task commits reach its driver; None when its setup record is gone, or it is Hadoop's.
         committer: Its committer; None when unknown.
         started: When it was set up; None when unknown.
@@ -144,7 +143,7 @@ async def list_jobs(
     """
     destination = StorePath.of(dest)
     config = config or CommitterConfig()
-    store = await find_store(destination, storage_options)
+    store = await open_store(destination, storage_options, config)
     try:
         found: list[JobInfo] = []
 
@@ -177,6 +176,8 @@ async def _info(store: Store, destination: StorePath, job_id: str) -> JobInfo | 
         if found.set_up:
             setup = await read_setup(store, layout)
             started, delivery, committer = _time(setup.created), setup.spec.delivery, setup.spec.committer
+        if not found.is_known:
+            return JobInfo(job_id=job_id, state="unknown")
         state, files = await _state(store, found)
     except JobNotFoundError:
         return None
@@ -245,7 +246,7 @@ async def cleanup(
     config = config or CommitterConfig()
     age_s = older_than.total_seconds() if isinstance(older_than, timedelta) else older_than
     chosen = [check_job_id(job_id)] if job_id is not None else None
-    store = await find_store(destination, storage_options)
+    store = await open_store(destination, storage_options, config)
     try:
         if chosen is None:
             chosen = await _job_ids(store, destination)
@@ -276,6 +277,7 @@ async def cleanup(
 
 
 _DECIDED = "it is decided to be committed and did not end: recover it"
+_FOREIGN = "it holds no record of a job: another committer's, perhaps alive; job_id and force=True remove it"
 _UNFINISHED = "it ended, but its last steps were not done: recover it"
 
 
@@ -300,6 +302,8 @@ async def _clean_one(
             if age_s is None:
                 raise
             return "it is gone"
+        if not found.is_known and not (force and age_s is None):
+            return _FOREIGN
         if age_s is not None:
             newest = max(found.newest, await _newest_below(context, found))
             if not newest:
@@ -334,7 +338,7 @@ async def _remove(context: StageContext, found: JobDirectory, *, force: bool) ->
         return _UNFINISHED
     if not found.ended:
         decision = await read_decision(store, layout) if found.decided else None
-        if decision is None and not found.decided:
+        if decision is None and not found.decided and (found.set_up or found.attempts):
             anchored = context if found.set_up else replace_hadoop(context)
             try:
                 decision = await create_decision(anchored, abort_decision(context))
@@ -372,9 +376,17 @@ async def load_record(
         StoreNotFoundError: Nothing is there.
     """
     path = StorePath.of(uri)
-    store = await find_store(path, storage_options)
+    config = config or CommitterConfig()
+    store = await open_store(path, storage_options, config)
     try:
-        data = await store.read(path, limit=(config or CommitterConfig()).record_size_limit)
+        try:
+            data = await store.read(path, limit=config.record_size_limit)
+        except StoreNotFoundError:
+            if not (isinstance(uri, str) and "%" in uri and ":" in uri):
+                raise
+            # Records and reports spell a URI with percent escapes; a user's path has none.
+            path = StorePath.from_uri(uri)
+            data = await store.read(path, limit=config.record_size_limit)
     finally:
         await store.close()
     return decode_any(data, source=str(path))

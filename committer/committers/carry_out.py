@@ -15,6 +15,7 @@ from committer.errors import (
     JobNotFoundError,
     JobRolledBackError,
     JobStateError,
+    StoreCrossDeviceError,
     TargetExistsError,
 )
 from committer.paths import StorePath
@@ -222,7 +223,9 @@ class CarryOut:
             self.context, self._started, success=True, published=published, directories=state.decision.directories
         )
 
-    async def _take_back_refused(self, state: CommitState, refusal: TargetExistsError) -> JobReport:
+    async def _take_back_refused(
+        self, state: CommitState, refusal: TargetExistsError | StoreCrossDeviceError
+    ) -> JobReport:
         """A publish action was refused for good: the job is rolled back, whole."""
         try:
             await self._roll_back(state, reason=refusal.message, force=True, raising=False)

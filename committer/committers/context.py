@@ -8,16 +8,17 @@ from dataclasses import replace
 import msgspec
 
 from committer.config import CommitterConfig
-from committer.errors import StoreNotFoundError
+from committer.errors import ConfigurationError, InvalidPathError, StoreNotFoundError
 from committer.events import Listener, Progress, Statistics
 from committer.flow.pacing import pacer_for
 from committer.flow.retry import RetryPolicy
 from committer.flow.runtime import current_runtime
-from committer.layout import JobLayout, check_job_id
+from committer.layout import TEMPORARY, JobLayout, check_job_id
 from committer.paths import StorePath
 from committer.spec import JobSpec
 from committer.stages.base import StageContext
 from committer.stages.job_directory import look_at_job, read_setup
+from committer.stages.names import is_hidden
 from committer.stores.base import Store
 from committer.stores.paced import PacedStore
 from committer.stores.registry import find_store
@@ -30,13 +31,25 @@ def paced(store: Store, config: CommitterConfig, statistics: Statistics) -> Pace
     return PacedStore(store, pacer=pacer, statistics=statistics, retry_policy=RetryPolicy())
 
 
+async def open_store(
+    path: StorePath, storage_options: Mapping[str, object] | None = None, config: CommitterConfig | None = None
+) -> PacedStore:
+    """The store of a path, with limits and retries, for work that belongs to no job; no store call."""
+    return paced(await find_store(path, storage_options), config or CommitterConfig(), Statistics())
+
+
 async def open_context(
     spec: JobSpec,
     storage_options: Mapping[str, object] | None,
     listeners: Iterable[Listener] = (),
 ) -> StageContext:
-    """The context of one job in this process; no store call."""
+    """The context of one job in this process; no store call.
+
+    Raises:
+        ConfigurationError: Reports or kept records would lie among the job's output, or in `_temporary`.
+    """
     layout = spec.layout
+    _check_report_places(spec.config, layout)
     statistics = Statistics()
     return StageContext(
         spec=spec,
@@ -47,6 +60,34 @@ async def open_context(
         driver=current_runtime().nonce(),
         config=spec.config,
     )
+
+
+def _check_report_places(config: CommitterConfig, layout: JobLayout) -> None:
+    places = {
+        "summary_report_directory": (config.summary_report_directory, ""),
+        "diagnostics_manifest_directory": (config.diagnostics_manifest_directory, layout.job_id),
+    }
+    for name, (text, below) in places.items():
+        if not text:
+            continue
+        try:
+            directory = StorePath.of(text)
+        except InvalidPathError:
+            # Never the reason for a job to fail: it is said when the report cannot be saved.
+            continue
+        place = directory / below if below else directory
+        if place == layout.destination or (place.is_under(layout.destination) and _is_visible(place, layout)):
+            raise ConfigurationError(
+                f"{name}={text!r} would put files among the output of the job, or into {TEMPORARY}",
+                operation="open_job",
+                path=place,
+                next_step="choose a directory elsewhere, or one whose name starts with an underscore",
+            )
+
+
+def _is_visible(place: StorePath, layout: JobLayout) -> bool:
+    first = place.relative_to(layout.destination).partition("/")[0]
+    return first == TEMPORARY or not is_hidden(first)
 
 
 def fresh_statistics(context: StageContext) -> StageContext:
@@ -73,7 +114,7 @@ async def find_spec(
         JobNotFoundError: There is no such job.
     """
     layout = JobLayout(dest, check_job_id(job_id))
-    store = await find_store(dest, storage_options)
+    store = await open_store(dest, storage_options, config)
     try:
         found = await look_at_job(store, layout)
         if found.set_up:

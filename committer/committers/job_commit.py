@@ -16,8 +16,7 @@ import logging
 import traceback
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import replace
-
-import anyio
+from functools import partial
 
 from committer.committers.abort import abort_job
 from committer.committers.basis import Prepared, basis_of, find_refs, prepare
@@ -27,6 +26,7 @@ from committer.committers.finish import report_of, save_report
 from committer.committers.results import JobReport
 from committer.errors import (
     CommitterError,
+    JobDecidedError,
     JobNotFoundError,
     JobRolledBackError,
     JobUndecidedError,
@@ -35,6 +35,7 @@ from committer.errors import (
     StoreOutcomeUnknownError,
 )
 from committer.events import audit, names
+from committer.flow.outlast import outlast
 from committer.paths import StorePath
 from committer.records.job_state import NamedRecord
 from committer.records.task_commit import TaskCommit
@@ -108,14 +109,15 @@ class JobCommit:
             # Nothing was tried, so there is nothing to report (and perhaps a report of the real end to overwrite).
             raise
         except BaseException as error:
-            with anyio.move_on_after(_UNDO_BOUND_S, shield=True):
-                await save_report(
-                    self._carry_out.context,
-                    success=getattr(error, "outcome", "") == "committed",
-                    published=self._carry_out.published,
-                    error=error,
-                    trace=traceback.format_exc(),
-                )
+            saving = partial(
+                save_report,
+                self._carry_out.context,
+                success=getattr(error, "outcome", "") == "committed",
+                published=self._carry_out.published,
+                error=error,
+                trace=traceback.format_exc(),
+            )
+            await outlast(saving, bound_s=_UNDO_BOUND_S)
             raise
 
     async def _ended_before(self, found: JobDirectory) -> bool:
@@ -168,7 +170,7 @@ class JobCommit:
         # A cancellation here or below leaves freeze, intent and lock: another driver of this job may rest on them, and
         # abort, recover or another commit takes over from there.
         try:
-            basis = basis_of(prepared)
+            basis = basis_of(context, prepared)
             context.statistics.merge(prepared.loaded.statistics.snapshot())
             decision = await DecideCommit(context).run(basis)
         except StoreOutcomeUnknownError as error:
@@ -231,13 +233,16 @@ class JobCommit:
         """
         context = self._context
         first = intent == context.layout.intent
-        with anyio.move_on_after(_UNDO_BOUND_S, shield=True):
+
+        async def undo() -> None:
             try:
                 if alone and first and context.spec.delivery == "listing":
                     await thaw_manifests(context)
                 await withdraw(context, intent, keep_lock=not alone)
             except CommitterError as error:
                 _log.warning("job %s stays undecided, but: %s", context.layout.job_id, error)
+
+        await outlast(undo, bound_s=_UNDO_BOUND_S)
 
     # -- going on from what the store says ------------------------------------------------------------------------
 
@@ -256,8 +261,7 @@ class JobCommit:
         if found.decided or found.ended:
             return await self._go_on(rollback=rollback, force=force)
         if rollback:
-            await abort_job(context)
-            return report_of(context, self._started, success=False, published=Published(), directories=0)
+            return await self._abort_instead(force=force)
         intent = await read_intent(context.store, found)
         if intent is None and not (force and context.spec.delivery == "listing"):
             raise JobUndecidedError(
@@ -285,6 +289,18 @@ class JobCommit:
 
         replacing = context.config.conflict_mode == "replace"
         return await self._decide_and_go(CommitIntent(winners, tasks, replacing), find)
+
+    async def _abort_instead(self, *, force: bool) -> JobReport:
+        """Rolls back a job that was undecided when it was looked at: by an abort, unless somebody was faster."""
+        try:
+            if await abort_job(self._context):
+                return report_of(self._context, self._started, success=False, published=Published(), directories=0)
+            await look_at_job(self._context.store, self._context.layout)
+        except JobNotFoundError:
+            return await self._carry_out.report_of_finished()
+        except JobDecidedError:
+            pass
+        return await self._go_on(rollback=True, force=force)
 
     async def _go_on(self, *, rollback: bool, force: bool) -> JobReport:
         decision = await read_decision(self._context.store, self._context.layout)

@@ -43,6 +43,17 @@ class JobDirectory:
         return sorted(name for name in self.children if name == "intent" or name.startswith("intent-"))
 
     @property
+    def attempts(self) -> bool:
+        """Whether a job attempt of this engine, or of Hadoop's manifest committer, stands."""
+        return any(child.is_directory and name.isdecimal() for name, child in self.children.items())
+
+    @property
+    def is_known(self) -> bool:
+        """Whether it is, or was, a job's as this engine knows them; one that is being made or removed is empty."""
+        records = self.set_up or self.decided or self.ended or bool(self.intents)
+        return records or self.attempts or not self.children
+
+    @property
     def newest(self) -> float:
         """When the newest record was written, in seconds since the epoch; 0 where the store does not say."""
         return max((child.modified or 0.0 for child in self.children.values()), default=0.0)

@@ -231,12 +231,12 @@ class LoadRecords(Stage[list[RecordRef], LoadedRecords]):
                 self.context.progress.advance()
 
             await run_workers(enumerate(value), load, workers=self.context.config.io_concurrency, operation=self.name)
+            loaded.winners = [winners[number] for number in range(len(value))]
+            _refuse_one_task_twice(loaded.winners)
         except BaseException:
             await loaded.index.close()
             raise
-        loaded.winners = [winners[number] for number in range(len(value))]
         loaded.directories = with_ancestors(loaded.directories)
-        _refuse_one_task_twice(loaded.winners)
         return loaded
 
     async def _load(self, number: int, ref: RecordRef, loaded: LoadedRecords) -> Winner:
@@ -297,9 +297,12 @@ class LoadRecords(Stage[list[RecordRef], LoadedRecords]):
         if not files:
             return
         loaded.attempts |= attempts
-        status = await status_or_none(self.context.store, self.context.layout.tasks / files[0].source)
+        first = files[0]
+        status = await status_or_none(self.context.store, self.context.layout.tasks / first.source)
         if status is None or status.is_directory:
             loaded.changed.append(f"the files of {record} are gone: its task attempt was aborted, or deleted")
+        elif status.size != first.size or (first.identity is not None and status.identity != first.identity):
+            loaded.changed.append(f"{first.source} is not the file that {record} speaks of")
 
     def _gather(
         self, manifest: TaskManifest, files: list[PlannedFile], directories: list[str], loaded: LoadedRecords
