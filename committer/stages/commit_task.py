@@ -187,7 +187,7 @@ class CommitTask(Stage[TaskOutput, TaskCommit]):
         limit = self.context.config.record_size_limit
         if len(record) > limit:
             raise TaskError(
-                f"the task's record has {len(record)} bytes, and no job commit reads more than record_size_limit={limit}",
+                f"the task's record has {len(record)} bytes; no job commit reads more than record_size_limit={limit}",
                 operation=self.name,
                 path=path,
                 next_step="write fewer files a task, or raise the limit for the job",
