@@ -86,7 +86,6 @@ class JobLayout:
         self.attempts: StorePath = self.job_attempt_directory / "attempts"
         self.superseded: StorePath = self.job_attempt_directory / "superseded"
         self.superseded_fenced: StorePath = self.job_attempt_directory / "superseded-fenced"
-        self.probe: StorePath = self.job_attempt_directory / "probe"
         hadoop = _HADOOP_JOB_ID.match(job_id)
         self._task_stem = hadoop.group(1) if hadoop else job_id
 

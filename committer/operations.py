@@ -18,6 +18,7 @@ from committer.errors import (
     JobDecidedError,
     JobNotFoundError,
     RecordError,
+    StoreError,
     StoreNotADirectoryError,
     StoreNotFoundError,
 )
@@ -181,7 +182,7 @@ async def _info(store: Store, destination: StorePath, job_id: str) -> JobInfo | 
         state, files = await _state(store, found)
     except JobNotFoundError:
         return None
-    except (StoreNotFoundError, RecordError):
+    except (StoreError, RecordError):
         return JobInfo(job_id=job_id, state="unknown")
     newest = found.newest
     return JobInfo(
@@ -256,9 +257,15 @@ async def cleanup(
     kept: dict[str, str] = {}
 
     async def clean(name: str) -> None:
-        reason = await _clean_one(
-            destination, name, age_s=age_s, force=force, config=config, storage_options=storage_options
-        )
+        try:
+            reason = await _clean_one(
+                destination, name, age_s=age_s, force=force, config=config, storage_options=storage_options
+            )
+        except (ConfigurationError, RecordError, StoreError) as error:
+            if job_id is not None:
+                raise
+            # One job's trouble is no reason to keep the others.
+            reason = f"{type(error).__name__}: {error.message}"
         if reason is None:
             removed.append(name)
         else:
@@ -332,12 +339,13 @@ async def _newest_below(context: StageContext, found: JobDirectory) -> float:
 
 async def _remove(context: StageContext, found: JobDirectory, *, force: bool) -> str | None:
     store, layout = context.store, context.layout
-    outcome = await read_outcome(store, layout) if found.ended else None
-    if outcome is not None and not outcome.finished and not force:
+    outcome = await read_outcome(store, layout) if found.ended and not force else None
+    if outcome is not None and not outcome.finished:
         # `_SUCCESS`, or files that a rollback has to put back, may be missing.
         return _UNFINISHED
     if not found.ended:
-        decision = await read_decision(store, layout) if found.decided else None
+        # With force nobody asks what was decided: it may be what cannot be read.
+        decision = await read_decision(store, layout) if found.decided and not force else None
         if decision is None and not found.decided and (found.set_up or found.attempts):
             anchored = context if found.set_up else replace_hadoop(context)
             try:
@@ -412,7 +420,7 @@ def decode_any(
     """
     try:
         kind = msgspec.json.decode(data.removeprefix(b"\xef\xbb\xbf"), type=_Kind)
-    except msgspec.MsgspecError as error:
+    except (msgspec.MsgspecError, RecursionError) as error:
         reason = "it is empty: the marker of a committer that writes no report" if not data else str(error)
         raise RecordError(f"not a record: {reason}", path=source) from error
     own = _OWN.get(kind.type or "")

@@ -27,6 +27,7 @@ from committer.stages.names import NameFolding
 from committer.stages.preflight import MOST_CONFLICTS, Conflicts, Preflight, PreflightRequest
 from committer.stages.superseded import ListSuperseded
 from committer.stores.base import FileStatus
+from committer.stores.helpers import exists
 
 
 @dataclass(slots=True)
@@ -73,8 +74,6 @@ async def find_refs(
 
 
 async def _is_frozen(context: StageContext) -> bool:
-    from committer.stores.helpers import exists
-
     return context.store.capabilities.atomic_directory_rename and await exists(
         context.store, context.layout.manifests_frozen
     )
@@ -200,4 +199,5 @@ def basis_of(context: StageContext, prepared: Prepared) -> CommitBasis:
         replacing=bool(prepared.superseded) or any(fact.kind == "target" for fact in facts),
         was_empty=view.was_empty,
         first_plan_file=len(loaded.winners),
+        statistics=loaded.statistics.snapshot(),
     )

@@ -89,6 +89,7 @@ class CarryOut:
         self.context = context = replace(self.context, config=trusted_config(decision.config, self.context.config))
         layout, store = context.layout, context.store
         self.decided = decision.decision == "commit"
+        context.statistics.merge(decision.statistics)
         if decision.decision == "abort":
             if rollback:
                 await abort_job(context)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from typing import cast
 
 import msgspec
 
@@ -24,18 +25,24 @@ from committer.stores.paced import PacedStore
 from committer.stores.registry import find_store
 
 
-def paced(store: Store, config: CommitterConfig, statistics: Statistics) -> PacedStore:
+def paced(store: Store, config: CommitterConfig, statistics: Statistics, *, owned: bool) -> PacedStore:
     """Wraps a store: limits shared by all jobs of the process on its endpoint, counts kept for one job or task."""
     rate = config.io_rate_for(store.scheme, store.capabilities.default_io_rate)
     pacer = pacer_for(store.endpoint, concurrency=config.io_concurrency, rate=rate or None)
-    return PacedStore(store, pacer=pacer, statistics=statistics, retry_policy=RetryPolicy())
+    return PacedStore(store, pacer=pacer, statistics=statistics, retry_policy=RetryPolicy(), owned=owned)
 
 
 async def open_store(
     path: StorePath, storage_options: Mapping[str, object] | None = None, config: CommitterConfig | None = None
 ) -> PacedStore:
     """The store of a path, with limits and retries, for work that belongs to no job; no store call."""
-    return paced(await find_store(path, storage_options), config or CommitterConfig(), Statistics())
+    store = await find_store(path, storage_options)
+    return paced(store, config or CommitterConfig(), Statistics(), owned=_owned(storage_options))
+
+
+def _owned(storage_options: Mapping[str, object] | None) -> bool:
+    """Whether a store is opened for this use alone, not a live one that the user gave."""
+    return "store" not in (storage_options or {})
 
 
 async def open_context(
@@ -51,10 +58,11 @@ async def open_context(
     layout = spec.layout
     _check_report_places(spec.config, layout)
     statistics = Statistics()
+    store = await find_store(layout.destination, storage_options)
     return StageContext(
         spec=spec,
         layout=layout,
-        store=paced(await find_store(layout.destination, storage_options), spec.config, statistics),
+        store=paced(store, spec.config, statistics, owned=_owned(storage_options)),
         statistics=statistics,
         progress=Progress(spec.job_id, listeners),
         driver=current_runtime().nonce(),
@@ -93,8 +101,9 @@ def _is_visible(place: StorePath, layout: JobLayout) -> bool:
 def fresh_statistics(context: StageContext) -> StageContext:
     """The same job with counts of its own: for a task attempt, or a second call."""
     statistics = Statistics()
-    inner = context.store.inner if isinstance(context.store, PacedStore) else context.store
-    return replace(context, store=paced(inner, context.config, statistics), statistics=statistics)
+    store = cast("PacedStore", context.store)
+    fresh = paced(store.inner, context.config, statistics, owned=store.owned)
+    return replace(context, store=fresh, statistics=statistics)
 
 
 async def find_spec(

@@ -105,8 +105,8 @@ class JobCommit:
                         if self._carry_out.decided and is_missing(error) and await self._carry_out.is_gone():
                             return await self._carry_out.report_of_finished()
                         raise
-        except (JobNotFoundError, JobUndecidedError):
-            # Nothing was tried, so there is nothing to report (and perhaps a report of the real end to overwrite).
+        except JobUndecidedError:
+            # Nothing was tried, so there is nothing to report.
             raise
         except BaseException as error:
             saving = partial(
@@ -116,6 +116,8 @@ class JobCommit:
                 published=self._carry_out.published,
                 error=error,
                 trace=traceback.format_exc(),
+                # Whoever ended a job that is gone knew better.
+                only_if_absent=isinstance(error, JobNotFoundError),
             )
             await outlast(saving, bound_s=_UNDO_BOUND_S)
             raise
@@ -165,13 +167,12 @@ class JobCommit:
                 # until now is looked at again.
                 await TakeReplaceLock(context).run(None)
                 prepared = await self._prepare(refs)
-        except CommitterError as error:
-            return await self._overtaken(error)
+        except Exception as error:
+            return await self._overtaken(_typed(error))
         # A cancellation here or below leaves freeze, intent and lock: another driver of this job may rest on them, and
         # abort, recover or another commit takes over from there.
         try:
             basis = basis_of(context, prepared)
-            context.statistics.merge(prepared.loaded.statistics.snapshot())
             decision = await DecideCommit(context).run(basis)
         except StoreOutcomeUnknownError as error:
             raise OutcomeUnknownError(
@@ -181,8 +182,8 @@ class JobCommit:
                 next_step=f"call {context.recover_command}: it finishes what was decided",
                 causes=[error],
             ) from error
-        except CommitterError as error:
-            return await self._overtaken(error)
+        except Exception as error:
+            return await self._overtaken(_typed(error))
         state = None
         if decision.driver == context.driver and decision.decision == "commit":
             state = CommitState.of(context, decision, basis.facts, prepared.loaded.entries)
@@ -312,3 +313,17 @@ class JobCommit:
             await RemoveFate(self._context).run(None)
             raise EndedElsewhereError(outcome)
         return await self._carry_out.obey(decision, None, rollback=rollback, force=force)
+
+
+def _typed(error: Exception) -> CommitterError:
+    """An error as the engine raises it: what nobody foresaw must not leave intent and lock behind."""
+    if isinstance(error, CommitterError):
+        return error
+    unforeseen = CommitterError(
+        f"the commit failed in a way that was not foreseen: {type(error).__name__}: {error}",
+        operation="commit_job",
+        next_step="nothing was published; report this with its traceback",
+        causes=[error],
+    )
+    unforeseen.__cause__ = error
+    return unforeseen

@@ -37,7 +37,7 @@ class CleanupJob(Stage[None, None]):
         layout, config = self.context.layout, self.context.config
         children = await _children(self.context, layout.job_directory)
         fate = {layout.decision, layout.outcome}
-        doomed = [child for child in children if child.path not in fate]
+        doomed = [child for child in children if child.path not in fate or child.is_directory]
         if config.cleanup_parallel_delete and not config.cleanup_base_first:
             # What fails here is tried once more with its parent, below.
             await self._delete_in_parallel(

@@ -25,6 +25,7 @@ from committer.records.job_state import (
     encode_facts,
     encode_record,
 )
+from committer.records.statistics import IOStatistics
 from committer.records.task_commit import digest_of
 from committer.stages.base import Stage, StageContext
 from committer.stages.cleanup import remove_emptied
@@ -49,6 +50,7 @@ class CommitBasis:
         replacing: Whether old files are taken away.
         was_empty: Whether the destination held nothing visible.
         first_plan_file: The first free number for a side file.
+        statistics: What the records count, added up.
     """
 
     winners: list[Winner]
@@ -60,6 +62,7 @@ class CommitBasis:
     replacing: bool = False
     was_empty: bool = False
     first_plan_file: int = 0
+    statistics: IOStatistics = field(default_factory=IOStatistics)
 
 
 class DecideCommit(Stage[CommitBasis, Decision]):
@@ -96,6 +99,7 @@ class DecideCommit(Stage[CommitBasis, Decision]):
             success_present=value.success is not None,
             replacing=value.replacing,
             was_empty=value.was_empty,
+            statistics=value.statistics,
         )
         return await create_decision(self.context, decision)
 

@@ -37,7 +37,9 @@ ABORTED_SUFFIX = f"-aborted{MANIFEST_SUFFIX}.tmp"
 # million entries, keeping them 637 MB).
 ENTRIES_IN_MEMORY = 200_000
 
-DIRECTORY_PAYLOAD = "/"
+# What an index of names says they are: a task's file, or a directory.
+DIRECTORY_PAYLOAD = "directory"
+TASK_PAYLOAD = "file of "
 
 
 class PlannedFile(msgspec.Struct, gc=False):
@@ -252,6 +254,14 @@ class LoadRecords(Stage[list[RecordRef], LoadedRecords]):
                 next_step="commit with the message of the attempt that wrote last, or run the task again",
             )
         manifest, files, directories = _decode(context, ref.record, data)
+        if manifest.jobId != context.layout.job_id:
+            raise RecordError(
+                f"the record is one of job {manifest.jobId}, not of {context.layout.job_id}",
+                field="jobId",
+                path=context.layout.job_directory / ref.record,
+                operation=self.name,
+                next_step="find out who writes into the job's directory",
+            )
         record = ref.record
         if self._freeze_copies:
             # The driver's name keeps two drivers that race for the decision out of each other's files.
@@ -264,7 +274,7 @@ class LoadRecords(Stage[list[RecordRef], LoadedRecords]):
         loaded.files += len(files)
         loaded.size += size
         for file in files:
-            await loaded.index.add(self._folding.fold(file.destination), manifest.taskID)
+            await loaded.index.add(self._folding.fold(file.destination), TASK_PAYLOAD + manifest.taskID)
         statistics = loaded.statistics
         statistics.merge(manifest.statistics(source=record))
         statistics.sample(names.COMMITTER_TASK_MANIFEST_FILE_SIZE, len(data))

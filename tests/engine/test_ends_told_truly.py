@@ -15,9 +15,11 @@ from committer.errors import (
     ConfigurationError,
     JobNotFoundError,
     JobStateError,
+    RecordError,
     StoreCrossDeviceError,
     TargetExistsError,
 )
+from committer.stores.local import LocalStore
 from committer.testing.faults import Call, Fault, FaultyStore
 from tests.engine.places import Delivery, MemoryPlace, Place, make_place
 
@@ -288,3 +290,68 @@ async def test_reports_among_the_output_are_refused(place: Place, below: str) ->
     with pytest.raises(ConfigurationError, match="among the output"):
         await place.open_job(job_id=place.dest.rpartition("/")[2], config=parent)
     assert place.temporary() == set()
+
+
+@pytest.mark.parametrize("damage", ["junk", "directory"])
+async def test_damaged_decision_is_one_jobs_trouble(place: Place, damage: str) -> None:
+    await place.open_job(job_id="damaged")
+    await place.open_job(job_id="fine")
+    place.write(f"_temporary/damaged/decision{'/x' if damage == 'directory' else ''}", b"\0junk")
+    found = await committer.list_jobs(place.dest, storage_options=place.options)
+    states = {info.job_id: info.state for info in found}
+    if damage == "junk" or place.store.capabilities.directories:
+        assert states == {"damaged": "unknown", "fine": "open"}
+        with pytest.raises(CommitterError) as caught:
+            await place.run_job(FILES, config=CommitterConfig(conflict_mode="replace"))
+        assert caught.value.outcome == "unchanged"
+        with pytest.raises(CommitterError):
+            await place.recover("damaged")
+        report = await committer.cleanup(place.dest, older_than=0, storage_options=place.options)
+        assert report.removed == ["fine"]
+        assert report.kept.keys() == {"damaged"}
+    report = await committer.cleanup(place.dest, job_id="damaged", force=True, storage_options=place.options)
+    assert report.removed == ["damaged"]
+    await place.run_job(FILES, config=CommitterConfig(conflict_mode="replace"))
+    assert place.files() == FILES
+
+
+async def test_store_that_a_user_gave_stays_open(tmp_path: Path) -> None:
+    store = LocalStore(threads=1)
+    options = {"store": store}
+    first = await committer.open_job(tmp_path / "a", storage_options=options)
+    async with first.task_attempt(0) as task:
+        file = task.open("part-0")
+        await file.write(b"x")
+        async with committer.open_job(tmp_path / "b", storage_options=options):
+            pass
+        await file.write(b"y")
+        await file.close()
+    await first.commit()
+    await first.close()
+    assert (tmp_path / "a" / "part-0").read_bytes() == b"xy"
+    await store.close()
+
+
+async def test_record_of_another_job_is_refused(place: Place) -> None:
+    async with place.open_job(job_id="theirs") as theirs:
+        await place.run_task(theirs, 0, FILES)
+        record = place.read(f"_temporary/theirs/00/manifests/{theirs.spec.layout.task_id(0)}-manifest.json")
+    job = await place.open_job(job_id="ours")
+    stolen = record.replace(b"/_temporary/theirs/", b"/_temporary/ours/")
+    place.write("_temporary/ours/00/manifests/task_x-manifest.json", stolen)
+    with pytest.raises(RecordError, match="one of job theirs") as caught:
+        await job.commit()
+    assert caught.value.field == "jobId"
+
+
+async def test_recovered_job_reports_what_its_tasks_counted(place: Place) -> None:
+    """G7: whoever finishes it, the report is as of one undisturbed run."""
+    job = await place.open_job(job_id="j")
+    for number in range(3):
+        await place.run_task(job, number, {f"part-{number}": b"x"})
+    place.faults(Fault(kind="forbidden", operation="rename_file", path="part-1"))
+    with pytest.raises(CommitterError):
+        await job.commit()
+    report = await place.recover("j")
+    assert report.statistics.counters["committer_tasks_completed"] == 3
+    assert report.statistics.counters["committer_files_committed"] == 3
