@@ -34,7 +34,7 @@ from committer.records.task_commit import TaskCommit
 from committer.spec import Delivery, JobSpec
 from committer.stages.abort_task import AbortRequest
 from committer.stages.base import StageContext
-from committer.stages.job_directory import look_at_job
+from committer.stages.job_directory import join_job, look_at_job
 from committer.task import TaskAttempt, make_attempt
 
 _log = logging.getLogger("committer.job")
@@ -366,7 +366,7 @@ def attach_job(
             spec = await find_spec(destination, wanted, config=given, storage_options=storage_options)
         context = await open_context(spec, storage_options, listeners)
         try:
-            await look_at_job(context.store, context.layout)
+            await join_job(context.store, context.layout)
         except BaseException:
             with anyio.CancelScope(shield=True):
                 await context.store.close()

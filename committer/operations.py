@@ -177,7 +177,7 @@ async def _info(store: Store, destination: StorePath, job_id: str) -> JobInfo | 
         if found.set_up:
             setup = await read_setup(store, layout)
             started, delivery, committer = _time(setup.created), setup.spec.delivery, setup.spec.committer
-        if not found.is_known:
+        if not found.is_job and found.children:
             return JobInfo(job_id=job_id, state="unknown")
         state, files = await _state(store, found)
     except JobNotFoundError:
@@ -309,7 +309,7 @@ async def _clean_one(
             if age_s is None:
                 raise
             return "it is gone"
-        if not found.is_known and not (force and age_s is None):
+        if found.is_foreign and not (force and age_s is None):
             return _FOREIGN
         if age_s is not None:
             newest = max(found.newest, await _newest_below(context, found))

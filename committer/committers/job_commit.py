@@ -46,6 +46,7 @@ from committer.stages.decide import DecideCommit, remove_side_files
 from committer.stages.intent import CommitIntent, DeclareIntent, TakeReplaceLock, withdraw
 from committer.stages.job_directory import (
     JobDirectory,
+    join_job,
     look_at_job,
     read_decision,
     read_intent,
@@ -137,7 +138,7 @@ class JobCommit:
 
     async def _commit(self, task_commits: list[TaskCommit] | None, tasks: int | None) -> JobReport:
         try:
-            found = await look_at_job(self._context.store, self._context.layout)
+            found = await join_job(self._context.store, self._context.layout)
         except JobNotFoundError:
             return await self._carry_out.report_of_finished()
         if found.decided or found.ended:
@@ -257,7 +258,7 @@ class JobCommit:
             # What a cleanup leaves that died before its very last step (or a setup before its first record).
             await remove_emptied(context)
             return await self._carry_out.report_of_finished()
-        if await self._ended_before(found):
+        if not found.is_job or await self._ended_before(found):
             return await self._carry_out.report_of_finished()
         if found.decided or found.ended:
             return await self._go_on(rollback=rollback, force=force)

@@ -133,14 +133,14 @@ class CommitTask(Stage[TaskOutput, TaskCommit]):
         if self.context.spec.delivery == "listing":
             path = layout.manifest(identity.task)
             temporary = layout.manifest_temporary(identity.task, identity.attempt, identity.nonce)
-        saved = b""
+        # Once for all tries: one that was lost may arrive late, and must not replace the record by other bytes.
+        saved = encode_task_manifest(self._manifest(value, files, directories))
+        self._check_size(saved, path)
         may_stand = lost = False
         once = without_retries(store)
 
         async def save() -> None:
-            nonlocal saved, may_stand, lost
-            saved = encode_task_manifest(self._manifest(value, files, directories))
-            self._check_size(saved, path)
+            nonlocal may_stand, lost
             try:
                 with self.context.statistics.timed(names.TASK_STAGE_SAVE_TASK_MANIFEST):
                     await once.put(path, saved, temporary=temporary, durable=self.context.durable)

@@ -91,15 +91,15 @@ async def test_abort_of_what_a_dying_cleanup_leaves_decides_nothing(place: Place
     """Only the last directories are left of a committed job; it must not be found as an aborted one."""
     job = await place.open_job(job_id="j")
     await place.run_task(job, 0, FILES)
+    other = FaultyStore(place.store.inner, [Fault(kind="crash_after", operation="put", path="decision")])
+    late = await committer.attach_job(place.dest, job_id="j", storage_options={"store": other})
     aborted = False
 
     async def before(call: Call) -> None:
         nonlocal aborted
         if call.operation == "delete_directory" and call.path.name == "j" and not aborted:
             aborted = True
-            other = FaultyStore(place.store.inner, [Fault(kind="crash_after", operation="put", path="decision")])
-            async with committer.attach_job(place.dest, job_id="j", storage_options={"store": other}) as late:
-                await late.abort()
+            await late.abort()
             assert other.count("put") == 0
 
     place.store.before_call = before
