@@ -30,6 +30,7 @@ from committer.records.task_commit import digest_of
 from committer.stages.base import Stage, StageContext
 from committer.stages.cleanup import remove_emptied
 from committer.stages.job_directory import OWN_RECORD_LIMIT, JobDirectory
+from committer.stages.names import in_job_directory
 from committer.stores.base import FileStatus
 from committer.stores.helpers import create_exclusively
 
@@ -204,6 +205,8 @@ def _contained(fact: Fact, source: StorePath) -> Fact:
     try:
         if fact.kind != "identity":
             check_file_name(fact.path)
+        if fact.kind == "superseded" and in_job_directory(fact.path):
+            raise InvalidPathError("it lies in a job's own directory, below this destination")
     except InvalidPathError as error:
         raise RecordError(
             f"a side file of the decision names {fact.path!r}: {error.message}", field="path", path=source

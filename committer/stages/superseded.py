@@ -10,12 +10,11 @@ from committer.errors import (
     StorePreconditionError,
 )
 from committer.flow.workers import run_workers
-from committer.layout import TEMPORARY
 from committer.paths import StorePath
 from committer.records.job_state import Fact
 from committer.stages.base import Stage
 from committer.stages.commit_state import explain_missing, fenced_off, looking_again
-from committer.stages.names import is_hidden
+from committer.stages.names import in_job_directory, is_hidden
 from committer.stores.base import FileStatus
 from committer.stores.helpers import walk
 
@@ -60,9 +59,7 @@ class ListSuperseded(Stage[list[str], dict[str, FileStatus]]):
         async for child in walk(self.context.store, directory):
             name = child.path.relative_to(destination)
             # Jobs may run into a directory below this one, and their own directories are theirs (G11).
-            if not child.is_directory and not any(
-                segment.startswith((TEMPORARY, "__magic")) for segment in name.split("/")
-            ):
+            if not child.is_directory and not in_job_directory(name):
                 found[name] = child
 
 
