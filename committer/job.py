@@ -25,6 +25,7 @@ from committer.errors import (
     TaskCommitsRequiredError,
 )
 from committer.events import Listener
+from committer.flow.outlast import outlast
 from committer.flow.runtime import current_runtime
 from committer.layout import MANIFEST_SUFFIX, check_job_id, check_number
 from committer.opening import Opening
@@ -33,7 +34,7 @@ from committer.records.task_commit import TaskCommit
 from committer.spec import Delivery, JobSpec
 from committer.stages.abort_task import AbortRequest
 from committer.stages.base import StageContext
-from committer.stages.job_directory import look_at_job
+from committer.stages.job_directory import join_job, look_at_job
 from committer.task import TaskAttempt, make_attempt
 
 _log = logging.getLogger("committer.job")
@@ -214,8 +215,7 @@ class Job:
         """
         if self._report is not None or self._aborted:
             return
-        await self._committer.abort_job(fresh_statistics(self._context))
-        self._aborted = True
+        self._aborted = await self._committer.abort_job(fresh_statistics(self._context))
 
     async def plan(self, task_commits: Iterable[TaskCommit] | None = None) -> CommitPlan:
         """What `commit` would do now; changes nothing.
@@ -261,13 +261,13 @@ class Job:
             # What happened cannot be told, so nothing may be deleted (G8).
             error.add_note(f"job {self.job_id} was not aborted: it may be decided")
             return
-        with anyio.move_on_after(_ABORT_BOUND_S, shield=True) as scope:
-            try:
-                await self.abort()
-            except CommitterError as failure:
-                _log.warning("job %s was not aborted: %s", self.job_id, failure)
-                error.add_note(f"job {self.job_id} was not aborted: {failure}")
-        if scope.cancelled_caught:
+        in_time = True
+        try:
+            in_time = await outlast(self.abort, bound_s=_ABORT_BOUND_S)
+        except CommitterError as failure:
+            _log.warning("job %s was not aborted: %s", self.job_id, failure)
+            error.add_note(f"job {self.job_id} was not aborted: {failure}")
+        if not in_time:
             error.add_note(f"aborting job {self.job_id} took over {_ABORT_BOUND_S:.0f} s and was given up")
 
 
@@ -366,7 +366,7 @@ def attach_job(
             spec = await find_spec(destination, wanted, config=given, storage_options=storage_options)
         context = await open_context(spec, storage_options, listeners)
         try:
-            await look_at_job(context.store, context.layout)
+            await join_job(context.store, context.layout)
         except BaseException:
             with anyio.CancelScope(shield=True):
                 await context.store.close()

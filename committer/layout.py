@@ -86,8 +86,6 @@ class JobLayout:
         self.attempts: StorePath = self.job_attempt_directory / "attempts"
         self.superseded: StorePath = self.job_attempt_directory / "superseded"
         self.superseded_fenced: StorePath = self.job_attempt_directory / "superseded-fenced"
-        self.success_temporary: StorePath = self.job_attempt_directory / "_SUCCESS.tmp"
-        self.probe: StorePath = self.job_attempt_directory / "probe"
         hadoop = _HADOOP_JOB_ID.match(job_id)
         self._task_stem = hadoop.group(1) if hadoop else job_id
 
@@ -118,6 +116,10 @@ class JobLayout:
     def joined_intent(self, driver: str) -> StorePath:
         """The intent of a driver that found another one's."""
         return self.job_directory / f"{self.intent.name}-{driver}"
+
+    def success_temporary(self, driver: str) -> StorePath:
+        """Where a driver writes `_SUCCESS` first; two that finish one job must not write to one file."""
+        return self.job_attempt_directory / f"_SUCCESS-{driver}.tmp"
 
     def plan_file(self, number: int, driver: str) -> StorePath:
         """The `number`th side file of a driver's decision."""

@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 import msgspec
 
 from committer.committers.base import committer_for
-from committer.committers.context import find_spec, open_context
+from committer.committers.context import find_spec, open_context, open_store
 from committer.committers.results import JobReport
 from committer.config import CommitterConfig
 from committer.errors import (
@@ -18,6 +18,7 @@ from committer.errors import (
     JobDecidedError,
     JobNotFoundError,
     RecordError,
+    StoreError,
     StoreNotADirectoryError,
     StoreNotFoundError,
 )
@@ -50,7 +51,6 @@ from committer.stages.job_directory import (
     read_setup,
 )
 from committer.stores.base import Store
-from committer.stores.registry import find_store
 
 Destination = str | os.PathLike[str] | StorePath
 
@@ -61,7 +61,7 @@ class JobInfo(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         job_id: Its id.
         state: ``open``, ``committing`` (decided, not ended), ``committed``, ``aborted``, ``rolled-back``, or
-            ``unknown`` when its records cannot be read.
+            ``unknown`` when its records cannot be read, or when it holds none (another committer's directory).
         delivery: How task commits reach its driver; None when its setup record is gone, or it is Hadoop's.
         committer: Its committer; None when unknown.
         started: When it was set up; None when unknown.
@@ -144,7 +144,7 @@ async def list_jobs(
     """
     destination = StorePath.of(dest)
     config = config or CommitterConfig()
-    store = await find_store(destination, storage_options)
+    store = await open_store(destination, storage_options, config)
     try:
         found: list[JobInfo] = []
 
@@ -177,10 +177,12 @@ async def _info(store: Store, destination: StorePath, job_id: str) -> JobInfo | 
         if found.set_up:
             setup = await read_setup(store, layout)
             started, delivery, committer = _time(setup.created), setup.spec.delivery, setup.spec.committer
+        if not found.is_job and found.children:
+            return JobInfo(job_id=job_id, state="unknown")
         state, files = await _state(store, found)
     except JobNotFoundError:
         return None
-    except (StoreNotFoundError, RecordError):
+    except (StoreError, RecordError):
         return JobInfo(job_id=job_id, state="unknown")
     newest = found.newest
     return JobInfo(
@@ -245,7 +247,7 @@ async def cleanup(
     config = config or CommitterConfig()
     age_s = older_than.total_seconds() if isinstance(older_than, timedelta) else older_than
     chosen = [check_job_id(job_id)] if job_id is not None else None
-    store = await find_store(destination, storage_options)
+    store = await open_store(destination, storage_options, config)
     try:
         if chosen is None:
             chosen = await _job_ids(store, destination)
@@ -255,9 +257,15 @@ async def cleanup(
     kept: dict[str, str] = {}
 
     async def clean(name: str) -> None:
-        reason = await _clean_one(
-            destination, name, age_s=age_s, force=force, config=config, storage_options=storage_options
-        )
+        try:
+            reason = await _clean_one(
+                destination, name, age_s=age_s, force=force, config=config, storage_options=storage_options
+            )
+        except (ConfigurationError, RecordError, StoreError) as error:
+            if job_id is not None:
+                raise
+            # One job's trouble is no reason to keep the others.
+            reason = f"{type(error).__name__}: {error.message}"
         if reason is None:
             removed.append(name)
         else:
@@ -276,6 +284,7 @@ async def cleanup(
 
 
 _DECIDED = "it is decided to be committed and did not end: recover it"
+_FOREIGN = "it holds no record of a job: another committer's, perhaps alive; job_id and force=True remove it"
 _UNFINISHED = "it ended, but its last steps were not done: recover it"
 
 
@@ -300,6 +309,8 @@ async def _clean_one(
             if age_s is None:
                 raise
             return "it is gone"
+        if found.is_foreign and not (force and age_s is None):
+            return _FOREIGN
         if age_s is not None:
             newest = max(found.newest, await _newest_below(context, found))
             if not newest:
@@ -328,13 +339,14 @@ async def _newest_below(context: StageContext, found: JobDirectory) -> float:
 
 async def _remove(context: StageContext, found: JobDirectory, *, force: bool) -> str | None:
     store, layout = context.store, context.layout
-    outcome = await read_outcome(store, layout) if found.ended else None
-    if outcome is not None and not outcome.finished and not force:
+    outcome = await read_outcome(store, layout) if found.ended and not force else None
+    if outcome is not None and not outcome.finished:
         # `_SUCCESS`, or files that a rollback has to put back, may be missing.
         return _UNFINISHED
     if not found.ended:
-        decision = await read_decision(store, layout) if found.decided else None
-        if decision is None and not found.decided:
+        # With force nobody asks what was decided: it may be what cannot be read.
+        decision = await read_decision(store, layout) if found.decided and not force else None
+        if decision is None and not found.decided and (found.set_up or found.attempts):
             anchored = context if found.set_up else replace_hadoop(context)
             try:
                 decision = await create_decision(anchored, abort_decision(context))
@@ -372,9 +384,17 @@ async def load_record(
         StoreNotFoundError: Nothing is there.
     """
     path = StorePath.of(uri)
-    store = await find_store(path, storage_options)
+    config = config or CommitterConfig()
+    store = await open_store(path, storage_options, config)
     try:
-        data = await store.read(path, limit=(config or CommitterConfig()).record_size_limit)
+        try:
+            data = await store.read(path, limit=config.record_size_limit)
+        except StoreNotFoundError:
+            if not (isinstance(uri, str) and "%" in uri and ":" in uri):
+                raise
+            # Records and reports spell a URI with percent escapes; a user's path has none.
+            path = StorePath.from_uri(uri)
+            data = await store.read(path, limit=config.record_size_limit)
     finally:
         await store.close()
     return decode_any(data, source=str(path))
@@ -400,7 +420,7 @@ def decode_any(
     """
     try:
         kind = msgspec.json.decode(data.removeprefix(b"\xef\xbb\xbf"), type=_Kind)
-    except msgspec.MsgspecError as error:
+    except (msgspec.MsgspecError, RecursionError) as error:
         reason = "it is empty: the marker of a committer that writes no report" if not data else str(error)
         raise RecordError(f"not a record: {reason}", path=source) from error
     own = _OWN.get(kind.type or "")

@@ -202,7 +202,7 @@ def check_file_name(name: str) -> str:
             or starts with a segment that the commit protocols own: ``_SUCCESS``, ``_temporary*``, ``__magic*``.
     """
     _check_relative(name)
-    if _RESERVED_FIRST_SEGMENT.match(name):
+    if is_reserved(name):
         raise InvalidPathError(f"a file name starts with {name.partition('/')[0]}, which commits own", path=name)
     if not name.isascii():
         try:
@@ -210,6 +210,11 @@ def check_file_name(name: str) -> str:
         except UnicodeEncodeError as error:
             raise InvalidPathError("a file name is not valid Unicode", path=ascii(name)) from error
     return name
+
+
+def is_reserved(name: str) -> bool:
+    """Whether a name, relative to a destination, is one that the commit protocols own."""
+    return _RESERVED_FIRST_SEGMENT.match(name) is not None
 
 
 def encode_uri_path(path: str) -> str:

@@ -19,7 +19,8 @@ class JobSpec(msgspec.Struct, frozen=True, kw_only=True):
     """A job as every process that works on it must see it.
 
     Attributes:
-        destination: URI of the directory the job writes to, as records spell it.
+        destination: URI of the directory the job writes to, as records spell it: with percent escapes. Functions that
+            take a destination take a plain path; `layout.destination` is it.
         job_id: The job's id.
         committer: The committer's name.
         delivery: How the driver learns of task commits: ``listing`` or ``message``.

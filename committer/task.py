@@ -23,9 +23,10 @@ from committer.errors import (
     UnsupportedError,
 )
 from committer.events import audit, names
+from committer.flow.outlast import outlast
 from committer.layout import check_number, unique_name
 from committer.opening import Opening
-from committer.paths import StorePath, check_file_name
+from committer.paths import StorePath, check_file_name, is_reserved
 from committer.records.task_commit import TaskCommit
 from committer.spec import JobSpec
 from committer.stages.abort_task import AbortRequest
@@ -322,7 +323,8 @@ class TaskAttempt:
                 if name not in files and name not in self._given_up:
                     self._check_name(check_file_name(name), "commit_task")
                     files[name] = WrittenFile(name, status.size, status.identity, synced=False)
-            directories = [path.relative_to(self.directory) for path in made]
+            # Reserved ones that nothing is in: libraries that hold this for a job's directory make them.
+            directories = [name for path in made if not is_reserved(name := path.relative_to(self.directory))]
         return TaskOutput(
             identity=self._identity,
             directory=self.directory,
@@ -391,12 +393,11 @@ class TaskAttempt:
             # Its record may have been saved, in place of another attempt's, and read by a job commit: all of it stays.
             error.add_note(f"task {self.task} attempt {self.attempt} was not aborted: it may have committed")
             return
-        with anyio.move_on_after(_ABORT_BOUND_S, shield=True):
-            try:
-                await self.abort()
-            except CommitterError as failure:
-                _log.warning("task %d attempt %d could not be aborted: %s", self.task, self.attempt, failure)
-                error.add_note(f"the task attempt could not be aborted: {failure}")
+        try:
+            await outlast(self.abort, bound_s=_ABORT_BOUND_S)
+        except CommitterError as failure:
+            _log.warning("task %d attempt %d could not be aborted: %s", self.task, self.attempt, failure)
+            error.add_note(f"the task attempt could not be aborted: {failure}")
 
 
 def open_task(

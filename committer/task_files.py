@@ -9,9 +9,8 @@ from collections.abc import Awaitable, Callable, Coroutine
 from types import TracebackType
 from typing import Any, Self
 
-import anyio
-
 from committer.errors import TaskError
+from committer.flow.outlast import outlast
 from committer.stores.base import FileStatus, FileWriter
 
 _BLOCK = 1 << 20
@@ -55,8 +54,7 @@ class TaskFile:
         if error is None:
             await self.close()
         else:
-            with anyio.move_on_after(_ABORT_BOUND_S, shield=True):
-                await self.abort()
+            await outlast(self.abort, bound_s=_ABORT_BOUND_S)
 
     async def write(self, data: bytes | bytearray | memoryview) -> int:
         """Appends `data`; the buffer may be reused when this returns. Returns how many bytes that was.
@@ -85,20 +83,24 @@ class TaskFile:
         return self._closed
 
     async def close(self) -> None:
-        """Finishes the file: from now on it is part of the attempt. A second call does nothing."""
-        if self._closed:
+        """Finishes the file: from now on it is part of the attempt. A second call does nothing.
+
+        Raises:
+            TaskError: A part could not be written, or the file could not be finished: it is no part of the attempt.
+        """
+        if self._closed and not self._broken:
             return
         if self._broken:
-            with anyio.move_on_after(_ABORT_BOUND_S, shield=True):
-                await self.abort()
+            await outlast(self.abort, bound_s=_ABORT_BOUND_S)
             raise self._lost_a_part()
         writer = await self._ready()
-        self._closed = True
+        self._closed = self._broken = True
         try:
             status = await writer.close()
         except BaseException:
             self._finished(None)
             raise
+        self._broken = False
         self._finished(status)
 
     async def abort(self) -> None:
@@ -112,7 +114,7 @@ class TaskFile:
 
     def _lost_a_part(self) -> TaskError:
         return TaskError(
-            f"a part of {self.name} could not be written, so the file cannot become part of the attempt",
+            f"{self.name} could not be written or finished, so it cannot become part of the attempt",
             operation="write",
             path=self.name,
             next_step="run the task again as a new attempt",

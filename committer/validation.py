@@ -7,6 +7,7 @@ from collections.abc import Mapping
 
 import msgspec
 
+from committer.committers.context import open_store
 from committer.config import CommitterConfig
 from committer.errors import JobNotFoundError, StoreIsADirectoryError, StoreNotFoundError
 from committer.events import names
@@ -19,7 +20,6 @@ from committer.stages.names import is_hidden
 from committer.stages.success_file import WAS_EMPTY
 from committer.stores.base import Store
 from committer.stores.helpers import walk
-from committer.stores.registry import find_store
 
 
 class ValidationReport(msgspec.Struct, frozen=True, kw_only=True):
@@ -61,7 +61,7 @@ async def validate(
     """
     destination = StorePath.of(dest)
     config = config or CommitterConfig()
-    store = await find_store(destination, storage_options)
+    store = await open_store(destination, storage_options, config)
     try:
         marker = await _marker(store, destination, config)
         missing, wrong = await _compare_named(store, destination, marker, config)

@@ -152,17 +152,18 @@ def test_other_processes_join_by_spec(tmp_path: Path) -> None:
     assert visible(tmp_path) == {"a": b"x"}
 
 
-def test_a_task_opened_by_plain_call_is_freed_with_its_end(tmp_path: Path) -> None:
+def test_a_task_opened_by_plain_call_is_freed_with_its_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     closed: list[str] = []
+    close = LocalStore.close
 
-    class Counting(LocalStore):
-        async def close(self) -> None:
-            closed.append("closed")
-            await super().close()
+    async def counting(self: LocalStore) -> None:
+        closed.append("closed")
+        await close(self)
 
     job = sync.open_job(tmp_path)
-    task = sync.open_task(job.spec, task=0, storage_options={"store": Counting()})
+    task = sync.open_task(job.spec, task=0)
     write(task, "a")
+    monkeypatch.setattr(LocalStore, "close", counting)
     task.commit()
     assert closed == ["closed"]
     with task:

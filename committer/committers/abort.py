@@ -6,28 +6,44 @@ from committer.committers.finish import save_report
 from committer.errors import JobDecidedError, JobNotFoundError
 from committer.events import audit, names
 from committer.stages.base import StageContext
-from committer.stages.cleanup import CleanupJob, RemoveFate
+from committer.stages.cleanup import CleanupJob, RemoveFate, remove_emptied
 from committer.stages.decide import abort_decision, create_decision
 from committer.stages.intent import release_lock
-from committer.stages.job_directory import look_at_job
+from committer.stages.job_directory import look_at_job, read_outcome
 
 
-async def abort_job(context: StageContext) -> None:
-    """Decides against the job and removes it; does nothing for a job that ended."""
+async def abort_job(context: StageContext) -> bool:
+    """Decides against the job and removes it; does nothing for a job that ended or is gone.
+
+    Returns:
+        Whether the job is decided against.
+
+    Raises:
+        JobDecidedError: It is decided to be committed; nothing was deleted.
+    """
     with audit(ji=context.layout.job_id), context.statistics.timed(names.JOB_STAGE_ABORT):
         try:
             found = await look_at_job(context.store, context.layout)
         except JobNotFoundError:
             await release_lock(context)
-            return
+            return False
         if found.ended:
-            return
+            outcome = await read_outcome(context.store, context.layout)
+            if outcome is not None and outcome.outcome == "committed":
+                # Its driver may have died, or been cancelled, before it gave the lock back.
+                await release_lock(context)
+            return False
+        if not (found.set_up or found.decided or found.attempts):
+            # What a cleanup leaves that died, or is, before its very last step.
+            await release_lock(context)
+            await remove_emptied(context)
+            return False
         try:
             decision = await create_decision(context, abort_decision(context))
         except JobNotFoundError:
             # Cleaned up since it was listed: there is nothing left to abort.
             await release_lock(context)
-            return
+            return False
         if decision.decision == "commit":
             raise JobDecidedError(
                 f"job {context.layout.job_id} is decided to be committed: it was not aborted, nothing was deleted",
@@ -42,3 +58,4 @@ async def abort_job(context: StageContext) -> None:
         await save_report(context, success=False, published=None, error=None, only_if_absent=True)
         if not context.config.cleanup_skipped:
             await RemoveFate(context).run(None)
+        return True

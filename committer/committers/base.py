@@ -60,8 +60,8 @@ class Committer(ABC):
         """Finishes what a driver began."""
 
     @abstractmethod
-    async def abort_job(self, context: StageContext) -> None:
-        """Decides that the job never becomes visible, and removes it."""
+    async def abort_job(self, context: StageContext) -> bool:
+        """Decides that the job never becomes visible, and removes it; False when it ended before."""
 
     @abstractmethod
     async def plan(self, context: StageContext, task_commits: Iterable[TaskCommit] | None) -> CommitPlan:

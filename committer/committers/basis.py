@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from committer.errors import StoreNotADirectoryError, StoreNotFoundError
@@ -23,9 +23,11 @@ from committer.stages.load_records import (
     list_manifests,
     refs_of_messages,
 )
+from committer.stages.names import NameFolding
 from committer.stages.preflight import MOST_CONFLICTS, Conflicts, Preflight, PreflightRequest
 from committer.stages.superseded import ListSuperseded
 from committer.stores.base import FileStatus
+from committer.stores.helpers import exists
 
 
 @dataclass(slots=True)
@@ -72,8 +74,6 @@ async def find_refs(
 
 
 async def _is_frozen(context: StageContext) -> bool:
-    from committer.stores.helpers import exists
-
     return context.store.capabilities.atomic_directory_rename and await exists(
         context.store, context.layout.manifests_frozen
     )
@@ -107,7 +107,17 @@ async def prepare(context: StageContext, refs: list[RecordRef], *, copy_records:
     if context.config.conflict_mode == "replace":
         scope = [""] if context.config.superseded_scope == "destination" else sorted(loaded.written)
         superseded = await ListSuperseded(context).run(scope)
+        conflicts.targets.extend(_not_unicode(superseded))
     return Prepared(loaded, files, view, superseded, conflicts)
+
+
+def _not_unicode(names: Iterable[str]) -> Iterator[str]:
+    """What cannot be taken away because a record, which is JSON, cannot name it."""
+    for name in names:
+        try:
+            name.encode()
+        except UnicodeEncodeError:
+            yield f"{name!a} is to be replaced, and its name is not UTF-8"
 
 
 async def _look_up_identities(context: StageContext, loaded: LoadedRecords) -> None:
@@ -145,9 +155,10 @@ async def _look_up_identities(context: StageContext, loaded: LoadedRecords) -> N
             loaded.changed.append(f"the source of {file.destination} {problem}")
 
 
-def basis_of(prepared: Prepared) -> CommitBasis:
+def basis_of(context: StageContext, prepared: Prepared) -> CommitBasis:
     """What the decision says, with a place aside for everything that has to make room."""
     loaded, view = prepared.loaded, prepared.view
+    fold = NameFolding(context.store.capabilities).fold
     facts: list[Fact] = []
     aside = 0
 
@@ -169,8 +180,10 @@ def basis_of(prepared: Prepared) -> CommitBasis:
         make_room("blocking", path, status)
     for path, status in sorted(view.targets.items()):
         make_room("target", path, status)
+    # On a store that folds names, an old file under another spelling of a new one's name is replaced, not taken away.
+    replaced = {fold(path) for path in (*view.targets, *view.blocking)}
     for path, status in sorted(prepared.superseded.items()):
-        if path not in view.targets and path not in view.blocking:
+        if fold(path) not in replaced:
             make_room("superseded", path, status)
     facts.extend(
         Fact(kind="identity", path=source, identity=identity) for source, identity in sorted(loaded.identities.items())
@@ -186,4 +199,5 @@ def basis_of(prepared: Prepared) -> CommitBasis:
         replacing=bool(prepared.superseded) or any(fact.kind == "target" for fact in facts),
         was_empty=view.was_empty,
         first_plan_file=len(loaded.winners),
+        statistics=loaded.statistics.snapshot(),
     )

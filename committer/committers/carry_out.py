@@ -15,6 +15,7 @@ from committer.errors import (
     JobNotFoundError,
     JobRolledBackError,
     JobStateError,
+    StoreCrossDeviceError,
     TargetExistsError,
 )
 from committer.paths import StorePath
@@ -88,6 +89,7 @@ class CarryOut:
         self.context = context = replace(self.context, config=trusted_config(decision.config, self.context.config))
         layout, store = context.layout, context.store
         self.decided = decision.decision == "commit"
+        context.statistics.merge(decision.statistics)
         if decision.decision == "abort":
             if rollback:
                 await abort_job(context)
@@ -222,7 +224,9 @@ class CarryOut:
             self.context, self._started, success=True, published=published, directories=state.decision.directories
         )
 
-    async def _take_back_refused(self, state: CommitState, refusal: TargetExistsError) -> JobReport:
+    async def _take_back_refused(
+        self, state: CommitState, refusal: TargetExistsError | StoreCrossDeviceError
+    ) -> JobReport:
         """A publish action was refused for good: the job is rolled back, whole."""
         try:
             await self._roll_back(state, reason=refusal.message, force=True, raising=False)

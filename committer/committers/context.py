@@ -4,30 +4,45 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from typing import cast
 
 import msgspec
 
 from committer.config import CommitterConfig
-from committer.errors import StoreNotFoundError
+from committer.errors import ConfigurationError, InvalidPathError, StoreNotFoundError
 from committer.events import Listener, Progress, Statistics
 from committer.flow.pacing import pacer_for
 from committer.flow.retry import RetryPolicy
 from committer.flow.runtime import current_runtime
-from committer.layout import JobLayout, check_job_id
+from committer.layout import TEMPORARY, JobLayout, check_job_id
 from committer.paths import StorePath
 from committer.spec import JobSpec
 from committer.stages.base import StageContext
 from committer.stages.job_directory import look_at_job, read_setup
+from committer.stages.names import is_hidden
 from committer.stores.base import Store
 from committer.stores.paced import PacedStore
 from committer.stores.registry import find_store
 
 
-def paced(store: Store, config: CommitterConfig, statistics: Statistics) -> PacedStore:
+def paced(store: Store, config: CommitterConfig, statistics: Statistics, *, owned: bool) -> PacedStore:
     """Wraps a store: limits shared by all jobs of the process on its endpoint, counts kept for one job or task."""
     rate = config.io_rate_for(store.scheme, store.capabilities.default_io_rate)
     pacer = pacer_for(store.endpoint, concurrency=config.io_concurrency, rate=rate or None)
-    return PacedStore(store, pacer=pacer, statistics=statistics, retry_policy=RetryPolicy())
+    return PacedStore(store, pacer=pacer, statistics=statistics, retry_policy=RetryPolicy(), owned=owned)
+
+
+async def open_store(
+    path: StorePath, storage_options: Mapping[str, object] | None = None, config: CommitterConfig | None = None
+) -> PacedStore:
+    """The store of a path, with limits and retries, for work that belongs to no job; no store call."""
+    store = await find_store(path, storage_options)
+    return paced(store, config or CommitterConfig(), Statistics(), owned=_owned(storage_options))
+
+
+def _owned(storage_options: Mapping[str, object] | None) -> bool:
+    """Whether a store is opened for this use alone, not a live one that the user gave."""
+    return "store" not in (storage_options or {})
 
 
 async def open_context(
@@ -35,13 +50,19 @@ async def open_context(
     storage_options: Mapping[str, object] | None,
     listeners: Iterable[Listener] = (),
 ) -> StageContext:
-    """The context of one job in this process; no store call."""
+    """The context of one job in this process; no store call.
+
+    Raises:
+        ConfigurationError: Reports or kept records would lie among the job's output, or in `_temporary`.
+    """
     layout = spec.layout
+    _check_report_places(spec.config, layout)
     statistics = Statistics()
+    store = await find_store(layout.destination, storage_options)
     return StageContext(
         spec=spec,
         layout=layout,
-        store=paced(await find_store(layout.destination, storage_options), spec.config, statistics),
+        store=paced(store, spec.config, statistics, owned=_owned(storage_options)),
         statistics=statistics,
         progress=Progress(spec.job_id, listeners),
         driver=current_runtime().nonce(),
@@ -49,11 +70,40 @@ async def open_context(
     )
 
 
+def _check_report_places(config: CommitterConfig, layout: JobLayout) -> None:
+    places = {
+        "summary_report_directory": (config.summary_report_directory, ""),
+        "diagnostics_manifest_directory": (config.diagnostics_manifest_directory, layout.job_id),
+    }
+    for name, (text, below) in places.items():
+        if not text:
+            continue
+        try:
+            directory = StorePath.of(text)
+        except InvalidPathError:
+            # Never the reason for a job to fail: it is said when the report cannot be saved.
+            continue
+        place = directory / below if below else directory
+        if place == layout.destination or (place.is_under(layout.destination) and _is_visible(place, layout)):
+            raise ConfigurationError(
+                f"{name}={text!r} would put files among the output of the job, or into {TEMPORARY}",
+                operation="open_job",
+                path=place,
+                next_step="choose a directory elsewhere, or one whose name starts with an underscore",
+            )
+
+
+def _is_visible(place: StorePath, layout: JobLayout) -> bool:
+    first = place.relative_to(layout.destination).partition("/")[0]
+    return first == TEMPORARY or not is_hidden(first)
+
+
 def fresh_statistics(context: StageContext) -> StageContext:
     """The same job with counts of its own: for a task attempt, or a second call."""
     statistics = Statistics()
-    inner = context.store.inner if isinstance(context.store, PacedStore) else context.store
-    return replace(context, store=paced(inner, context.config, statistics), statistics=statistics)
+    store = cast("PacedStore", context.store)
+    fresh = paced(store.inner, context.config, statistics, owned=store.owned)
+    return replace(context, store=fresh, statistics=statistics)
 
 
 async def find_spec(
@@ -73,7 +123,7 @@ async def find_spec(
         JobNotFoundError: There is no such job.
     """
     layout = JobLayout(dest, check_job_id(job_id))
-    store = await find_store(dest, storage_options)
+    store = await open_store(dest, storage_options, config)
     try:
         found = await look_at_job(store, layout)
         if found.set_up:

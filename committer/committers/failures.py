@@ -8,6 +8,7 @@ from committer.errors import (
     CommitterError,
     JobNotFoundError,
     MultipleError,
+    StoreCrossDeviceError,
     StoreNotFoundError,
     TargetExistsError,
 )
@@ -28,12 +29,11 @@ def is_missing(error: CommitterError) -> bool:
     return isinstance(error, StoreNotFoundError | JobNotFoundError)
 
 
-def definite_refusal(error: CommitterError) -> TargetExistsError | None:
-    """The refusal among one or several failures of a stage; None when any of them may be something else."""
-    if isinstance(error, TargetExistsError):
+def definite_refusal(error: CommitterError) -> TargetExistsError | StoreCrossDeviceError | None:
+    """The refusal that trying again cannot change, among one or several failures of a stage; None when any of them may
+    be something else.
+    """
+    if isinstance(error, TargetExistsError | StoreCrossDeviceError):
         return error
-    if error.causes and all(isinstance(cause, CommitterError) for cause in error.causes):
-        found = [cause for cause in error.causes if isinstance(cause, TargetExistsError)]
-        if found and len(found) == len(error.causes):
-            return found[0]
-    return None
+    found = [cause for cause in error.causes if isinstance(cause, TargetExistsError | StoreCrossDeviceError)]
+    return found[0] if found and len(found) == len(error.causes) else None

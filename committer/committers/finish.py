@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 
+from committer.committers.context import open_store
 from committer.committers.results import JobReport
 from committer.errors import CommitterError, JobNotFoundError, RecordError, StoreNotFoundError
 from committer.events import names
@@ -23,7 +24,6 @@ from committer.stages.report import SaveReport
 from committer.stages.success_file import DIRECTORIES_CREATED, SaveSuccess, read_success, set_totals, success_data
 from committer.stores.base import Store
 from committer.stores.helpers import walk
-from committer.stores.registry import find_store
 
 _log = logging.getLogger("committer.committers")
 
@@ -42,13 +42,14 @@ async def finish_committed(context: StageContext, state: CommitState, published:
         # Another driver did the rest, and cleaned up; or somebody deleted all of `_temporary`, and then nothing stands
         # at `_SUCCESS`.
         gone = outcome is None
+        was_empty = state.decision.was_empty and fresh and await _is_alone(context)
         if config.mark_successful_jobs and (fresh or gone):
             data = success_data(
                 context,
                 success=True,
                 published=published,
                 stage=SaveSuccess.name,
-                was_empty=state.decision.was_empty,
+                was_empty=was_empty,
                 directories=state.decision.directories,
             )
             await SaveSuccess(context, only_if_absent=gone).run(data)
@@ -60,8 +61,7 @@ async def finish_committed(context: StageContext, state: CommitState, published:
             await _remove_emptied_directories(context, state)
         if outcome is not None and fresh:
             await mark_finished(context, outcome)
-        if not config.cleanup_skipped:
-            await _clean_up(context)
+        cleaned = not config.cleanup_skipped and await _clean_up(context)
     except CommitterError as error:
         error.outcome = "committed"
         error.next_step = f"the output is complete; call {context.recover_command} to finish the rest"
@@ -70,10 +70,10 @@ async def finish_committed(context: StageContext, state: CommitState, published:
         context,
         success=True,
         published=published,
-        was_empty=state.decision.was_empty,
+        was_empty=was_empty,
         directories=state.decision.directories,
     )
-    if not config.cleanup_skipped:
+    if cleaned:
         await _remove_fate(context)
 
 
@@ -95,6 +95,22 @@ def report_of(
         statistics=statistics,
         filenames=published.filenames,
     )
+
+
+async def _is_alone(context: StageContext) -> bool:
+    """Whether what stands at a destination that was empty is all this job's: nobody else committed there meanwhile.
+
+    Two calls: jobs that run left a directory, and one that ended left `_SUCCESS`, where this job's was not yet written.
+    """
+    layout = context.layout
+    try:
+        async for child in context.store.list(layout.temporary):
+            if child.is_directory and child.path != layout.job_directory:
+                return False
+    except StoreNotFoundError:
+        return False
+    marker = await read_success(context)
+    return marker is None or marker.jobId == layout.job_id
 
 
 async def report_of_finished(context: StageContext, started: float, *, decided: bool) -> JobReport:
@@ -170,19 +186,20 @@ async def finish_rolled_back(context: StageContext) -> None:
     outcome = await read_outcome(context.store, context.layout)
     if outcome is not None and not outcome.finished:
         await mark_finished(context, outcome)
-    if context.config.cleanup_skipped:
-        return
-    await _clean_up(context)
-    await _remove_fate(context)
+    if not context.config.cleanup_skipped and await _clean_up(context):
+        await _remove_fate(context)
 
 
-async def _clean_up(context: StageContext) -> None:
+async def _clean_up(context: StageContext) -> bool:
+    """Removes all but the job's fate, which tells what is left of it apart; whether that went well."""
     try:
         await CleanupJob(context).run(None)
     except CommitterError as error:
         if not context.config.cleanup_failures_ignored:
             raise
         _log.warning("cleanup of job %s failed and is ignored: %s", context.layout.job_id, error)
+        return False
+    return True
 
 
 async def _remove_fate(context: StageContext) -> None:
@@ -214,15 +231,16 @@ async def _remove_emptied_directories(context: StageContext, state: CommitState)
 
 
 async def _keep_records(context: StageContext) -> None:
-    """Copies the winners' records to the diagnostics directory as `<job id>/`; a failure only warns, as in Hadoop."""
+    """Copies the job's records to the diagnostics directory as `<job id>/`; a failure only warns, as in Hadoop.
+
+    Unlike Hadoop's, it deletes nothing there: a directory of that name may be anybody's.
+    """
     layout, store, other = context.layout, context.store, None
     try:
         directory = StorePath.of(context.config.diagnostics_manifest_directory)
         kept_in = directory / layout.job_id
         other = await _store_of(context, directory)
-        await other.make_directory(directory, parents=True)
-        await other.delete_directory(kept_in, recursive=True)
-        await other.make_directory(kept_in, parents=False)
+        await other.make_directory(kept_in, parents=True)
         for source in (layout.manifests_frozen, layout.manifests, layout.attempts):
             await _copy_records(context, store, source, other, kept_in)
     except CommitterError as error:
@@ -289,4 +307,4 @@ async def _store_of(context: StageContext, directory: StorePath) -> Store:
     destination = context.layout.destination
     if (directory.scheme, directory.authority) == (destination.scheme, destination.authority):
         return context.store
-    return await find_store(directory)
+    return await open_store(directory, config=context.config)

@@ -16,8 +16,7 @@ import logging
 import traceback
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import replace
-
-import anyio
+from functools import partial
 
 from committer.committers.abort import abort_job
 from committer.committers.basis import Prepared, basis_of, find_refs, prepare
@@ -27,6 +26,7 @@ from committer.committers.finish import report_of, save_report
 from committer.committers.results import JobReport
 from committer.errors import (
     CommitterError,
+    JobDecidedError,
     JobNotFoundError,
     JobRolledBackError,
     JobUndecidedError,
@@ -35,6 +35,7 @@ from committer.errors import (
     StoreOutcomeUnknownError,
 )
 from committer.events import audit, names
+from committer.flow.outlast import outlast
 from committer.paths import StorePath
 from committer.records.job_state import NamedRecord
 from committer.records.task_commit import TaskCommit
@@ -45,6 +46,7 @@ from committer.stages.decide import DecideCommit, remove_side_files
 from committer.stages.intent import CommitIntent, DeclareIntent, TakeReplaceLock, withdraw
 from committer.stages.job_directory import (
     JobDirectory,
+    join_job,
     look_at_job,
     read_decision,
     read_intent,
@@ -104,18 +106,21 @@ class JobCommit:
                         if self._carry_out.decided and is_missing(error) and await self._carry_out.is_gone():
                             return await self._carry_out.report_of_finished()
                         raise
-        except (JobNotFoundError, JobUndecidedError):
-            # Nothing was tried, so there is nothing to report (and perhaps a report of the real end to overwrite).
+        except JobUndecidedError:
+            # Nothing was tried, so there is nothing to report.
             raise
         except BaseException as error:
-            with anyio.move_on_after(_UNDO_BOUND_S, shield=True):
-                await save_report(
-                    self._carry_out.context,
-                    success=getattr(error, "outcome", "") == "committed",
-                    published=self._carry_out.published,
-                    error=error,
-                    trace=traceback.format_exc(),
-                )
+            saving = partial(
+                save_report,
+                self._carry_out.context,
+                success=getattr(error, "outcome", "") == "committed",
+                published=self._carry_out.published,
+                error=error,
+                trace=traceback.format_exc(),
+                # Whoever ended a job that is gone knew better.
+                only_if_absent=isinstance(error, JobNotFoundError),
+            )
+            await outlast(saving, bound_s=_UNDO_BOUND_S)
             raise
 
     async def _ended_before(self, found: JobDirectory) -> bool:
@@ -133,7 +138,7 @@ class JobCommit:
 
     async def _commit(self, task_commits: list[TaskCommit] | None, tasks: int | None) -> JobReport:
         try:
-            found = await look_at_job(self._context.store, self._context.layout)
+            found = await join_job(self._context.store, self._context.layout)
         except JobNotFoundError:
             return await self._carry_out.report_of_finished()
         if found.decided or found.ended:
@@ -163,13 +168,12 @@ class JobCommit:
                 # until now is looked at again.
                 await TakeReplaceLock(context).run(None)
                 prepared = await self._prepare(refs)
-        except CommitterError as error:
-            return await self._overtaken(error)
+        except Exception as error:
+            return await self._overtaken(_typed(error))
         # A cancellation here or below leaves freeze, intent and lock: another driver of this job may rest on them, and
         # abort, recover or another commit takes over from there.
         try:
-            basis = basis_of(prepared)
-            context.statistics.merge(prepared.loaded.statistics.snapshot())
+            basis = basis_of(context, prepared)
             decision = await DecideCommit(context).run(basis)
         except StoreOutcomeUnknownError as error:
             raise OutcomeUnknownError(
@@ -179,8 +183,8 @@ class JobCommit:
                 next_step=f"call {context.recover_command}: it finishes what was decided",
                 causes=[error],
             ) from error
-        except CommitterError as error:
-            return await self._overtaken(error)
+        except Exception as error:
+            return await self._overtaken(_typed(error))
         state = None
         if decision.driver == context.driver and decision.decision == "commit":
             state = CommitState.of(context, decision, basis.facts, prepared.loaded.entries)
@@ -231,13 +235,16 @@ class JobCommit:
         """
         context = self._context
         first = intent == context.layout.intent
-        with anyio.move_on_after(_UNDO_BOUND_S, shield=True):
+
+        async def undo() -> None:
             try:
                 if alone and first and context.spec.delivery == "listing":
                     await thaw_manifests(context)
                 await withdraw(context, intent, keep_lock=not alone)
             except CommitterError as error:
                 _log.warning("job %s stays undecided, but: %s", context.layout.job_id, error)
+
+        await outlast(undo, bound_s=_UNDO_BOUND_S)
 
     # -- going on from what the store says ------------------------------------------------------------------------
 
@@ -251,13 +258,12 @@ class JobCommit:
             # What a cleanup leaves that died before its very last step (or a setup before its first record).
             await remove_emptied(context)
             return await self._carry_out.report_of_finished()
-        if await self._ended_before(found):
+        if not found.is_job or await self._ended_before(found):
             return await self._carry_out.report_of_finished()
         if found.decided or found.ended:
             return await self._go_on(rollback=rollback, force=force)
         if rollback:
-            await abort_job(context)
-            return report_of(context, self._started, success=False, published=Published(), directories=0)
+            return await self._abort_instead(force=force)
         intent = await read_intent(context.store, found)
         if intent is None and not (force and context.spec.delivery == "listing"):
             raise JobUndecidedError(
@@ -286,6 +292,18 @@ class JobCommit:
         replacing = context.config.conflict_mode == "replace"
         return await self._decide_and_go(CommitIntent(winners, tasks, replacing), find)
 
+    async def _abort_instead(self, *, force: bool) -> JobReport:
+        """Rolls back a job that was undecided when it was looked at: by an abort, unless somebody was faster."""
+        try:
+            if await abort_job(self._context):
+                return report_of(self._context, self._started, success=False, published=Published(), directories=0)
+            await look_at_job(self._context.store, self._context.layout)
+        except JobNotFoundError:
+            return await self._carry_out.report_of_finished()
+        except JobDecidedError:
+            pass
+        return await self._go_on(rollback=True, force=force)
+
     async def _go_on(self, *, rollback: bool, force: bool) -> JobReport:
         decision = await read_decision(self._context.store, self._context.layout)
         if decision is None:
@@ -296,3 +314,17 @@ class JobCommit:
             await RemoveFate(self._context).run(None)
             raise EndedElsewhereError(outcome)
         return await self._carry_out.obey(decision, None, rollback=rollback, force=force)
+
+
+def _typed(error: Exception) -> CommitterError:
+    """An error as the engine raises it: what nobody foresaw must not leave intent and lock behind."""
+    if isinstance(error, CommitterError):
+        return error
+    unforeseen = CommitterError(
+        f"the commit failed in a way that was not foreseen: {type(error).__name__}: {error}",
+        operation="commit_job",
+        next_step="nothing was published; report this with its traceback",
+        causes=[error],
+    )
+    unforeseen.__cause__ = error
+    return unforeseen

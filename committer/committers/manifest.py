@@ -105,9 +105,9 @@ class ManifestCommitter(Committer):
         """Runs the job-commit core from where the store says the job stands."""
         return await JobCommit(context).recover(rollback=rollback, force=force)
 
-    async def abort_job(self, context: StageContext) -> None:
+    async def abort_job(self, context: StageContext) -> bool:
         """Decides against the job and removes it."""
-        await abort_job(context)
+        return await abort_job(context)
 
     async def plan(self, context: StageContext, task_commits: Iterable[TaskCommit] | None) -> CommitPlan:
         """Loads and checks, changes nothing."""

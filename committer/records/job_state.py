@@ -14,6 +14,7 @@ import msgspec
 
 from committer.config import CommitterConfig
 from committer.errors import RecordError
+from committer.records.statistics import IOStatistics
 from committer.spec import JobSpec
 
 VERSION: Final = 1
@@ -99,6 +100,7 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag=
         success_present: Whether a `_SUCCESS` stood there.
         replacing: Whether old files are taken away.
         was_empty: Whether the destination held nothing visible.
+        statistics: What the winners' records count, added up: whoever finishes the job reports it.
     """
 
     version: int = VERSION
@@ -116,6 +118,7 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag=
     success_present: bool = False
     replacing: bool = False
     was_empty: bool = False
+    statistics: IOStatistics = msgspec.field(default_factory=IOStatistics)
 
 
 class JobOutcome(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="committer.outcome"):
@@ -194,8 +197,13 @@ def decode_record(data: bytes, kind: type[R], *, source: str) -> R:
     """
     try:
         record = msgspec.json.decode(data, type=kind)
-    except msgspec.MsgspecError as error:
-        raise RecordError(f"not a {kind.__struct_config__.tag} record: {error}", path=source) from error
+    except (msgspec.MsgspecError, RecursionError) as error:
+        raise RecordError(
+            f"not a {kind.__struct_config__.tag} record: {error}",
+            path=source,
+            next_step="it was damaged, or somebody else wrote it: look at the destination, then remove the job with "
+            "cleanup(destination, job_id=..., force=True)",
+        ) from error
     if record.version != VERSION:
         raise RecordError(
             f"version {record.version} of a {kind.__struct_config__.tag} record is unknown to this release",

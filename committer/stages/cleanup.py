@@ -5,9 +5,8 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable
 
-import anyio
-
 from committer.errors import MultipleError, StoreError, StoreNotADirectoryError, StoreNotFoundError
+from committer.flow.outlast import outlast
 from committer.flow.workers import run_workers
 from committer.paths import StorePath
 from committer.stages.base import Stage, StageContext
@@ -38,7 +37,7 @@ class CleanupJob(Stage[None, None]):
         layout, config = self.context.layout, self.context.config
         children = await _children(self.context, layout.job_directory)
         fate = {layout.decision, layout.outcome}
-        doomed = [child for child in children if child.path not in fate]
+        doomed = [child for child in children if child.path not in fate or child.is_directory]
         if config.cleanup_parallel_delete and not config.cleanup_base_first:
             # What fails here is tried once more with its parent, below.
             await self._delete_in_parallel(
@@ -115,9 +114,12 @@ async def remove_job_directory(context: StageContext) -> None:
 
     The error that brought us here is the one the user must see; what is left is found by `list_jobs`.
     """
-    with anyio.move_on_after(_CLEANUP_BOUND_S, shield=True):
+
+    async def remove() -> None:
         try:
             await context.store.delete_directory(context.layout.job_directory, recursive=True)
             await context.store.delete_directory(context.layout.temporary, recursive=False)
         except StoreError as error:
             _log.warning("could not remove %s after a failed setup: %s", context.layout.job_directory, error)
+
+    await outlast(remove, bound_s=_CLEANUP_BOUND_S)

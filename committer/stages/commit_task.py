@@ -133,18 +133,20 @@ class CommitTask(Stage[TaskOutput, TaskCommit]):
         if self.context.spec.delivery == "listing":
             path = layout.manifest(identity.task)
             temporary = layout.manifest_temporary(identity.task, identity.attempt, identity.nonce)
-        saved = b""
-        may_stand = False
+        # Once for all tries: one that was lost may arrive late, and must not replace the record by other bytes.
+        saved = encode_task_manifest(self._manifest(value, files, directories))
+        self._check_size(saved, path)
+        may_stand = lost = False
         once = without_retries(store)
 
         async def save() -> None:
-            nonlocal saved, may_stand
-            saved = encode_task_manifest(self._manifest(value, files, directories))
+            nonlocal may_stand, lost
             try:
                 with self.context.statistics.timed(names.TASK_STAGE_SAVE_TASK_MANIFEST):
                     await once.put(path, saved, temporary=temporary, durable=self.context.durable)
             except StoreError as error:
-                may_stand = may_stand or isinstance(error, StoreOutcomeUnknownError)
+                lost = lost or isinstance(error, StoreOutcomeUnknownError)
+                may_stand = may_stand or lost
                 raise
             except BaseException:
                 may_stand = True
@@ -164,16 +166,15 @@ class CommitTask(Stage[TaskOutput, TaskCommit]):
                 retry(save, policy=policy, idempotent=True),
             )
         except StoreNotFoundError as error:
-            # Where the record goes is gone: the job was cleaned up or decided (which this says), or is being committed.
-            await check_job_stands(store, layout, hadoop=self.context.spec.hadoop, operation=self.name)
-            raise JobStateError(
-                f"job {layout.job_id} is being committed: its records are frozen, this task attempt came too late",
-                operation=self.name,
-                path=path,
-                next_step="stop this task: its job is over",
-                causes=[error],
-            ) from error
-        except JobNotFoundError:
+            # Where the record goes is gone: the job was cleaned up or decided, or is being committed.
+            failure = await self._too_late(path, error)
+            if lost:
+                # A record saved with a lost answer may have been frozen, and count, before it was sent again.
+                failure.outcome = "unknown"
+            raise failure from error
+        except JobNotFoundError as error:
+            if lost:
+                error.outcome = "unknown"
             raise
         except CommitterError as error:
             # The look at the job failed while the record was saved beside it: a job commit may have read that.
@@ -181,6 +182,30 @@ class CommitTask(Stage[TaskOutput, TaskCommit]):
                 error.outcome = "unknown"
             raise
         return saved, path
+
+    def _check_size(self, record: bytes, path: StorePath) -> None:
+        limit = self.context.config.record_size_limit
+        if len(record) > limit:
+            raise TaskError(
+                f"the task's record has {len(record)} bytes; no job commit reads more than record_size_limit={limit}",
+                operation=self.name,
+                path=path,
+                next_step="write fewer files a task, or raise the limit for the job",
+            )
+
+    async def _too_late(self, path: StorePath, error: StoreNotFoundError) -> CommitterError:
+        layout = self.context.layout
+        try:
+            await check_job_stands(self.context.store, layout, hadoop=self.context.spec.hadoop, operation=self.name)
+        except CommitterError as reason:
+            return reason
+        return JobStateError(
+            f"job {layout.job_id} is being committed: its records are frozen, this task attempt came too late",
+            operation=self.name,
+            path=path,
+            next_step="stop this task: its job is over",
+            causes=[error],
+        )
 
     async def _check_not_aborted(self, value: TaskOutput) -> None:
         """A driver may abort an attempt that still runs; its record would name files that are gone."""

@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
-from committer.errors import CommitterError, StoreExistsError, StoreNotADirectoryError, TargetExistsError
+from committer.errors import (
+    CommitterError,
+    StoreExistsError,
+    StoreNotADirectoryError,
+    StoreNotFoundError,
+    TargetExistsError,
+)
 from committer.events import names
 from committer.flow.workers import run_workers
 from committer.stages.base import Stage
+
+_TRIES = 5
 
 
 class CreateDirectories(Stage[list[str], int]):
@@ -29,10 +37,17 @@ class CreateDirectories(Stage[list[str], int]):
 
         async def make(directory: str) -> None:
             path = destination / directory
-            try:
-                await store.make_directory(path, parents=True)
-            except (StoreExistsError, StoreNotADirectoryError) as error:
-                raise refused_directory(directory, error) from error
+            for tries_left in reversed(range(_TRIES)):
+                try:
+                    await store.make_directory(path, parents=True)
+                except StoreNotFoundError:
+                    # Another job that was rolled back removed a parent it had made, just as this one was made below it.
+                    if not tries_left:
+                        raise
+                except (StoreExistsError, StoreNotADirectoryError) as error:
+                    raise refused_directory(directory, error) from error
+                else:
+                    return
 
         with self.context.statistics.timed(names.OP_CREATE_DIRECTORIES):
             return await run_workers(

@@ -25,10 +25,12 @@ from committer.records.job_state import (
     encode_facts,
     encode_record,
 )
+from committer.records.statistics import IOStatistics
 from committer.records.task_commit import digest_of
 from committer.stages.base import Stage, StageContext
 from committer.stages.cleanup import remove_emptied
 from committer.stages.job_directory import OWN_RECORD_LIMIT, JobDirectory
+from committer.stages.names import in_job_directory
 from committer.stores.base import FileStatus
 from committer.stores.helpers import create_exclusively
 
@@ -49,6 +51,7 @@ class CommitBasis:
         replacing: Whether old files are taken away.
         was_empty: Whether the destination held nothing visible.
         first_plan_file: The first free number for a side file.
+        statistics: What the records count, added up.
     """
 
     winners: list[Winner]
@@ -60,6 +63,7 @@ class CommitBasis:
     replacing: bool = False
     was_empty: bool = False
     first_plan_file: int = 0
+    statistics: IOStatistics = field(default_factory=IOStatistics)
 
 
 class DecideCommit(Stage[CommitBasis, Decision]):
@@ -96,6 +100,7 @@ class DecideCommit(Stage[CommitBasis, Decision]):
             success_present=value.success is not None,
             replacing=value.replacing,
             was_empty=value.was_empty,
+            statistics=value.statistics,
         )
         return await create_decision(self.context, decision)
 
@@ -200,6 +205,8 @@ def _contained(fact: Fact, source: StorePath) -> Fact:
     try:
         if fact.kind != "identity":
             check_file_name(fact.path)
+        if fact.kind == "superseded" and in_job_directory(fact.path):
+            raise InvalidPathError("it lies in a job's own directory, below this destination")
     except InvalidPathError as error:
         raise RecordError(
             f"a side file of the decision names {fact.path!r}: {error.message}", field="path", path=source

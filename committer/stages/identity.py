@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import msgspec
 
 from committer.records.job_state import Fact
-from committer.stages.load_records import PlannedFile
 from committer.stores.base import FileStatus
+
+if TYPE_CHECKING:
+    from committer.stages.load_records import PlannedFile
 
 
 def is_file_of(status: FileStatus | None, file: PlannedFile) -> bool:

@@ -11,6 +11,7 @@ from committer.errors import (
     JobNotFoundError,
     RecordError,
     StoreExistsError,
+    StoreIsADirectoryError,
     StoreNotADirectoryError,
     StoreNotFoundError,
     StoreOutcomeUnknownError,
@@ -129,7 +130,12 @@ class TakeReplaceLock(Stage[None, None]):
         for tries_left in reversed(range(_LOCK_TRIES)):
             try:
                 found = await create_exclusively(
-                    self.context.store, layout.replace_lock, encode_record(lock), durable=self.context.durable
+                    self.context.store,
+                    layout.replace_lock,
+                    encode_record(lock),
+                    # What a driver that dies leaves half written goes with its job.
+                    temporary=layout.job_directory / f"replace-lock-{self.context.driver}.tmp",
+                    durable=self.context.durable,
                 )
             except StoreNotFoundError:
                 # It was released since it stood in the way, or the job is gone with all of `_temporary`.
@@ -162,6 +168,8 @@ class TakeReplaceLock(Stage[None, None]):
                 decision = await read_decision(self.context.store, other) if found.decided else None
             except (ConfigurationError, JobNotFoundError):
                 return
+            except (RecordError, StoreIsADirectoryError) as error:
+                raise _busy(self.context, job_id, f"may be committed there: {error.message}") from error
             if decision is None or decision.decision == "commit":
                 raise _busy(self.context, job_id, "is being committed there")
 

@@ -43,6 +43,22 @@ class JobDirectory:
         return sorted(name for name in self.children if name == "intent" or name.startswith("intent-"))
 
     @property
+    def attempts(self) -> bool:
+        """Whether a job attempt of this engine, or of Hadoop's manifest committer, stands."""
+        return any(child.is_directory and name.isdecimal() for name, child in self.children.items())
+
+    @property
+    def is_job(self) -> bool:
+        """Whether a job stands there. What a late request leaves after a cleanup is none."""
+        return self.set_up or self.decided or self.ended or bool(self.intents) or self.attempts
+
+    @property
+    def is_foreign(self) -> bool:
+        """Whether it holds things that this engine did not put there: perhaps another committer's, and alive."""
+        own = any(name.startswith(("plan-", "replace-lock-")) for name in self.children)
+        return bool(self.children) and not (self.is_job or own)
+
+    @property
     def newest(self) -> float:
         """When the newest record was written, in seconds since the epoch; 0 where the store does not say."""
         return max((child.modified or 0.0 for child in self.children.values()), default=0.0)
@@ -64,6 +80,23 @@ async def look_at_job(store: Store, layout: JobLayout) -> JobDirectory:
             next_step="list_jobs(destination) shows the jobs that are there",
         ) from error
     return JobDirectory(layout, children)
+
+
+async def join_job(store: Store, layout: JobLayout) -> JobDirectory:
+    """Lists the directory of a job that somebody wants to go on with: one call.
+
+    Raises:
+        JobNotFoundError: There is none, or what stands there is no job.
+    """
+    found = await look_at_job(store, layout)
+    if not found.is_job:
+        raise JobNotFoundError(
+            f"there is no job {layout.job_id} at {layout.destination}: its directory holds no record of one",
+            operation="look_at_job",
+            path=layout.job_directory,
+            next_step="it was cleaned up, or is another committer's",
+        )
+    return found
 
 
 async def check_job_stands(store: Store, layout: JobLayout, *, hadoop: bool, operation: str) -> None:

@@ -28,6 +28,7 @@ from committer.records.job_state import Winner
 from committer.records.manifest import TaskManifest, decode_task_manifest, relative_entries
 from committer.records.task_commit import TaskCommit, digest_of
 from committer.stages.base import Stage, StageContext
+from committer.stages.identity import may_be_file_of
 from committer.stages.names import NameFolding, with_ancestors
 from committer.stores.base import SupportsLinks
 from committer.stores.helpers import exists, status_or_none
@@ -39,7 +40,9 @@ ABORTED_SUFFIX = f"-aborted{MANIFEST_SUFFIX}.tmp"
 # million entries, keeping them 637 MB).
 ENTRIES_IN_MEMORY = 200_000
 
-DIRECTORY_PAYLOAD = "/"
+# What an index of names says they are: a task's file, or a directory.
+DIRECTORY_PAYLOAD = "directory"
+TASK_PAYLOAD = "file of "
 
 
 class PlannedFile(msgspec.Struct, gc=False):
@@ -233,12 +236,12 @@ class LoadRecords(Stage[list[RecordRef], LoadedRecords]):
                 self.context.progress.advance()
 
             await run_workers(enumerate(value), load, workers=self.context.config.io_concurrency, operation=self.name)
+            loaded.winners = [winners[number] for number in range(len(value))]
+            _refuse_one_task_twice(loaded.winners)
         except BaseException:
             await loaded.index.close()
             raise
-        loaded.winners = [winners[number] for number in range(len(value))]
         loaded.directories = with_ancestors(loaded.directories)
-        _refuse_one_task_twice(loaded.winners)
         return loaded
 
     async def _load(self, number: int, ref: RecordRef, loaded: LoadedRecords) -> Winner:
@@ -254,6 +257,14 @@ class LoadRecords(Stage[list[RecordRef], LoadedRecords]):
                 next_step="commit with the message of the attempt that wrote last, or run the task again",
             )
         manifest, files, directories = _decode(context, ref.record, data)
+        if manifest.jobId != context.layout.job_id:
+            raise RecordError(
+                f"the record is one of job {manifest.jobId}, not of {context.layout.job_id}",
+                field="jobId",
+                path=context.layout.job_directory / ref.record,
+                operation=self.name,
+                next_step="find out who writes into the job's directory",
+            )
         record = ref.record
         if self._freeze_copies:
             # The driver's name keeps two drivers that race for the decision out of each other's files.
@@ -266,7 +277,7 @@ class LoadRecords(Stage[list[RecordRef], LoadedRecords]):
         loaded.files += len(files)
         loaded.size += size
         for file in files:
-            await loaded.index.add(self._folding.fold(file.destination), manifest.taskID)
+            await loaded.index.add(self._folding.fold(file.destination), TASK_PAYLOAD + manifest.taskID)
         statistics = loaded.statistics
         statistics.merge(manifest.statistics(source=record))
         statistics.sample(names.COMMITTER_TASK_MANIFEST_FILE_SIZE, len(data))
@@ -300,11 +311,12 @@ class LoadRecords(Stage[list[RecordRef], LoadedRecords]):
             return
         loaded.attempts |= attempts
         await refuse_linked_sources(self.context, record, files)
-        status = await status_or_none(self.context.store, self.context.layout.tasks / files[0].source)
+        first = files[0]
+        status = await status_or_none(self.context.store, self.context.layout.tasks / first.source)
         if status is None or status.is_directory:
             loaded.changed.append(f"the files of {record} are gone: its task attempt was aborted, or deleted")
-        elif status.is_link or status.is_special:
-            loaded.changed.append(f"{files[0].source} is no regular file")
+        elif not may_be_file_of(status, first):
+            loaded.changed.append(f"{first.source} is not the file that {record} speaks of")
 
     def _gather(
         self, manifest: TaskManifest, files: list[PlannedFile], directories: list[str], loaded: LoadedRecords

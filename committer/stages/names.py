@@ -5,6 +5,7 @@ from __future__ import annotations
 import unicodedata
 from collections.abc import Iterable
 
+from committer.layout import TEMPORARY
 from committer.stores.base import Capabilities
 
 
@@ -67,3 +68,8 @@ def name_problem(name: str, capabilities: Capabilities, path_prefix_bytes: int) 
     if whole is not None and path_prefix_bytes + len(name.encode()) > whole:
         return f"the path is longer than {whole} bytes"
     return None
+
+
+def in_job_directory(name: str) -> bool:
+    """Whether a name lies in some job's own directory, at whatever depth: jobs may run into a directory below."""
+    return any(segment.startswith((TEMPORARY, "__magic")) for segment in name.split("/"))

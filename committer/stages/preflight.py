@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from committer.errors import PreflightError, TargetExistsError
 from committer.stages.base import Stage, StageContext
 from committer.stages.inspect_destination import DestinationView
-from committer.stages.load_records import DIRECTORY_PAYLOAD, LoadedRecords, PlannedFiles
+from committer.stages.load_records import DIRECTORY_PAYLOAD, TASK_PAYLOAD, LoadedRecords, PlannedFiles
 from committer.stages.names import NameFolding, name_problem
 
 MOST_CONFLICTS = 100
@@ -83,7 +83,7 @@ class Preflight(Stage[PreflightRequest, Conflicts]):
             else:
                 await index.add(key, DIRECTORY_PAYLOAD)
         async for key, payloads, _total in index.duplicates():
-            tasks = sorted(payload for payload in payloads if payload != DIRECTORY_PAYLOAD)
+            tasks = sorted(payload.removeprefix(TASK_PAYLOAD) for payload in payloads if payload != DIRECTORY_PAYLOAD)
             if len(tasks) < len(payloads):
                 output.append(f"{key} is a file of {tasks[0]}, and a directory that other files need")
             else:

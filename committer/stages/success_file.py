@@ -14,7 +14,7 @@ from committer.errors import (
 )
 from committer.events import names
 from committer.layout import SUCCESS
-from committer.records.job_state import Decision, Fact
+from committer.records.job_state import Decision
 from committer.records.statistics import IOStatistics
 from committer.records.success import SuccessData, decode_success, encode_success, hadoop_date
 from committer.stages.base import Stage, StageContext
@@ -102,10 +102,11 @@ class SaveSuccess(Stage[SuccessData, None]):
         """Writes it; a directory of that name is a definite refusal."""
         layout, store, durable = self.context.layout, self.context.store, self.context.durable
         data = encode_success(value)
+        temporary = layout.success_temporary(self.context.driver)
         try:
             if not self._only_if_absent:
                 try:
-                    await store.put(layout.success, data, temporary=layout.success_temporary, durable=durable)
+                    await store.put(layout.success, data, temporary=temporary, durable=durable)
                 except StoreNotFoundError:
                     self._only_if_absent = True
             if self._only_if_absent:
@@ -174,8 +175,3 @@ async def read_success(context: StageContext) -> SuccessData | None:
         return decode_success(data, source=str(path))
     except (StoreNotFoundError, StoreIsADirectoryError, RecordError):
         return None
-
-
-def success_fact(decision: Decision) -> Fact:
-    """The `_SUCCESS` that was set aside, as a rollback looks for it."""
-    return Fact(kind="superseded", path=SUCCESS, identity=decision.success_identity)

@@ -12,13 +12,12 @@ from committer.errors import (
     StorePreconditionError,
 )
 from committer.flow.workers import run_workers
-from committer.layout import TEMPORARY
 from committer.paths import StorePath
 from committer.records.job_state import Fact
 from committer.stages.base import Stage, StageContext
 from committer.stages.commit_state import explain_missing, fenced_off, looking_again
 from committer.stages.identity import as_entry, is_recorded, stands_as_directory
-from committer.stages.names import NameFolding, is_hidden, with_ancestors
+from committer.stages.names import NameFolding, in_job_directory, is_hidden, with_ancestors
 from committer.stores.base import FileStatus
 from committer.stores.helpers import walk
 
@@ -70,7 +69,7 @@ class ListSuperseded(Stage[list[str], dict[str, FileStatus]]):
             async for child in walk(self.context.store, directory):
                 name = child.path.relative_to(destination)
                 # Jobs may run into a directory below this one, and their own directories are theirs (G11).
-                if any(segment.startswith((TEMPORARY, "__magic")) for segment in name.split("/")):
+                if in_job_directory(name):
                     continue
                 if child.is_directory and child.is_link and self._folding.fold(name) in written:
                     await self._walk(child.path, found, written)

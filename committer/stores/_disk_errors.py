@@ -33,6 +33,8 @@ _SIMPLE: Final[dict[int, tuple[type[StoreError], str]]] = {
     errno.ENOTEMPTY: (StoreNotEmptyError, "the directory has children"),
     errno.EXDEV: (StoreCrossDeviceError, "a rename would leave its volume"),
 }
+# What was half done to an open file cannot be done again from the start.
+_HOLDS_A_HANDLE: Final = frozenset({"write", "close"})
 _REFUSED: Final = frozenset({errno.EACCES, errno.EPERM, errno.EROFS})
 _EXHAUSTED: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN, errno.EBUSY})
 _NOT_OFFERED: Final = frozenset({errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP})
@@ -81,7 +83,7 @@ def translate(
         return StoreError(
             f"the disk is full: {reason}", operation=operation, path=at, next_step="free space and run it again"
         )
-    if number in _EXHAUSTED:
+    if number in _EXHAUSTED and operation not in _HOLDS_A_HANDLE:
         return StoreUnavailableError(f"the system is short of something: {reason}", operation=operation, path=at)
     if number in _BROKEN and operation not in _LOOKS:
         return StoreOutcomeUnknownError(f"the disk failed: {reason}", operation=operation, path=at)

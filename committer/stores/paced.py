@@ -55,6 +55,7 @@ class PacedStore(Store):
         pacer: The limits of its endpoint.
         statistics: Where calls are counted.
         retry_policy: How often and how fast calls are sent again.
+        owned: Whether closing this closes the inner store: not one that a user gave, who may have other work for it.
     """
 
     def __init__(
@@ -64,7 +65,9 @@ class PacedStore(Store):
         pacer: Pacer,
         statistics: Statistics,
         retry_policy: RetryPolicy = DEFAULT_POLICY,
+        owned: bool = True,
     ) -> None:
+        self.owned = owned
         self.inner = inner
         self.pacer = pacer
         self.statistics = statistics
@@ -228,8 +231,9 @@ class PacedStore(Store):
         await self._call(names.OP_HSYNC, lambda: inner.sync(path, kind=kind), "write", _REPEATABLE)
 
     async def close(self) -> None:
-        """Closes the inner store; takes no permit."""
-        await self.inner.close()
+        """Closes the inner store where it is owned; takes no permit."""
+        if self.owned:
+            await self.inner.close()
 
     async def _call(self, statistic: str, call: Callable[[], Awaitable[T]], kind: Kind, repetition: _Repetition) -> T:
         with self.statistics.timed(statistic):
@@ -312,4 +316,10 @@ def without_retries(store: Store) -> Store:
     """The same store, limits and counts, each call sent once: for who counts attempts itself."""
     if not isinstance(store, PacedStore):
         return store
-    return PacedStore(store.inner, pacer=store.pacer, statistics=store.statistics, retry_policy=RetryPolicy(attempts=1))
+    return PacedStore(
+        store.inner,
+        pacer=store.pacer,
+        statistics=store.statistics,
+        retry_policy=RetryPolicy(attempts=1),
+        owned=store.owned,
+    )

@@ -138,7 +138,11 @@ class DiskPlace(Place):
         for directory, _below, names in os.walk(self.root):
             for name in names:
                 path = Path(directory, name)
-                found[path.relative_to(self.root).as_posix()] = path.read_bytes()
+                try:
+                    found[path.relative_to(self.root).as_posix()] = path.read_bytes()
+                except FileNotFoundError:
+                    # Renamed by a call that runs in another thread.
+                    continue
         return found
 
     def directories(self) -> set[str]:

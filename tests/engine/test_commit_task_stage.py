@@ -10,9 +10,8 @@ import pytest
 
 from committer import CommitterConfig
 from committer.errors import CommitterError, TaskError
-from committer.events import names
 from committer.flow.runtime import use_runtime
-from committer.records.manifest import decode_task_manifest
+from committer.records.task_commit import digest_of
 from committer.testing.faults import Fault
 from committer.testing.virtual_time import VirtualRuntime
 from tests.engine.places import MemoryPlace, Place
@@ -54,10 +53,10 @@ async def test_empty_directory_commits(memory: MemoryPlace) -> None:
 async def test_save_recovers_from_fewer_failures_than_tries(memory: MemoryPlace, kind: str) -> None:
     async with await job_with(memory) as job:
         memory.faults(saves_fail(kind, TRIES - 1))
-        await memory.run_task(job, 0, {"part-0": b"x"})
+        message = await memory.run_task(job, 0, {"part-0": b"x"})
         [name] = [name for name in memory.all_files() if name.endswith("-manifest.json")]
-        saved = decode_task_manifest(memory.read(name), source=name).statistics()
-        assert saved.counters[f"{names.TASK_STAGE_SAVE_TASK_MANIFEST}.failures"] == TRIES - 1
+        # Unlike Hadoop, which counts its failures in what it saves next: a try that was lost may arrive last.
+        assert digest_of(memory.read(name)) == message.digest
     assert memory.files() == {"part-0": b"x"}
 
 

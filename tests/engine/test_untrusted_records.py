@@ -7,7 +7,7 @@ import pytest
 
 import committer
 from committer import CommitterConfig
-from committer.errors import CommitterError, RecordError
+from committer.errors import CommitterError, RecordError, TaskError
 from committer.records.job_state import (
     Decision,
     Fact,
@@ -144,7 +144,11 @@ async def test_records_that_are_broken(place: Place) -> None:
 
 async def test_record_over_the_size_limit(place: Place) -> None:
     job = await place.open_job(config=CommitterConfig(record_size_limit=2000))
-    await place.run_task(job, 0, {f"part-{number:03}": b"" for number in range(50)})
+    many = {f"part-{number:03}": b"" for number in range(50)}
+    with pytest.raises(TaskError, match="record_size_limit=2000"):
+        await place.run_task(job, 0, many)
+    unlimited = msgspec.structs.replace(job.spec, config=CommitterConfig())
+    await place.run_task(unlimited, 0, many, attempt=1)
     with pytest.raises(RecordError, match="longer than the 2000 bytes"):
         await job.commit()
     assert place.files() == {}

@@ -1,0 +1,50 @@
+"""Clean-up that no cancellation interrupts."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import anyio
+
+
+async def outlast(work: Callable[[], Coroutine[Any, Any, object]], *, bound_s: float) -> bool:
+    """Runs clean-up to its end, or to its bound, however often the caller is cancelled meanwhile.
+
+    A shield of anyio keeps out the cancellations of its own scopes only: ``asyncio.timeout``, a task group or the end
+    of the loop cancel the task itself, and may do so while an earlier cancellation is being handled.
+
+    Args:
+        work: What is done.
+        bound_s: Seconds after which it is cancelled.
+
+    Returns:
+        Whether it ended within the bound.
+
+    Raises:
+        asyncio.CancelledError: The caller was cancelled meanwhile; raised once the work is over.
+    """
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + bound_s
+    task = asyncio.create_task(work())
+    cancelled: asyncio.CancelledError | None = None
+    in_time = True
+    with anyio.CancelScope(shield=True):
+        while not task.done():
+            remaining = deadline - loop.time() if in_time else None
+            if remaining is not None and remaining <= 0:
+                in_time, remaining = False, None
+                task.cancel()
+            try:
+                await asyncio.wait({task}, timeout=remaining)
+            except asyncio.CancelledError as error:
+                cancelled = error
+    if cancelled is not None:
+        if not task.cancelled():
+            # Fetched, so that nobody is told of an error that was never looked at.
+            task.exception()
+        raise cancelled
+    if in_time:
+        task.result()
+    return in_time
