@@ -51,6 +51,7 @@ from committer.stages.job_directory import (
     read_setup,
 )
 from committer.stores.base import Store
+from committer.stores.helpers import status_or_none
 
 Destination = str | os.PathLike[str] | StorePath
 
@@ -163,7 +164,11 @@ async def list_jobs(
 
 async def _job_ids(store: Store, destination: StorePath) -> list[str]:
     try:
-        job_ids = [child.path.name async for child in store.list(destination / TEMPORARY) if child.is_directory]
+        job_ids = [
+            child.path.name
+            async for child in store.list(destination / TEMPORARY)
+            if child.is_directory and not child.is_link
+        ]
     except (StoreNotFoundError, StoreNotADirectoryError):
         return []
     return sorted(job_ids)
@@ -302,6 +307,7 @@ async def _clean_one(
     context = await open_context(spec, storage_options)
     try:
         try:
+            await _refuse_link(context)
             found = await look_at_job(context.store, context.layout)
         except JobNotFoundError:
             # Its directory is gone, but a lock it held may be left.
@@ -320,6 +326,20 @@ async def _clean_one(
         return await _remove(context, found, force=force)
     finally:
         await context.store.close()
+
+
+async def _refuse_link(context: StageContext) -> None:
+    """A link in the place of a job's directory leads to somebody else's files."""
+    store, directory = context.store, context.layout.job_directory
+    if store.capabilities.links:
+        status = await status_or_none(store, directory)
+        if status is not None and status.is_link:
+            raise JobNotFoundError(
+                f"{directory} is a link, not a job's directory",
+                operation="cleanup",
+                path=directory,
+                next_step="remove the link by hand",
+            )
 
 
 async def _newest_below(context: StageContext, found: JobDirectory) -> float:
@@ -345,7 +365,7 @@ async def _remove(context: StageContext, found: JobDirectory, *, force: bool) ->
         return _UNFINISHED
     if not found.ended:
         # With force nobody asks what was decided: it may be what cannot be read.
-        decision = await read_decision(store, layout) if found.decided and not force else None
+        decision = await read_decision(store, layout) if found.decided and not (force or found.is_void) else None
         if decision is None and not found.decided and (found.set_up or found.attempts):
             anchored = context if found.set_up else replace_hadoop(context)
             try:

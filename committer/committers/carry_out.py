@@ -118,12 +118,7 @@ class CarryOut:
         """
         context = self.context
         found = await look_at_job(context.store, context.layout)
-        if (
-            found.set_up
-            or found.ended
-            or context.spec.hadoop
-            or any(child.is_directory for child in found.children.values())
-        ):
+        if not found.is_void:
             return
         await context.store.delete_file(context.layout.decision)
         await remove_side_files(context, found)
@@ -185,7 +180,7 @@ class CarryOut:
             finally:
                 # It was rolled back and cleaned up, most likely, while this driver was still making directories.
                 if not committed:
-                    await RollBack(self.context).remove_directories(state)
+                    await RollBack(self.context).put_back_late(state)
         if outcome.outcome == "committed":
             return await self._complete(state, None)
         return await self._end_rolled_back(state, raising=True, reason=outcome.reason)

@@ -15,6 +15,7 @@ from committer.errors import (
     StoreNotADirectoryError,
     StoreNotFoundError,
     StoreOutcomeUnknownError,
+    StorePreconditionError,
 )
 from committer.flow.workers import run_workers
 from committer.layout import JobLayout, check_job_id
@@ -218,10 +219,13 @@ async def release_lock(context: StageContext, *, driver: str | None = None) -> N
         return lock is not None and lock.job_id == layout.job_id and driver in (None, lock.driver)
 
     try:
+        # Looked at before it is read, so that a rename that is told the identity cannot take one that came later.
+        known = await store.status(layout.replace_lock) if store.capabilities.conditional_rename else None
         if not is_own(await _lock_at(context, layout.replace_lock)):
             return
-    except RecordError:
+    except (RecordError, StoreNotFoundError):
         return
+    identity = known.identity if known is not None else None
     # Into the job's directory, so that cleanup finds it should this driver die right here; beside the lock only when
     # that directory is gone.
     for taken in (
@@ -229,8 +233,11 @@ async def release_lock(context: StageContext, *, driver: str | None = None) -> N
         layout.temporary / f"{layout.replace_lock.name}-{layout.job_id}",
     ):
         try:
-            await store.rename_file(layout.replace_lock, taken, replace=True)
+            await store.rename_file(layout.replace_lock, taken, replace=True, identity=identity)
             break
+        except StorePreconditionError:
+            # Released and taken anew since.
+            return
         except StoreNotFoundError:
             if not is_own(await _lock_at(context, layout.replace_lock)):
                 return

@@ -53,6 +53,11 @@ class JobDirectory:
         return self.set_up or self.decided or self.ended or bool(self.intents) or self.attempts
 
     @property
+    def is_void(self) -> bool:
+        """Whether a decision that may stand there speaks of nothing: a late request made it after a cleanup."""
+        return not (self.set_up or self.ended or any(child.is_directory for child in self.children.values()))
+
+    @property
     def is_foreign(self) -> bool:
         """Whether it holds things that this engine did not put there: perhaps another committer's, and alive."""
         own = any(name.startswith(("plan-", "replace-lock-")) for name in self.children)

@@ -121,7 +121,8 @@ class PublishFiles(Stage[CommitState, Published]):
         for _round in range(_ROUNDS):
             at_source, at_target = await self._look(source), await self._look(target)
             same = is_file_of(at_target, file)
-            if at_source is None and same:
+            if same and not (at_source is not None and may_be_file_of(at_source, file)):
+                # Whatever stands at its source by now (a late request makes an empty file again) is not it.
                 if error is not None:
                     self._published.recovered += 1
                     self.context.statistics.count(names.COMMIT_FILE_RENAME_RECOVERED)

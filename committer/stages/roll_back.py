@@ -145,6 +145,22 @@ class RollBack(Stage[RollBackRequest, JobOutcome]):
 
         await run_workers(state.files, look, workers=self.context.config.io_concurrency, operation=self.name)
 
+    async def put_back_late(self, state: CommitState) -> None:
+        """Puts back what this driver moved aside after the job was rolled back and cleaned up by another.
+
+        What still stood at its old place when the job was over had been put back there, so it belongs there; a job that
+        committed would have taken it away. Only where no fence stands can a late driver have moved it.
+        """
+        if not self._fenced:
+            await self._put_back_success(state)
+            for facts in (
+                state.blocking,
+                state.superseded,
+                [fact for fact in state.targets.values() if fact.aside >= 0],
+            ):
+                await self._each(facts, self._put_back)
+        await self.remove_directories(state)
+
     async def undo(self, state: CommitState) -> None:
         """Takes back what was published. Idempotent; only for a job whose outcome is `rolled-back`."""
         await self._each(state.superseded, self._put_back)

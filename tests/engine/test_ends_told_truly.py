@@ -355,3 +355,60 @@ async def test_recovered_job_reports_what_its_tasks_counted(place: Place) -> Non
     report = await place.recover("j")
     assert report.statistics.counters["committer_tasks_completed"] == 3
     assert report.statistics.counters["committer_files_committed"] == 3
+
+
+async def test_job_directory_that_is_a_link_is_left_alone(tmp_path: Path) -> None:
+    place = make_place("disk", tmp_path)
+    (tmp_path / "precious").mkdir()
+    (tmp_path / "precious" / "file").write_bytes(b"x")
+    (tmp_path / "table" / "_temporary").mkdir(parents=True)
+    (tmp_path / "table" / "_temporary" / "x").symlink_to(tmp_path / "precious")
+    assert await committer.list_jobs(place.dest) == []
+    with pytest.raises(JobNotFoundError, match="is a link"):
+        await committer.cleanup(place.dest, job_id="x", force=True)
+    assert (await committer.cleanup(place.dest, older_than=0)).removed == []
+    assert (tmp_path / "precious" / "file").read_bytes() == b"x"
+
+
+async def test_decision_that_arrived_after_the_cleanup_speaks_of_nothing(flat: MemoryPlace) -> None:
+    """Where directories are not real nothing refuses a late request."""
+    job = await flat.open_job(job_id="j")
+    await flat.run_task(job, 0, FILES)
+    kept: dict[str, bytes] = {}
+
+    async def before(call: Call) -> None:
+        kept.update({name: data for name, data in flat.all_files().items() if name.endswith("/j/decision")})
+
+    flat.store.before_call = before
+    await job.commit()
+    flat.store.before_call = None
+    flat.write("_temporary/j/decision", kept["_temporary/j/decision"])
+    assert not (await flat.recover("j")).success or flat.files() == FILES
+    flat.write("_temporary/j/decision", kept["_temporary/j/decision"])
+    report = await committer.cleanup(flat.dest, job_id="j", storage_options=flat.options)
+    assert report.removed == ["j"]
+    assert flat.files() == FILES
+    assert flat.temporary() == set()
+
+
+async def test_late_driver_puts_back_what_it_moved_aside_of_a_job_that_was_rolled_back(flat: MemoryPlace) -> None:
+    """It could not be fenced off, and finds its job gone."""
+    await flat.run_job({"a=1/old": b"old"}, job_id="before")
+    before = flat.all_files()
+    job = await flat.open_job(job_id="j", config=CommitterConfig(conflict_mode="replace", io_concurrency=1))
+    await flat.run_task(job, 0, FILES)
+    store = FaultyStore(flat.space.store())
+    late = await committer.attach_job(job.spec, storage_options={"store": store})
+    rolled_back = False
+
+    async def before_call(call: Call) -> None:
+        nonlocal rolled_back
+        if call.operation == "rename_file" and call.path.name == "_SUCCESS" and not rolled_back:
+            rolled_back = True
+            await flat.recover("j", rollback=True, force=True)
+
+    store.before_call = before_call
+    with pytest.raises(CommitterError):
+        await late.commit()
+    assert rolled_back
+    assert flat.all_files() == before
