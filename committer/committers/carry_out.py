@@ -269,6 +269,9 @@ class CarryOut:
         if not undone:
             # Whoever meets the outcome helps to undo: what this driver published late is known to it alone.
             await RollBack(context).undo(state)
+        if context.durable:
+            # Before cleanup deletes the places that old files came back from.
+            await sync_directories(context, await _touched(context, state))
         await finish_rolled_back(context)
         if raising:
             raise JobRolledBackError(
@@ -292,6 +295,11 @@ async def _touched(context: StageContext, state: CommitState) -> set[StorePath]:
     destination = context.layout.destination
     touched = {destination, *(destination / name for name in state.directories)}
     touched.update((destination / name).parent for name in state.directories)
+    moved = [*state.superseded, *state.blocking, *state.targets.values()]
+    if moved or state.decision.success_present:
+        # What is moved aside must be in one of its two places, whichever a power loss spares.
+        touched.add(context.layout.superseded)
+        touched.update((destination / fact.path).parent for fact in moved)
     async for file in state.files:
         touched.add((destination / file.destination).parent)
     return touched

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable
 
-from committer.errors import MultipleError, StoreError, StoreNotADirectoryError, StoreNotFoundError
+from committer.errors import MultipleError, RecordError, StoreError, StoreNotADirectoryError, StoreNotFoundError
 from committer.flow.outlast import outlast
 from committer.flow.workers import run_workers
 from committer.paths import StorePath
@@ -107,6 +107,26 @@ async def _delete(context: StageContext, child: FileStatus) -> None:
         await context.store.delete_directory(child.path, recursive=True)
     else:
         await context.store.delete_file(child.path)
+
+
+async def give_up_claim(context: StageContext, setup: bytes) -> None:
+    """Removes what a claim that was cut short left: its record if it stands, else its directory if that is empty."""
+
+    async def remove() -> None:
+        layout, store = context.layout, context.store
+        try:
+            try:
+                standing = await store.read(layout.setup, limit=len(setup) + 1)
+            except StoreNotFoundError:
+                await remove_emptied(context)
+                return
+            if standing == setup:
+                await store.delete_directory(layout.job_directory, recursive=True)
+                await store.delete_directory(layout.temporary, recursive=False)
+        except (RecordError, StoreError) as error:
+            _log.warning("could not remove %s after a failed setup: %s", layout.job_directory, error)
+
+    await outlast(remove, bound_s=_CLEANUP_BOUND_S)
 
 
 async def remove_job_directory(context: StageContext) -> None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterable
 from typing import cast
 
+from committer.errors import StoreNotFoundError
 from committer.flow.workers import run_workers
 from committer.paths import StorePath
 from committer.stages.base import StageContext
@@ -18,7 +20,9 @@ async def sync_directories(context: StageContext, directories: Iterable[StorePat
     store = cast("SupportsSync", context.store)
 
     async def sync(directory: StorePath) -> None:
-        await store.sync(directory, kind="directory")
+        # One that is gone holds no names; that it is gone is its parent's to keep.
+        with contextlib.suppress(StoreNotFoundError):
+            await store.sync(directory, kind="directory")
 
     await run_workers(
         sorted(set(directories)), sync, workers=context.config.io_concurrency, operation="sync_directories"

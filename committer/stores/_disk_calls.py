@@ -83,13 +83,17 @@ def _is_sidecar(prefix: str, name: str, kind: int) -> bool:
 
 def make_one_directory(path: str) -> bool:
     """Makes a directory; False when there is one."""
-    try:
-        os.mkdir(path)
-    except FileExistsError:
-        if os.path.isdir(path):
-            return False
-        raise
-    return True
+    while True:
+        try:
+            os.mkdir(path)
+        except FileExistsError:
+            if os.path.isdir(path):
+                return False
+            if os.path.lexists(path):
+                raise
+            # Removed between the two looks.
+            continue
+        return True
 
 
 def read_all(handle: int, size: int, most: int) -> bytes:

@@ -412,3 +412,51 @@ async def test_late_driver_puts_back_what_it_moved_aside_of_a_job_that_was_rolle
         await late.commit()
     assert rolled_back
     assert flat.all_files() == before
+
+
+@pytest.mark.parametrize("profile", ["local", "gcs"])
+@pytest.mark.parametrize("how", ["cancelled before", "cancelled after", "lost", "unanswered"])
+async def test_claim_that_is_cut_short_leaves_the_id_free(profile: str, how: str) -> None:
+    undisturbed = MemoryPlace(profile)
+    await _open_and_close(undisturbed)
+    failed = 0
+    for number in range(1, len(undisturbed.store.calls) + 1):
+        place = MemoryPlace(profile)
+        task = asyncio.create_task(_open_and_close(place))
+
+        async def before(call: Call, task: asyncio.Task[None] = task, number: int = number) -> None:
+            if call.number == number + (how == "cancelled after"):
+                task.cancel()
+                await asyncio.sleep(0)
+
+        if how.startswith("cancelled"):
+            place.store.before_call = before
+        else:
+            place.faults(Fault(kind=how, call=number))  # type: ignore[arg-type]
+        try:
+            await task
+        except (asyncio.CancelledError, CommitterError):
+            failed += 1
+            assert place.temporary() == set(), number
+            place.store.before_call = None
+            await _open_and_close(place)
+    # Lost answers are looked into, but for those of the probe's calls.
+    assert failed > 0 or how in ("lost", "unanswered")
+
+
+async def _open_and_close(place: Place) -> None:
+    job = await place.open_job(job_id="j")
+    await job.close()
+
+
+async def test_jobs_that_open_while_others_end(tmp_path: Path) -> None:
+    """`_temporary` goes with the last job in it, at any moment of another one's setup."""
+    place = make_place("disk", tmp_path)
+
+    async def jobs(name: str) -> None:
+        for number in range(25):
+            async with committer.open_job(place.dest, job_id=f"{name}-{number}"):
+                pass
+
+    await asyncio.gather(*(jobs(name) for name in "abc"))
+    assert place.temporary() == set()
