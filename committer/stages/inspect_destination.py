@@ -74,6 +74,8 @@ class InspectDestination(Stage[InspectionRequest, DestinationView]):
         self._view = DestinationView()
         self._found: dict[str, FileStatus] = {}
         self._few_names: dict[str, list[str]] = {}
+        self._files: set[str] | None = None
+        self._directories: set[str] = set()
 
     async def execute(self, value: InspectionRequest) -> DestinationView:
         """Looks, level by level."""
@@ -81,6 +83,9 @@ class InspectDestination(Stage[InspectionRequest, DestinationView]):
         wanted = _wanted_children(loaded)
         fold = self._folding.fold
         self._few_names = _names_by_directory(loaded)
+        self._directories = {fold(name) for name in loaded.directories}
+        if loaded.entries is not None:
+            self._files = {fold(file.destination) for file in loaded.entries}
         await self._look_at_root()
         level = [""]
         with self.context.statistics.timed(names.OP_PREPARE_DIR_ANCESTORS):
@@ -168,8 +173,12 @@ class InspectDestination(Stage[InspectionRequest, DestinationView]):
                 if keep_files and not is_hidden(name):
                     self._view.occupied.add(directory)
                 folded = self._folding.fold(prefix + name)
-                found[folded] = child
-                if keep_files and not (not directory and (name == SUCCESS or name.startswith("_temporary"))):
+                # Millions of old files may stand there; only what is in this job's way is kept.
+                if folded in self._directories:
+                    found[folded] = child
+                if not keep_files or (self._files is not None and folded not in self._files):
+                    continue
+                if directory or not (name == SUCCESS or name.startswith("_temporary")):
                     self._found[folded] = child
         except (StoreNotFoundError, StoreNotADirectoryError):
             # It vanished while we looked: publishing makes it again.
