@@ -107,12 +107,12 @@ def test_what_is_left_open_is_freed_at_exit(tmp_path: Path) -> None:
     printed = run(
         tmp_path,
         """
-        class Loud(LocalStore):
-            async def close(self):
-                print("freed")
+        async def loud(self):
+            print("freed")
 
-        job = sync.open_job(ROOT, storage_options={"store": Loud()})
-        task = sync.open_task(job.spec, task=0, storage_options={"store": Loud()})
+        LocalStore.close = loud
+        job = sync.open_job(ROOT)
+        task = sync.open_task(job.spec, task=0)
         """,
     )
     assert printed == ["freed", "freed"]
