@@ -7,10 +7,18 @@ from collections.abc import Iterable
 
 import anyio
 
-from committer.errors import MultipleError, StoreError, StoreNotADirectoryError, StoreNotFoundError
+from committer.errors import (
+    CommitterError,
+    MultipleError,
+    StoreError,
+    StoreIsADirectoryError,
+    StoreNotADirectoryError,
+    StoreNotFoundError,
+)
 from committer.flow.workers import run_workers
 from committer.paths import StorePath
 from committer.stages.base import Stage, StageContext
+from committer.stages.job_directory import OWN_RECORD_LIMIT
 from committer.stores.base import FileStatus
 
 _log = logging.getLogger("committer.stages")
@@ -110,14 +118,29 @@ async def _delete(context: StageContext, child: FileStatus) -> None:
         await context.store.delete_file(child.path)
 
 
-async def remove_job_directory(context: StageContext) -> None:
-    """Removes a job's whole directory after a failed setup: shielded, bounded, and silent.
+async def remove_job_directory(context: StageContext, claim: bytes) -> None:
+    """Removes what a failed setup made of a job's directory: shielded, bounded, and silent.
 
-    The error that brought us here is the one the user must see; what is left is found by `list_jobs`.
+    The whole directory where the setup record is this driver's; an empty one where there is none; else nothing: it is
+    another driver's. The error that brought us here is the one the user must see; what is left is found by `list_jobs`.
+
+    Args:
+        context: The job.
+        claim: The setup record that this driver wrote, or was about to write.
     """
+    layout, store = context.layout, context.store
     with anyio.move_on_after(_CLEANUP_BOUND_S, shield=True):
         try:
-            await context.store.delete_directory(context.layout.job_directory, recursive=True)
-            await context.store.delete_directory(context.layout.temporary, recursive=False)
-        except StoreError as error:
-            _log.warning("could not remove %s after a failed setup: %s", context.layout.job_directory, error)
+            if await _claimed(context) == claim:
+                await store.delete_directory(layout.job_directory, recursive=True)
+        except CommitterError as error:
+            _log.warning("could not remove %s after a failed setup: %s", layout.job_directory, error)
+            return
+        await remove_emptied(context)
+
+
+async def _claimed(context: StageContext) -> bytes | None:
+    try:
+        return await context.store.read(context.layout.setup, limit=OWN_RECORD_LIMIT)
+    except (StoreNotFoundError, StoreIsADirectoryError):
+        return None
