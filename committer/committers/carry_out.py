@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterable
 from dataclasses import replace
 
 from committer.committers.abort import abort_job
@@ -19,18 +21,18 @@ from committer.errors import (
     TargetExistsError,
 )
 from committer.paths import StorePath
-from committer.records.job_state import Decision, JobOutcome
+from committer.records.job_state import Decision, Fact, JobOutcome
 from committer.stages.base import StageContext
-from committer.stages.commit_state import CommitState, EndedElsewhereError
+from committer.stages.commit_state import CommitState, EndedElsewhereError, explain_missing
 from committer.stages.create_directories import CreateDirectories
 from committer.stages.decide import remove_side_files
 from committer.stages.durability import sync_directories
 from committer.stages.end_job import EndJob
 from committer.stages.job_directory import look_at_job, read_decision, read_outcome
-from committer.stages.names import ancestors
+from committer.stages.names import ancestors, with_ancestors
 from committer.stages.promote import PromoteDirectories, Promotion, find_promotions
 from committer.stages.publish import Published, PublishFiles
-from committer.stages.roll_back import RollBack, RollBackRequest, is_forward_only
+from committer.stages.roll_back import RollBack, RollBackRequest, fence, is_forward_only
 from committer.stages.success_file import SetAsideSuccess, read_success
 from committer.stages.superseded import MoveAside
 from committer.stages.validate_output import ValidateOutput
@@ -191,7 +193,11 @@ class CarryOut:
         if state.blocking:
             await MoveAside(context).run(state.blocking)
         promotions = self._promotions(state)
-        await CreateDirectories(context).run(_not_below(state.directories, promotions))
+        directories = _not_below(state.directories, promotions)
+        await CreateDirectories(context).run(directories)
+        if directories:
+            # Nothing moves into a directory that a power loss could take away again.
+            await self._sync((context.layout.destination / name).parent for name in directories)
         if promotions:
             for promotion in await PromoteDirectories(context).run(promotions):
                 state.promoted.update({file.destination: file for file in promotion.files.values()})
@@ -199,9 +205,35 @@ class CarryOut:
         if state.superseded:
             await MoveAside(context).run(state.superseded)
         if context.durable:
-            await sync_directories(context, await _touched(context, state))
+            await self._sync(await _touched(context, state))
         await ValidateOutput(context).run((state, published))
         return published
+
+    async def _sync(self, directories: Iterable[StorePath]) -> None:
+        """Forces names at the destination to the disk; one call a directory, and one more.
+
+        Where old files went is forced before where they were: a power loss in between may leave them in both places,
+        never in neither.
+        """
+        context = self.context
+        if not context.durable:
+            return
+        try:
+            await sync_directories(context, [context.layout.superseded])
+            # A directory of old files that somebody removed since needs nothing.
+            await sync_directories(context, directories, missing_ok=True)
+        except CommitterError as error:
+            raise (await explain_missing(context, error) if is_missing(error) else error) from None
+
+    async def _sync_restored(self, state: CommitState) -> None:
+        """Forces what a rollback changed at the destination to the disk, before cleanup deletes what it came from."""
+        context = self.context
+        if not context.durable:
+            return
+        # A rollback makes directories again that were removed since, and removes those that the job made.
+        above = with_ancestors(fact.path.rpartition("/")[0] for fact in _moved_aside(state))
+        restored = {context.layout.destination / name for name in above}
+        await sync_directories(context, restored | await _touched(context, state), missing_ok=True)
 
     def _promotions(self, state: CommitState) -> list[Promotion]:
         entries = state.files.in_memory
@@ -249,7 +281,9 @@ class CarryOut:
             if ended.outcome is None:
                 raise
             outcome = ended.outcome
-        if outcome.outcome == "committed":
+        if outcome.outcome == "rolled-back":
+            await self._sync_restored(state)
+        else:
             report = await self._complete(state, None)
             if raising:
                 return report
@@ -267,11 +301,13 @@ class CarryOut:
     ) -> JobReport:
         context = self.context
         if not undone:
+            if context.durable:
+                # Undoing goes by the names that the fence gave, and a power loss may have taken them back.
+                with contextlib.suppress(EndedElsewhereError):
+                    await fence(context)
             # Whoever meets the outcome helps to undo: what this driver published late is known to it alone.
             await RollBack(context).undo(state)
-        if context.durable:
-            # Before cleanup deletes the places that old files came back from.
-            await sync_directories(context, await _touched(context, state))
+            await self._sync_restored(state)
         await finish_rolled_back(context)
         if raising:
             raise JobRolledBackError(
@@ -292,17 +328,18 @@ def _not_below(directories: list[str], promotions: list[Promotion]) -> list[str]
 
 
 async def _touched(context: StageContext, state: CommitState) -> set[StorePath]:
+    """Every directory of the destination that gains or loses a name."""
     destination = context.layout.destination
     touched = {destination, *(destination / name for name in state.directories)}
     touched.update((destination / name).parent for name in state.directories)
-    moved = [*state.superseded, *state.blocking, *state.targets.values()]
-    if moved or state.decision.success_present:
-        # What is moved aside must be in one of its two places, whichever a power loss spares.
-        touched.add(context.layout.superseded)
-        touched.update((destination / fact.path).parent for fact in moved)
+    touched.update((destination / fact.path).parent for fact in _moved_aside(state))
     async for file in state.files:
         touched.add((destination / file.destination).parent)
     return touched
+
+
+def _moved_aside(state: CommitState) -> list[Fact]:
+    return [*state.blocking, *state.superseded, *state.targets.values()]
 
 
 async def _published_before(context: StageContext, state: CommitState) -> Published:

@@ -5,11 +5,20 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable
 
-from committer.errors import MultipleError, RecordError, StoreError, StoreNotADirectoryError, StoreNotFoundError
+from committer.errors import (
+    CommitterError,
+    MultipleError,
+    StoreError,
+    StoreIsADirectoryError,
+    StoreNotADirectoryError,
+    StoreNotFoundError,
+)
 from committer.flow.outlast import outlast
 from committer.flow.workers import run_workers
 from committer.paths import StorePath
 from committer.stages.base import Stage, StageContext
+from committer.stages.durability import sync_directories
+from committer.stages.job_directory import OWN_RECORD_LIMIT
 from committer.stores.base import FileStatus
 
 _log = logging.getLogger("committer.stages")
@@ -79,7 +88,10 @@ class RemoveFate(Stage[None, None]):
     async def execute(self, value: None) -> None:
         """Deletes records, then empty directories."""
         layout, store = self.context.layout, self.context.store
+        # A disk that reorders deletes must not lose the job's fate while anything of the job is left.
+        await sync_directories(self.context, [layout.job_directory], missing_ok=True)
         await store.delete_file(layout.decision)
+        await sync_directories(self.context, [layout.job_directory], missing_ok=True)
         await store.delete_file(layout.outcome)
         await remove_emptied(self.context)
 
@@ -109,37 +121,32 @@ async def _delete(context: StageContext, child: FileStatus) -> None:
         await context.store.delete_file(child.path)
 
 
-async def give_up_claim(context: StageContext, setup: bytes) -> None:
-    """Removes what a claim that was cut short left: its record if it stands, else its directory if that is empty."""
+async def remove_job_directory(context: StageContext, claim: bytes) -> None:
+    """Removes what a failed setup made of a job's directory: shielded, bounded, and silent.
 
-    async def remove() -> None:
-        layout, store = context.layout, context.store
-        try:
-            try:
-                standing = await store.read(layout.setup, limit=len(setup) + 1)
-            except StoreNotFoundError:
-                await remove_emptied(context)
-                return
-            if standing == setup:
-                await store.delete_directory(layout.job_directory, recursive=True)
-                await store.delete_directory(layout.temporary, recursive=False)
-        except (RecordError, StoreError) as error:
-            _log.warning("could not remove %s after a failed setup: %s", layout.job_directory, error)
+    The whole directory where the setup record is this driver's; an empty one where there is none; else nothing: it is
+    another driver's. The error that brought us here is the one the user must see; what is left is found by `list_jobs`.
 
-    await outlast(remove, bound_s=_CLEANUP_BOUND_S)
-
-
-async def remove_job_directory(context: StageContext) -> None:
-    """Removes a job's whole directory after a failed setup: shielded, bounded, and silent.
-
-    The error that brought us here is the one the user must see; what is left is found by `list_jobs`.
+    Args:
+        context: The job.
+        claim: The setup record that this driver wrote, or was about to write.
     """
 
     async def remove() -> None:
+        layout = context.layout
         try:
-            await context.store.delete_directory(context.layout.job_directory, recursive=True)
-            await context.store.delete_directory(context.layout.temporary, recursive=False)
-        except StoreError as error:
-            _log.warning("could not remove %s after a failed setup: %s", context.layout.job_directory, error)
+            if await _claimed(context) == claim:
+                await context.store.delete_directory(layout.job_directory, recursive=True)
+        except CommitterError as error:
+            _log.warning("could not remove %s after a failed setup: %s", layout.job_directory, error)
+            return
+        await remove_emptied(context)
 
     await outlast(remove, bound_s=_CLEANUP_BOUND_S)
+
+
+async def _claimed(context: StageContext) -> bytes | None:
+    try:
+        return await context.store.read(context.layout.setup, limit=OWN_RECORD_LIMIT)
+    except (StoreNotFoundError, StoreIsADirectoryError):
+        return None

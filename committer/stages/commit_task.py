@@ -80,7 +80,9 @@ class CommitTask(Stage[TaskOutput, TaskCommit]):
     Failure modes: nothing of the attempt can be committed; or, with `outcome="unknown"`, its record may stand and be
     read by a job commit, so its files must stay: the next attempt's commit replaces it.
     Cost: 3 calls in one round trip (2 where directories are not real; 1 more on stores that write first and rename
-    after). With `hadoop_driver` one more a directory, as Hadoop does.
+    after). With `hadoop_driver` one more a directory, as Hadoop does. With `durability="fsync"` one more a directory of
+    the attempt, one for `tasks`, and one a file that was not written through the store; in a job that Hadoop set up,
+    which synced nothing, 5 more.
     Hadoop: ``CommitTaskStage``, ``SaveTaskManifestStage``.
     """
 
@@ -248,4 +250,10 @@ class CommitTask(Stage[TaskOutput, TaskCommit]):
         await run_workers(foreign, sync, workers=self.context.config.io_concurrency, operation=self.name)
         names_of = with_ancestors({file.name.rpartition("/")[0] for file in value.files} | set(value.directories))
         directories = {value.directory / name for name in names_of}
-        await sync_directories(self.context, directories | {value.directory, value.directory.parent})
+        directories |= {value.directory, value.directory.parent}
+        if self.context.spec.hadoop:
+            # Job setup forces the names above to the disk; Hadoop's does not.
+            layout = self.context.layout
+            directories |= {layout.job_attempt_directory, layout.job_directory, layout.temporary}
+            directories |= {layout.destination, layout.destination.parent}
+        await sync_directories(self.context, directories)

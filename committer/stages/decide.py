@@ -72,6 +72,8 @@ class DecideCommit(Stage[CommitBasis, Decision]):
 
     Preconditions: preflight found nothing; intent (and lock) stand.
     Postconditions: the job is decided, and everything needed to finish it or roll it back is on the store.
+    With `durability="fsync"` all of that survives a power loss, with the names of the frozen listing and of the place
+    for what is moved aside.
     Failure modes: `JobNotFoundError` when the job's directory vanished; nothing was published.
     Cost: 2 calls, and one a 50,000 facts; with `durability="fsync"` one more.
     """
@@ -84,10 +86,10 @@ class DecideCommit(Stage[CommitBasis, Decision]):
         try:
             plan = await self._write_plan(value)
             await store.make_directory(layout.superseded, parents=False)
+            # The decision rests on the names in there: frozen records, and the place for what is moved aside.
+            await sync_directories(self.context, [layout.job_attempt_directory])
         except StoreNotFoundError as error:
             raise _vanished(self.context) from error
-        # The decision rests on the names in there: frozen records, and the place for what is moved aside.
-        await sync_directories(self.context, [layout.job_attempt_directory])
         decision = Decision(
             job_id=layout.job_id,
             decision="commit",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Iterable
 from typing import cast
 
@@ -11,19 +10,45 @@ from committer.flow.workers import run_workers
 from committer.paths import StorePath
 from committer.stages.base import StageContext
 from committer.stores.base import SupportsSync
+from committer.stores.helpers import exists
 
 
-async def sync_directories(context: StageContext, directories: Iterable[StorePath]) -> None:
-    """Syncs directories when the job asked for it and the store needs it; one call each, else none."""
+async def sync_directories(
+    context: StageContext, directories: Iterable[StorePath], *, missing_ok: bool = False
+) -> None:
+    """Syncs directories when the job asked for it and the store needs it; one call each, else none.
+
+    Args:
+        context: The job.
+        directories: Whose entries are forced to the disk, in any order.
+        missing_ok: Pass over those that are gone.
+    """
     if not context.durable:
         return
     store = cast("SupportsSync", context.store)
 
     async def sync(directory: StorePath) -> None:
-        # One that is gone holds no names; that it is gone is its parent's to keep.
-        with contextlib.suppress(StoreNotFoundError):
+        try:
             await store.sync(directory, kind="directory")
+        except StoreNotFoundError:
+            if not missing_ok:
+                raise
 
     await run_workers(
         sorted(set(directories)), sync, workers=context.config.io_concurrency, operation="sync_directories"
     )
+
+
+async def missing_directories(context: StageContext, directory: StorePath) -> list[StorePath]:
+    """Those of a directory and its parents that do not stand yet, deepest first; none where nothing needs syncing.
+
+    Whoever makes them must sync the parent of each. One call a missing directory, and one more; without durability no
+    call.
+    """
+    missing: list[StorePath] = []
+    if not context.durable:
+        return missing
+    while directory != directory.parent and not await exists(context.store, directory):
+        missing.append(directory)
+        directory = directory.parent
+    return missing

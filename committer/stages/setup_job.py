@@ -9,14 +9,13 @@ from committer.errors import (
     StoreNotFoundError,
     UnsupportedError,
 )
-from committer.paths import StorePath
 from committer.records.job_state import JobSetup, encode_record
 from committer.stages.base import Stage
-from committer.stages.cleanup import give_up_claim, remove_job_directory
-from committer.stages.durability import sync_directories
-from committer.stores.helpers import create_exclusively, exists
+from committer.stages.cleanup import remove_job_directory
+from committer.stages.durability import missing_directories, sync_directories
+from committer.stores.helpers import create_exclusively
 
-_TRIES = 10
+_CLAIM_TRIES = 10
 
 
 class SetupJob(Stage[None, JobSetup]):
@@ -25,9 +24,12 @@ class SetupJob(Stage[None, JobSetup]):
     Preconditions: the store renames files atomically and creates exclusively; nothing is in the job's directory.
     Postconditions: the setup record and the directories for task attempts and their records stand; the store proved
     that a rename keeps identity. Nothing at the destination outside `_temporary/<job id>` changed: an old `_SUCCESS`
-    stays until the commit decision (Hadoop deletes it here).
-    Failure modes: `JobExistsError` changes nothing; any later failure removes what was made.
-    Cost: about 8 calls and the store's probe; with `durability="fsync"` 5 more, and 2 a directory made above.
+    stays until the commit decision (Hadoop deletes it here). With `durability="fsync"` the name of every directory made
+    here survives a power loss, those of the destination and its parents too.
+    Failure modes: `JobExistsError` changes nothing; any other failure, and a cancellation, removes what was made below
+    `_temporary`, so that the id is free again.
+    Cost: about 8 calls and the store's probe. With `durability="fsync"` 5 more (one look, four directories synced), one
+    where `_temporary` is made, and two a directory made above it. For a failed setup 3 or 4.
     Hadoop: ``SetupJobStage``.
     """
 
@@ -39,36 +41,27 @@ class SetupJob(Stage[None, JobSetup]):
         layout, store = self.context.layout, self.context.store
         self._check_capabilities()
         setup = JobSetup(spec=self.context.spec, created=self.context.timestamp(), owner=self.context.driver)
-        absent = await self._absent() if self.context.durable else []
+        claim = encode_record(setup)
+        missing = await missing_directories(self.context, layout.temporary)
         try:
-            await self._claim(setup)
-        except JobExistsError:
-            raise
-        except BaseException:
-            # Cancelled, or its answers were lost: the claim may stand.
-            await give_up_claim(self.context, encode_record(setup))
-            raise
-        try:
+            await self._claim(claim)
             await store.make_directory(layout.job_attempt_directory, parents=False)
             await store.make_directory(layout.tasks, parents=False)
             records = layout.manifests if self.context.spec.delivery == "listing" else layout.attempts
             await store.make_directory(records, parents=False)
             await store.probe(layout.job_attempt_directory)
-            names = [layout.job_attempt_directory, layout.job_directory, layout.temporary, layout.destination]
-            await sync_directories(self.context, [*names, *(path.parent for path in absent)])
+            # What a task commits rests on every name above it. `_temporary` may be another job's, made a moment ago and
+            # not synced yet.
+            made_in = {directory.parent for directory in missing}
+            made_in.update((layout.job_attempt_directory, layout.job_directory, layout.temporary, layout.destination))
+            await sync_directories(self.context, made_in)
+        except JobExistsError:
+            raise
         except BaseException:
-            await remove_job_directory(self.context)
+            # Also while claiming: a create that was cancelled or whose answer was lost may have come through.
+            await remove_job_directory(self.context, claim)
             raise
         return setup
-
-    async def _absent(self) -> list[StorePath]:
-        """Directories that will be made, from `_temporary` upwards."""
-        absent: list[StorePath] = []
-        path = self.context.layout.temporary
-        while path != path.parent and not await exists(self.context.store, path):
-            absent.append(path)
-            path = path.parent
-        return absent
 
     def _check_capabilities(self) -> None:
         can = self.context.store.capabilities
@@ -90,10 +83,22 @@ class SetupJob(Stage[None, JobSetup]):
                 next_step="choose another committer for this store",
             )
 
-    async def _claim(self, setup: JobSetup) -> None:
+    async def _claim(self, claim: bytes) -> None:
+        for tries_left in reversed(range(_CLAIM_TRIES)):
+            try:
+                await self._try_to_claim(claim)
+                return
+            except StoreNotFoundError:
+                # Another job that ends takes an empty `_temporary` with it, and one that gives its setup up takes the
+                # directory of an id that nobody claimed yet.
+                if not tries_left:
+                    raise
+
+    async def _try_to_claim(self, claim: bytes) -> None:
         layout, store = self.context.layout, self.context.store
         try:
-            await self._make_directories()
+            await store.make_directory(layout.temporary, parents=True)
+            await store.make_directory(layout.job_directory, parents=False)
         except (StoreExistsError, StoreNotADirectoryError) as error:
             raise StoreNotADirectoryError(
                 f"a file stands where a directory must be: {error.path or layout.temporary}",
@@ -104,10 +109,9 @@ class SetupJob(Stage[None, JobSetup]):
             ) from error
         # A directory alone claims nothing: a lost answer to its creation cannot be told from somebody else's. The
         # record does. Anything else in the directory belongs to another job: Hadoop's, or one being cleaned up.
-        wanted = encode_record(setup)
         if await self._is_vacant():
-            found = await create_exclusively(store, layout.setup, wanted, durable=self.context.durable)
-            if found == wanted:
+            found = await create_exclusively(store, layout.setup, claim, durable=self.context.durable)
+            if found == claim:
                 return
         raise JobExistsError(
             f"job id {layout.job_id} is in use at {layout.destination}",
@@ -115,19 +119,6 @@ class SetupJob(Stage[None, JobSetup]):
             path=layout.job_directory,
             next_step="choose another job id, or join the job with attach_job or open_task",
         )
-
-    async def _make_directories(self) -> None:
-        layout, store = self.context.layout, self.context.store
-        for tries_left in reversed(range(_TRIES)):
-            await store.make_directory(layout.temporary, parents=True)
-            try:
-                await store.make_directory(layout.job_directory, parents=False)
-            except StoreNotFoundError:
-                # The last job that was in `_temporary` ended, and removed it.
-                if not tries_left:
-                    raise
-            else:
-                return
 
     async def _is_vacant(self) -> bool:
         try:

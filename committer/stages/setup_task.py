@@ -30,7 +30,8 @@ class SetupTask(Stage[AttemptIdentity, StorePath]):
 
     Preconditions: the job stands and is not decided.
     Postconditions: an empty directory that no other run of the attempt shares. Its parents are never made up: a task
-    of a job that was cleaned up must fail, not bring the job's directory back.
+    of a job that was cleaned up must fail, not bring the job's directory back. Nothing is synced: a power loss before
+    the task commits costs the attempt anyway, and task commit syncs the directory's name.
     Cost: 2 calls.
     Hadoop: ``SetupTaskStage``, which does not look at the job.
     """

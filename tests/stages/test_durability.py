@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 from typing import Literal
 
 import committer
-from committer import CommitterConfig, StorePath
+from committer import CommitterConfig, JobSpec, StorePath
 from committer.stores.base import FileStatus, FileWriter
 from committer.stores.local import LocalStore
+from committer.testing.faults import FaultyStore
 
 
 class RecordingDisk(LocalStore):
@@ -83,5 +85,67 @@ async def test_order_is_data_record_decision_directories_outcome_success(tmp_pat
     assert {".", "a=1", "a=1/b=2"} <= touched
 
 
+async def test_every_name_above_is_forced_at_setup(tmp_path: Path) -> None:
+    """Up to the first directory that stood before; what a task promises rests on all of them."""
+    destination = tmp_path / "new" / "t"
+    disk = RecordingDisk(tmp_path)
+    options = {"store": disk}
+    config = CommitterConfig(durability="fsync")
+    job = await committer.open_job(destination, job_id="J", config=config, storage_options=options)
+    made = {"directory .", "directory new", "directory new/t"}
+    own = {f"directory new/t/_temporary{name}" for name in ("", "/J", "/J/00")}
+    assert made | own <= set(disk.forced)
+    disk.forced.clear()
+    await committer.open_job(destination, job_id="K", config=config, storage_options=options)
+    assert not {"directory .", "directory new"} & set(disk.forced)
+    await job.abort()
+
+
+async def test_attempt_of_a_job_that_hadoop_set_up_forces_the_names_above(tmp_path: Path) -> None:
+    spec = JobSpec.for_hadoop(tmp_path / "t", "job_1_0001", config=CommitterConfig(durability="fsync"))
+    (tmp_path / "t/_temporary/job_1_0001/00/manifests").mkdir(parents=True)
+    disk = RecordingDisk(tmp_path)
+    async with committer.open_task(spec, task=0, attempt=0, storage_options={"store": disk}) as task:
+        async with task.open("part-0") as file:
+            await file.write(b"x")
+    record = first(disk.forced, "record", "manifest.json")
+    temporary = "directory t/_temporary"
+    chain = ["directory .", "directory t", temporary, f"{temporary}/job_1_0001", f"{temporary}/job_1_0001/00"]
+    assert {*chain, f"{temporary}/job_1_0001/00/tasks"} <= set(disk.forced[:record])
+
+
+async def test_where_old_files_went_is_forced_before_where_they_were(tmp_path: Path) -> None:
+    destination = tmp_path / "t"
+    (destination / "a=9").mkdir(parents=True)
+    (destination / "a=9" / "old").write_bytes(b"old")
+    disk = RecordingDisk(destination)
+    config = CommitterConfig(durability="fsync", conflict_mode="replace", superseded_scope="destination")
+    async with committer.open_job(destination, job_id="J", config=config, storage_options={"store": disk}) as job:
+        async with job.task_attempt(0) as task, task.open("a=1/part-0") as file:
+            await file.write(b"x")
+        await job.commit(tasks=1)
+    went, were = last(disk.forced, "directory", "J/00/superseded"), first(disk.forced, "directory a=9")
+    assert went < were < first(disk.forced, "record", "J/outcome")
+
+
 async def test_nothing_is_forced_unless_asked_for(tmp_path: Path) -> None:
     assert await run_job(tmp_path / "t", "none") == []
+
+
+async def test_durability_that_was_not_asked_for_costs_no_call(tmp_path: Path) -> None:
+    """Nor does any other call depend on it, but the looks for what stood before the setup."""
+    made: dict[str, Counter[str]] = {}
+    for durability in ("none", "fsync"):
+        store = FaultyStore(LocalStore(threads=1))
+        config = CommitterConfig(durability=durability)
+        options = {"store": store}
+        async with committer.open_job(tmp_path / durability, job_id="J", config=config, storage_options=options) as job:
+            async with job.task_attempt(0) as task, task.open("a=1/part-0") as file:
+                await file.write(b"x")
+            await job.commit(tasks=1)
+        await store.inner.close()
+        made[durability] = store.counts()
+    assert made["none"]["sync"] == 0
+    # `_temporary`, the destination, the directory of the test.
+    assert made["fsync"] - made["none"] == Counter(sync=made["fsync"]["sync"], status=3)
+    assert made["none"] <= made["fsync"]
