@@ -9,7 +9,7 @@ from pathlib import Path
 
 from committer import CommitterConfig
 from committer.flow.runtime import use_runtime
-from committer.testing.simulate.worlds import FENCING, KINDS, PROVING, DiskWorld, World, world_of
+from committer.testing.simulate.worlds import KINDS, DiskWorld, World, world_of
 from committer.testing.virtual_time import VirtualRuntime
 from tests.guarantees.cluster import Cluster, Impatient, Plan, Trouble
 from tests.guarantees.conftest import Tally

@@ -124,8 +124,7 @@ async def open_writing(
         async with ModelTask(process, destination, plan.job_id, plan.committer, task, attempt) as model:
             yield _ModelWriting(model)
         return
-    assert job.spec is not None
-    async with committer.open_task(
-        job.spec, task=task, attempt=attempt, storage_options={"store": process}
-    ) as opened:
+    if job.spec is None:
+        raise RuntimeError("no attempt starts before its job is set up")
+    async with committer.open_task(job.spec, task=task, attempt=attempt, storage_options={"store": process}) as opened:
         yield _EngineWriting(opened)

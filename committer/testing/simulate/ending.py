@@ -36,6 +36,9 @@ async def end_all(simulation: Simulation) -> None:
             process = simulation.process(f"{job_id}.end{number}", job_id=job_id)
             if await _end(simulation, job, process, unknown):
                 del left[job_id]
+            elif number == _ROUNDS - 2 and await _abort(simulation, job, process):
+                # Two dead jobs may be in each other's way; aborting one of them is what the error tells to do.
+                del left[job_id]
     for job_id in left:
         simulation.find("G7", f"{job_id} cannot be ended: see the last calls")
     if unknown:
@@ -73,7 +76,8 @@ async def _end(simulation: Simulation, job: JobRun, process: Process, unknown: s
 
 async def _end_undecided(simulation: Simulation, job: JobRun, process: Process) -> bool:
     options = {"store": process}
-    if simulation.scenario.calm and job.is_heard:
+    decided = simulation.checker.jobs[job.plan.job_id].decided
+    if simulation.scenario.calm and job.is_heard and not decided:
         try:
             async with committer.attach_job(
                 simulation.world.destination, job_id=job.plan.job_id, storage_options=options

@@ -1,8 +1,8 @@
 """Reference models of committers that are known to be unsafe, small enough to be read beside their descriptions.
 
-`file-v1` and `file-v2` are the two algorithms of Hadoop's FileOutputCommitter, `direct` writes where the file goes. They
-run in the same world as the engine so that the checker can be seen to find what their documents say is wrong with them;
-`file-v1`, undisturbed after its tasks, is the control.
+`file-v1` and `file-v2` are the two algorithms of Hadoop's FileOutputCommitter, `direct` writes where the file goes.
+They run in the same world as the engine so that the checker can be seen to find what their documents say is wrong with
+them; `file-v1`, undisturbed after its tasks, is the control.
 """
 
 from __future__ import annotations

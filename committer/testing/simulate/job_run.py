@@ -136,6 +136,8 @@ class JobRun:
             if await self._hear(task, live, _GIVEN_UP_AFTER_S if last else self.plan.patience_s):
                 return
             if self.plan.aborts_lost:
+                # Whatever it says from now on is not listened to.
+                live.pop(heard, None)
                 await self._abort_attempt(job, task, attempt)
         raise TaskFailedError(f"task {task} failed {MOST_ATTEMPTS} times")
 

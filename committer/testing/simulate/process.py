@@ -76,8 +76,8 @@ class Process(FaultyStore):
         self._simulation.count(self, call)
         if call.number == self.freezes_at:
             self.frozen_until = loop.time() + self.freezes_s
-        while (left := self.frozen_until - loop.time()) > 0:
-            await asyncio.sleep(left)
+        if self.frozen_until > loop.time():
+            await asyncio.sleep(self.frozen_until - loop.time())
         trouble = self._trouble(call, chance, which)
         if trouble is None and loop.time() < self.partitioned_until:
             trouble = "unanswered" if which < 0.5 else "lost"

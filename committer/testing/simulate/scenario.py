@@ -64,6 +64,7 @@ class JobPlan:
         says_tasks: Whether it says how many tasks there are.
         shared_names: Whether every job writes the same names, else each its own.
         attempt_names: Whether every attempt of a task writes names of its own.
+        clash: Whether every task writes the names of the first one, which no commit may let pass.
         patience_s: How long the driver waits for an attempt before it starts another one beside it.
         mischief: How likely each thing is to go wrong in an attempt.
         aborts_lost: Whether the driver aborts attempts that failed or that it gave up.
@@ -81,6 +82,7 @@ class JobPlan:
     says_tasks: bool = True
     shared_names: bool = False
     attempt_names: bool = False
+    clash: bool = False
     patience_s: float = 60.0
     mischief: float = 0.0
     aborts_lost: bool = False
@@ -89,6 +91,7 @@ class JobPlan:
         """What an attempt writes."""
         stem = "part" if self.shared_names else f"part-{self.job_id}"
         tail = f"-{attempt}" if self.attempt_names else ""
+        task = 0 if self.clash else task
         return [f"day={number % self.directories}/{stem}-{task}-{number}{tail}.csv" for number in range(self.files)]
 
     def files_of(self, task: int, attempt: int) -> dict[str, bytes]:
@@ -221,9 +224,7 @@ def draw_scenario(seed: int, committer: CommitterName = "manifest") -> Scenario:
     if committer == "manifest":
         events = tuple(_draw_event(draw, number, jobs, kind) for number in range(draw.choice((0, 1, 1, 2, 3, 5))))
         fault_rate = draw.choice((0.0, 0.003, 0.01, 0.03))
-    return Scenario(
-        seed, kind, jobs, events, before=before, fault_rate=fault_rate, calm=draw.random() < 0.5
-    )
+    return Scenario(seed, kind, jobs, events, before=before, fault_rate=fault_rate, calm=draw.random() < 0.5)
 
 
 def _draw_job(draw: random.Random, job_id: str, committer: CommitterName, *, shared: bool) -> JobPlan:
@@ -247,6 +248,7 @@ def _draw_job(draw: random.Random, job_id: str, committer: CommitterName, *, sha
         says_tasks=draw.random() < 0.6,
         shared_names=shared,
         attempt_names=draw.random() < 0.3,
+        clash=committer == "manifest" and draw.random() < 0.04,
         patience_s=draw.choice((0.3, 1.0, 60.0)),
         mischief=draw.choice((0.0, 0.1, 0.3)),
         aborts_lost=draw.random() < 0.3,

@@ -61,6 +61,8 @@ class Result:
         order: Every call but those of the end, by process and number, in the order they set out in.
         fates: How each job ended.
         seconds: Real seconds it took.
+        space: The memory space it ran in, which no history mentions.
+        log: What happened: virtual time, who, what.
     """
 
     scenario: Scenario
@@ -71,16 +73,13 @@ class Result:
     order: list[tuple[str, int]] = field(default_factory=list)
     fates: dict[str, str] = field(default_factory=dict)
     seconds: float = 0.0
+    space: str = ""
     log: list[tuple[float, str, Call | str]] = field(default_factory=list)
 
     def history(self) -> list[str]:
         """What happened, a line each: virtual seconds, process, call, fault, result."""
         space = f"memory://{self.space}/"
-        return [
-            f"{at_s:9.3f} {who:12} {str(what).replace(space, '')}" for at_s, who, what in self.log
-        ]
-
-    space: str = ""
+        return [f"{at_s:9.3f} {who:12} {str(what).replace(space, '')}" for at_s, who, what in self.log]
 
 
 class Simulation:
@@ -133,7 +132,7 @@ class Simulation:
             await process.inner.close()
         return self.result
 
-    def start(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+    def start(self, work: Coroutine[Any, Any, None]) -> None:
         """Runs something beside everything else; it may die of a crash."""
 
         async def guarded() -> None:
@@ -150,7 +149,6 @@ class Simulation:
         task = asyncio.create_task(guarded())
         self._running.add(task)
         task.add_done_callback(self._running.discard)
-        return task
 
     async def _all_over(self) -> None:
         while True:
@@ -246,12 +244,11 @@ class Simulation:
 def simulate(scenario: Scenario) -> Result:
     """Runs a scenario from beginning to end."""
     began = time.perf_counter()
-    simulation: Simulation | None = None
+    simulations: list[Simulation] = []
 
     async def main() -> None:
-        nonlocal simulation
-        simulation = Simulation(scenario)
-        await simulation.run()
+        simulations.append(Simulation(scenario))
+        await simulations[0].run()
 
     problem = ""
     try:
@@ -260,7 +257,7 @@ def simulate(scenario: Scenario) -> Result:
         problem = f"a deadlock: {error}"
     except LivelockError:
         problem = f"a livelock: more than {MOST_CALLS} calls, or {MOST_SECONDS:.0f} virtual seconds"
-    assert simulation is not None
+    (simulation,) = simulations
     result = simulation.result
     if problem:
         result.violations.append(Violation("every run ends", problem, 0.0))
