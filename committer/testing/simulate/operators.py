@@ -120,6 +120,13 @@ async def _partition(simulation: Simulation, job: JobRun, event: Event) -> None:
         job.process.partitioned_until = asyncio.get_running_loop().time() + event.for_s
 
 
+async def _squatter(simulation: Simulation, job: JobRun, event: Event) -> None:
+    """Somebody puts a file where the job is about to put one of its own."""
+    name = job.plan.names(0, 0)[0]
+    if name not in simulation.checker.must_stand and name not in simulation.world.visible():
+        simulation.checker.adopt(name, f"squatter {event.number}\n".encode())
+
+
 async def _stranger(simulation: Simulation, job: JobRun, event: Event) -> None:
     """Somebody who knows nothing of committers puts a file there."""
     simulation.checker.adopt(f"day=0/stranger-{event.number}.csv", f"stranger {event.number}\n".encode())
@@ -137,4 +144,5 @@ _ACTS: dict[EventKind, Act] = {
     "freeze": _freeze,
     "partition": _partition,
     "stranger": _stranger,
+    "squatter": _squatter,
 }

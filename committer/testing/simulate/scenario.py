@@ -25,6 +25,7 @@ EventKind: TypeAlias = Literal[
     "freeze",
     "partition",
     "stranger",
+    "squatter",
 ]
 CommitterName: TypeAlias = Literal["manifest", "file-v1", "file-v2", "direct"]
 
@@ -205,8 +206,9 @@ def draw_scenario(seed: int, committer: CommitterName = "manifest") -> Scenario:
     draw = random.Random(f"scenario {seed}")
     kind = draw.choice(PROVING) if draw.random() < 0.9 else draw.choice(sorted(KINDS))
     alone = committer != "manifest" or kind not in PROVING
+    shared = draw.random() < 0.2
     jobs = tuple(
-        _draw_job(draw, f"j{number}", committer, shared=draw.random() < 0.15)
+        _draw_job(draw, f"j{number}", committer, shared=shared)
         for number in range(1 if alone else draw.choice((1, 1, 2, 2, 3)))
     )
     before: dict[str, bytes] = {}
@@ -257,7 +259,7 @@ def _draw_job(draw: random.Random, job_id: str, committer: CommitterName, *, sha
 
 def _draw_event(draw: random.Random, number: int, jobs: tuple[JobPlan, ...], kind: str) -> Event:
     kinds: list[EventKind] = ["recover", "recover", "abort", "cleanup", "cleanup_old", "commit_too", "crash", "crash"]
-    kinds += ["cancel", "freeze", "freeze", "partition", "stranger"]
+    kinds += ["cancel", "freeze", "freeze", "partition", "stranger", "squatter"]
     if kind in FENCING:
         kinds += ["roll_back", "roll_back"]
     in_commit = draw.random() < 0.75

@@ -86,8 +86,11 @@ class JobWatch:
 
     def _note_decision(self, data: bytes) -> str | None:
         changed = self._decision is not None
-        self._decision = data
         decision = decode_record(data, Decision, source="decision")
+        if self.outcome is not None and decision.decision == "abort":
+            # A late request made the setup record of a job that is over once more, and somebody cleans that up.
+            return None
+        self._decision = data
         if changed:
             return f"G7: {self.job_id} was decided, and then decided again"
         self.aborted = decision.decision == "abort"
