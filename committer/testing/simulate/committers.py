@@ -78,6 +78,7 @@ class _ModelJob(DrivenJob):
         self._watch.decide()
         report = await self._model.commit()
         self._watch.commit()
+        await self._model.mark()
         return report
 
     async def abort_task(self, task: int, attempt: int) -> None:

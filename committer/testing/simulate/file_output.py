@@ -7,11 +7,12 @@ them; `file-v1`, undisturbed after its tasks, is the control.
 
 from __future__ import annotations
 
+import asyncio
 from types import TracebackType
 from typing import Literal, Self, TypeAlias
 
 from committer import JobReport, TaskCommit
-from committer.errors import CommitterError, StoreIsADirectoryError, StoreNotFoundError
+from committer.errors import StoreIsADirectoryError
 from committer.layout import SUCCESS
 from committer.paths import StorePath
 from committer.records.statistics import IOStatistics
@@ -125,7 +126,7 @@ class ModelJob:
         self._places = _Places(destination, job_id)
 
     async def commit(self) -> JobReport:
-        """Algorithm 1 moves what tasks committed; all then clean up and write `_SUCCESS`."""
+        """Algorithm 1 moves what tasks committed; all then clean up. `mark` comes next."""
         if self._kind == "file-v1":
             children = [child.path async for child in self._store.list(self._places.job_attempt)]
             for child in sorted(children):
@@ -160,14 +161,10 @@ class ModelJob:
 
     async def __aenter__(self) -> Self:
         await self._store.make_directory(self._places.job_attempt, parents=True)
-        await self._store.delete_file(self._destination / SUCCESS)
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if isinstance(error, Exception):
-            try:
-                await self._clean_up()
-            except (CommitterError, StoreNotFoundError):
-                return
+        if isinstance(error, Exception | asyncio.CancelledError):
+            await self._clean_up()

@@ -79,7 +79,7 @@ class Process(FaultyStore):
         if self.frozen_until > loop.time():
             await asyncio.sleep(self.frozen_until - loop.time())
         trouble = self._trouble(call, chance, which)
-        if trouble is None and loop.time() < self.partitioned_until:
+        if trouble is None and loop.time() < self.partitioned_until and not self._is_left_out(call):
             trouble = "unanswered" if which < 0.5 else "lost"
         if trouble is not None:
             self._simulation.meet(self, call, trouble)
@@ -100,9 +100,12 @@ class Process(FaultyStore):
             return None
         if scenario.forced is not None:
             return scenario.forced.get((self.name, call.number))
-        if chance >= scenario.fault_rate or (self.name, call.number) in scenario.without:
+        if chance >= scenario.fault_rate or self._is_left_out(call):
             return None
         return FAULTS[int(which * len(FAULTS))]
+
+    def _is_left_out(self, call: Call) -> bool:
+        return (self.name, call.number) in self._simulation.scenario.without
 
 
 def is_crash(error: BaseException) -> bool:
