@@ -10,7 +10,8 @@ import asyncio
 import random
 import uuid
 from asyncio import base_events
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager
 from datetime import datetime, timedelta
 from typing import Any, TypeVar
 
@@ -100,21 +101,14 @@ class LoopRuntime(SystemRuntime):
         return self._random.random()
 
 
-def run_virtually(main: Callable[[], Coroutine[Any, Any, T]], *, seed: int = 0) -> T:
-    """Runs a coroutine to its end on a virtual loop of its own; what it left running is cancelled.
-
-    Args:
-        main: Makes the coroutine.
-        seed: Of the runtime that is in force while it runs.
-
-    Raises:
-        DeadlockError: It can never end.
-    """
+@contextmanager
+def virtual_loop(seed: int = 0) -> Iterator[VirtualLoop]:
+    """A virtual loop for a block, with a runtime of its seed in force; what is left running is cancelled at the end."""
     loop = VirtualLoop()
     try:
         with use_runtime(LoopRuntime(seed)):
             try:
-                return loop.run_until_complete(main())
+                yield loop
             finally:
                 left = asyncio.all_tasks(loop)
                 for task in left:
@@ -124,3 +118,17 @@ def run_virtually(main: Callable[[], Coroutine[Any, Any, T]], *, seed: int = 0) 
                 loop.run_until_complete(loop.shutdown_asyncgens())
     finally:
         loop.close()
+
+
+def run_virtually(main: Callable[[], Coroutine[Any, Any, T]], *, seed: int = 0) -> T:
+    """Runs a coroutine to its end on a virtual loop of its own.
+
+    Args:
+        main: Makes the coroutine.
+        seed: Of the runtime that is in force while it runs.
+
+    Raises:
+        DeadlockError: It can never end.
+    """
+    with virtual_loop(seed) as loop:
+        return loop.run_until_complete(main())

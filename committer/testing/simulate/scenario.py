@@ -159,7 +159,7 @@ class Scenario:
         before: What stands in the world beforehand.
         fault_rate: How likely each call is to meet a fault.
         forced: Faults at certain calls, by process and number of the call; then no others are drawn.
-        without: Faults left out, by process and number of the call, and events, by number: for minimising.
+        without: Faults left out, by process and number of the call: for minimising.
         calm: Whether a fresh process that ends what is left may commit a job that nobody began to commit.
     """
 

@@ -119,11 +119,18 @@ class Simulation:
 
     async def run(self) -> Result:
         """Runs everything to its end."""
+        self.begin()
+        return await self.finish()
+
+    def begin(self) -> None:
+        """Starts the drivers, and everybody who does something to them."""
         for job in self.jobs.values():
             self.start(job.drive())
         for event in self.scenario.events:
-            if ("event", event.number) not in self.scenario.without:
-                self.start(happen(self, event))
+            self.start(happen(self, event))
+
+    async def finish(self) -> Result:
+        """Waits until all is over, has fresh processes end what is left, and checks it."""
         await self._all_over()
         self.healing = True
         await end_all(self)
