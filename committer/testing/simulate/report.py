@@ -56,6 +56,7 @@ class Report:
         if not result.violations:
             return
         smallest = minimise(result) if len(self.violations) < _MOST_MINIMISED else None
+        shown, history = (smallest, smallest.history()) if smallest is not None else (result, [])
         for violation in result.violations:
             self.violations.append(
                 {
@@ -63,7 +64,7 @@ class Report:
                     "guarantee": violation.guarantee,
                     "message": violation.message,
                     "replay": self._replay(result.scenario),
-                    "history": [*describe(smallest.scenario), *smallest.history()] if smallest is not None else [],
+                    "history": [*describe(shown.scenario), *history],
                 }
             )
 
@@ -77,6 +78,8 @@ class Report:
         lines = list(self._histories)
         for violation in self.violations:
             lines += ["", f"VIOLATION {violation['message']}", f"  again: {violation['replay']}"]
+            history: list[str] = violation["history"]  # type: ignore[assignment]
+            lines += [f"  {line}" for line in history[:1]]
         shown = next((violation for violation in self.violations if violation["history"]), None)
         if shown is not None:
             lines += ["", "the first one, with everything left out that it does not need:", ""]
