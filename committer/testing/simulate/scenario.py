@@ -257,11 +257,26 @@ def _draw_job(draw: random.Random, job_id: str, committer: CommitterName, *, sha
     )
 
 
+_EVENTS: tuple[EventKind, ...] = (
+    "recover",
+    "recover",
+    "abort",
+    "cleanup",
+    "cleanup_old",
+    "commit_too",
+    "crash",
+    "crash",
+    "cancel",
+    "freeze",
+    "freeze",
+    "partition",
+    "stranger",
+    "squatter",
+)
+
+
 def _draw_event(draw: random.Random, number: int, jobs: tuple[JobPlan, ...], kind: str) -> Event:
-    kinds: list[EventKind] = ["recover", "recover", "abort", "cleanup", "cleanup_old", "commit_too", "crash", "crash"]
-    kinds += ["cancel", "freeze", "freeze", "partition", "stranger", "squatter"]
-    if kind in FENCING:
-        kinds += ["roll_back", "roll_back"]
+    kinds: tuple[EventKind, ...] = (*_EVENTS, "roll_back", "roll_back") if kind in FENCING else _EVENTS
     in_commit = draw.random() < 0.75
     return Event(
         number,
