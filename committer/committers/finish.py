@@ -226,7 +226,7 @@ async def _remove_emptied_directories(context: StageContext, state: CommitState)
             return
 
     for depth in sorted({directory.count("/") for directory in emptied}, reverse=True):
-        level = [directory for directory in emptied if directory.count("/") == depth]
+        level = sorted(directory for directory in emptied if directory.count("/") == depth)
         await run_workers(level, remove, workers=context.config.io_concurrency, operation="remove_emptied")
 
 

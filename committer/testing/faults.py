@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable
 from typing import Literal, TypeAlias, TypeVar
@@ -9,12 +10,14 @@ from typing import Literal, TypeAlias, TypeVar
 import msgspec
 
 from committer.errors import (
+    CommitterError,
     StoreOutcomeUnknownError,
     StorePermissionError,
     StoreThrottledError,
     StoreUnavailableError,
     UnsupportedError,
 )
+from committer.flow.runtime import current_runtime
 from committer.paths import StorePath
 from committer.stores.base import (
     Capabilities,
@@ -30,7 +33,7 @@ from committer.stores.base import (
 T = TypeVar("T")
 
 FaultKind: TypeAlias = Literal[
-    "unavailable", "throttled", "forbidden", "unanswered", "lost", "crash_before", "crash_after"
+    "unavailable", "throttled", "forbidden", "unanswered", "lost", "crash_before", "crash_after", "late", "again"
 ]
 
 
@@ -69,12 +72,15 @@ class Fault(msgspec.Struct, kw_only=True):
     Attributes:
         kind: What happens. Without effect: ``unavailable``, ``throttled``, ``forbidden``, and ``unanswered`` (the
             request is lost, nobody knows). After the effect: ``lost`` (the answer is). ``crash_before`` and
-            ``crash_after`` kill the process: this call, and every later one, raises `SimulatedCrash`.
+            ``crash_after`` kill the process: this call, and every later one, raises `SimulatedCrash`. Out of order:
+            ``late`` (nobody knows, and the request arrives `delay_s` later), ``again`` (it is answered, and arrives
+            a second time `delay_s` later); of listings and of writing to an open file both are ``lost``.
         call: The number of the call.
         operation: The name of the operation.
         path: Part of a path's text, or what says yes to a path; one of the call's two paths must fit.
         times: How many fitting calls it hits, the first ones; None hits all.
         retry_after_s: What a throttled call says about the wait, in seconds.
+        delay_s: How much later a request arrives that comes late or again, in seconds of the runtime.
     """
 
     kind: FaultKind
@@ -83,6 +89,7 @@ class Fault(msgspec.Struct, kw_only=True):
     path: str | Callable[[StorePath], bool] | None = None
     times: int | None = 1
     retry_after_s: float | None = None
+    delay_s: float = 1.0
 
     def fits(self, call: Call) -> bool:
         """Whether it hits a call, were it still in force."""
@@ -98,6 +105,9 @@ class Fault(msgspec.Struct, kw_only=True):
 
 Hook: TypeAlias = Callable[[Call], Awaitable[None]]
 
+# These cannot come out of order: a listing changes nothing, and an open file is one connection.
+_IN_ORDER = frozenset({"list", "write", "close_writer", "abort_writer"})
+
 
 class FaultyStore(Store):
     """Wraps a store and stands for one process's connection to it.
@@ -110,7 +120,9 @@ class FaultyStore(Store):
         faults: What goes wrong from now on; the first that fits a call hits it. May be changed at any time.
         calls: Every call so far, in order of arrival.
         before_call: Awaited before each call, crashes included; lets a test do something at exactly that moment.
+        after_effect: Called right after each effect, before anything else can happen; of late requests too.
         crashed: Whether the process died.
+        under_way: Requests that will still arrive.
     """
 
     def __init__(self, inner: Store, faults: Iterable[Fault] = (), *, before_call: Hook | None = None) -> None:
@@ -118,7 +130,9 @@ class FaultyStore(Store):
         self.faults: list[Fault] = list(faults)
         self.calls: list[Call] = []
         self.before_call = before_call
+        self.after_effect: Callable[[Call], None] | None = None
         self.crashed: bool = False
+        self.under_way: set[asyncio.Task[None]] = set()
 
     def count(self, operation: str | None = None) -> int:
         """How many calls there were, of one operation or of all."""
@@ -274,6 +288,8 @@ class FaultyStore(Store):
     ) -> T:
         """Counts a call, lets it fail as told, and else has its effect; for stores with more operations than most."""
         call, fault = await self._begin(operation, path, destination)
+        if fault is not None and fault.kind in {"late", "again"} and operation not in _IN_ORDER:
+            self._send_later(call, effect, fault.delay_s)
         self._strike_before(call, fault)
         try:
             result = await effect()
@@ -281,8 +297,39 @@ class FaultyStore(Store):
             call.result = type(error).__name__
             self._strike_after(call, fault)
             raise
+        self._affected(call)
         self._strike_after(call, fault)
         return result
+
+    def fault_for(self, call: Call) -> Fault | None:
+        """What goes wrong with a call that is about to be made; asked once a call."""
+        for fault in self.faults:
+            if fault.times != 0 and fault.fits(call):
+                if fault.times is not None:
+                    fault.times -= 1
+                return fault
+        return None
+
+    def _send_later(self, call: Call, effect: Callable[[], Awaitable[T]], delay_s: float) -> None:
+        async def arrive() -> None:
+            await current_runtime().sleep(delay_s)
+            late = Call(call.number, f"{call.operation} (late)", call.path, call.destination)
+            self.calls.append(late)
+            try:
+                await effect()
+            except CommitterError as error:
+                late.result = type(error).__name__
+            else:
+                late.result = "ok"
+                self._affected(late)
+
+        task = asyncio.create_task(arrive())
+        self.under_way.add(task)
+        task.add_done_callback(self.under_way.discard)
+
+    def _affected(self, call: Call) -> None:
+        if self.after_effect is not None:
+            self.after_effect(call)
 
     async def _begin(
         self, operation: str, path: StorePath, destination: StorePath | None = None
@@ -293,16 +340,15 @@ class FaultyStore(Store):
         if self.before_call is not None:
             await self.before_call(call)
             self._check_alive(call)
-        for fault in self.faults:
-            if fault.times != 0 and fault.fits(call):
-                if fault.times is not None:
-                    fault.times -= 1
-                call.fault = fault.kind
-                return call, fault
-        return call, None
+        fault = self.fault_for(call)
+        if fault is not None:
+            call.fault = fault.kind
+        return call, fault
 
     def _strike_before(self, call: Call, fault: Fault | None) -> None:
-        if fault is None or fault.kind in {"lost", "crash_after"}:
+        if fault is None or fault.kind in {"lost", "crash_after", "again"}:
+            return
+        if fault.kind == "late" and call.operation in _IN_ORDER:
             return
         if fault.kind == "crash_before":
             self.crashed = True
@@ -316,7 +362,7 @@ class FaultyStore(Store):
             )
         elif fault.kind == "forbidden":
             error = StorePermissionError("injected: no right", operation=call.operation, path=call.path)
-        elif fault.kind == "unanswered":
+        elif fault.kind in {"unanswered", "late"}:
             error = StoreOutcomeUnknownError("injected: the request was lost", operation=call.operation, path=call.path)
         else:
             error = StoreUnavailableError("injected: not taken", operation=call.operation, path=call.path)
@@ -326,7 +372,10 @@ class FaultyStore(Store):
     def _strike_after(self, call: Call, fault: Fault | None) -> None:
         # What was under way when the process died had its effect, but nobody is left to hear of it.
         self._check_alive(call)
-        if fault is None or fault.kind not in {"lost", "crash_after"}:
+        lost = fault is not None and (
+            fault.kind == "lost" or (fault.kind in {"late", "again"} and call.operation in _IN_ORDER)
+        )
+        if fault is None or not (lost or fault.kind == "crash_after"):
             call.result = call.result or "ok"
             return
         if fault.kind == "crash_after":

@@ -14,7 +14,9 @@ from committer.errors import CommitterError
 from committer.flow.runtime import SystemRuntime
 from committer.spec import Delivery
 from committer.testing.faults import Call, Fault, FaultKind, FaultyStore
-from tests.guarantees.checker import Attempt, Checker, Ledger, World
+from committer.testing.simulate.checker import Checker
+from committer.testing.simulate.ledger import Attempt, Ledger
+from committer.testing.simulate.worlds import World
 
 JOB_ID = "j1"
 MOST_ATTEMPTS = 4
@@ -108,7 +110,7 @@ class Cluster:
         for name, data in plan.before.items():
             world.write(name, data)
         self.ledger = Ledger(plan.tasks, plan.config)
-        self.checker = Checker(world, self.ledger, JOB_ID)
+        self.checker = Checker(world, {JOB_ID: self.ledger})
         self.calls = 0
         self.hit: Call | None = None
         self.more: dict[int, Trouble] = {}
@@ -204,6 +206,7 @@ class Cluster:
             for task in range(self.plan.tasks):
                 await self._run_task(job, task)
             self.commit_began = self.calls + 1
+            self.ledger.commit_began = self.calls
             return await job.commit(self.named(), tasks=self.plan.tasks)
 
     def named(self) -> list[TaskCommit] | None:
@@ -234,6 +237,8 @@ class Cluster:
         else:
             store = self.processes[0]
             opening = job.task_attempt(task, attempt)
+        self.ledger.note(noted)
+        noted.state = "writing"
         written = 0
         try:
             async with opening as writer:
@@ -243,19 +248,21 @@ class Cluster:
                     async with writer.open(name) as file:
                         await file.write(data)
                     written += 1
+                noted.began, noted.state = self.calls, "unknown"
             noted.state = "committed"
             return writer.task_commit
         except TaskFailedError:
+            noted.state = "failed"
             return None
         except CommitterError as error:
-            if error.outcome == "unknown" and written == len(noted.files):
-                noted.state = "unknown"
+            if error.outcome != "unknown" or noted.state != "unknown":
+                noted.state = "failed"
             return None
         except BaseException:
-            if written == len(noted.files):
-                noted.state = "unknown"
+            if noted.state != "unknown":
+                noted.state = "failed"
             if job is not None or not store.crashed:
                 raise
             return None
         finally:
-            self.ledger.note(noted)
+            noted.ended = self.calls

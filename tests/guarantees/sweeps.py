@@ -9,22 +9,10 @@ from pathlib import Path
 
 from committer import CommitterConfig
 from committer.flow.runtime import use_runtime
+from committer.testing.simulate.worlds import KINDS, DiskWorld, World, world_of
 from committer.testing.virtual_time import VirtualRuntime
-from tests.guarantees.checker import DiskWorld, MemoryWorld, World
 from tests.guarantees.cluster import Cluster, Impatient, Plan, Trouble
 from tests.guarantees.conftest import Tally
-
-# Stores by what they can do; `gcs-stamped` proves files by metadata that a rename keeps, as a real one would.
-MEMORY: dict[str, tuple[str, dict[str, bool]]] = {
-    "local": ("local", {}),
-    "hdfs": ("hdfs", {}),
-    "adls": ("adls", {}),
-    "gcs": ("gcs", {}),
-    "gcs-stamped": ("gcs", {"identity_through_rename": True}),
-    "no-identity": ("local", {"identity": False}),
-}
-PROVING = ["local", "hdfs", "adls", "gcs-stamped"]
-FENCING = ["local", "hdfs", "adls"]
 
 FAULTS: tuple[Trouble, ...] = ("unanswered", "lost", "crash_before", "crash_after")
 REFUSALS: tuple[Trouble, ...] = ("unavailable", "throttled", "permanent")
@@ -83,6 +71,8 @@ SITUATIONS: dict[str, dict[str, object]] = {
 }
 
 
+MEMORY = list(KINDS)
+
 # Enough for every step to have something to do, at half the calls.
 SMALL: dict[str, object] = {"tasks": 2, "files": 3, "directories": 2, "retried": None}
 
@@ -94,8 +84,7 @@ def plan_of(situation: str, **more: object) -> Plan:
 
 def memory(name: str) -> Callable[[], World]:
     """Makes new memory spaces of one kind."""
-    profile, flags = MEMORY[name]
-    return lambda: MemoryWorld(profile, **flags)
+    return lambda: world_of(name)
 
 
 def disk(root: Path) -> Callable[[], World]:

@@ -6,10 +6,11 @@ import pytest
 
 import committer
 from committer.errors import CommitterError
+from committer.testing.simulate.worlds import FENCING
 from tests.guarantees.cluster import JOB_ID, Cluster
 from tests.guarantees.conftest import Tally
 from tests.guarantees.outcomes import abort, check_claims, drive, is_crash, roll_back, roll_back_by_force
-from tests.guarantees.sweeps import FENCING, MEMORY, SMALL, memory, plan_of, sweep
+from tests.guarantees.sweeps import MEMORY, SMALL, memory, plan_of, sweep
 
 DELIVERIES = ["listing", "message"]
 REPLACING = ["append", "same-names", "replace", "replace-same-names"]

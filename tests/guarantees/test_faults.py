@@ -8,10 +8,11 @@ import pytest
 
 import committer
 from committer.errors import UnsupportedError
+from committer.testing.simulate.worlds import FENCING
 from tests.guarantees.cluster import Cluster
 from tests.guarantees.conftest import Tally
 from tests.guarantees.outcomes import drive, end
-from tests.guarantees.sweeps import FAULTS, FENCING, MEMORY, REFUSALS, SITUATIONS, SMALL, disk, memory, plan_of, sweep
+from tests.guarantees.sweeps import FAULTS, MEMORY, REFUSALS, SITUATIONS, SMALL, disk, memory, plan_of, sweep
 
 DELIVERIES = ["listing", "message"]
 

@@ -8,10 +8,11 @@ import random
 import pytest
 
 from committer.errors import CommitterError, JobStateError
+from committer.testing.simulate.worlds import FENCING, PROVING
 from tests.guarantees.cluster import Cluster, Intruder, Plan, Trouble
 from tests.guarantees.conftest import Tally
 from tests.guarantees.outcomes import abort, check_claims, commit, drive, is_crash, recover, roll_back, zombie
-from tests.guarantees.sweeps import FENCING, PROVING, SITUATIONS, memory, plan_of, running, undisturbed
+from tests.guarantees.sweeps import SITUATIONS, memory, plan_of, running, undisturbed
 
 KINDS: list[Trouble] = ["unavailable", "unanswered", "lost", "lost", "crash_before", "crash_after", "cancel"]
 

@@ -15,7 +15,7 @@ from committer.stages.load_records import RecordRef
 from committer.stages.publish import PublishFiles
 from committer.stages.success_file import SaveSuccess, success_data
 from committer.stages.validate_output import ValidateOutput
-from tests.guarantees.checker import OUT
+from committer.testing.simulate.worlds import OUT
 from tests.guarantees.cluster import Cluster, Plan, Trouble
 from tests.guarantees.conftest import Tally
 from tests.guarantees.outcomes import drive, zombie
@@ -122,10 +122,10 @@ HUNTS = {
         Plan(config=CommitterConfig(validate_output=True)),
         vandal,
         driven,
-        "G9: _SUCCESS stands and a file of a committed task does not",
+        "G9: _SUCCESS of j1 stands before its outcome",
     ),
     "_SUCCESS before the outcome": Hunt(
-        success_before_validation, Plan(delivery="message"), "crash_after", then_rolled_back, "G9: _SUCCESS stands"
+        success_before_validation, Plan(delivery="message"), "crash_after", then_rolled_back, "G9: _SUCCESS"
     ),
     "blind retry that replaces": Hunt(
         blind_retry_that_replaces, Plan(), neighbour, then_recovered, "G14: .* was overwritten"

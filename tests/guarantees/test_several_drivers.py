@@ -6,10 +6,11 @@ import asyncio
 
 import pytest
 
+from committer.testing.simulate.worlds import FENCING, PROVING
 from tests.guarantees.cluster import Cluster, Intruder
 from tests.guarantees.conftest import Tally
 from tests.guarantees.outcomes import abort, check_claims, commit, drive, recover, roll_back, zombie
-from tests.guarantees.sweeps import FENCING, PROVING, SMALL, memory, plan_of, sweep
+from tests.guarantees.sweeps import SMALL, memory, plan_of, sweep
 
 DELIVERIES = ["listing", "message"]
 

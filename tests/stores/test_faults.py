@@ -16,8 +16,10 @@ from committer.errors import (
     StoreUnavailableError,
     UnsupportedError,
 )
+from committer.flow.runtime import use_runtime
 from committer.stores.memory import MemorySpace, MemoryStore
 from committer.testing.faults import Call, Fault, FaultKind, FaultyStore, SimulatedCrash
+from committer.testing.virtual_time import VirtualRuntime
 
 _numbers = itertools.count()
 
@@ -162,3 +164,45 @@ async def test_abilities_are_those_of_the_inner_store() -> None:
 
 def test_a_crash_is_no_exception() -> None:
     assert not issubclass(SimulatedCrash, Exception)
+
+
+async def test_late_request_has_its_effect_after_the_caller_gave_it_up(space: MemorySpace) -> None:
+    store = FaultyStore(space.store(), [Fault(kind="late", operation="put", delay_s=5.0)])
+    seen: list[str] = []
+    store.after_effect = lambda call: seen.append(call.operation)
+    with use_runtime(VirtualRuntime()) as runtime:
+        with pytest.raises(StoreOutcomeUnknownError):
+            await store.put(space.path("f"), b"late")
+        assert space.files() == {}
+        (late,) = store.under_way
+        await late
+        assert runtime.monotonic() == 5.0
+    assert space.files() == {"/f": b"late"}
+    assert seen == ["put (late)"]
+    assert [call.result for call in store.calls] == ["StoreOutcomeUnknownError", "ok"]
+
+
+async def test_request_that_arrives_again_undoes_what_came_between(space: MemorySpace) -> None:
+    store = FaultyStore(space.store(), [Fault(kind="again", operation="put")])
+    with use_runtime(VirtualRuntime()):
+        await store.put(space.path("f"), b"first")
+        await store.put(space.path("f"), b"second")
+        await asyncio.gather(*store.under_way)
+    assert space.files() == {"/f": b"first"}
+
+
+async def test_request_that_arrives_again_may_be_refused(space: MemorySpace) -> None:
+    store = FaultyStore(space.store(), [Fault(kind="again", operation="put")])
+    with use_runtime(VirtualRuntime()):
+        await store.put(space.path("f"), b"first", exclusive=True)
+        await asyncio.gather(*store.under_way)
+    assert [call.result for call in store.calls] == ["ok", "StoreExistsError"]
+
+
+@pytest.mark.parametrize("kind", ["late", "again"])
+async def test_listing_never_comes_out_of_order(space: MemorySpace, kind: FaultKind) -> None:
+    space.write("/d/f", b"")
+    store = FaultyStore(space.store(), [Fault(kind=kind)])
+    with pytest.raises(StoreOutcomeUnknownError):
+        assert [child async for child in store.list(space.path("d"))]
+    assert not store.under_way

@@ -1,0 +1,192 @@
+"""Mutants of how the engine publishes, ends and takes back."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+from committer.committers.manifest import ManifestCommitter
+from committer.committers.results import JobReport
+from committer.errors import CommitterError, StoreExistsError, StoreNotFoundError, StoreOutcomeUnknownError
+from committer.records.statistics import IOStatistics
+from committer.stages.base import StageContext
+from committer.stages.cleanup import CleanupJob, RemoveFate
+from committer.stages.intent import release_lock
+from committer.stages.publish import Published, PublishFiles
+from committer.stages.roll_back import RollBack, fence
+from committer.stages.success_file import SaveSuccess, success_data
+from committer.stages.superseded import ListSuperseded, MoveAside
+from committer.stages.validate_output import ValidateOutput
+from committer.testing.simulate.patches import Patches, create_by_put
+
+
+def blind_rename_retry(patches: Patches) -> None:
+    """A rename that failed is sent again without looking, over whatever stands there; a missing source is fine."""
+
+    async def settle(self: PublishFiles, file: Any, source: Any, target: Any, error: object) -> None:
+        try:
+            await self.context.store.rename_file(source, target, replace=True, identity=file.identity)
+        except StoreNotFoundError:
+            return
+
+    patches.method(PublishFiles, "_settle", settle)
+
+
+def publish_errors_ignored(patches: Patches) -> None:
+    """A file that could not be published is left out without a word."""
+    original = PublishFiles.execute
+
+    async def execute(self: PublishFiles, value: Any) -> Published:
+        try:
+            return await original(self, value)
+        except (StoreOutcomeUnknownError, StoreNotFoundError, StoreExistsError):
+            raise
+        except CommitterError:
+            return Published(files=value.decision.files, size=value.decision.size)
+
+    patches.method(PublishFiles, "execute", execute)
+
+
+def lost_answers_ignored(patches: Patches) -> None:
+    """A rename whose answer was lost counts as done, although the request may be lost as well."""
+
+    async def settle(self: PublishFiles, file: Any, source: Any, target: Any, error: object) -> None:
+        if not isinstance(error, StoreOutcomeUnknownError):
+            await original(self, file, source, target, error)
+
+    original: Callable[..., Any] = getattr(PublishFiles, "_settle")  # noqa: B009
+    patches.method(PublishFiles, "_settle", settle)
+
+
+def superseded_set_listed_anew(patches: Patches) -> None:
+    """What is replaced is listed when it is taken away, not before the decision."""
+    published: dict[str, set[str]] = {}
+    publish, move = PublishFiles.execute, MoveAside.execute
+
+    async def remember(self: PublishFiles, value: Any) -> Published:
+        published[self.context.layout.job_id] = {file.destination async for file in value.files}
+        return await publish(self, value)
+
+    async def execute(self: MoveAside, value: Any) -> int:
+        if not value or value[0].kind != "superseded":
+            return await move(self, value)
+        own = published.get(self.context.layout.job_id, set())
+        scope = sorted({fact.path.rpartition("/")[0] for fact in value})
+        found = await ListSuperseded(self.context).run(scope)
+        for name in found.keys() - own:
+            await self.context.store.delete_file(self.context.layout.destination / name)
+        return len(found)
+
+    patches.method(PublishFiles, "execute", remember)
+    patches.method(MoveAside, "execute", execute)
+
+
+def success_before_validation(patches: Patches) -> None:
+    """`_SUCCESS` is written before the output is validated, and so before the outcome (Hadoop does)."""
+    validate = ValidateOutput.execute
+
+    async def execute(self: ValidateOutput, value: Any) -> None:
+        marker = success_data(self.context, success=True, published=value[1], stage="mutant")
+        await SaveSuccess(self.context).run(marker)
+        await validate(self, value)
+
+    patches.method(ValidateOutput, "execute", execute)
+
+
+def outcome_not_exclusive(patches: Patches) -> None:
+    """The last driver to end the job wins."""
+    create_by_put(patches, "outcome")
+
+
+def cleanup_of_all_temporary(patches: Patches) -> None:
+    """Cleanup deletes `_temporary`, other jobs and all (Hadoop does)."""
+
+    async def execute(self: CleanupJob, value: None) -> None:
+        await self.context.store.delete_directory(self.context.layout.temporary, recursive=True)
+
+    patches.method(CleanupJob, "execute", execute)
+
+
+def decision_cleaned_first(patches: Patches) -> None:
+    """Cleanup deletes decision and outcome before all else."""
+    original = CleanupJob.execute
+
+    async def execute(self: CleanupJob, value: None) -> None:
+        await self.context.store.delete_file(self.context.layout.outcome)
+        await self.context.store.delete_file(self.context.layout.decision)
+        await original(self, value)
+
+    patches.method(CleanupJob, "execute", execute)
+
+
+def cancelled_commit_reported_done(patches: Patches) -> None:
+    """A commit that is cancelled returns as if it were over."""
+    original = ManifestCommitter.commit_job
+
+    async def commit_job(self: ManifestCommitter, context: StageContext, task_commits: Any, tasks: Any) -> JobReport:
+        try:
+            return await original(self, context, task_commits, tasks)
+        except asyncio.CancelledError:
+            return JobReport(
+                success=True,
+                job_id=context.layout.job_id,
+                committer=self.name,
+                files_committed=0,
+                bytes_committed=0,
+                directories_created=0,
+                renames_recovered=0,
+                duration_s=0.0,
+                statistics=IOStatistics(),
+                filenames=[],
+            )
+
+    patches.method(ManifestCommitter, "commit_job", commit_job)
+
+
+def abort_ignores_decision(patches: Patches) -> None:
+    """An abort removes the job, decided or not."""
+
+    async def abort_job(self: ManifestCommitter, context: StageContext) -> None:
+        await release_lock(context)
+        await CleanupJob(context).run(None)
+        await RemoveFate(context).run(None)
+
+    patches.method(ManifestCommitter, "abort_job", abort_job)
+
+
+def no_fence(patches: Patches) -> None:
+    """A rollback does not keep other drivers from publishing on."""
+
+    async def nothing(context: StageContext) -> None:
+        return
+
+    patches.function(fence, nothing)
+
+
+def rollback_by_name(patches: Patches) -> None:
+    """A rollback takes back whatever stands under the job's names, whose ever it is."""
+
+    async def stands(self: RollBack, path: Any, file: object) -> bool:
+        try:
+            return not (await self.context.store.status(path)).is_directory
+        except StoreNotFoundError:
+            return False
+
+    patches.method(RollBack, "_stands", stands)
+
+
+AFTER_DECISION: tuple[Callable[[Patches], None], ...] = (
+    blind_rename_retry,
+    publish_errors_ignored,
+    lost_answers_ignored,
+    superseded_set_listed_anew,
+    success_before_validation,
+    outcome_not_exclusive,
+    cleanup_of_all_temporary,
+    decision_cleaned_first,
+    cancelled_commit_reported_done,
+    abort_ignores_decision,
+    no_fence,
+    rollback_by_name,
+)

@@ -1,0 +1,353 @@
+"""The one checker of the guarantees: what a destination may hold, at every step of its jobs and when they are over.
+
+It looks through a channel that the engine has no part in. What must stand there is a model that changes in one way:
+when a job's outcome is seen, its winners' files are added and what it superseded is taken out, as if all jobs had run
+one after the other in the order of their outcomes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Mapping
+from functools import lru_cache
+from typing import Literal, TypeAlias
+
+from committer.layout import SUCCESS
+from committer.testing.simulate.ledger import Attempt, Ledger
+from committer.testing.simulate.watch import JobWatch
+from committer.testing.simulate.worlds import OUT, TEMPORARY, World
+
+Files: TypeAlias = Mapping[str, bytes]
+Fate: TypeAlias = Literal["committed", "untouched", "unknown"]
+
+
+class GuaranteeBrokenError(AssertionError):
+    """A destination holds what it must not, or lacks what it must hold."""
+
+
+class Checker:
+    """Holds the jobs of a destination to their guarantees.
+
+    Made before any of them is set up, so that it sees what stood there.
+
+    Args:
+        world: The channel.
+        ledgers: What tasks did, by job id.
+        report: What to do about a broken guarantee; raises by default.
+
+    Attributes:
+        late: Whether a request of a driver may have come after another driver rolled the job back: it can make an
+            empty directory again, which nobody reads and nobody is left to remove.
+        must_stand: What a reader must find but for what a running commit changes, by name.
+        steps: How often something visible had changed.
+    """
+
+    def __init__(
+        self, world: World, ledgers: Mapping[str, Ledger], report: Callable[[GuaranteeBrokenError], None] | None = None
+    ) -> None:
+        self.world = world
+        self.late: bool = False
+        self.steps: int = 0
+        self.jobs: dict[str, JobWatch] = {job_id: JobWatch(job_id, ledger, world) for job_id, ledger in ledgers.items()}
+        self.must_stand: dict[str, bytes] = world.visible()
+        self._markers = {self.must_stand[SUCCESS]} if SUCCESS in self.must_stand else set()
+        self._strangers: set[str] = set()
+        self._before_directories = {name for name in world.directories() if name.startswith(f"{OUT}/")}
+        self._around = {
+            name: data for name, data in world.files().items() if not name.startswith(f"{OUT}/") or is_temporary(name)
+        }
+        self._report = report
+        self._last: dict[str, bytes] | None = None
+
+    def adopt(self, name: str, data: bytes) -> None:
+        """Somebody else puts a file at the destination, which must stay as he left it."""
+        self.world.write(f"{OUT}/{name}", data)
+        self.must_stand[name] = data
+        self._strangers.add(name)
+        for watch in self.jobs.values():
+            watch.superseded.discard(name)
+
+    # -- at every step --------------------------------------------------------------------------------------------
+
+    def step(self) -> None:
+        """Checks what must hold at every moment."""
+        visible = self.world.visible()
+        for watch in self.jobs.values():
+            self._look_at(watch, visible)
+        if visible == self._last:
+            return
+        self._last = visible
+        self.steps += 1
+        self._check_around()
+        for name, data in visible.items():
+            if name == SUCCESS:
+                self._check_marker(data, visible)
+            elif self.must_stand.get(name) != data:
+                self._check_new(name, data, visible)
+        for name in self.must_stand.keys() - visible.keys():
+            self._check_gone(name, visible)
+
+    def _look_at(self, watch: JobWatch, visible: dict[str, bytes]) -> None:
+        """Notes a decision, or an end, that stands there for the first time."""
+        problem = watch.look()
+        if problem is not None:
+            self._fail(problem, visible)
+        if watch.just_decided:
+            watch.superseded = watch.ledger.superseded_among({*self.must_stand})
+            watch.blocking = watch.ledger.in_the_way_among({*self.must_stand})
+            self._check_alone(watch)
+        if watch.just_committed:
+            self._commit(watch, visible)
+
+    def _check_alone(self, watch: JobWatch) -> None:
+        for other in self.jobs.values():
+            if other is watch or not other.running:
+                continue
+            if watch.replacing or other.replacing:
+                self._fail(f"G11: {watch.job_id} and {other.job_id} commit at once, and one of them replaces", {})
+
+    def _commit(self, watch: JobWatch, visible: dict[str, bytes]) -> None:
+        """A job is committed from here on: its files are what must stand."""
+        new: dict[str, bytes] = {}
+        for task in range(watch.ledger.tasks):
+            winner = self._winner(watch, task, visible)
+            if winner is None:
+                self._fail(f"G1: {watch.job_id} is committed and not all files of task {task} are in place", visible)
+            else:
+                new.update(winner.files)
+        for name in (watch.superseded | watch.blocking) - new.keys():
+            if name not in visible or name in self._strangers:
+                if visible.get(name) != self.must_stand.get(name):
+                    self.must_stand.pop(name, None)
+            elif watch.removes_before_outcome and name in watch.superseded:
+                self._fail(f"G1, G13: {watch.job_id} is committed and {name}, which it replaces, still stands", visible)
+        self.must_stand.update(new)
+        for other in self.jobs.values():
+            other.superseded -= new.keys()
+
+    def _check_around(self) -> None:
+        for name, data in self._around.items():
+            if self.world.read(name) != data:
+                self._fail(f"G10, G11: {name} belongs to somebody else and changed", {})
+
+    def _check_marker(self, data: bytes, visible: Files) -> None:
+        if data in self._markers:
+            return
+        watch = self.jobs.get(job_of(data) or "")
+        if watch is None:
+            self._fail("G9: somebody else's _SUCCESS appeared", visible)
+            return
+        if not self._is_complete(watch, visible) and not watch.committed:
+            self._fail("G9: _SUCCESS stands and a file of a committed task does not", visible)
+        elif not watch.committed:
+            self._fail(f"G9: _SUCCESS of {watch.job_id} stands before its outcome", visible)
+        else:
+            self._markers.add(data)
+
+    def _check_new(self, name: str, data: bytes, visible: Files) -> None:
+        watch = self._writer(name, data)
+        if watch is None:
+            begun = [one for one in self.jobs.values() if one.decided or any(self._wrote(one, name, data))]
+            if not any(one.decided for one in begun):
+                self._fail(f"G6: {name} appeared at the destination before its job was decided", visible)
+            else:
+                self._fail(f"G2: {name} is of no attempt that may win", visible)
+        elif not watch.decided:
+            self._fail(f"G6: {name} appeared at the destination before {watch.job_id} was decided", visible)
+        elif name in self.must_stand and not watch.ledger.replaces():
+            self._fail(f"G14: {name} stood there and was overwritten", visible)
+
+    def _check_gone(self, name: str, visible: Files) -> None:
+        deciding = [watch for watch in self.jobs.values() if watch.decided and not watch.committed]
+        if name == SUCCESS:
+            if not any(watch.decided for watch in self.jobs.values()):
+                self._fail("G6: _SUCCESS is gone and no job was decided", visible)
+            return
+        for watch in deciding:
+            if name in watch.blocking:
+                return
+            if name in watch.superseded and self._is_complete(watch, visible):
+                return
+        if any(name in watch.ledger.all_names() for watch in deciding):
+            self._fail(f"G13: {name} is neither the old file nor the new one", visible)
+        else:
+            self._fail(f"G1, G13: {name} is gone and the new data is not complete", visible)
+
+    # -- what others ask ------------------------------------------------------------------------------------------
+
+    def fate_of(self, job_id: str) -> Fate:
+        """How a job ended as far as it was seen: ``committed``, else ``untouched``."""
+        return "committed" if self.jobs[job_id].committed else "untouched"
+
+    def is_changed(self) -> bool:
+        """Whether anything visible is not what must stand."""
+        return self.world.visible() != self.must_stand
+
+    def is_complete(self) -> bool:
+        """Whether the output of every job stands at the destination."""
+        visible = self.world.visible()
+        return all(self._is_complete(watch, visible) for watch in self.jobs.values())
+
+    def left_over(self) -> list[str]:
+        """What stands of the jobs in `_temporary`."""
+        own = tuple(watch.own for watch in self.jobs.values())
+        return sorted(name for name in (*self.world.files(), *self.world.directories()) if f"{name}/".startswith(own))
+
+    # -- at the end -----------------------------------------------------------------------------------------------
+
+    def end(self, fate: Fate, *, left_over: bool = False, neat: bool = False) -> None:
+        """Checks the end of the only job.
+
+        Args:
+            fate: ``committed``: all of it and nothing else. ``untouched``: as before the job. ``unknown``: somebody
+                must look, and nothing is lost and nothing too much.
+            left_over: Whether the job's own directory may still stand.
+            neat: Whether `_temporary` itself must be gone, as after a job that nothing disturbed.
+        """
+        self.step()
+        if fate == "unknown":
+            self.check_nothing_lost()
+            return
+        (job_id,) = self.jobs
+        if fate != self.fate_of(job_id):
+            self._fail(f"the job ended {self.fate_of(job_id)}, and is said to be {fate}", self.world.visible())
+        self.settle(left_over=left_over, neat=neat)
+
+    def settle(self, *, left_over: bool = False, neat: bool = False) -> None:
+        """Checks a destination whose jobs are all over: nothing too much, nothing too little.
+
+        Args:
+            left_over: Whether jobs' own directories may still stand.
+            neat: Whether `_temporary` itself must be gone.
+        """
+        self.step()
+        self._check_around()
+        files, found, expected = self.world.files(), self.world.visible(), dict(self.must_stand)
+        marker, old_marker = found.pop(SUCCESS, None), expected.pop(SUCCESS, None)
+        if digests(found) != digests(expected):
+            self._fail(f"G1, G2, G4: the jobs are over, and yet {difference(found, expected)}", found)
+        self._check_last_marker(marker, old_marker, found)
+        for name in files:
+            if name not in self._around and not self._may_be_here(name):
+                self._fail(f"G10: {name} appeared outside the destination and the jobs' own directories", files)
+        if not self.late:
+            self._check_directories(found)
+        if left_over:
+            return
+        standing = self.left_over()
+        standing += [name for name in files if is_lock(name) and name not in self._around]
+        if neat and not any(map(is_temporary, self._around)) and f"{OUT}/{TEMPORARY}" in self.world.directories():
+            standing.append(f"{OUT}/{TEMPORARY}")
+        if standing:
+            self._fail(f"G4: the jobs are over and left {standing[:5]}", files)
+
+    def _may_be_here(self, name: str) -> bool:
+        if not name.startswith(f"{OUT}/"):
+            return False
+        return not is_temporary(name) or is_lock(name) or any(name.startswith(job.own) for job in self.jobs.values())
+
+    def _check_last_marker(self, marker: bytes | None, old: bytes | None, visible: Files) -> None:
+        committed = [watch for watch in self.jobs.values() if watch.committed]
+        marking = {watch.job_id for watch in committed if watch.ledger.config.mark_successful_jobs}
+        if marking and job_of(marker) not in marking:
+            self._fail("G9: a job committed and _SUCCESS does not say so", visible)
+        elif not marking and marker != old:
+            self._fail("G4, G9: no job that writes _SUCCESS committed, and it changed", visible)
+
+    def check_nothing_lost(self) -> None:
+        """Checks what must hold where nobody can tell how far a job came: its files and the old ones are somewhere."""
+        files = self.world.files()
+        everything = set(files.values())
+        new: dict[str, bytes] = {}
+        for watch in self.jobs.values():
+            if not watch.decided:
+                continue
+            for task in range(watch.ledger.tasks):
+                able = watch.ledger.may_win(task)
+                if not any(set(attempt.files.values()) <= everything for attempt in able):
+                    self._fail(f"G8: files of task {task} of {watch.job_id} are lost", files)
+                for attempt in able:
+                    new.update(attempt.files)
+        for name, data in self.must_stand.items():
+            if data not in everything and name != SUCCESS and files.get(f"{OUT}/{name}") != new.get(name, b""):
+                self._fail(f"G8: {name} is lost", files)
+
+    def _check_directories(self, visible: Files) -> None:
+        if not self.world.store().capabilities.directories:
+            return
+        found = {
+            name for name in self.world.directories() if name.startswith(f"{OUT}/") and not is_temporary(f"{name}/")
+        }
+        needed: set[str] = set()
+        for name in visible:
+            parts = name.split("/")[:-1]
+            needed.update(f"{OUT}/{'/'.join(parts[:depth])}" for depth in range(1, len(parts) + 1))
+        extra = found - needed - self._before_directories
+        replaced = any(watch.decided and (watch.superseded or watch.blocking) for watch in self.jobs.values())
+        missing = set() if replaced else self._before_directories - found
+        missing = {name for name in missing if not is_temporary(f"{name}/")}
+        if extra or missing:
+            self._fail(f"G4: directories too many {sorted(extra)}, too few {sorted(missing)}", visible)
+
+    # -- what it rests on -----------------------------------------------------------------------------------------
+
+    def _writer(self, name: str, data: bytes) -> JobWatch | None:
+        """The job that may publish this content under this name."""
+        for watch in self.jobs.values():
+            for attempt in self._wrote(watch, name, data):
+                if attempt in watch.ledger.may_win(attempt.task):
+                    return watch
+        return None
+
+    def _wrote(self, watch: JobWatch, name: str, data: bytes) -> list[Attempt]:
+        return [attempt for attempt in watch.ledger.attempts if attempt.files.get(name) == data]
+
+    def _winner(self, watch: JobWatch, task: int, visible: Files) -> Attempt | None:
+        for attempt in watch.ledger.may_win(task):
+            if all(visible.get(name) == data for name, data in attempt.files.items()):
+                return attempt
+        return None
+
+    def _is_complete(self, watch: JobWatch, visible: Files) -> bool:
+        return all(self._winner(watch, task, visible) is not None for task in range(watch.ledger.tasks))
+
+    def _fail(self, what: str, files: Files) -> None:
+        error = GuaranteeBrokenError(f"{what}\nstanding: {sorted(files)}")
+        if self._report is None:
+            raise error
+        self._report(error)
+
+
+def digests(files: Files) -> dict[str, str]:
+    """The content of each file, as a digest."""
+    return {name: hashlib.sha256(data).hexdigest() for name, data in files.items()}
+
+
+def difference(found: Files, expected: Files) -> str:
+    """What is missing, what is too much, what is other than it must be."""
+    missing = sorted(expected.keys() - found.keys())
+    extra = sorted(found.keys() - expected.keys())
+    other = sorted(name for name in found.keys() & expected.keys() if found[name] != expected[name])
+    return f"missing {missing}, extra {extra}, other content {other}"
+
+
+def is_temporary(name: str) -> bool:
+    """Whether a name is below the destination's `_temporary`."""
+    return name.startswith(f"{OUT}/{TEMPORARY}/")
+
+
+def is_lock(name: str) -> bool:
+    """Whether a name is the replace lock, or one that was taken."""
+    return name.startswith(f"{OUT}/{TEMPORARY}/.replace-lock")
+
+
+@lru_cache(maxsize=64)
+def job_of(marker: bytes | None) -> str | None:
+    """The job that a `_SUCCESS` speaks of; None when it speaks of none."""
+    if not marker:
+        return None
+    try:
+        return str(json.loads(marker)["jobId"])
+    except (ValueError, KeyError):
+        return None

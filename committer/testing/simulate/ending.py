@@ -1,0 +1,133 @@
+"""How a run ends: when all trouble is over, fresh processes end what is left, and everything must be in order."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import committer
+from committer.errors import (
+    CommitterError,
+    DestinationBusyError,
+    JobDecidedError,
+    JobNotFoundError,
+    JobRolledBackError,
+    JobUndecidedError,
+    OutcomeUnknownError,
+    PreflightError,
+)
+
+if TYPE_CHECKING:
+    from committer.testing.simulate.job_run import JobRun
+    from committer.testing.simulate.process import Process
+    from committer.testing.simulate.simulation import Simulation
+
+_ROUNDS = 3
+
+
+async def end_all(simulation: Simulation) -> None:
+    """Ends every job, sweeps up what came later, and checks the destination."""
+    if any(job.plan.committer != "manifest" for job in simulation.jobs.values()):
+        simulation.checker.settle(left_over=True)
+        return
+    left = dict(simulation.jobs)
+    unknown: set[str] = set()
+    for number in range(_ROUNDS):
+        for job_id, job in list(left.items()):
+            process = simulation.process(f"{job_id}.end{number}", job_id=job_id)
+            if await _end(simulation, job, process, unknown):
+                del left[job_id]
+            elif number == _ROUNDS - 2 and await _abort(simulation, job, process):
+                # Two dead jobs may be in each other's way; aborting one of them is what the error tells to do.
+                del left[job_id]
+    for job_id in left:
+        simulation.find("G7", f"{job_id} cannot be ended: see the last calls")
+    if unknown:
+        simulation.checker.check_nothing_lost()
+        return
+    await _sweep(simulation)
+    simulation.checker.settle()
+
+
+async def _end(simulation: Simulation, job: JobRun, process: Process, unknown: set[str]) -> bool:
+    """Has a fresh process end one job; False when another job must be ended first."""
+    job_id = job.plan.job_id
+    destination, options = simulation.world.destination, {"store": process}
+    try:
+        report = await committer.recover(destination, job_id, storage_options=options)
+    except JobUndecidedError:
+        return await _end_undecided(simulation, job, process)
+    except JobDecidedError:
+        await committer.cleanup(destination, job_id=job_id, storage_options=options)
+    except (JobNotFoundError, JobRolledBackError) as error:
+        simulation.judge(process.name, job_id, error)
+    except (DestinationBusyError, PreflightError) as error:
+        simulation.judge(process.name, job_id, error)
+        return await _abort(simulation, job, process) if isinstance(error, PreflightError) else False
+    except CommitterError as error:
+        simulation.judge(process.name, job_id, error)
+        if _is_honest(simulation, error):
+            unknown.add(job_id)
+            return True
+        return await _abort(simulation, job, process)
+    else:
+        simulation.claim(process.name, job_id, "committed" if report.success else "untouched")
+    return True
+
+
+async def _end_undecided(simulation: Simulation, job: JobRun, process: Process) -> bool:
+    options = {"store": process}
+    decided = simulation.checker.jobs[job.plan.job_id].decided
+    if simulation.scenario.calm and job.is_heard and not decided:
+        try:
+            async with committer.attach_job(
+                simulation.world.destination, job_id=job.plan.job_id, storage_options=options
+            ) as attached:
+                job.begin_commit()
+                await attached.commit(job.named(), tasks=job.told_tasks())
+            simulation.claim(process.name, job.plan.job_id, "committed")
+            return True
+        except DestinationBusyError:
+            return False
+        except CommitterError as error:
+            simulation.judge(process.name, job.plan.job_id, error)
+    return await _abort(simulation, job, process)
+
+
+async def _abort(simulation: Simulation, job: JobRun, process: Process) -> bool:
+    job_id = job.plan.job_id
+    try:
+        async with committer.attach_job(
+            simulation.world.destination, job_id=job_id, storage_options={"store": process}
+        ) as attached:
+            await attached.abort()
+    except JobNotFoundError:
+        return True
+    except CommitterError as error:
+        simulation.judge(process.name, job_id, error)
+        return False
+    return True
+
+
+def _is_honest(simulation: Simulation, error: CommitterError) -> bool:
+    """Whether a store that proves nothing may answer so."""
+    capabilities = simulation.world.store().capabilities
+    if capabilities.identity and capabilities.identity_through_rename:
+        return False
+    causes = [error, *(cause for cause in error.causes if isinstance(cause, CommitterError))]
+    return error.outcome == "unknown" and any(isinstance(cause, OutcomeUnknownError) for cause in causes)
+
+
+async def _sweep(simulation: Simulation) -> None:
+    """What zombies left must be found, and removed, by the next cleanup."""
+    destination = simulation.world.destination
+    for _round in range(2):
+        options = {"store": simulation.process(f"sweep{_round}")}
+        for job in await committer.list_jobs(destination, storage_options=options):
+            if job.job_id not in simulation.jobs:
+                simulation.find("G11", f"list_jobs knows {job.job_id}, which nobody set up")
+                continue
+            try:
+                await committer.cleanup(destination, job_id=job.job_id, storage_options=options)
+            except CommitterError as error:
+                simulation.judge(f"sweep{_round}", job.job_id, error)
+                await _end(simulation, simulation.jobs[job.job_id], simulation.process(f"late{_round}"), set())

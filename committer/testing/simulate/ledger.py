@@ -1,0 +1,99 @@
+"""What the task attempts of a job wrote and how they ended, and so whose output a commit may publish."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal, TypeAlias
+
+from committer.config import CommitterConfig
+
+AttemptState: TypeAlias = Literal["writing", "failed", "unknown", "committed"]
+
+
+@dataclass
+class Attempt:
+    """What one task attempt wrote, and how it ended as far as its engine knows.
+
+    Attributes:
+        task: The task's number.
+        attempt: The attempt's number.
+        files: Names, relative to the destination, and contents.
+        state: ``writing`` until it tries to commit, ``unknown`` while it does and when nobody can tell whether it did.
+        began: When its commit began, on the clock of whoever keeps the ledger.
+        ended: When its commit was over.
+        repeated: Whether one of its requests may have arrived again, after everything else.
+    """
+
+    task: int
+    attempt: int
+    files: dict[str, bytes]
+    state: AttemptState = "failed"
+    began: float = 0.0
+    ended: float = 0.0
+    repeated: bool = False
+
+
+@dataclass
+class Ledger:
+    """What every attempt of a job did, in the order they were noted in.
+
+    Attributes:
+        tasks: How many tasks the job has.
+        config: The job's choices.
+        attempts: Those that began.
+        named: The attempt that messages name as the winner of each task; None when a listing decides.
+        commit_began: When a driver first began to commit; None when none did.
+    """
+
+    tasks: int
+    config: CommitterConfig
+    attempts: list[Attempt] = field(default_factory=list)
+    named: dict[int, int] | None = None
+    commit_began: float | None = None
+
+    def note(self, attempt: Attempt) -> None:
+        """An attempt is there from now on."""
+        self.attempts.append(attempt)
+
+    def may_win(self, task: int) -> list[Attempt]:
+        """The attempts of a task whose output a commit may publish."""
+        found = [one for one in self.attempts if one.task == task and one.state in {"unknown", "committed"}]
+        if self.named is not None:
+            return [one for one in found if self.named.get(task) == one.attempt]
+        return [one for one in found if not any(self._replaced(one, other) for other in found)]
+
+    def _replaced(self, one: Attempt, other: Attempt) -> bool:
+        """Whether the record of one attempt was surely replaced by another's before any driver looked for records."""
+        if one is other or one.repeated or "unknown" in {one.state, other.state} or other.began < one.ended:
+            return False
+        return self.commit_began is None or other.ended < self.commit_began
+
+    def all_names(self) -> set[str]:
+        """Every name that any attempt writes."""
+        return {name for attempt in self.attempts for name in attempt.files}
+
+    def replaces(self) -> bool:
+        """Whether the job may put its files where others stood."""
+        return self.config.existing_target == "replace" or self.config.conflict_mode == "replace"
+
+    def superseded_among(self, names: set[str]) -> set[str]:
+        """Which of the files that stand there the job takes away."""
+        if self.config.conflict_mode != "replace":
+            return set()
+        old = {name for name in names if not is_hidden(name)}
+        if self.config.superseded_scope == "destination":
+            return old
+        written = {name.rpartition("/")[0] for name in self.all_names()}
+        return {name for name in old if any(not where or name.startswith(f"{where}/") for where in written)}
+
+    def in_the_way_among(self, names: set[str]) -> set[str]:
+        """Which of them cannot stand beside the new ones: below a file's name, or where a directory goes."""
+        targets = self.all_names()
+        return {
+            old for old in names if any(old.startswith(f"{name}/") or name.startswith(f"{old}/") for name in targets)
+        }
+
+
+def is_hidden(name: str) -> bool:
+    """Whether a name at the destination is never data."""
+    return name[0] in "_." and "=" not in name.partition("/")[0]

@@ -1,0 +1,288 @@
+"""What happens in one run, drawn from its seed: the store, the jobs, who does what when, and how much goes wrong."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal, TypeAlias
+
+from committer.config import CommitterConfig
+from committer.spec import Delivery
+from committer.testing.faults import FaultKind
+from committer.testing.simulate.worlds import FENCING, KINDS, OUT, PROVING
+
+Trouble: TypeAlias = FaultKind | Literal["slow"]
+EventKind: TypeAlias = Literal[
+    "recover",
+    "roll_back",
+    "abort",
+    "cleanup",
+    "cleanup_old",
+    "commit_too",
+    "crash",
+    "cancel",
+    "freeze",
+    "partition",
+    "stranger",
+    "squatter",
+]
+CommitterName: TypeAlias = Literal["manifest", "file-v1", "file-v2", "direct"]
+
+FAULTS: tuple[Trouble, ...] = (
+    "unavailable",
+    "throttled",
+    "unanswered",
+    "lost",
+    "lost",
+    "late",
+    "again",
+    "slow",
+    "crash_before",
+    "crash_after",
+)
+
+EARLIER_SUCCESS = (
+    b'{"name":"org.apache.hadoop.fs.s3a.commit.files.SuccessData/1","success":true,"jobId":"earlier","filenames":[]}'
+)
+OLD = ("day=0/old-1.csv", "day=0/old-2.csv", "day=1/old-3.csv", "other/old.csv", "top.csv")
+
+
+@dataclass(frozen=True)
+class JobPlan:
+    """One job.
+
+    Attributes:
+        job_id: Its id.
+        committer: The engine's own, or a model of another one.
+        delivery: How the driver learns of task commits.
+        config: The job's choices.
+        tasks: How many there are.
+        files: Files a task writes.
+        directories: Directories they go to, in turn.
+        starts_s: When its driver starts.
+        names_winners: Whether a driver that learns by listing names the winners all the same.
+        says_tasks: Whether it says how many tasks there are.
+        shared_names: Whether every job writes the same names, else each its own.
+        attempt_names: Whether every attempt of a task writes names of its own.
+        clash: Whether every task writes the names of the first one, which no commit may let pass.
+        patience_s: How long the driver waits for an attempt before it starts another one beside it.
+        mischief: How likely each thing is to go wrong in an attempt.
+        aborts_lost: Whether the driver aborts attempts that failed or that it gave up.
+    """
+
+    job_id: str
+    committer: CommitterName = "manifest"
+    delivery: Delivery = "listing"
+    config: CommitterConfig = field(default_factory=CommitterConfig)
+    tasks: int = 2
+    files: int = 2
+    directories: int = 2
+    starts_s: float = 0.0
+    names_winners: bool = False
+    says_tasks: bool = True
+    shared_names: bool = False
+    attempt_names: bool = False
+    clash: bool = False
+    patience_s: float = 60.0
+    mischief: float = 0.0
+    aborts_lost: bool = False
+
+    def names(self, task: int, attempt: int) -> list[str]:
+        """What an attempt writes."""
+        stem = "part" if self.shared_names else f"part-{self.job_id}"
+        tail = f"-{attempt}" if self.attempt_names else ""
+        task = 0 if self.clash else task
+        return [f"day={number % self.directories}/{stem}-{task}-{number}{tail}.csv" for number in range(self.files)]
+
+    def files_of(self, task: int, attempt: int) -> dict[str, bytes]:
+        """Names and contents: other bytes than any other attempt's, but as many, so that no length gives it away."""
+        return {
+            name: f"{self.job_id} task {task} attempt {attempt} file {number}\n".encode()
+            for number, name in enumerate(self.names(task, attempt))
+        }
+
+
+@dataclass(frozen=True)
+class AttemptPlan:
+    """What becomes of one attempt.
+
+    Attributes:
+        works_s: How long it computes before each file.
+        fails: Whether the user's code fails half way.
+        unheard: Whether its message never reaches the driver.
+        freezes_at: The number of the call before which its process stands still; 0 for never.
+        freezes_s: For how long.
+    """
+
+    works_s: float
+    fails: bool
+    unheard: bool
+    freezes_at: int
+    freezes_s: float
+
+
+@dataclass(frozen=True)
+class Event:
+    """Something that somebody else does, or that befalls a driver.
+
+    Attributes:
+        number: Its place among the events.
+        kind: What happens.
+        job_id: To which job.
+        in_commit: Counted from the moment the job's driver begins to commit, else from the start.
+        at_s: When.
+        for_s: How long it lasts.
+    """
+
+    number: int
+    kind: EventKind
+    job_id: str
+    in_commit: bool
+    at_s: float
+    for_s: float = 0.0
+
+    def __str__(self) -> str:
+        since = "its commit" if self.in_commit else "the start"
+        return f"event {self.number}: {self.kind} of {self.job_id}, {self.at_s:.3f} s after {since}"
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """One run.
+
+    Attributes:
+        seed: What it was drawn from, and what everything else in it is drawn from.
+        kind: The store, one of `KINDS`.
+        jobs: The jobs, all of one destination.
+        events: What others do.
+        before: What stands in the world beforehand.
+        fault_rate: How likely each call is to meet a fault.
+        forced: Faults at certain calls, by process and number of the call; then no others are drawn.
+        without: Faults left out, by process and number of the call: for minimising.
+        calm: Whether a fresh process that ends what is left may commit a job that nobody began to commit.
+    """
+
+    seed: int
+    kind: str
+    jobs: tuple[JobPlan, ...]
+    events: tuple[Event, ...] = ()
+    before: Mapping[str, bytes] = field(default_factory=dict)
+    fault_rate: float = 0.0
+    forced: Mapping[tuple[str, int], Trouble] | None = None
+    without: frozenset[tuple[str, int]] = frozenset()
+    calm: bool = True
+
+    def attempt(self, job: JobPlan, task: int, attempt: int) -> AttemptPlan:
+        """What becomes of an attempt; the same whatever else is left out of the run."""
+        draw = random.Random(f"{self.seed} {job.job_id} {task} {attempt}")
+        drawn = [draw.random() for _ in range(8)]
+        slow = drawn[1] < job.mischief
+        return AttemptPlan(
+            works_s=drawn[0] * (3.0 if slow else 0.1),
+            fails=drawn[2] < job.mischief,
+            unheard=drawn[3] < job.mischief / 2,
+            freezes_at=1 + int(drawn[5] * 14) if drawn[4] < job.mischief else 0,
+            freezes_s=0.5 + drawn[6] * 6.0,
+        )
+
+
+_CONFLICTS: tuple[dict[str, str], ...] = (
+    {},
+    {},
+    {"conflict_mode": "replace"},
+    {"conflict_mode": "replace", "superseded_scope": "destination"},
+    {"existing_target": "replace"},
+)
+
+
+def draw_scenario(seed: int, committer: CommitterName = "manifest") -> Scenario:
+    """The run of a seed.
+
+    Args:
+        seed: Any number.
+        committer: The committer of all jobs. Models of unsafe ones run alone, where nothing but tasks goes wrong.
+    """
+    draw = random.Random(f"scenario {seed}")
+    kind = draw.choice(PROVING) if draw.random() < 0.9 else draw.choice(sorted(KINDS))
+    alone = committer != "manifest" or kind not in PROVING
+    shared = draw.random() < 0.2
+    jobs = tuple(
+        _draw_job(draw, f"j{number}", committer, shared=shared)
+        for number in range(1 if alone else draw.choice((1, 1, 2, 2, 3)))
+    )
+    before: dict[str, bytes] = {}
+    if draw.random() < 0.7:
+        before = {f"{OUT}/{name}": f"old {name}\n".encode() for name in OLD}
+        before["beside/x.csv"] = b"x"
+        before[f"{OUT}/_metadata/m"] = b"m"
+    if draw.random() < 0.4 and before:
+        for name in jobs[0].names(0, 0):
+            before[f"{OUT}/{name}"] = f"old {name}\n".encode()
+    if draw.random() < 0.5:
+        before[f"{OUT}/_SUCCESS"] = EARLIER_SUCCESS
+    events: tuple[Event, ...] = ()
+    fault_rate = 0.0
+    if committer == "manifest":
+        events = tuple(_draw_event(draw, number, jobs, kind) for number in range(draw.choice((0, 1, 1, 2, 3, 5))))
+        fault_rate = draw.choice((0.0, 0.003, 0.01, 0.03))
+    return Scenario(seed, kind, jobs, events, before=before, fault_rate=fault_rate, calm=draw.random() < 0.5)
+
+
+def _draw_job(draw: random.Random, job_id: str, committer: CommitterName, *, shared: bool) -> JobPlan:
+    choices: dict[str, object] = dict(draw.choice(_CONFLICTS)) if committer == "manifest" else {}
+    if shared and choices.get("existing_target") == "replace":
+        choices = {}
+    choices["validate_output"] = draw.random() < 0.3
+    choices["promote_directories"] = draw.random() < 0.2
+    choices["mark_successful_jobs"] = draw.random() < 0.85
+    delivery: Delivery = draw.choice(("listing", "message"))
+    return JobPlan(
+        job_id,
+        committer,
+        delivery,
+        CommitterConfig(**choices),  # type: ignore[arg-type]
+        tasks=draw.choice((1, 2, 2, 3)),
+        files=draw.choice((1, 2, 3)),
+        directories=draw.choice((1, 2)),
+        starts_s=0.0 if job_id == "j0" else draw.random() * 1.5,
+        names_winners=draw.random() < 0.3,
+        says_tasks=draw.random() < 0.6,
+        shared_names=shared,
+        attempt_names=draw.random() < 0.3,
+        clash=committer == "manifest" and draw.random() < 0.04,
+        patience_s=draw.choice((0.3, 1.0, 60.0)),
+        mischief=draw.choice((0.0, 0.1, 0.3)),
+        aborts_lost=draw.random() < 0.3,
+    )
+
+
+_EVENTS: tuple[EventKind, ...] = (
+    "recover",
+    "recover",
+    "abort",
+    "cleanup",
+    "cleanup_old",
+    "commit_too",
+    "crash",
+    "crash",
+    "cancel",
+    "freeze",
+    "freeze",
+    "partition",
+    "stranger",
+    "squatter",
+)
+
+
+def _draw_event(draw: random.Random, number: int, jobs: tuple[JobPlan, ...], kind: str) -> Event:
+    kinds: tuple[EventKind, ...] = (*_EVENTS, "roll_back", "roll_back") if kind in FENCING else _EVENTS
+    in_commit = draw.random() < 0.75
+    return Event(
+        number,
+        draw.choice(kinds),
+        draw.choice(jobs).job_id,
+        in_commit,
+        draw.random() * (1.2 if in_commit else 3.0),
+        0.3 + draw.random() * 4.0,
+    )

@@ -1,0 +1,121 @@
+"""What is seen of one job's fate: its decision and its outcome, which may each be made once."""
+
+from __future__ import annotations
+
+import msgspec
+
+from committer.records.job_state import Decision, JobOutcome, decode_record
+from committer.testing.simulate.ledger import Ledger
+from committer.testing.simulate.worlds import OUT, TEMPORARY, World
+
+
+class JobWatch:
+    """Looks at the records of one job.
+
+    A decision counts only beside the job's setup record, an outcome only beside the decision: without real directories
+    a late driver may create them once more for a job that is cleaned up, and takes them back.
+
+    Args:
+        job_id: The job.
+        ledger: What its tasks did.
+        world: The channel.
+
+    Attributes:
+        decided: Whether a commit decision was seen, or a model of another committer said so.
+        aborted: Whether an abort decision was seen.
+        outcome: The first outcome seen.
+        replacing: Whether the job said that it takes old files away.
+        running: Whether it is decided and not ended.
+        superseded: Files that stood there at its decision and that it takes away.
+        blocking: Files that stood there at its decision where they cannot stay.
+        removes_before_outcome: Whether superseded files are gone by the time of the outcome.
+        just_decided: Whether the last look was the first that saw the decision.
+        just_committed: Whether the last look was the first that saw the job committed.
+    """
+
+    def __init__(self, job_id: str, ledger: Ledger, world: World) -> None:
+        self.job_id = job_id
+        self.ledger = ledger
+        self.own: str = f"{OUT}/{TEMPORARY}/{job_id}/"
+        self.decided: bool = False
+        self.aborted: bool = False
+        self.outcome: str | None = None
+        self.replacing: bool = ledger.config.conflict_mode == "replace"
+        self.superseded: set[str] = set()
+        self.blocking: set[str] = set()
+        self.removes_before_outcome: bool = True
+        self.just_decided: bool = False
+        self.just_committed: bool = False
+        self._world = world
+        self._said: str | None = None
+        self._decision: bytes | None = None
+        self._outcome: bytes | None = None
+
+    @property
+    def committed(self) -> bool:
+        """Whether the job ended committed."""
+        return self.outcome == "committed"
+
+    @property
+    def running(self) -> bool:
+        """Whether it is decided and not ended."""
+        return self.decided and self.outcome is None
+
+    def decide(self) -> None:
+        """Another committer's model begins its job commit."""
+        self._said = "commit"
+
+    def commit(self) -> None:
+        """Another committer's model says that its job is committed."""
+        self._said = "committed"
+
+    def look(self) -> str | None:
+        """Reads the records; says what is wrong with them."""
+        self.just_decided = self.just_committed = False
+        if self._said is not None:
+            self._obey_model()
+            return None
+        decision = self._world.read(f"{self.own}decision")
+        if decision is None or (decision != self._decision and self._world.read(f"{self.own}setup") is None):
+            return None
+        problem = None
+        if decision != self._decision:
+            problem = self._note_decision(decision)
+        outcome = self._world.read(f"{self.own}outcome")
+        if outcome is not None and outcome != self._outcome:
+            problem = problem or self._note_outcome(outcome)
+        return problem
+
+    def _note_decision(self, data: bytes) -> str | None:
+        changed = self._decision is not None
+        decision = decode_record(data, Decision, source="decision")
+        if self.outcome is not None and decision.decision == "abort":
+            # A late request made the setup record of a job that is over once more, and somebody cleans that up.
+            return None
+        self._decision = data
+        if changed:
+            return f"G7: {self.job_id} was decided, and then decided again"
+        self.aborted = decision.decision == "abort"
+        self.decided = self.just_decided = not self.aborted
+        self.replacing = self.replacing or decision.replacing
+        return None
+
+    def _note_outcome(self, data: bytes) -> str | None:
+        before, self._outcome = self._outcome, data
+        outcome = decode_record(data, JobOutcome, source="outcome")
+        if before is not None:
+            ended = decode_record(before, JobOutcome, source="outcome")
+            if outcome in (ended, msgspec.structs.replace(ended, finished=True)):
+                # Only that nothing but cleaning is left was added.
+                return None
+            return f"G7: {self.job_id} ended {self.outcome}, and then {outcome.outcome}"
+        if self.aborted:
+            return f"G4: {self.job_id} was decided to be aborted and ended {outcome.outcome}"
+        self.outcome = outcome.outcome
+        self.just_committed = outcome.outcome == "committed"
+        return None
+
+    def _obey_model(self) -> None:
+        self.just_decided, self.decided = not self.decided, True
+        if self._said == "committed" and self.outcome is None:
+            self.outcome, self.just_committed = "committed", True

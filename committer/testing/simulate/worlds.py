@@ -1,0 +1,225 @@
+"""Trees of files with a destination in them, seen past the store: a memory space, or a directory of this machine."""
+
+from __future__ import annotations
+
+import os
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from itertools import count
+from pathlib import Path
+
+from committer.errors import StoreError
+from committer.paths import StorePath
+from committer.stores.base import Store
+from committer.stores.local import LocalStore
+from committer.stores.memory import MemoryStore
+
+TEMPORARY = "_temporary"
+OUT = "out"
+
+_OUT_LENGTH = len(f"/{OUT}/")
+_TEMPORARY = f"/{OUT}/{TEMPORARY}/"
+
+
+class World(ABC):
+    """A tree of files with a destination in it, seen past the store. Names are relative to its root."""
+
+    @property
+    @abstractmethod
+    def destination(self) -> StorePath:
+        """The directory that jobs write to."""
+
+    @abstractmethod
+    def store(self) -> Store:
+        """A connection of a new process."""
+
+    @abstractmethod
+    def files(self, but: str | None = None) -> dict[str, bytes]:
+        """Every file, but for those below one directory; then content may be told from what was read before."""
+
+    @abstractmethod
+    def visible(self) -> dict[str, bytes]:
+        """What a reader of the destination sees, named relative to it: every file but those below `_temporary`."""
+
+    @abstractmethod
+    def read(self, name: str) -> bytes | None:
+        """One file; None when there is none."""
+
+    @abstractmethod
+    def directories(self) -> set[str]:
+        """Every real directory."""
+
+    @abstractmethod
+    def write(self, name: str, data: bytes) -> None:
+        """Puts a file, with its directories."""
+
+    @abstractmethod
+    def remove(self, name: str) -> None:
+        """Deletes a file."""
+
+    @abstractmethod
+    def forget(self) -> None:
+        """Frees what it holds."""
+
+
+class MemoryWorld(World):
+    """A memory space of its own."""
+
+    _numbers = count()
+
+    def __init__(self, profile: str, **flags: bool) -> None:
+        self._space = MemoryStore.space(f"guarantees-{next(self._numbers)}", profile, **flags)
+
+    @property
+    def destination(self) -> StorePath:
+        """See `World.destination`."""
+        return self._space.path(OUT)
+
+    def store(self) -> Store:
+        """See `World.store`."""
+        return self._space.store()
+
+    def files(self, but: str | None = None) -> dict[str, bytes]:
+        """See `World.files`."""
+        but = f"/{but}/" if but else "no path starts so"
+        return {
+            path.path[1:]: file.data
+            for path, file in self._space.tree
+            if file is not None and not path.path.startswith(but)
+        }
+
+    def visible(self) -> dict[str, bytes]:
+        """See `World.visible`."""
+        return {
+            name[_OUT_LENGTH:]: file.data
+            for path, file in self._space.tree
+            if file is not None and (name := path.path).startswith(f"/{OUT}/") and not name.startswith(_TEMPORARY)
+        }
+
+    def read(self, name: str) -> bytes | None:
+        """See `World.read`."""
+        try:
+            return self._space.tree.file(self._space.path(name), "read").data
+        except StoreError:
+            return None
+
+    def directories(self) -> set[str]:
+        """See `World.directories`."""
+        return {path.path[1:] for path, file in self._space.tree if file is None}
+
+    def write(self, name: str, data: bytes) -> None:
+        """See `World.write`."""
+        self._space.write(f"/{name}", data)
+
+    def remove(self, name: str) -> None:
+        """See `World.remove`."""
+        self._space.tree.delete_file(self._space.path(name))
+
+    def forget(self) -> None:
+        """See `World.forget`."""
+        MemoryStore.forget(self._space.name)
+
+
+class DiskWorld(World):
+    """A directory of this machine."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = str(root)
+        self._seen: dict[tuple[int, int, int], bytes] = {}
+
+    @property
+    def destination(self) -> StorePath:
+        """See `World.destination`."""
+        return StorePath.of(os.path.join(self._root, OUT))
+
+    def store(self) -> Store:
+        """See `World.store`."""
+        return LocalStore(threads=1)
+
+    def files(self, but: str | None = None) -> dict[str, bytes]:
+        """See `World.files`."""
+        found: dict[str, bytes] = {}
+        pending = [""]
+        while pending:
+            directory = pending.pop()
+            try:
+                entries = list(os.scandir(os.path.join(self._root, directory)))
+            except FileNotFoundError:
+                continue
+            for entry in entries:
+                name = f"{directory}/{entry.name}" if directory else entry.name
+                if name == but:
+                    continue
+                if entry.is_dir(follow_symlinks=False):
+                    pending.append(name)
+                else:
+                    data = self._read(entry, again=but is None)
+                    if data is not None:
+                        found[name] = data
+        return found
+
+    def _read(self, entry: os.DirEntry[str], *, again: bool) -> bytes | None:
+        try:
+            status = entry.stat(follow_symlinks=False)
+            key = status.st_ino, status.st_mtime_ns, status.st_size
+            if again or key not in self._seen:
+                with open(entry.path, "rb") as file:
+                    self._seen[key] = file.read()
+        except FileNotFoundError:
+            return None
+        return self._seen[key]
+
+    def visible(self) -> dict[str, bytes]:
+        """See `World.visible`."""
+        found = self.files(but=f"{OUT}/{TEMPORARY}")
+        return {name[_OUT_LENGTH - 1 :]: data for name, data in found.items() if name.startswith(f"{OUT}/")}
+
+    def read(self, name: str) -> bytes | None:
+        """See `World.read`."""
+        try:
+            with open(os.path.join(self._root, name), "rb") as file:
+                return file.read()
+        except OSError:
+            return None
+
+    def directories(self) -> set[str]:
+        """See `World.directories`."""
+        return {
+            os.path.relpath(os.path.join(directory, name), self._root)
+            for directory, below, _names in os.walk(self._root)
+            for name in below
+        }
+
+    def write(self, name: str, data: bytes) -> None:
+        """See `World.write`."""
+        path = os.path.join(self._root, name)
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        with open(path, "wb") as file:
+            file.write(data)
+
+    def remove(self, name: str) -> None:
+        """See `World.remove`."""
+        os.unlink(os.path.join(self._root, name))
+
+    def forget(self) -> None:
+        """See `World.forget`."""
+        return
+
+
+# Stores by what they can do; `gcs-stamped` proves files by metadata that a rename keeps, as a real one would.
+KINDS: Mapping[str, tuple[str, dict[str, bool]]] = {
+    "local": ("local", {}),
+    "hdfs": ("hdfs", {}),
+    "adls": ("adls", {}),
+    "gcs": ("gcs", {}),
+    "gcs-stamped": ("gcs", {"identity_through_rename": True}),
+    "no-identity": ("local", {"identity": False}),
+}
+PROVING: Sequence[str] = ("local", "hdfs", "adls", "gcs-stamped")
+FENCING: Sequence[str] = ("local", "hdfs", "adls")
+
+
+def world_of(kind: str) -> MemoryWorld:
+    """A new memory space of one of `KINDS`."""
+    profile, flags = KINDS[kind]
+    return MemoryWorld(profile, **flags)

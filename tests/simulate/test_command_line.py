@@ -1,0 +1,89 @@
+"""``python -m committer.testing.simulate``: what it prints, writes and answers."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from committer.testing.simulate.__main__ import main
+
+
+def test_clean_search(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "result.json"
+    assert main(["--seeds", "5", "--json", str(path)]) == 0
+    assert "5 schedules, " in capsys.readouterr().out
+    result = json.loads(path.read_text())
+    assert set(result) == {"schedules", "calls", "faults", "violations", "seconds"}
+    assert result["schedules"] == 5
+    assert result["calls"] > 100
+    assert result["violations"] == []
+
+
+def test_violation_names_its_replay(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "result.json"
+    assert main(["--seeds", "1", "--mutant", "file-v2", "--json", str(path)]) == 1
+    shown = capsys.readouterr().out
+    assert "again: python -m committer.testing.simulate --replay 0 --mutant file-v2" in shown
+    (violation, *_) = json.loads(path.read_text())["violations"]
+    assert violation["seed"] == 0
+    assert violation["guarantee"] == "G6"
+    assert violation["message"] in shown
+    assert any("rename_file" in line for line in violation["history"])
+
+
+def test_replay_tells_the_history(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--replay", "3"]) == 0
+    shown = capsys.readouterr().out
+    assert "seed 3, store " in shown
+    assert "j0.driver       1 make_directory out/_temporary" in shown
+    assert "1 schedules" in shown
+
+
+def test_start_moves_the_seeds(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--seeds", "2", "--start", "7"]) == 0
+    two = capsys.readouterr().out.split(" calls")[0]
+    assert main(["--seeds", "2", "--start", "9"]) == 0
+    assert capsys.readouterr().out.split(" calls")[0] != two
+
+
+def test_all_mutants_when_one_survives(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    harmless = {"harmless": lambda patches: None}
+    monkeypatch.setattr("committer.testing.simulate.__main__.MUTANTS", harmless)
+    path = tmp_path / "mutants.json"
+    assert main(["--mutant", "all", "--seeds", "3", "--json", str(path)]) == 1
+    assert "SURVIVED" in capsys.readouterr().out
+    found = {find["mutant"]: find["seeds"] for find in json.loads(path.read_text())["mutants"]}
+    assert found == {"harmless": None, "file-v2": 1, "direct": 1}
+
+
+def test_coverage_says_what_was_never_reached(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--seeds", "1", "--coverage"]) == 0
+    shown = capsys.readouterr().out
+    assert "branches reached, " in shown
+    assert "stages/roll_back.py:" in shown
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["--mutant", "nothing"],
+        ["--seeds", "0"],
+        ["--seeds", "many"],
+        ["--pairs"],
+        ["--mutant", "all", "--exhaustive"],
+        ["--exhaustive", "--replay", "1"],
+        ["--unknown"],
+    ],
+)
+def test_usage(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(arguments) == 2
+    assert "usage: " in capsys.readouterr().err
+
+
+def test_help_is_no_error(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--help"]) == 0
+    assert "--exhaustive" in capsys.readouterr().out

@@ -1,0 +1,74 @@
+"""Each counter-example that the search found, as small as it was made. What is not mended yet is expected to fail."""
+
+from __future__ import annotations
+
+from committer import CommitterConfig
+from committer.testing.simulate.exhaustive import small
+from committer.testing.simulate.scenario import EARLIER_SUCCESS, Event, JobPlan, Scenario
+from committer.testing.simulate.simulation import Result, simulate
+from committer.testing.simulate.worlds import OUT
+
+
+def call_of(scenario: Scenario, process: str, operation: str, path: str) -> tuple[str, int]:
+    """The first call of its kind, in a run in which no fault is met."""
+    for line in simulate(scenario).history():
+        _time, who, number, found, where, *_ = f"{line} ?".split()
+        if who == process and found == operation and where.rstrip(":").endswith(path):
+            return who, int(number)
+    raise AssertionError(f"{process} never calls {operation} {path}")
+
+
+def clean(result: Result) -> None:
+    assert not result.violations, "\n".join([str(result.violations), *result.history()])
+
+
+def test_decision_that_arrives_when_the_job_is_cleaned_up() -> None:
+    scenario = small("gcs-stamped", "message", "append")
+    place = call_of(scenario, "j0.driver", "put", "j0/decision")
+    clean(simulate(Scenario(0, "gcs-stamped", scenario.jobs, before=scenario.before, forced={place: "again"})))
+
+
+def test_record_that_arrives_after_it_was_saved_again() -> None:
+    plan = JobPlan("j0", delivery="message", tasks=1, files=1)
+    quiet = Scenario(0, "adls", (plan,), forced={})
+    lines = [line.split() for line in simulate(quiet).history() if "j0.t0.0 " in line]
+    save = next(int(line[2]) for line in lines if line[3] == "put")
+    renaming = call_of(quiet, "j0.driver", "rename_file", ".csv")
+    for ahead in range(3):
+        forced = {("j0.t0.0", save): "late", (renaming[0], renaming[1] + ahead): "crash_before"}
+        clean(simulate(Scenario(ahead, "adls", (plan,), forced=forced)))  # type: ignore[arg-type]
+
+
+def test_file_that_is_created_again_at_its_source() -> None:
+    plan = JobPlan("j0", tasks=1, files=2)
+    for seed in range(6):
+        quiet = Scenario(seed, "local", (plan,), forced={})
+        lines = [line.split() for line in simulate(quiet).history() if "j0.t0.0 " in line]
+        creates = [int(line[2]) for line in lines if line[3] == "open_writer"]
+        renames = [
+            int(line.split()[2]) for line in simulate(quiet).history() if "j0.driver " in line and ".csv ->" in line
+        ]
+        forced = {("j0.t0.0", creates[0]): "again", ("j0.driver", renames[-1]): "crash_before"}
+        clean(simulate(Scenario(seed, "local", (plan,), forced=forced)))  # type: ignore[arg-type]
+
+
+def test_rollback_that_stands_still_while_somebody_commits() -> None:
+    plan = JobPlan("j0", delivery="message", tasks=1, files=1)
+    events = (Event(0, "roll_back", "j0", True, 0.05), Event(1, "recover", "j0", True, 1.0))
+    quiet = Scenario(0, "adls", (plan,), forced={})
+    decide = call_of(quiet, "j0.driver", "put", "j0/decision")
+    for number in range(1, 8):
+        forced = {decide: "crash_before", ("op0", number): "slow"}
+        clean(simulate(Scenario(0, "adls", (plan,), events, forced=forced)))  # type: ignore[arg-type]
+
+
+def test_driver_that_wakes_after_a_recoverer_rolled_back() -> None:
+    plan = JobPlan("j0", config=CommitterConfig(), tasks=1, files=1)
+    before = {f"{OUT}/_SUCCESS": EARLIER_SUCCESS, f"{OUT}/day=0/old.csv": b"old"}
+    for at in range(10, 40):
+        events = (
+            Event(0, "freeze", "j0", True, at * 0.01, 4.0),
+            Event(1, "squatter", "j0", True, at * 0.01 + 0.05),
+            Event(2, "recover", "j0", True, 1.0),
+        )
+        clean(simulate(Scenario(at, "gcs-stamped", (plan,), events, before=before, forced={})))

@@ -1,0 +1,110 @@
+"""Every planted bug is found, and so is every committer that is unsafe by design; the safe one is not."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from committer.testing.simulate.hunt import hunt
+from committer.testing.simulate.minimise import minimise
+from committer.testing.simulate.mutants import MUTANTS, UNSAFE, apply
+from committer.testing.simulate.scenario import CommitterName, Event, JobPlan, Scenario, draw_scenario
+from committer.testing.simulate.simulation import Result, simulate
+
+# Where to begin, so that the test is over soon: most bugs are found within a hundred seeds from the first.
+BEGIN = {"manifest-deleted-before-rename": 1200}
+
+
+@pytest.mark.parametrize("mutant", [*MUTANTS, *UNSAFE])
+def test_mutant_is_found(mutant: str) -> None:
+    find = hunt(mutant, start=BEGIN.get(mutant, 0), most=1500)
+    assert find.seeds is not None, f"{mutant} survived"
+    assert find.message
+
+
+def test_planting_is_taken_back() -> None:
+    before = simulate(draw_scenario(1)).history()
+    for mutant in MUTANTS:
+        with apply(mutant):
+            pass
+    assert simulate(draw_scenario(1)).history() == before
+
+
+def test_minimising_keeps_the_guarantee_and_drops_the_rest() -> None:
+    with apply("lost-answers-ignored"):
+        for seed in range(2000):
+            result = simulate(draw_scenario(seed))
+            if result.violations and len(result.faults) > 2:
+                break
+        smallest = minimise(result)
+    assert smallest.violations[0].guarantee == result.violations[0].guarantee
+    assert len(smallest.faults) < len(result.faults)
+    assert len(smallest.history()) <= len(result.history())
+
+
+# -- what the documents say of other committers ---------------------------------------------------------------------
+
+
+def run(committer: CommitterName, *, crash: int = 0, event: Event | None = None) -> Result:
+    """One job of two tasks; the first attempt of the first dies after its call `crash`."""
+    plan = JobPlan("j0", committer, tasks=2, files=2, attempt_names=True, patience_s=0.5)
+    forced = {("j0.t0.0", crash): "crash_after"} if crash else {}
+    return simulate(Scenario(0, "hdfs", (plan,), (event,) if event else (), forced=forced))  # type: ignore[arg-type]
+
+
+def found(result: Result) -> str:
+    return "\n".join(violation.message for violation in result.violations)
+
+
+def last_rename(committer: CommitterName) -> int:
+    """The number of the first rename in the commit of the first attempt."""
+    lines = [line for line in run(committer).history() if "j0.t0.0 " in line]
+    return next(int(line.split()[2]) for line in lines if " rename_" in line)
+
+
+def test_file_output_2_shows_output_before_the_job_commits() -> None:
+    assert "-0-0.csv appeared at the destination before j0 was decided" in found(run("file-v2"))
+
+
+def test_file_output_2_mixes_two_attempts_of_a_task() -> None:
+    result = run("file-v2", crash=last_rename("file-v2"))
+    assert result.fates == {"j0": "committed"}
+    assert "extra ['day=0/part-j0-0-0-0.csv']" in found(result)
+
+
+def test_file_output_2_leaves_files_when_a_job_is_aborted() -> None:
+    result = run("file-v2", event=Event(0, "cancel", "j0", True, 0.0))
+    assert result.fates == {"j0": "untouched"}
+    assert "the jobs are over, and yet missing [], extra ['day=0/" in found(result)
+
+
+def test_direct_writing_leaves_what_a_failed_attempt_wrote() -> None:
+    result = run("direct", crash=2)
+    assert "G6" in found(result)
+    assert "extra ['day=0/part-j0-0-0-0.csv']" in found(result)
+
+
+@pytest.mark.parametrize("committer", ["file-v1", "manifest"])
+def test_control_is_clean_under_the_same_troubles(committer: CommitterName) -> None:
+    assert found(run(committer)) == ""
+    for crash in range(1, 9):
+        result = run(committer, crash=crash)
+        assert result.fates == {"j0": "committed"}
+        assert found(result) == ""
+    assert found(run(committer, event=Event(0, "cancel", "j0", True, 0.0))) == ""
+
+
+def test_file_output_1_does_not_survive_the_death_of_its_driver() -> None:
+    plan = JobPlan("j0", "file-v1", tasks=2, files=2)
+    whole = simulate(Scenario(0, "hdfs", (plan,), forced={}))
+    renames = [int(line.split()[2]) for line in whole.history() if "j0.driver " in line and " rename_file" in line]
+    result = simulate(Scenario(0, "hdfs", (plan,), forced={("j0.driver", renames[1]): "crash_after"}))
+    assert "extra ['day=0/part-j0-0-0.csv'" in found(result)
+
+
+def test_unsafe_committers_are_drawn_alone() -> None:
+    for seed in range(20):
+        scenario = draw_scenario(seed, "file-v2")
+        assert len(scenario.jobs) == 1
+        assert scenario == replace(scenario, events=(), fault_rate=0.0)
