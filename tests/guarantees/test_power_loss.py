@@ -213,11 +213,6 @@ async def _lose_power_while_rolled_back(name: str, delivery: Delivery, seeds: in
 
         async def check(space: MemorySpace, promised: frozenset[str]) -> str:
             again = PowerStore(space, watched=False)
-            if "cleaned up" in promised:
-                # All of the job's directory is being deleted, in an order that the disk may change. What is left of it
-                # may be told as the start of a job, or make no sense; the destination is as it was.
-                assert _standing(space.files(), markers=True) == situation.before
-                return "untouched"
             with contextlib.suppress(JobNotFoundError):
                 await committer.recover(space.path(OUT), JOB, rollback=True, storage_options={"store": again})
             for found in (space.files(), again.left()):
