@@ -53,7 +53,7 @@ class CarryOut:
     """
 
     def __init__(self, context: StageContext, started: float) -> None:
-        self.context = context
+        self.context: StageContext = context
         self.decided: bool = False
         self.published: Published | None = None
         self._started = started
