@@ -41,7 +41,7 @@ from committer.spec import JobSpec
 from committer.stages.base import StageContext
 from committer.stages.cleanup import CleanupJob, RemoveFate
 from committer.stages.decide import abort_decision, create_decision
-from committer.stages.intent import release_lock
+from committer.stages.intent import release_lock, remove_taken_lock
 from committer.stages.job_directory import (
     JobDirectory,
     JobState,
@@ -312,6 +312,7 @@ async def _clean_one(
         except JobNotFoundError:
             # Its directory is gone, but a lock it held may be left.
             await release_lock(context)
+            await remove_taken_lock(context)
             if age_s is None:
                 raise
             return "it is gone"

@@ -9,7 +9,7 @@ from typing import cast
 import msgspec
 
 from committer.config import CommitterConfig
-from committer.errors import ConfigurationError, InvalidPathError, StoreNotFoundError
+from committer.errors import ConfigurationError, InvalidPathError, JobNotFoundError, StoreNotFoundError
 from committer.events import Listener, Progress, Statistics
 from committer.flow.pacing import pacer_for
 from committer.flow.retry import RetryPolicy
@@ -117,7 +117,9 @@ async def find_spec(
 
     `config` says where reports and kept records go; for a job without setup record it holds altogether.
 
-    A job without one was set up by Hadoop, or is half cleaned up; then its highest job attempt is taken.
+    A job without one was set up by Hadoop, or is half cleaned up; then its highest job attempt is taken. Where
+    directories are not real, a task that writes after its job was cleaned up looks the same: there nothing but another
+    record makes a job.
 
     Raises:
         JobNotFoundError: There is no such job.
@@ -133,6 +135,13 @@ async def find_spec(
                 pass
             else:
                 return _at(dest, job_id, setup.spec, config)
+        if not (found.has_records or store.capabilities.directories):
+            raise JobNotFoundError(
+                f"there is no job {job_id} at {dest}: no record speaks of one",
+                operation="find_spec",
+                path=layout.job_directory,
+                next_step="it was cleaned up; if Hadoop set it up, join it with JobSpec.for_hadoop(dest, job_id)",
+            )
         attempts = [int(name) for name, child in found.children.items() if child.is_directory and name.isdecimal()]
         return JobSpec.for_hadoop(dest, job_id, max(attempts, default=0), config=config)
     finally:

@@ -16,7 +16,7 @@ from committer.stages.cleanup import CleanupJob, RemoveFate
 from committer.stages.commit_state import CommitState
 from committer.stages.durability import sync_directories
 from committer.stages.end_job import mark_finished
-from committer.stages.intent import release_lock
+from committer.stages.intent import release_lock, remove_taken_lock
 from committer.stages.job_directory import read_outcome
 from committer.stages.names import with_ancestors
 from committer.stages.publish import Published
@@ -127,6 +127,7 @@ async def report_of_finished(context: StageContext, started: float, *, decided: 
     layout = context.layout
     # A driver that came too late to find its job may have taken the lock again.
     await release_lock(context)
+    await remove_taken_lock(context)
     found = await _read_summary(context)
     if found is None or not found.success:
         # A driver that failed says so in its summary, whatever another did later; `_SUCCESS` comes only with success.

@@ -123,6 +123,11 @@ class JobCommit:
             await outlast(saving, bound_s=_UNDO_BOUND_S)
             raise
 
+    def _is_litter(self, found: JobDirectory) -> bool:
+        """Whether no job stands there: late requests made the directory again, where directories are not real."""
+        directories = self._context.store.capabilities.directories
+        return not (found.has_records or (found.is_job and (directories or self._context.spec.hadoop)))
+
     async def _ended_before(self, found: JobDirectory) -> bool:
         """Whether a directory without setup record is litter: a late Java task makes its job's directory again.
 
@@ -143,7 +148,7 @@ class JobCommit:
             return await self._carry_out.report_of_finished()
         if found.decided or found.ended:
             return await self._go_on(rollback=False, force=False)
-        if await self._ended_before(found):
+        if self._is_litter(found) or await self._ended_before(found):
             return await self._carry_out.report_of_finished()
         winners = None
         if task_commits is not None:
@@ -258,7 +263,7 @@ class JobCommit:
             # What a cleanup leaves that died before its very last step (or a setup before its first record).
             await remove_emptied(context)
             return await self._carry_out.report_of_finished()
-        if not found.is_job or await self._ended_before(found):
+        if self._is_litter(found) or await self._ended_before(found):
             return await self._carry_out.report_of_finished()
         if found.decided or found.ended:
             return await self._go_on(rollback=rollback, force=force)

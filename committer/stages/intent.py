@@ -22,6 +22,7 @@ from committer.layout import JobLayout, check_job_id
 from committer.paths import StorePath
 from committer.records.job_state import Intent, NamedRecord, ReplaceLock, decode_record, encode_record
 from committer.stages.base import Stage, StageContext
+from committer.stages.cleanup import remove_emptied
 from committer.stages.job_directory import OWN_RECORD_LIMIT, look_at_job, read_decision
 from committer.stores.helpers import create_exclusively
 
@@ -164,7 +165,8 @@ class TakeReplaceLock(Stage[None, None]):
             try:
                 other = JobLayout(layout.destination, check_job_id(job_id), layout.job_attempt)
                 found = await look_at_job(self.context.store, other)
-                if found.ended or not (found.intents or found.decided):
+                # An intent that came after a cleanup, where directories are not real, is nobody's.
+                if found.ended or not (found.decided or (found.intents and not found.is_void)):
                     return
                 decision = await read_decision(self.context.store, other) if found.decided else None
             except (ConfigurationError, JobNotFoundError):
@@ -255,6 +257,16 @@ async def release_lock(context: StageContext, *, driver: str | None = None) -> N
         except StoreExistsError:
             pass
     await store.delete_file(taken)
+
+
+async def remove_taken_lock(context: StageContext) -> None:
+    """Removes the lock that a driver of this job had taken away when it died, and the job's directory was gone."""
+    layout = context.layout
+    taken = layout.temporary / f"{layout.replace_lock.name}-{layout.job_id}"
+    lock = await _lock_at(context, taken)
+    if lock is not None and lock.job_id == layout.job_id:
+        await context.store.delete_file(taken)
+        await remove_emptied(context)
 
 
 async def withdraw(context: StageContext, intent: StorePath, *, keep_lock: bool = False) -> None:

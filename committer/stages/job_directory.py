@@ -48,9 +48,14 @@ class JobDirectory:
         return any(child.is_directory and name.isdecimal() for name, child in self.children.items())
 
     @property
+    def has_records(self) -> bool:
+        """Whether a record says that a job stands there; an intent alone may have come after a cleanup."""
+        return self.set_up or self.decided or self.ended
+
+    @property
     def is_job(self) -> bool:
-        """Whether a job stands there. What a late request leaves after a cleanup is none."""
-        return self.set_up or self.decided or self.ended or bool(self.intents) or self.attempts
+        """Whether a job stands there, perhaps Hadoop's. What a late request leaves after a cleanup is none."""
+        return self.has_records or self.attempts or bool(self.intents)
 
     @property
     def is_void(self) -> bool:

@@ -460,3 +460,57 @@ async def test_jobs_that_open_while_others_end(tmp_path: Path) -> None:
 
     await asyncio.gather(*(jobs(name) for name in "abc"))
     assert place.temporary() == set()
+
+
+async def test_what_a_zombie_writes_after_the_cleanup_is_no_job(flat: MemoryPlace) -> None:
+    """Where directories are not real nothing refuses it, and it looks as if Hadoop had set a job up."""
+    job = await flat.open_job(job_id="j")
+    zombie = await flat.open_task(job.spec, 0)
+    driver = await flat.attach_job("j")
+    await job.abort()
+    async with zombie.open("part-0") as file:
+        await file.write(b"x")
+    assert flat.temporary()
+    with pytest.raises(JobNotFoundError):
+        await flat.attach_job("j")
+    with pytest.raises(JobNotFoundError):
+        await driver.commit()
+    with pytest.raises(JobNotFoundError):
+        await flat.recover("j", force=True)
+    assert flat.files() == {}
+    assert "_SUCCESS" not in flat.all_files()
+    report = await committer.cleanup(flat.dest, job_id="j", storage_options=flat.options)
+    assert report.removed == ["j"]
+    assert flat.all_files() == {}
+
+
+async def test_intent_that_arrived_after_a_cleanup_blocks_nobody(flat: MemoryPlace) -> None:
+    job = await flat.open_job(job_id="j")
+    kept: dict[str, bytes] = {}
+
+    async def before(call: Call) -> None:
+        kept.update({name: data for name, data in flat.all_files().items() if name.endswith("/j/intent")})
+
+    flat.store.before_call = before
+    await job.commit()
+    flat.store.before_call = None
+    flat.write("_temporary/j/intent", kept["_temporary/j/intent"])
+    await flat.run_job(FILES, config=CommitterConfig(conflict_mode="replace"))
+    assert flat.files() == FILES
+    with pytest.raises(JobNotFoundError):
+        await flat.recover("j")
+
+
+async def test_lock_taken_by_a_driver_that_died_is_removed_with_its_job(place: Place) -> None:
+    job = await place.open_job(job_id="j", config=CommitterConfig(conflict_mode="replace"))
+    kept: dict[str, bytes] = {}
+
+    async def before(call: Call) -> None:
+        kept.update({name: data for name, data in place.all_files().items() if name.endswith("replace-lock")})
+
+    place.store.before_call = before
+    await job.commit()
+    place.store.before_call = None
+    place.write("_temporary/.replace-lock-j", kept["_temporary/.replace-lock"])
+    assert (await place.recover("j")).success
+    assert place.temporary() == set()

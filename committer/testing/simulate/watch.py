@@ -93,6 +93,9 @@ class JobWatch:
             # A late request made the setup record of a job that is over once more, and somebody cleans that up.
             return None
         self._decision = data
+        if changed and self.aborted and decision.decision == "abort":
+            # Likewise, of a job that was aborted.
+            return None
         if changed:
             return f"G7: {self.job_id} was decided, and then decided again"
         self.aborted = decision.decision == "abort"
