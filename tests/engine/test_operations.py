@@ -339,9 +339,14 @@ async def test_attach_to_what_is_not_there(place: Place) -> None:
 async def test_attach_to_hadoops_job(place: Place) -> None:
     place.write("_temporary/job_202601010000_0001/00/manifests/.keep", b"")
     place.write("_temporary/job_202601010000_0001/01/manifests/.keep", b"")
-    async with place.attach_job("job_202601010000_0001") as job:
-        assert job.spec.hadoop
-        assert job.spec.job_attempt == 1
+    if place.store.capabilities.directories:
+        async with place.attach_job("job_202601010000_0001") as job:
+            assert job.spec.hadoop
+            assert job.spec.job_attempt == 1
+    else:
+        # What a late task left of a job that is over looks the same there, so the user says that it is Hadoop's.
+        with pytest.raises(JobNotFoundError, match="no record speaks of one"):
+            await place.attach_job("job_202601010000_0001")
     spec = JobSpec.for_hadoop(place.dest, "job_202601010000_0001")
     async with committer.attach_job(spec, storage_options=place.options) as job:
         assert job.spec.job_attempt == 0
