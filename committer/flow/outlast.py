@@ -32,14 +32,16 @@ async def outlast(work: Callable[[], Coroutine[Any, Any, object]], *, bound_s: f
     in_time = True
     with anyio.CancelScope(shield=True):
         while not task.done():
-            remaining = deadline - loop.time() if in_time else None
-            if remaining is not None and remaining <= 0:
-                in_time, remaining = False, None
-                task.cancel()
+            # At least one turn of the loop, so that the work begins however late it is.
+            remaining = max(0.0, deadline - loop.time()) if in_time else None
             try:
                 await asyncio.wait({task}, timeout=remaining)
             except asyncio.CancelledError as error:
                 cancelled = error
+                continue
+            if in_time and not task.done() and loop.time() >= deadline:
+                in_time = False
+                task.cancel()
     if cancelled is not None:
         if not task.cancelled():
             # Fetched, so that nobody is told of an error that was never looked at.

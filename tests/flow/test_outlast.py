@@ -70,5 +70,5 @@ async def test_bound() -> None:
         finally:
             ended = True
 
-    assert not await outlast(work, bound_s=0.001)
+    assert not await outlast(work, bound_s=0)
     assert ended
