@@ -66,6 +66,7 @@ class Job:
         self._open_attempts = 0
         self._report: JobReport | None = None
         self._aborted = False
+        self._abort_called = False
         self._committing = asyncio.Lock()
 
     @property
@@ -216,6 +217,7 @@ class Job:
         if self._report is not None or self._aborted:
             return
         self._aborted = await self._committer.abort_job(fresh_statistics(self._context))
+        self._abort_called = True
 
     async def plan(self, task_commits: Iterable[TaskCommit] | None = None) -> CommitPlan:
         """What `commit` would do now; changes nothing.
@@ -243,7 +245,7 @@ class Job:
             if error is not None:
                 await self._abort_after(error)
                 return
-            if self._report is None and not self._aborted:
+            if self._report is None and not self._abort_called:
                 try:
                     await self.commit()
                 except BaseException as failure:

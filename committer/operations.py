@@ -368,7 +368,7 @@ async def _remove(context: StageContext, found: JobDirectory, *, force: bool) ->
         # With force nobody asks what was decided: it may be what cannot be read.
         decision = await read_decision(store, layout) if found.decided and not (force or found.is_void) else None
         if decision is None and not found.decided and (found.set_up or found.attempts):
-            anchored = context if found.set_up else replace_hadoop(context)
+            anchored = context if found.set_up else _without_setup(context)
             try:
                 decision = await create_decision(anchored, abort_decision(context))
             except JobNotFoundError:
@@ -382,7 +382,7 @@ async def _remove(context: StageContext, found: JobDirectory, *, force: bool) ->
     return None
 
 
-def replace_hadoop(context: StageContext) -> StageContext:
+def _without_setup(context: StageContext) -> StageContext:
     """The context of a job whose setup record need not stand: Hadoop's, or one half removed."""
     return replace(context, spec=msgspec.structs.replace(context.spec, hadoop=True))
 

@@ -22,6 +22,7 @@ from committer.errors import (
 )
 from committer.paths import StorePath
 from committer.records.job_state import Decision, Fact, JobOutcome
+from committer.records.success import FILENAMES_LIMIT
 from committer.stages.base import StageContext
 from committer.stages.commit_state import CommitState, EndedElsewhereError, explain_missing
 from committer.stages.create_directories import CreateDirectories
@@ -353,7 +354,7 @@ async def _published_before(context: StageContext, state: CommitState) -> Publis
     try:
         async for file in state.files:
             published.add(context.layout.destination, file)
-            if len(published.filenames) >= 100:
+            if len(published.filenames) >= FILENAMES_LIMIT:
                 break
     except CommitterError:
         published = Published()

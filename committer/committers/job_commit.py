@@ -46,7 +46,6 @@ from committer.stages.decide import DecideCommit, remove_side_files
 from committer.stages.intent import CommitIntent, DeclareIntent, TakeReplaceLock, withdraw
 from committer.stages.job_directory import (
     JobDirectory,
-    join_job,
     look_at_job,
     read_decision,
     read_intent,
@@ -143,7 +142,7 @@ class JobCommit:
 
     async def _commit(self, task_commits: list[TaskCommit] | None, tasks: int | None) -> JobReport:
         try:
-            found = await join_job(self._context.store, self._context.layout)
+            found = await look_at_job(self._context.store, self._context.layout)
         except JobNotFoundError:
             return await self._carry_out.report_of_finished()
         if found.decided or found.ended:

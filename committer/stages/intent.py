@@ -23,7 +23,7 @@ from committer.paths import StorePath
 from committer.records.job_state import Intent, NamedRecord, ReplaceLock, decode_record, encode_record
 from committer.stages.base import Stage, StageContext
 from committer.stages.cleanup import remove_emptied
-from committer.stages.job_directory import OWN_RECORD_LIMIT, look_at_job, read_decision
+from committer.stages.job_directory import look_at_job, read_decision, read_record
 from committer.stores.helpers import create_exclusively
 
 _LOCK_TRIES = 5
@@ -148,10 +148,11 @@ class TakeReplaceLock(Stage[None, None]):
             standing = decode_record(found, ReplaceLock, source=str(layout.replace_lock))
             if standing.job_id != layout.job_id:
                 raise _busy(self.context, standing.job_id, "replaces data there")
-            if standing.driver == self.context.driver or not tries_left:
+            if standing.driver == self.context.driver:
                 return
             # Another driver of this job took it, and takes it back should it withdraw.
             await release_lock(self.context)
+        raise _busy(self.context, layout.job_id, "has another driver, which takes the lock again and again")
 
     async def _refuse_neighbours(self) -> None:
         layout = self.context.layout
@@ -199,10 +200,9 @@ async def lock_owner(context: StageContext) -> str | None:
 
 async def _lock_at(context: StageContext, path: StorePath) -> ReplaceLock | None:
     try:
-        data = await context.store.read(path, limit=OWN_RECORD_LIMIT)
-    except (StoreNotFoundError, StoreNotADirectoryError):
+        return await read_record(context.store, path, ReplaceLock)
+    except StoreNotADirectoryError:
         return None
-    return decode_record(data, ReplaceLock, source=str(path))
 
 
 async def release_lock(context: StageContext, *, driver: str | None = None) -> None:
@@ -263,7 +263,10 @@ async def remove_taken_lock(context: StageContext) -> None:
     """Removes the lock that a driver of this job had taken away when it died, and the job's directory was gone."""
     layout = context.layout
     taken = layout.temporary / f"{layout.replace_lock.name}-{layout.job_id}"
-    lock = await _lock_at(context, taken)
+    try:
+        lock = await _lock_at(context, taken)
+    except RecordError:
+        return
     if lock is not None and lock.job_id == layout.job_id:
         await context.store.delete_file(taken)
         await remove_emptied(context)

@@ -7,7 +7,8 @@ from typing import Literal, TypeAlias
 
 from committer.errors import JobDecidedError, JobNotFoundError, StoreNotADirectoryError, StoreNotFoundError
 from committer.layout import JobLayout
-from committer.records.job_state import Decision, Intent, JobOutcome, JobSetup, decode_record
+from committer.paths import StorePath
+from committer.records.job_state import Decision, Intent, JobOutcome, JobSetup, R, decode_record
 from committer.stores.base import FileStatus, Store
 
 JobState: TypeAlias = Literal["open", "committing", "committed", "aborted", "rolled-back", "unknown"]
@@ -144,31 +145,33 @@ async def read_setup(store: Store, layout: JobLayout) -> JobSetup:
     return decode_record(data, JobSetup, source=str(layout.setup))
 
 
-async def read_decision(store: Store, layout: JobLayout) -> Decision | None:
-    """Reads the decision, None when there is none: one call."""
+async def read_record(store: Store, path: StorePath, kind: type[R]) -> R | None:
+    """Reads one of this engine's records, None when there is none: one call.
+
+    Raises:
+        RecordError: Something else is there.
+    """
     try:
-        data = await store.read(layout.decision, limit=OWN_RECORD_LIMIT)
+        data = await store.read(path, limit=OWN_RECORD_LIMIT)
     except StoreNotFoundError:
         return None
-    return decode_record(data, Decision, source=str(layout.decision))
+    return decode_record(data, kind, source=str(path))
+
+
+async def read_decision(store: Store, layout: JobLayout) -> Decision | None:
+    """Reads the decision, None when there is none: one call."""
+    return await read_record(store, layout.decision, Decision)
 
 
 async def read_outcome(store: Store, layout: JobLayout) -> JobOutcome | None:
     """Reads the outcome, None when there is none: one call."""
-    try:
-        data = await store.read(layout.outcome, limit=OWN_RECORD_LIMIT)
-    except StoreNotFoundError:
-        return None
-    return decode_record(data, JobOutcome, source=str(layout.outcome))
+    return await read_record(store, layout.outcome, JobOutcome)
 
 
 async def read_intent(store: Store, found: JobDirectory) -> Intent | None:
     """Reads the intent that a recovery goes by, None when nobody began to commit the job: one call."""
     for name in found.intents:
-        path = found.layout.job_directory / name
-        try:
-            data = await store.read(path, limit=OWN_RECORD_LIMIT)
-        except StoreNotFoundError:
-            continue
-        return decode_record(data, Intent, source=str(path))
+        intent = await read_record(store, found.layout.job_directory / name, Intent)
+        if intent is not None:
+            return intent
     return None

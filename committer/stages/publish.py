@@ -24,14 +24,13 @@ from committer.events import names
 from committer.flow.workers import run_workers
 from committer.paths import StorePath
 from committer.records.job_state import Fact
+from committer.records.success import FILENAMES_LIMIT
 from committer.stages.base import Stage, StageContext
 from committer.stages.commit_state import CommitState, explain_missing
 from committer.stages.create_directories import refused_directory
 from committer.stages.identity import is_file_of, is_recorded, may_be_file_of, stands_as_directory
 from committer.stages.load_records import PlannedFile
 from committer.stores.base import FileStatus, SupportsHardLinks
-
-MOST_FILENAMES = 100
 
 # How often one file is looked at and tried again. Each round either ends or saw the store change under it, so a
 # handful is plenty; more would be a livelock with somebody who keeps changing it.
@@ -60,7 +59,7 @@ class Published:
         """Counts a file that is in place."""
         self.files += 1
         self.size += file.size
-        if len(self.filenames) < MOST_FILENAMES:
+        if len(self.filenames) < FILENAMES_LIMIT:
             self.filenames.append((destination / file.destination).uri)
             self.lengths.append(file.size)
 

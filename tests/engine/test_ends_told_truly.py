@@ -27,6 +27,23 @@ FILES = {"a=1/part-0": b"x"}
 BOTH = pytest.mark.parametrize("delivery", ["listing", "message"])
 
 
+async def kept_while_committing(place: Place, job: committer.Job, ending: str) -> bytes:
+    """Commits a job; the record of that name which stood meanwhile, as a late request would bring it back."""
+    kept = b""
+
+    async def before(call: Call) -> None:
+        nonlocal kept
+        for name, data in place.all_files().items():
+            if name.endswith(ending):
+                kept = data
+
+    place.store.before_call = before
+    await job.commit()
+    place.store.before_call = None
+    assert kept
+    return kept
+
+
 async def test_abort_after_the_output_is_complete_changes_no_answer(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -374,17 +391,10 @@ async def test_decision_that_arrived_after_the_cleanup_speaks_of_nothing(flat: M
     """Where directories are not real nothing refuses a late request."""
     job = await flat.open_job(job_id="j")
     await flat.run_task(job, 0, FILES)
-    kept: dict[str, bytes] = {}
-
-    async def before(call: Call) -> None:
-        kept.update({name: data for name, data in flat.all_files().items() if name.endswith("/j/decision")})
-
-    flat.store.before_call = before
-    await job.commit()
-    flat.store.before_call = None
-    flat.write("_temporary/j/decision", kept["_temporary/j/decision"])
-    assert not (await flat.recover("j")).success or flat.files() == FILES
-    flat.write("_temporary/j/decision", kept["_temporary/j/decision"])
+    kept = await kept_while_committing(flat, job, "/j/decision")
+    flat.write("_temporary/j/decision", kept)
+    assert (await flat.recover("j")).success
+    flat.write("_temporary/j/decision", kept)
     report = await committer.cleanup(flat.dest, job_id="j", storage_options=flat.options)
     assert report.removed == ["j"]
     assert flat.files() == FILES
@@ -486,15 +496,8 @@ async def test_what_a_zombie_writes_after_the_cleanup_is_no_job(flat: MemoryPlac
 
 async def test_intent_that_arrived_after_a_cleanup_blocks_nobody(flat: MemoryPlace) -> None:
     job = await flat.open_job(job_id="j")
-    kept: dict[str, bytes] = {}
-
-    async def before(call: Call) -> None:
-        kept.update({name: data for name, data in flat.all_files().items() if name.endswith("/j/intent")})
-
-    flat.store.before_call = before
-    await job.commit()
-    flat.store.before_call = None
-    flat.write("_temporary/j/intent", kept["_temporary/j/intent"])
+    kept = await kept_while_committing(flat, job, "/j/intent")
+    flat.write("_temporary/j/intent", kept)
     await flat.run_job(FILES, config=CommitterConfig(conflict_mode="replace"))
     assert flat.files() == FILES
     with pytest.raises(JobNotFoundError):
@@ -503,14 +506,23 @@ async def test_intent_that_arrived_after_a_cleanup_blocks_nobody(flat: MemoryPla
 
 async def test_lock_taken_by_a_driver_that_died_is_removed_with_its_job(place: Place) -> None:
     job = await place.open_job(job_id="j", config=CommitterConfig(conflict_mode="replace"))
-    kept: dict[str, bytes] = {}
-
-    async def before(call: Call) -> None:
-        kept.update({name: data for name, data in place.all_files().items() if name.endswith("replace-lock")})
-
-    place.store.before_call = before
-    await job.commit()
-    place.store.before_call = None
-    place.write("_temporary/.replace-lock-j", kept["_temporary/.replace-lock"])
+    kept = await kept_while_committing(place, job, "replace-lock")
+    place.write("_temporary/.replace-lock-j", kept)
     assert (await place.recover("j")).success
     assert place.temporary() == set()
+
+
+async def test_damaged_leftover_of_a_lock_hides_no_report(place: Place) -> None:
+    await place.run_job(FILES, job_id="j")
+    place.write("_temporary/.replace-lock-j", b"not json")
+    assert (await place.recover("j")).success
+    assert place.all_files()["_temporary/.replace-lock-j"] == b"not json"
+
+
+async def test_block_of_a_job_that_was_aborted_ends_quietly_though_somebody_cleaned_it_up(place: Place) -> None:
+    async with place.open_job(job_id="j") as job:
+        await place.run_task(job, 0, FILES)
+        await committer.cleanup(place.dest, job_id="j", storage_options=place.options)
+        await job.abort()
+    assert job.report is None
+    assert place.all_files() == {}

@@ -9,7 +9,6 @@ from typing import Any
 from committer.committers.manifest import ManifestCommitter
 from committer.committers.results import JobReport
 from committer.errors import CommitterError, StoreExistsError, StoreNotFoundError, StoreOutcomeUnknownError
-from committer.records.statistics import IOStatistics
 from committer.stages.base import StageContext
 from committer.stages.cleanup import CleanupJob, RemoveFate
 from committer.stages.intent import release_lock
@@ -128,18 +127,7 @@ def cancelled_commit_reported_done(patches: Patches) -> None:
         try:
             return await original(self, context, task_commits, tasks)
         except asyncio.CancelledError:
-            return JobReport(
-                success=True,
-                job_id=context.layout.job_id,
-                committer=self.name,
-                files_committed=0,
-                bytes_committed=0,
-                directories_created=0,
-                renames_recovered=0,
-                duration_s=0.0,
-                statistics=IOStatistics(),
-                filenames=[],
-            )
+            return JobReport(success=True, job_id=context.layout.job_id, committer=self.name)
 
     patches.method(ManifestCommitter, "commit_job", commit_job)
 
@@ -147,10 +135,11 @@ def cancelled_commit_reported_done(patches: Patches) -> None:
 def abort_ignores_decision(patches: Patches) -> None:
     """An abort removes the job, decided or not."""
 
-    async def abort_job(self: ManifestCommitter, context: StageContext) -> None:
+    async def abort_job(self: ManifestCommitter, context: StageContext) -> bool:
         await release_lock(context)
         await CleanupJob(context).run(None)
         await RemoveFate(context).run(None)
+        return True
 
     patches.method(ManifestCommitter, "abort_job", abort_job)
 
