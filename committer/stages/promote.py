@@ -114,7 +114,7 @@ def find_promotions(entries: list[PlannedFile], directories: list[str], absent: 
         for directory in (empty, *ancestors(empty)):
             owners.setdefault(directory, set()).add("")
     chosen: dict[str, Promotion] = {}
-    for directory in sorted(absent, key=lambda name: name.count("/")):
+    for directory in sorted(absent, key=lambda name: (name.count("/"), name)):
         of = owners.get(directory, {""})
         if len(of) != 1 or "" in of or below[directory] < FEWEST_FILES:
             continue

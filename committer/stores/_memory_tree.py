@@ -151,6 +151,9 @@ class Tree:
         self.check_free(destination, "rename_file", replace=replace)
         if not self.capabilities.identity_through_rename:
             file = self.new_file(file.data)
+        elif not self.capabilities.directories:
+            # A new object of the same content and metadata, as where objects are moved.
+            file = File(file.data, file.identity, file.modified)
         self._remove(self._key(source))
         self._remove(self._key(destination))
         self._add(self._key(destination), _Entry(destination, file))

@@ -33,13 +33,13 @@ async def test_fault_at_every_call(kind: str, delivery: str, tally: Tally) -> No
 
 
 @pytest.mark.parametrize("delivery", DELIVERIES)
-@pytest.mark.parametrize("kind", ["local", "gcs-stamped"])
+@pytest.mark.parametrize("kind", ["local", "gcs"])
 async def test_refusal_at_every_call(kind: str, delivery: str, tally: Tally) -> None:
     await sweep(memory(kind), plan_of("fresh", delivery=delivery, **SMALL), REFUSALS, then_recovered, tally)
 
 
 @pytest.mark.parametrize("delivery", DELIVERIES)
-@pytest.mark.parametrize("kind", ["local", "adls", "gcs-stamped"])
+@pytest.mark.parametrize("kind", ["local", "adls", "gcs"])
 async def test_cancellation_at_every_call(kind: str, delivery: str, tally: Tally) -> None:
     plan = plan_of("append", delivery=delivery, inline=True)
     await sweep(memory(kind), plan, ("cancel",), then_recovered, tally)

@@ -171,6 +171,8 @@ class JobRun:
         except BaseException as error:
             if not is_crash(error):
                 raise
+        if message is not None and plan.heard_after_s:
+            await asyncio.sleep(plan.heard_after_s)
         if not (heard.done() or (plan.unheard and message is not None)):
             heard.set_result(message)
 
@@ -185,6 +187,7 @@ class JobRun:
         loop = asyncio.get_running_loop()
         try:
             async with open_writing(self._simulation, self, task, attempt, process) as writing:
+                process.partitioned_until = loop.time() + plan.partitioned_s
                 for number, (path, data) in enumerate(noted.files.items()):
                     await asyncio.sleep(plan.works_s)
                     if plan.fails and number == len(noted.files) // 2:

@@ -7,6 +7,8 @@ import random
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from committer.errors import StorePreconditionError
+from committer.paths import StorePath
 from committer.stores.base import Store
 from committer.testing.faults import Call, Fault, FaultyStore, SimulatedCrash
 from committer.testing.simulate.ledger import Attempt
@@ -68,6 +70,21 @@ class Process(FaultyStore):
     def fault_for(self, call: Call) -> Fault | None:
         """What was drawn for the call when it set out."""
         return self._coming.pop(call.number, None)
+
+    async def rename_file(
+        self, source: StorePath, destination: StorePath, *, replace: bool = False, identity: str | None = None
+    ) -> None:
+        """One call, bound to the generation of its source where there is one, however late it arrives."""
+        world = self._simulation.world
+        bound = world.generation(source)
+
+        async def effect() -> None:
+            now = world.generation(source)
+            if bound is not None and now is not None and now is not bound:
+                raise StorePreconditionError("the source is another generation", operation="rename_file", path=source)
+            await self.inner.rename_file(source, destination, replace=replace, identity=identity)
+
+        await self.run("rename_file", effect, source, destination)
 
     async def _wait(self, call: Call) -> None:
         """The way to the store."""

@@ -65,6 +65,7 @@ class JobPlan:
         says_tasks: Whether it says how many tasks there are.
         shared_names: Whether every job writes the same names, else each its own.
         attempt_names: Whether every attempt of a task writes names of its own.
+        own_directories: Whether every task writes to directories that no other writes to.
         clash: Whether every task writes the names of the first one, which no commit may let pass.
         patience_s: How long the driver waits for an attempt before it starts another one beside it.
         mischief: How likely each thing is to go wrong in an attempt.
@@ -83,6 +84,7 @@ class JobPlan:
     says_tasks: bool = True
     shared_names: bool = False
     attempt_names: bool = False
+    own_directories: bool = False
     clash: bool = False
     patience_s: float = 60.0
     mischief: float = 0.0
@@ -93,7 +95,10 @@ class JobPlan:
         stem = "part" if self.shared_names else f"part-{self.job_id}"
         tail = f"-{attempt}" if self.attempt_names else ""
         task = 0 if self.clash else task
-        return [f"day={number % self.directories}/{stem}-{task}-{number}{tail}.csv" for number in range(self.files)]
+        top = f"task={task}/" if self.own_directories else ""
+        return [
+            f"{top}day={number % self.directories}/{stem}-{task}-{number}{tail}.csv" for number in range(self.files)
+        ]
 
     def files_of(self, task: int, attempt: int) -> dict[str, bytes]:
         """Names and contents: other bytes than any other attempt's, but as many, so that no length gives it away."""
@@ -111,6 +116,8 @@ class AttemptPlan:
         works_s: How long it computes before each file.
         fails: Whether the user's code fails half way.
         unheard: Whether its message never reaches the driver.
+        heard_after_s: How long its message is under way, as when it is cut off from the driver for a while.
+        partitioned_s: For how long it is cut off from the store once it has opened.
         freezes_at: The number of the call before which its process stands still; 0 for never.
         freezes_s: For how long.
     """
@@ -118,6 +125,8 @@ class AttemptPlan:
     works_s: float
     fails: bool
     unheard: bool
+    heard_after_s: float
+    partitioned_s: float
     freezes_at: int
     freezes_s: float
 
@@ -176,12 +185,14 @@ class Scenario:
     def attempt(self, job: JobPlan, task: int, attempt: int) -> AttemptPlan:
         """What becomes of an attempt; the same whatever else is left out of the run."""
         draw = random.Random(f"{self.seed} {job.job_id} {task} {attempt}")
-        drawn = [draw.random() for _ in range(8)]
+        drawn = [draw.random() for _ in range(10)]
         slow = drawn[1] < job.mischief
         return AttemptPlan(
             works_s=drawn[0] * (3.0 if slow else 0.1),
             fails=drawn[2] < job.mischief,
             unheard=drawn[3] < job.mischief / 2,
+            heard_after_s=drawn[7] * 6.0 if drawn[8] < job.mischief / 2 else 0.0,
+            partitioned_s=drawn[7] * 3.0 if drawn[9] < job.mischief / 3 else 0.0,
             freezes_at=1 + int(drawn[5] * 14) if drawn[4] < job.mischief else 0,
             freezes_s=0.5 + drawn[6] * 6.0,
         )
@@ -221,12 +232,20 @@ def draw_scenario(seed: int, committer: CommitterName = "manifest") -> Scenario:
             before[f"{OUT}/{name}"] = f"old {name}\n".encode()
     if draw.random() < 0.5:
         before[f"{OUT}/_SUCCESS"] = EARLIER_SUCCESS
+    if len(jobs) == 1 and jobs[0].config.existing_target == "replace" and seed % 2:
+        before = _in_the_way(before)
     events: tuple[Event, ...] = ()
     fault_rate = 0.0
     if committer == "manifest":
         events = tuple(_draw_event(draw, number, jobs, kind) for number in range(draw.choice((0, 1, 1, 2, 3, 5))))
         fault_rate = draw.choice((0.0, 0.003, 0.01, 0.03))
     return Scenario(seed, kind, jobs, events, before=before, fault_rate=fault_rate, calm=draw.random() < 0.5)
+
+
+def _in_the_way(before: Mapping[str, bytes]) -> dict[str, bytes]:
+    """The same, but with a file where a directory must go, and a directory where a file must."""
+    left = {name: data for name, data in before.items() if not name.startswith((f"{OUT}/day=0/", f"{OUT}/day=1/"))}
+    return left | {f"{OUT}/day=0": b"a file", f"{OUT}/day=1/part-j0-0-1.csv/inner": b"a directory"}
 
 
 def _draw_job(draw: random.Random, job_id: str, committer: CommitterName, *, shared: bool) -> JobPlan:
@@ -237,19 +256,22 @@ def _draw_job(draw: random.Random, job_id: str, committer: CommitterName, *, sha
     choices["promote_directories"] = draw.random() < 0.2
     choices["mark_successful_jobs"] = draw.random() < 0.85
     delivery: Delivery = draw.choice(("listing", "message"))
+    # Large enough to be promoted, and to what no other task writes.
+    promoted = choices["promote_directories"] and not shared
     return JobPlan(
         job_id,
         committer,
         delivery,
         CommitterConfig(**choices),  # type: ignore[arg-type]
         tasks=draw.choice((1, 2, 2, 3)),
-        files=draw.choice((1, 2, 3)),
+        files=draw.choice((4, 5)) if promoted else draw.choice((1, 2, 3)),
         directories=draw.choice((1, 2)),
         starts_s=0.0 if job_id == "j0" else draw.random() * 1.5,
         names_winners=draw.random() < 0.3,
         says_tasks=draw.random() < 0.6,
         shared_names=shared,
         attempt_names=draw.random() < 0.3,
+        own_directories=bool(promoted),
         clash=committer == "manifest" and draw.random() < 0.04,
         patience_s=draw.choice((0.3, 1.0, 60.0)),
         mischief=draw.choice((0.0, 0.1, 0.3)),
