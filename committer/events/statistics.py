@@ -23,6 +23,8 @@ class Statistics:
         self._minimums: dict[str, int] = {}
         self._maximums: dict[str, int] = {}
         self._means: dict[str, list[int]] = {}
+        # Calls that were counted and timed and not yet added to the above: how many, milliseconds in all, least, most.
+        self._done: dict[str, list[int]] = {}
 
     def count(self, name: str, n: int = 1) -> None:
         """Adds to a counter."""
@@ -30,6 +32,7 @@ class Statistics:
 
     def counter(self, name: str) -> int:
         """A counter's value; 0 when nothing was counted."""
+        self._fold()
         return self._counters.get(name, 0)
 
     def gauge(self, name: str, value: int) -> None:
@@ -41,17 +44,35 @@ class Statistics:
         self.count(name, value)
         self._measured(name, name, name, value)
 
-    def timed(self, name: str) -> Timed:
+    def timed(self, name: str, *, since: float | None = None) -> Timed:
         """A context manager that counts `name` and times its block.
 
         A block that raises, cancellation included, counts `name` and ``name.failures``, and its time goes to the
         failures alone. Times are whole milliseconds, rounded down.
+
+        Args:
+            name: The statistic.
+            since: When it began, on this object's clock, if that was before the block.
         """
-        return Timed(self, name)
+        return Timed(self, name, since)
 
     def duration(self, name: str, seconds: float) -> None:
         """Adds a duration without counting it, as Hadoop does with time spent waiting for a permit."""
         self._measured(name + MINIMUM, name + MAXIMUM, name + MEAN, int(seconds * 1000))
+
+    def done(self, name: str, seconds: float) -> None:
+        """Counts a block that ended well and adds its duration: what `timed` does, for who measures by himself."""
+        milliseconds = int(seconds * 1000)
+        known = self._done.get(name)
+        if known is None:
+            self._done[name] = [1, milliseconds, milliseconds, milliseconds]
+            return
+        known[0] += 1
+        known[1] += milliseconds
+        if milliseconds < known[2]:
+            known[2] = milliseconds
+        elif milliseconds > known[3]:
+            known[3] = milliseconds
 
     def merge(self, snapshot: IOStatistics) -> None:
         """Adds another's statistics to these.
@@ -76,6 +97,7 @@ class Statistics:
 
     def snapshot(self) -> IOStatistics:
         """A copy of what is there, without what was never counted or measured."""
+        self._fold()
         return IOStatistics(
             counters={name: value for name, value in self._counters.items() if value},
             gauges={name: value for name, value in self._gauges.items() if value},
@@ -84,8 +106,20 @@ class Statistics:
             meanstatistics={name: MeanStatistic(samples, total) for name, (samples, total) in self._means.items()},
         )
 
+    def _fold(self) -> None:
+        """Adds what `done` gathered to counters, means and extremes."""
+        gathered, self._done = self._done, {}
+        for name, (times, total, least, most) in gathered.items():
+            self.count(name, times)
+            self._add_to_mean(name + MEAN, times, total)
+            for value in (least, most):
+                self._extreme(name + MINIMUM, name + MAXIMUM, value)
+
     def _measured(self, minimum: str, maximum: str, mean: str, value: int) -> None:
         self._add_to_mean(mean, 1, value)
+        self._extreme(minimum, maximum, value)
+
+    def _extreme(self, minimum: str, maximum: str, value: int) -> None:
         # -1 means "never measured" to every reader, so a negative sample cannot be an extreme.
         if value >= 0:
             self._minimums[minimum] = min(value, self._minimums.get(minimum, value))
@@ -103,23 +137,25 @@ class Statistics:
 class Timed:
     """Times one block; see `Statistics.timed`."""
 
-    __slots__ = ("_name", "_started", "_statistics")
+    __slots__ = ("_name", "_since", "_started", "_statistics")
 
-    def __init__(self, statistics: Statistics, name: str) -> None:
+    def __init__(self, statistics: Statistics, name: str, since: float | None) -> None:
         self._statistics = statistics
         self._name = name
+        self._since = since
         self._started = 0.0
 
     def __enter__(self) -> None:
-        self._started = self._statistics._monotonic()
+        self._started = self._statistics._monotonic() if self._since is None else self._since
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         statistics, name = self._statistics, self._name
         elapsed = statistics._monotonic() - self._started
+        if kind is None:
+            statistics.done(name, elapsed)
+            return
         statistics.count(name)
-        if kind is not None:
-            name += FAILURES
-            statistics.count(name)
-        statistics.duration(name, elapsed)
+        statistics.count(name + FAILURES)
+        statistics.duration(name + FAILURES, elapsed)

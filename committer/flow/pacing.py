@@ -66,7 +66,7 @@ class Permit:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        self._pacer._release(self._granted_at, error)
+        self._pacer.give_back(self._granted_at, error)
 
 
 class _Waiter:
@@ -158,6 +158,31 @@ class Pacer:
             raise ValueError(f"amount must not be negative: {amount}")
         return Permit(self, kind, amount)
 
+    def take(self, kind: Kind, now: float) -> bool:
+        """Takes a permit of one token if it is free this moment; who gets it calls `give_back`.
+
+        Args:
+            kind: What the call does; only counted.
+            now: The time on the runtime's clock; `give_back` wants it again.
+        """
+        if self._waiters or self._in_use + 1 > self._slots or now < self._paused_until:
+            return False
+        if self._bucket is not None and self._bucket.take(1):
+            return False
+        self._in_use += 1
+        self.granted[kind] += 1
+        return True
+
+    def give_back(self, granted_at: float, error: BaseException | None) -> None:
+        """Ends a permit, with what the call made of it; see `Permit`."""
+        self._in_use -= 1
+        if error is not None and isinstance(error, StoreThrottledError):
+            self.throttled(error.retry_after_s, granted_at=granted_at)
+        elif self._reduced and (error is None or _answered(error)):
+            self._succeeded(granted_at)
+        if self._waiters and self._timer is None:
+            self._pump()
+
     def throttled(self, retry_after_s: float | None = None, *, granted_at: float | None = None) -> None:
         """Notes that the store asked to slow down: halves rate and concurrency, and pauses the endpoint.
 
@@ -200,12 +225,8 @@ class Pacer:
 
     async def _acquire(self, kind: Kind, amount: int, now: float) -> float:
         """Waits for a permit and returns when it was given."""
-        if not self._waiters and self._in_use + 1 <= self._slots and now >= self._paused_until:
-            bucket = self._bucket
-            if bucket is None or (amount <= bucket.max_rate and not bucket.take(amount)):
-                self._in_use += 1
-                self.granted[kind] += 1
-                return now
+        if amount == 1 and self.take(kind, now):
+            return now
         waiter = _Waiter(kind, amount, asyncio.get_running_loop().create_future())
         self._waiters.append(waiter)
         if self._timer is None:
@@ -221,15 +242,6 @@ class Pacer:
             self._rearm()
             raise
         return waiter.granted_at
-
-    def _release(self, granted_at: float, error: BaseException | None) -> None:
-        self._in_use -= 1
-        if isinstance(error, StoreThrottledError):
-            self.throttled(error.retry_after_s, granted_at=granted_at)
-        elif self._reduced and (error is None or _answered(error)):
-            self._succeeded(granted_at)
-        if self._waiters and self._timer is None:
-            self._pump()
 
     def _pump(self) -> None:
         """Serves the queue as far as it goes, and sets a timer when only time is missing."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection
-from typing import Final, Literal, TypeVar
+from typing import Final, Literal, NoReturn, TypeVar
 
 from committer.errors import StoreOutcomeUnknownError, StoreThrottledError, StoreUnavailableError, UnsupportedError
 from committer.events import Statistics, names
@@ -236,30 +236,64 @@ class PacedStore(Store):
             await self.inner.close()
 
     async def _call(self, statistic: str, call: Callable[[], Awaitable[T]], kind: Kind, repetition: _Repetition) -> T:
-        with self.statistics.timed(statistic):
-            return await self._attempts(call, kind, repetition)
-
-    async def _attempts(self, call: Callable[[], Awaitable[T]], kind: Kind, repetition: _Repetition) -> T:
+        # What nearly every call meets, a free permit and a good answer, takes no further coroutine: a job makes
+        # hundreds of thousands.
         statistics, pacer = self.statistics, self.pacer
+        monotonic = pacer.runtime.monotonic
+        started = monotonic()
+        if not pacer.take(kind, started):
+            with statistics.timed(statistic):
+                return await self._attempts(call, kind, repetition)
+        statistics.count(names.STORE_IO_REQUEST)
+        try:
+            result = await call()
+        except Exception as error:
+            pacer.give_back(started, error)
+            with statistics.timed(statistic, since=started):
+                return await self._attempts(call, kind, repetition, failed=error)
+        except BaseException as error:
+            pacer.give_back(started, error)
+            with statistics.timed(statistic, since=started):
+                raise
+        now = monotonic()
+        pacer.give_back(started, None)
+        statistics.done(statistic, now - started)
+        return result
+
+    async def _attempts(
+        self,
+        call: Callable[[], Awaitable[T]],
+        kind: Kind,
+        repetition: _Repetition,
+        *,
+        failed: Exception | None = None,
+    ) -> T:
+        """Makes a call, and again while that is allowed; `failed` is what a first attempt ended with."""
+        first = [failed] if failed is not None else []
 
         async def attempt() -> T:
-            async with pacer.permit(kind) as permit:
+            if first:
+                self._fail(first.pop(), repetition)
+            async with self.pacer.permit(kind) as permit:
                 if permit.waited_s > 0.0:
-                    statistics.duration(names.STORE_IO_RATE_LIMITED, permit.waited_s)
-                statistics.count(names.STORE_IO_REQUEST)
+                    self.statistics.duration(names.STORE_IO_RATE_LIMITED, permit.waited_s)
+                self.statistics.count(names.STORE_IO_REQUEST)
                 try:
                     return await call()
-                except StoreThrottledError:
-                    self._refused()
-                    raise
-                except StoreOutcomeUnknownError as error:
-                    if repetition == _CHANGES_NOTHING:
-                        raise _unanswered(error) from error
-                    raise
+                except (StoreThrottledError, StoreOutcomeUnknownError) as error:
+                    self._fail(error, repetition)
 
         return await retry(
             attempt, policy=self.retry_policy, idempotent=repetition == _REPEATABLE, on_retry=self._again
         )
+
+    def _fail(self, error: Exception, repetition: _Repetition) -> NoReturn:
+        """Raises what a failed attempt means for a call of this kind."""
+        if isinstance(error, StoreThrottledError):
+            self._refused()
+        elif isinstance(error, StoreOutcomeUnknownError) and repetition == _CHANGES_NOTHING:
+            raise _unanswered(error) from error
+        raise error
 
     def _refused(self) -> None:
         self.statistics.count(names.STORE_IO_THROTTLED)

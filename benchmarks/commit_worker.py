@@ -1,0 +1,190 @@
+"""One side of a comparison: prepares jobs and commits them, each commit measured by itself.
+
+    python benchmarks/commit_worker.py            reads one shape a line from standard input, prints one result a line
+    python benchmarks/commit_worker.py prepare    writes one job, whose shape is the line on standard input, and ends
+
+A job is prepared by a process of its own, so that what writing it took is in nobody's memory or CPU time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import os
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import msgspec
+
+import committer
+from benchmarks.slow_store import SlowStore, described_file
+from committer import CommitterConfig
+from committer.layout import JobLayout
+from committer.paths import StorePath
+from committer.records.manifest import DirectoryEntry, FileEntry, TaskManifest, encode_task_manifest
+
+JOB = "bench"
+
+
+class Shape(msgspec.Struct, frozen=True, kw_only=True):
+    """One job commit to be measured.
+
+    Attributes:
+        destination: A directory that is not there yet.
+        tasks: Tasks of the job.
+        files: Files of a task.
+        directories: Directories over the whole job; file n of the job lies in directory n modulo this.
+        latency_ms: What each store call waits; 0 commits on the local store itself.
+        concurrency: `io_concurrency`; 0 for the default.
+        rate: `io_rate`, calls a second; 0 for none.
+        no_op: Whether renames and new directories are not carried out, and no file is written beforehand.
+    """
+
+    destination: str
+    tasks: int
+    files: int
+    directories: int
+    latency_ms: float = 0.0
+    concurrency: int = 0
+    rate: float = 0.0
+    no_op: bool = False
+
+    def partition(self, task: int, file: int) -> str:
+        """The directory of a file."""
+        return f"p={(task * self.files + file) % self.directories}"
+
+
+class Measured(msgspec.Struct, frozen=True, kw_only=True):
+    """One job commit.
+
+    Attributes:
+        wall_s: From the call of `commit` to its report.
+        cpu_s: CPU time of the process meanwhile, all threads.
+        peak_rss_bytes: Largest resident set meanwhile.
+        idle_rss_bytes: The resident set before.
+        calls: Store calls by name; empty where the local store was used as it is.
+        stages: Seconds by stage.
+    """
+
+    wall_s: float
+    cpu_s: float
+    peak_rss_bytes: int
+    idle_rss_bytes: int = 0
+    calls: dict[str, int] = {}
+    stages: dict[str, float] = {}
+
+
+async def prepare(shape: Shape) -> None:
+    """Sets a job up and commits its tasks."""
+    job = await committer.open_job(shape.destination, job_id=JOB)
+    if shape.no_op:
+        _describe(shape)
+        await job.close()
+        return
+    for task in range(shape.tasks):
+        async with job.task_attempt(task=task) as attempt:
+            made: set[str] = set()
+            for file in range(shape.files):
+                directory = shape.partition(task, file)
+                path = attempt.work_path(f"{directory}/part-{task:05d}-{file:05d}.parquet")
+                if directory not in made:
+                    Path(path).parent.mkdir(parents=True, exist_ok=True)
+                    made.add(directory)
+                os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY))
+    await job.close()
+
+
+def _describe(shape: Shape) -> None:
+    """Saves the manifests of tasks whose files nobody wrote."""
+    layout = JobLayout(StorePath.of(shape.destination), JOB)
+    destination = layout.destination.uri
+    Path(layout.manifests.path).mkdir(parents=True, exist_ok=True)
+    for task in range(shape.tasks):
+        attempt = layout.task_attempt_directory(task, 0, "0" * 12).uri
+        partitions = {shape.partition(task, file): None for file in range(shape.files)}
+        manifest = TaskManifest(
+            jobId=JOB,
+            taskID=layout.task_id(task),
+            taskAttemptID=layout.task_attempt_id(task, 0),
+            taskAttemptDir=attempt,
+            files=[
+                FileEntry(
+                    s=f"{attempt}/{(place := f'{shape.partition(task, file)}/part-{task:05d}-{file:05d}.parquet')}",
+                    d=f"{destination}/{place}",
+                    z=described_file(task, file)[0],
+                    e=described_file(task, file)[2],
+                )
+                for file in range(shape.files)
+            ],
+            directories=[DirectoryEntry(d=f"{destination}/{name}", t=0, l=1) for name in partitions],
+        )
+        Path(layout.manifest(task).path).write_bytes(encode_task_manifest(manifest))
+
+
+async def measure(shape: Shape) -> Measured:
+    """Commits a prepared job."""
+    config = CommitterConfig(io_rate=shape.rate)
+    if shape.concurrency:
+        config = config.replace(io_concurrency=shape.concurrency)
+    slow = SlowStore(shape.latency_ms / 1000, no_op=shape.no_op) if shape.latency_ms or shape.no_op else None
+    options = {"store": slow} if slow else None
+    gc.collect()
+    idle = _memory("VmRSS")
+    _forget_peak()
+    cpu, started = time.process_time(), time.perf_counter()
+    async with committer.attach_job(shape.destination, job_id=JOB, config=config, storage_options=options) as job:
+        report = await job.commit(tasks=shape.tasks)
+    wall, used = time.perf_counter() - started, time.process_time() - cpu
+    assert report.success
+    assert report.files_committed == shape.tasks * shape.files
+    means = report.statistics.meanstatistics
+    stages = {name: mean.sum / 1000 for name, mean in means.items() if "_stage_" in name and "failures" not in name}
+    return Measured(
+        wall_s=wall,
+        cpu_s=used,
+        peak_rss_bytes=_memory("VmHWM"),
+        idle_rss_bytes=idle,
+        calls=dict(slow.calls) if slow else {},
+        stages=stages,
+    )
+
+
+def _forget_peak() -> None:
+    # See proc(5), clear_refs.
+    Path("/proc/self/clear_refs").write_text("5")
+
+
+def _memory(key: str) -> int:
+    for line in Path("/proc/self/status").read_text().splitlines():
+        if line.startswith(f"{key}:"):
+            return int(line.split()[1]) * 1024
+    raise LookupError(key)
+
+
+def _run(shape: Shape, line: str) -> Measured:
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(["", *sys.path])}
+    subprocess.run([sys.executable, __file__, "prepare"], input=line, text=True, check=True, env=environment)
+    try:
+        measured = asyncio.run(measure(shape))
+        if not shape.no_op:
+            found = sum(name.startswith("part-") for _, _, names in os.walk(shape.destination) for name in names)
+            assert found == shape.tasks * shape.files, found
+        return measured
+    finally:
+        shutil.rmtree(shape.destination, ignore_errors=True)
+
+
+def main() -> None:
+    for line in sys.stdin:
+        shape = msgspec.json.decode(line, type=Shape)
+        if sys.argv[1:] == ["prepare"]:
+            asyncio.run(prepare(shape))
+        else:
+            print(msgspec.json.encode(_run(shape, line)).decode(), flush=True)
+
+
+if __name__ == "__main__":
+    main()
