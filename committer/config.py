@@ -91,7 +91,8 @@ class CommitterConfig(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         diagnostics_manifest_directory: Where the records of the job are kept after a commit; empty for nowhere.
         record_save_attempts: How often saving a record is tried.
         record_size_limit: Longest record that is read, in bytes.
-        manifest_queue_capacity: Records decoded ahead of the workers that need them.
+        manifest_queue_capacity: Records read at once when a job has more files than are kept in memory; 8 MiB of them
+            at most.
 
     Raises:
         ConfigurationError: A value is not one its field can have; the message names both.
@@ -117,7 +118,7 @@ class CommitterConfig(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     diagnostics_manifest_directory: str = ""
     record_save_attempts: int = 5
     record_size_limit: int = 1 << 30
-    manifest_queue_capacity: int = 32
+    manifest_queue_capacity: int = 512
 
     def __post_init__(self) -> None:
         for name in _FLAGS:

@@ -102,7 +102,7 @@ async def prepare(context: StageContext, refs: list[RecordRef], *, copy_records:
         view = await InspectDestination(context).run(InspectionRequest(loaded, files))
         conflicts = await Preflight(context).run(PreflightRequest(loaded, files, view))
     finally:
-        await loaded.index.close()
+        await loaded.repeats.close()
     superseded: dict[str, FileStatus] = {}
     if context.config.conflict_mode == "replace":
         scope = [""] if context.config.superseded_scope == "destination" else sorted(loaded.written)

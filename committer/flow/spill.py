@@ -1,112 +1,137 @@
-"""Bounded memory for unbounded lists: what does not fit goes to temporary files, in blocks.
+"""Bounded memory for unbounded lists: blocks of msgpack in a temporary file without a name.
 
-`SpillFile` is a list; `PartitionedSpill` finds what was added twice. This is the one place of `flow` that enters a
-thread, once for each block of about a megabyte. The files have no name, so nothing is left behind however the process
-ends.
+This is the one place of `flow` that enters a thread, once for each block of about a megabyte. The file has no name, so
+nothing is left behind however the process ends.
 """
 
 from __future__ import annotations
 
-import zlib
-from collections.abc import AsyncIterator, Iterator
+import asyncio
+import os
+import struct
+import tempfile
+from collections.abc import AsyncIterator, Callable, Iterable
+from contextlib import suppress
 from types import TracebackType
-from typing import NamedTuple, Self
+from typing import BinaryIO, Final, Generic, NamedTuple, NoReturn, Self, TypeVar, cast
 
 import msgspec
 
-from committer.flow._spill_file import SpillFile, lost
+from committer.errors import CommitterError, RecordError
+from committer.flow.runtime import current_runtime
 
-__all__ = ["DuplicateGroup", "PartitionedSpill", "SpillFile"]
+T = TypeVar("T")
+R = TypeVar("R")
 
+BLOCK_BYTES: Final = 1 << 20
 
-class DuplicateGroup(NamedTuple):
-    """One key that was added more than once.
-
-    Attributes:
-        key: The key.
-        payloads: What was given with it, at most `PartitionedSpill.kept_payloads` of them.
-        total: How often the key was added.
-    """
-
-    key: str
-    payloads: tuple[str, ...]
-    total: int
+# A block is one msgpack array: this header, filled in when its length is known, and the items one after another.
+_ARRAY_HEADER = struct.Struct(">BI")
+_ARRAY_32 = 0xDD
 
 
-class PartitionedSpill:
-    """Finds keys that were added twice, among more keys than fit in memory.
+class _Block(NamedTuple):
+    offset: int
+    length: int
+    items: int
 
-    Keys are held in memory up to a bound. Beyond it they are spread by hash over files on disk, so that equal keys
-    meet in one file, and each file is looked at alone (and spread further where it is still too long). Use it as an
-    asynchronous context manager, or call `close`.
+
+class SpillFile(Generic[T]):
+    """A list that keeps at most a block in memory. Appended to first, then read, as often as wanted, in order.
+
+    A list shorter than a block never touches the disk. Use it as an asynchronous context manager, or call `close`.
 
     Args:
-        bound: Keys in memory at once.
-        directory: Where files lie; the system's directory for temporary files when None.
-        kept_payloads: Payloads of one key that are kept to be told.
+        kind: What its items are: a Struct, or anything else msgspec can write and read.
+        directory: Where the file lies; the system's directory for temporary files when None.
+        block_bytes: Size of a block.
 
     Attributes:
-        count: Keys added so far.
+        count: Items appended so far.
     """
 
-    def __init__(self, *, bound: int = 200_000, directory: str | None = None, kept_payloads: int = 100) -> None:
-        if bound < 1:
-            raise ValueError(f"bound must be at least 1, not {bound}")
+    def __init__(self, kind: type[T], *, directory: str | None = None, block_bytes: int = BLOCK_BYTES) -> None:
         self.count: int = 0
-        self.kept_payloads = kept_payloads
-        self._bound = bound
+        self._encoder = msgspec.msgpack.Encoder()
+        self._decoder = msgspec.msgpack.Decoder(list[kind])  # type: ignore[valid-type]
         self._directory = directory
-        self._groups = _Groups()
-        self._files: list[SpillFile[_Row]] = []
+        self._block_bytes = block_bytes
+        self._runtime = current_runtime()
+        self._buffer = _new_buffer()
+        self._buffered = 0
+        self._blocks: list[_Block] = []
+        self._size = 0
+        self._file: BinaryIO | None = None
+        self._disk = asyncio.Lock()
+        self._broken: BaseException | None = None
+        self._closed = False
 
     @property
-    def on_disk(self) -> bool:
-        """Whether the bound was passed."""
-        return bool(self._files)
+    def blocks_on_disk(self) -> int:
+        """Blocks written so far; 0 while everything is in memory."""
+        return len(self._blocks)
 
-    async def add(self, key: str, payload: str = "") -> None:
-        """Adds a key, with something to tell about it if it turns out to be there twice.
+    async def append(self, item: T) -> None:
+        """Adds one item.
 
         Raises:
-            CommitterError: The disk did not take a block.
+            CommitterError: The disk did not take a block, now or before; the list is lost.
         """
+        await self._writable()
+        self._encoder.encode_into(item, self._buffer, -1)
+        self._buffered += 1
         self.count += 1
-        row = _Row(_pack(key), _pack(payload))
-        if self._files:
-            await _append(self._files, row, 0)
-            return
-        self._groups.add(row)
-        if self._groups.rows > self._bound:
-            groups, self._groups = self._groups, _Groups()
-            self._files = self._new_files()
-            for moved in groups.all_rows():
-                await _append(self._files, moved, 0)
+        if len(self._buffer) >= self._block_bytes:
+            await self._write_block()
 
-    async def duplicates(self) -> AsyncIterator[DuplicateGroup]:
-        """Iterates over the keys that were added more than once. Call it when all are added.
+    async def append_all(self, items: Iterable[T]) -> None:
+        """Adds items one after another; cheaper than as many `append`s.
 
         Raises:
-            RecordError: Not as many keys came back as were added.
-            CommitterError: The disk failed.
+            CommitterError: As in `append`.
         """
+        await self._writable()
+        encode_into = self._encoder.encode_into
+        for item in items:
+            encode_into(item, self._buffer, -1)
+            self._buffered += 1
+            self.count += 1
+            if len(self._buffer) >= self._block_bytes:
+                await self._write_block()
+                await self._writable()
+
+    async def read(self) -> AsyncIterator[T]:
+        """Iterates over the items appended so far, in order, a block in memory at a time.
+
+        Raises:
+            RecordError: What came back is not as many items as were appended.
+            CommitterError: The disk did not take or give a block.
+        """
+        await self._writable()
+        # What is in memory now is copied, so that every reader sees the list as it is at this moment.
+        _ARRAY_HEADER.pack_into(self._buffer, 0, _ARRAY_32, self._buffered)
+        expected, blocks, tail, in_tail = self.count, tuple(self._blocks), bytes(self._buffer), self._buffered
         seen = 0
-        if not self._files:
-            for group in self._groups.duplicates(self.kept_payloads):
-                yield group
-            seen = self._groups.rows
-        for file in self._files:
-            async for group in self._duplicates_of(file, 1):
-                yield group
-            seen += file.count
-        if seen != self.count:
-            raise lost(f"{seen} of {self.count} keys came back")
+        for block in blocks:
+            items = self._decode(await self._read_block(block), block.items)
+            seen += len(items)
+            for item in items:
+                yield item
+        items = self._decode(tail, in_tail)
+        seen += len(items)
+        for item in items:
+            yield item
+        if seen != expected:
+            raise lost(f"{seen} of {expected} items came back")
 
     async def close(self) -> None:
-        """Frees files and memory. Safe to call twice."""
-        files, self._files, self._groups = self._files, [], _Groups()
-        self.count = 0
-        for file in files:
-            await file.close()
+        """Frees the file and the memory. Safe to call twice."""
+        self._closed = True
+        async with self._disk:
+            file, self._file = self._file, None
+            self._buffer, self._buffered, self._blocks = _new_buffer(), 0, []
+            if file is not None:
+                await self._outlast(file.close)
 
     async def __aenter__(self) -> Self:
         return self
@@ -116,85 +141,88 @@ class PartitionedSpill:
     ) -> None:
         await self.close()
 
-    async def _duplicates_of(self, file: SpillFile[_Row], level: int) -> AsyncIterator[DuplicateGroup]:
-        if file.count <= self._bound or level == _LEVELS:
-            groups = _Groups(self.kept_payloads)
-            async for row in file.read():
-                groups.add(row)
-            for group in groups.duplicates(self.kept_payloads):
-                yield group
-            return
-        files = self._new_files()
+    async def _writable(self) -> None:
+        """Waits for a block on its way to the disk, so that only one is in memory."""
+        while self._disk.locked():
+            async with self._disk:
+                pass
+        if self._closed:
+            raise ValueError("the spill file is closed")
+        if self._broken is not None:
+            self._fail(self._broken)
+
+    async def _write_block(self) -> None:
+        _ARRAY_HEADER.pack_into(self._buffer, 0, _ARRAY_32, self._buffered)
+        data, items = self._buffer, self._buffered
+        self._buffer, self._buffered = _new_buffer(), 0
+        async with self._disk:
+            block = _Block(self._size, len(data), items)
+            try:
+                await self._outlast(lambda: self._write(data, block.offset))
+            except BaseException as error:
+                self._broken = error
+                if isinstance(error, OSError):
+                    self._fail(error)
+                raise
+            self._size += block.length
+            self._blocks.append(block)
+
+    def _write(self, data: bytearray, offset: int) -> None:
+        if self._file is None:
+            self._file = cast("BinaryIO", tempfile.TemporaryFile(buffering=0, dir=self._directory))  # noqa: SIM115
+        rest = memoryview(data)
+        while rest:
+            written = os.pwrite(self._file.fileno(), rest, offset)
+            rest, offset = rest[written:], offset + written
+
+    async def _read_block(self, block: _Block) -> bytes:
+        async with self._disk:
+            file = self._file
+            if file is None:
+                raise ValueError("the spill file was closed while it was read")
+            try:
+                return await self._outlast(lambda: os.pread(file.fileno(), block.length, block.offset))
+            except OSError as error:
+                self._fail(error)
+
+    async def _outlast(self, call: Callable[[], R]) -> R:
+        """Runs a call in a thread and waits for its end even when cancelled: it uses the file's descriptor."""
+        hop = asyncio.ensure_future(self._runtime.run_blocking(call))
         try:
-            async for row in file.read():
-                await _append(files, row, level)
-            for part in files:
-                async for group in self._duplicates_of(part, level + 1):
-                    yield group
-        finally:
-            for part in files:
-                await part.close()
+            return await asyncio.shield(hop)
+        except asyncio.CancelledError:
+            while not hop.done():
+                with suppress(asyncio.CancelledError):
+                    await asyncio.wait([hop])
+            if not hop.cancelled():
+                hop.exception()
+            raise
 
-    def _new_files(self) -> list[SpillFile[_Row]]:
-        return [
-            SpillFile(_Row, directory=self._directory, block_bytes=_PARTITION_BLOCK_BYTES) for _ in range(_PARTITIONS)
-        ]
+    def _decode(self, data: bytes, items: int) -> list[T]:
+        if not items:
+            return []
+        try:
+            decoded = self._decoder.decode(data)
+        except msgspec.DecodeError as error:
+            raise lost(f"a block does not decode: {error}") from error
+        if len(decoded) != items:
+            raise lost(f"{len(decoded)} of {items} items of a block came back")
+        return cast("list[T]", decoded)
 
-
-# 64 files of a quarter of a megabyte in memory each; 32 bits of hash tell 64 files apart five times over.
-_PARTITIONS = 64
-_PARTITION_BLOCK_BYTES = 1 << 18
-_PARTITION_BITS = 6
-_LEVELS = 5
-
-
-class _Row(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    # Bytes, because a file name need not be valid Unicode.
-    key: bytes
-    payload: bytes
-
-
-class _Groups:
-    """Rows by key; of a key at most `kept` payloads when that is given."""
-
-    def __init__(self, kept: int | None = None) -> None:
-        self.rows = 0
-        self._first: dict[bytes, bytes] = {}
-        self._further: dict[bytes, list[bytes]] = {}
-        self._totals: dict[bytes, int] = {}
-        self._kept = kept
-
-    def add(self, row: _Row) -> None:
-        self.rows += 1
-        if row.key not in self._first:
-            self._first[row.key] = row.payload
-            return
-        self._totals[row.key] = self._totals.get(row.key, 1) + 1
-        further = self._further.setdefault(row.key, [])
-        if self._kept is None or len(further) + 1 < self._kept:
-            further.append(row.payload)
-
-    def all_rows(self) -> Iterator[_Row]:
-        for key, payload in self._first.items():
-            yield _Row(key, payload)
-            for further in self._further.get(key, ()):
-                yield _Row(key, further)
-
-    def duplicates(self, kept: int) -> Iterator[DuplicateGroup]:
-        for key, total in self._totals.items():
-            payloads = [self._first[key], *self._further[key]][:kept]
-            yield DuplicateGroup(_unpack(key), tuple(map(_unpack, payloads)), total)
+    def _fail(self, error: BaseException) -> NoReturn:
+        directory = self._directory or tempfile.gettempdir()
+        raise CommitterError(
+            f"a temporary file in {directory} failed: {error}",
+            operation="spill",
+            path=directory,
+            next_step="make room there, or set TMPDIR to a directory with room, and run it again",
+        ) from error
 
 
-async def _append(files: list[SpillFile[_Row]], row: _Row, level: int) -> None:
-    # Each level looks at other bits of one hash: what met at one level is told apart at the next.
-    index = zlib.crc32(row.key) >> (level * _PARTITION_BITS) & (_PARTITIONS - 1)
-    await files[index].append(row)
+def _new_buffer() -> bytearray:
+    return bytearray(_ARRAY_HEADER.size)
 
 
-def _pack(text: str) -> bytes:
-    return text.encode("utf-8", "surrogatepass")
-
-
-def _unpack(data: bytes) -> str:
-    return data.decode("utf-8", "surrogatepass")
+def lost(what: str) -> RecordError:
+    """The error for a file that is not what was written."""
+    return RecordError(f"a temporary file gave back something else than was written: {what}", operation="spill")

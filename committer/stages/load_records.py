@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import cast
@@ -20,7 +20,8 @@ from committer.errors import (
     UnsupportedError,
 )
 from committer.events import Statistics, names
-from committer.flow.spill import PartitionedSpill
+from committer.flow.budget import Budget
+from committer.flow.repeats import Repeats
 from committer.flow.workers import run_workers
 from committer.layout import MANIFEST_SUFFIX
 from committer.paths import StorePath
@@ -29,20 +30,21 @@ from committer.records.manifest import TaskManifest, decode_task_manifest, relat
 from committer.records.task_commit import TaskCommit, digest_of
 from committer.stages.base import Stage, StageContext
 from committer.stages.identity import may_be_file_of
-from committer.stages.names import NameFolding, with_ancestors
+from committer.stages.names import NameFolding, name_problems, with_ancestors
 from committer.stores.base import SupportsLinks
 from committer.stores.helpers import exists, status_or_none
 
 # What `AbortTask` names a record it has taken while it looks whose it is.
 ABORTED_SUFFIX = f"-aborted{MANIFEST_SUFFIX}.tmp"
 
-# Entries kept in memory; a larger job reads its records a second time instead (reference: two passes took 23 MB for a
-# million entries, keeping them 637 MB).
-ENTRIES_IN_MEMORY = 200_000
+# Entries kept in memory, some 500 bytes each; a larger job reads its records a second time instead.
+ENTRIES_IN_MEMORY = 50_000
 
-# What an index of names says they are: a task's file, or a directory.
-DIRECTORY_PAYLOAD = "directory"
-TASK_PAYLOAD = "file of "
+# Bytes of records that are read and decoded at once; decoded they take about three times as much.
+BYTES_IN_FLIGHT = 8 << 20
+
+# Sentences about names that the store cannot hold; a job can have millions of such names.
+MOST_PROBLEMS = 100
 
 
 class PlannedFile(msgspec.Struct, gc=False):
@@ -69,11 +71,13 @@ class RecordRef:
         record: Relative to the job's directory.
         digest: What it must be; None when a listing found it.
         inline: Its bytes when a message carried them.
+        length: How many bytes it is said to have; 0 when nobody said.
     """
 
     record: str
     digest: str | None = None
     inline: bytes | None = None
+    length: int = 0
 
 
 @dataclass(slots=True)
@@ -89,9 +93,10 @@ class LoadedRecords:
         written: Directories that files go into, with how many.
         identities: Identity by source, for entries whose record has none.
         lacking: Source directories (relative to `tasks`) of entries without identity.
-        attempts: Task attempt directories that records speak for.
+        attempts: Task attempt directories that records speak for, each with its task.
         changed: Sources that are not there any more, or not as their record says, one sentence each.
-        index: Destinations by folded name, for the search for duplicates.
+        unstorable: Destinations that the store cannot hold, one sentence each.
+        repeats: Destinations by folded name, for the search for duplicates.
         statistics: The tasks' own, for the job's once these records count: a commit may have to load twice.
     """
 
@@ -103,9 +108,10 @@ class LoadedRecords:
     written: dict[str, int] = field(default_factory=dict)
     identities: dict[str, str] = field(default_factory=dict)
     lacking: set[str] = field(default_factory=set)
-    attempts: set[str] = field(default_factory=set)
+    attempts: dict[str, str] = field(default_factory=dict)
     changed: list[str] = field(default_factory=list)
-    index: PartitionedSpill = field(default_factory=PartitionedSpill)
+    unstorable: list[str] = field(default_factory=list)
+    repeats: Repeats = field(default_factory=Repeats)
     statistics: Statistics = field(default_factory=Statistics)
 
 
@@ -178,16 +184,17 @@ async def list_manifests(context: StageContext, *, frozen: bool) -> list[RecordR
     layout = context.layout
     directory = layout.manifests_frozen if frozen else layout.manifests
     try:
-        listed = [child.path async for child in context.store.list(directory)]
+        listed = {child.path: child.size async for child in context.store.list(directory)}
     except StoreNotFoundError:
         if context.store.capabilities.directories:
             raise
-        listed = []
-    restored = [
-        await _put_back_taken(context, path, directory) for path in listed if path.name.endswith(ABORTED_SUFFIX)
-    ]
-    found = {path for path in (*listed, *restored) if path is not None and path.name.endswith(MANIFEST_SUFFIX)}
-    return [RecordRef(path.relative_to(layout.job_directory)) for path in sorted(found)]
+        listed = {}
+    for path in [path for path in listed if path.name.endswith(ABORTED_SUFFIX)]:
+        restored = await _put_back_taken(context, path, directory)
+        if restored is not None:
+            listed[restored] = listed[path]
+    found = sorted(path for path in listed if path.name.endswith(MANIFEST_SUFFIX))
+    return [RecordRef(path.relative_to(layout.job_directory), length=listed[path]) for path in found]
 
 
 async def _put_back_taken(context: StageContext, taken: StorePath, directory: StorePath) -> StorePath | None:
@@ -213,7 +220,8 @@ class LoadRecords(Stage[list[RecordRef], LoadedRecords]):
     Failure modes: a `RecordError` names the file and the member; nothing changed.
     Cost: one read a record (none for one that its message carries) and one look at its first file (one more at its
     source directories where links can stand), one write for one that cannot be frozen.
-    Memory: entries up to a bound, directories always; beyond the bound, names on disk.
+    Memory: entries up to a bound, directories always; 8 MiB of records at a time, or one; names as hashes, on disk
+    where they are many.
     Hadoop: ``LoadManifestsStage``.
     """
 
@@ -224,6 +232,8 @@ class LoadRecords(Stage[list[RecordRef], LoadedRecords]):
         super().__init__(context)
         self._freeze_copies = freeze_copies
         self._folding = NameFolding(context.store.capabilities)
+        self._in_flight = Budget(BYTES_IN_FLIGHT)
+        self._prefix_bytes = len(context.layout.destination.path.encode()) + 1
 
     async def execute(self, value: list[RecordRef]) -> LoadedRecords:
         """Loads all, in any order; the result is in the order of `value`."""
@@ -233,16 +243,17 @@ class LoadRecords(Stage[list[RecordRef], LoadedRecords]):
 
             async def load(item: tuple[int, RecordRef]) -> None:
                 number, ref = item
-                winners[number] = await self._load(number, ref, loaded)
+                async with self._in_flight.hold(ref.length):
+                    winners[number] = await self._load(number, ref, loaded)
                 self.context.progress.advance()
 
             await run_workers(enumerate(value), load, workers=self.context.config.io_concurrency, operation=self.name)
             loaded.winners = [winners[number] for number in range(len(value))]
             _refuse_one_task_twice(loaded.winners)
         except BaseException:
-            await loaded.index.close()
+            await loaded.repeats.close()
             raise
-        loaded.directories = with_ancestors(loaded.directories)
+        loaded.directories = with_ancestors({*loaded.directories, *loaded.written})
         return loaded
 
     async def _load(self, number: int, ref: RecordRef, loaded: LoadedRecords) -> Winner:
@@ -273,12 +284,11 @@ class LoadRecords(Stage[list[RecordRef], LoadedRecords]):
             await context.store.put(copy, data, durable=context.durable)
             record = copy.name
         self._gather(manifest, files, directories, loaded)
-        await self._check_sources(record, files, loaded)
+        await self._check_sources(record, manifest.taskID, files, loaded)
         size = sum(file.size for file in files)
         loaded.files += len(files)
         loaded.size += size
-        for file in files:
-            await loaded.index.add(self._folding.fold(file.destination), TASK_PAYLOAD + manifest.taskID)
+        await loaded.repeats.add(self._folding.fold_all([file.destination for file in files]))
         statistics = loaded.statistics
         statistics.merge(manifest.statistics(source=record))
         statistics.sample(names.COMMITTER_TASK_MANIFEST_FILE_SIZE, len(data))
@@ -294,14 +304,14 @@ class LoadRecords(Stage[list[RecordRef], LoadedRecords]):
             task_attempt=manifest.taskAttemptID,
         )
 
-    async def _check_sources(self, record: str, files: list[PlannedFile], loaded: LoadedRecords) -> None:
+    async def _check_sources(self, record: str, task: str, files: list[PlannedFile], loaded: LoadedRecords) -> None:
         """Refuses a record whose sources are another record's, and notes one whose attempt was aborted: one call.
 
         An attempt that commits although it was aborted leaves a record without files, which would be found out only
         half way through publishing; its first file speaks for all.
         """
         attempts = {file.source.partition("/")[0] for file in files}
-        if len(attempts) > 1 or attempts & loaded.attempts:
+        if len(attempts) > 1 or not attempts.isdisjoint(loaded.attempts):
             raise RecordError(
                 "the record names files of more than one task attempt, or of another record's",
                 field="files",
@@ -310,7 +320,7 @@ class LoadRecords(Stage[list[RecordRef], LoadedRecords]):
             )
         if not files:
             return
-        loaded.attempts |= attempts
+        loaded.attempts.update(dict.fromkeys(attempts, task))
         await refuse_linked_sources(self.context, record, files)
         first = files[0]
         status = await status_or_none(self.context.store, self.context.layout.tasks / first.source)
@@ -322,14 +332,17 @@ class LoadRecords(Stage[list[RecordRef], LoadedRecords]):
     def _gather(
         self, manifest: TaskManifest, files: list[PlannedFile], directories: list[str], loaded: LoadedRecords
     ) -> None:
-        written = loaded.written
+        written, lacking = loaded.written, loaded.lacking
         for file in files:
             directory = file.destination.rpartition("/")[0]
             written[directory] = written.get(directory, 0) + 1
             if file.identity is None:
-                loaded.lacking.add(file.source.rpartition("/")[0])
+                lacking.add(file.source.rpartition("/")[0])
         loaded.directories.update(directories)
-        loaded.directories.update(file.destination.rpartition("/")[0] for file in files)
+        if len(loaded.unstorable) < MOST_PROBLEMS:
+            destinations = [file.destination for file in files]
+            capabilities = self.context.store.capabilities
+            loaded.unstorable += islice(name_problems(destinations, capabilities, self._prefix_bytes), MOST_PROBLEMS)
         if loaded.entries is not None:
             loaded.entries.extend(files)
             if len(loaded.entries) > ENTRIES_IN_MEMORY:
@@ -376,7 +389,7 @@ async def _read(context: StageContext, record: str) -> bytes:
 def _decode(context: StageContext, record: str, data: bytes) -> tuple[TaskManifest, list[PlannedFile], list[str]]:
     source = str(context.layout.job_directory / record)
     with context.statistics.timed(names.OP_LOAD_MANIFEST):
-        manifest = decode_task_manifest(data, source=source)
+        manifest = decode_task_manifest(data, source=source, names_checked=False)
         files, directories = relative_entries(
             manifest, destination=context.layout.destination, source_root=context.layout.tasks, source=source
         )
@@ -406,23 +419,27 @@ class PlannedFiles:
         """The files themselves, when they are kept."""
         return self._entries
 
-    def __aiter__(self) -> AsyncIterator[PlannedFile]:
-        return self._with_identities(self._from_memory() if self._entries is not None else self._from_records())
+    async def __aiter__(self) -> AsyncIterator[PlannedFile]:
+        """Every file; `batches` is cheaper where all are wanted."""
+        async for batch in self.batches():
+            for file in batch:
+                yield file
 
-    async def _with_identities(self, files: AsyncIterator[PlannedFile]) -> AsyncIterator[PlannedFile]:
+    async def batches(self) -> AsyncIterator[list[PlannedFile]]:
+        """Every file, many at a time: as many as are kept in memory, else those of a few megabytes of records."""
         identities = self._identities
-        async for file in files:
-            if file.identity is None and identities:
-                file.identity = identities.get(file.source)
-            yield file
+        async for batch in self._kept() if self._entries is not None else self._read_again():
+            if identities:
+                for file in batch:
+                    if file.identity is None:
+                        file.identity = identities.get(file.source)
+            yield batch
 
-    async def _from_memory(self) -> AsyncIterator[PlannedFile]:
-        for file in self._entries or ():
-            yield file
+    async def _kept(self) -> AsyncIterator[list[PlannedFile]]:
+        yield self._entries or []
 
-    async def _from_records(self) -> AsyncIterator[PlannedFile]:
-        remaining = iter(self._winners)
-        while batch := list(islice(remaining, self._context.config.manifest_queue_capacity)):
+    async def _read_again(self) -> AsyncIterator[list[PlannedFile]]:
+        for winners in _by_length(self._winners, self._context.config.manifest_queue_capacity):
             decoded: dict[int, list[PlannedFile]] = {}
 
             async def load(item: tuple[int, Winner], decoded: dict[int, list[PlannedFile]] = decoded) -> None:
@@ -440,14 +457,12 @@ class PlannedFiles:
                 await refuse_linked_sources(self._context, winner.record, decoded[number])
 
             await run_workers(
-                enumerate(batch),
+                enumerate(winners),
                 load,
                 workers=self._context.config.io_concurrency,
                 operation="job_stage_load_manifests",
             )
-            for number in range(len(batch)):
-                for file in decoded[number]:
-                    yield file
+            yield [file for number in range(len(winners)) for file in decoded.pop(number)]
 
     async def _read_winner(self, winner: Winner) -> bytes:
         layout = self._context.layout
@@ -459,6 +474,20 @@ class PlannedFiles:
                 raise
             # A driver of this job that stayed undecided may undo the freeze after another one decided.
             return await _read(self._context, (layout.manifests / name).relative_to(layout.job_directory))
+
+
+def _by_length(winners: list[Winner], most: int) -> Iterator[list[Winner]]:
+    """Winners in runs of at most so many, and so many bytes of records as may be read at once; at least one."""
+    run: list[Winner] = []
+    length = 0
+    for winner in winners:
+        if run and (length + winner.length > BYTES_IN_FLIGHT or len(run) == most):
+            yield run
+            run, length = [], 0
+        run.append(winner)
+        length += winner.length
+    if run:
+        yield run
 
 
 def refs_of_messages(context: StageContext, task_commits: Iterable[TaskCommit]) -> list[RecordRef]:
@@ -504,7 +533,7 @@ def _ref_of(context: StageContext, message: TaskCommit) -> RecordRef:
         # The record lies under the task's name, and moves when the listing is frozen.
         directory = layout.manifests_frozen if context.store.capabilities.atomic_directory_rename else layout.manifests
         path = directory / layout.manifest(message.task).name
-        return RecordRef(path.relative_to(layout.job_directory), message.digest)
+        return RecordRef(path.relative_to(layout.job_directory), message.digest, length=message.length)
     path = layout.attempt_record(message.task, message.attempt, message.nonce)
     if message.record != path.uri:
         raise RecordError(
@@ -514,7 +543,7 @@ def _ref_of(context: StageContext, message: TaskCommit) -> RecordRef:
             operation="commit_job",
         )
     inline = message.inline.encode() if message.inline is not None else None
-    return RecordRef(path.relative_to(layout.job_directory), message.digest, inline)
+    return RecordRef(path.relative_to(layout.job_directory), message.digest, inline, message.length)
 
 
 async def check_attempt_records(context: StageContext, refs: list[RecordRef]) -> None:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
+from itertools import islice
 
 from committer.errors import PreflightError, TargetExistsError
 from committer.stages.base import Stage, StageContext
 from committer.stages.inspect_destination import DestinationView
-from committer.stages.load_records import DIRECTORY_PAYLOAD, TASK_PAYLOAD, LoadedRecords, PlannedFiles
-from committer.stages.names import NameFolding, name_problem
+from committer.stages.load_records import MOST_PROBLEMS, LoadedRecords, PlannedFiles
+from committer.stages.names import NameFolding
 
-MOST_CONFLICTS = 100
+MOST_CONFLICTS = MOST_PROBLEMS
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,46 +69,41 @@ class Preflight(Stage[PreflightRequest, Conflicts]):
     async def execute(self, value: PreflightRequest) -> Conflicts:
         """Collects conflicts of every kind."""
         conflicts = Conflicts([*value.loaded.changed], [])
-        await self._collect_duplicates(value.loaded, conflicts.output)
-        await self._collect_names(value.files, conflicts.output)
+        await self._collect_duplicates(value, conflicts.output)
+        conflicts.output.extend(value.loaded.unstorable)
         self._collect_targets(value, conflicts.targets)
         return conflicts
 
-    async def _collect_duplicates(self, loaded: LoadedRecords, output: list[str]) -> None:
-        index = loaded.index
+    async def _collect_duplicates(self, value: PreflightRequest, output: list[str]) -> None:
+        loaded = value.loaded
         folded: dict[str, str] = {}
         for directory in sorted(loaded.directories):
             key = self._folding.fold(directory)
             first = folded.setdefault(key, directory)
             if first is not directory:
                 output.append(f"the store takes the directories {first} and {directory} for one")
-            else:
-                await index.add(key, DIRECTORY_PAYLOAD)
-        async for key, payloads, _total in index.duplicates():
-            tasks = sorted(payload.removeprefix(TASK_PAYLOAD) for payload in payloads if payload != DIRECTORY_PAYLOAD)
-            if len(tasks) < len(payloads):
-                output.append(f"{key} is a file of {tasks[0]}, and a directory that other files need")
-            else:
-                output.append(f"{key} is written by {' and '.join(tasks[:3])}")
-            if len(output) >= MOST_CONFLICTS:
-                break
+        await loaded.repeats.add(folded)
+        repeated = await loaded.repeats.find()
+        if repeated:
+            output.extend(await self._tell_duplicates(value, folded.keys(), set(islice(repeated, MOST_CONFLICTS))))
 
-    async def _collect_names(self, files: PlannedFiles, output: list[str]) -> None:
-        capabilities = self.context.store.capabilities
-        if not (
-            capabilities.max_name_bytes
-            or capabilities.max_path_bytes
-            or capabilities.forbids_trailing_period
-            or capabilities.checksum_sidecars
-        ):
-            return
-        prefix = len(self.context.layout.destination.path.encode()) + 1
-        async for file in files:
-            problem = name_problem(file.destination, capabilities, prefix)
-            if problem is not None:
-                output.append(f"{file.destination[:200]}: {problem}")
-                if len(output) >= MOST_CONFLICTS:
-                    return
+    async def _tell_duplicates(
+        self, value: PreflightRequest, directories: Collection[str], repeated: set[int]
+    ) -> list[str]:
+        """Looks at the names themselves, of which only hashes were kept."""
+        tasks: dict[str, list[str]] = {}
+        async for batch in value.files.batches():
+            keys = self._folding.fold_all([file.destination for file in batch])
+            for file, key in zip(batch, keys, strict=True):
+                if hash(key) in repeated:
+                    tasks.setdefault(key, []).append(value.loaded.attempts[file.source.partition("/")[0]])
+        told = []
+        for key, writers in tasks.items():
+            if key in directories:
+                told.append(f"{key} is a file of {min(writers)}, and a directory that other files need")
+            elif len(writers) > 1:
+                told.append(f"{key} is written by {' and '.join(sorted(writers)[:3])}")
+        return told
 
     def _collect_targets(self, value: PreflightRequest, targets: list[str]) -> None:
         config, view = self.context.config, value.view

