@@ -343,7 +343,7 @@ async def _cleanup(
 
 
 _DECIDED = "it is decided to be committed and did not end: recover it"
-_FOREIGN = "it holds no record of a job: another committer's, perhaps alive; job_id and force=True remove it"
+_FOREIGN = "it holds no record of a job: another committer's, perhaps alive; only its id with force removes it"
 _UNFINISHED = "it ended, but its last steps were not done: recover it"
 
 
