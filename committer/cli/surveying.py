@@ -251,6 +251,8 @@ def _advice(uri: str, info: JobInfo, look: Look, owner: Owner) -> tuple[str, str
         return "it ended while it was looked at", ""
     if look.problem:
         return f"a record cannot be read: {look.problem}", f"{clean} --force"
+    if owner == "committer" and info.state == "unknown":
+        return "its setup record cannot be read", f"{clean} --force"
     if look.outcome is not None:
         if not look.outcome.finished:
             return f"{look.outcome.outcome}, but its last steps were not done", recover

@@ -79,6 +79,7 @@ class Lake:
     def __init__(self, directory: Path) -> None:
         self.path = directory
         self.temporary = directory / "_temporary"
+        self._year = 2025
 
     def files(self) -> list[str]:
         """Visible files, by relative name."""
@@ -152,9 +153,11 @@ class Lake:
 
     async def _write(self, job: committer.Job) -> list[bytes]:
         messages = []
+        # Jobs of one lake write different files.
+        self._year += 1
         for number in range(3):
             async with job.task_attempt(task=number) as task:
-                async with task.open(f"year=2026/part-{number}.csv") as file:
+                async with task.open(f"year={self._year}/part-{number}.csv") as file:
                     await file.write(b"x" * 1000 * (number + 1))
             assert task.task_commit is not None
             messages.append(task.task_commit.encode())

@@ -98,7 +98,7 @@ def test_a_job_that_java_set_up_is_committed(run: Run, lake: Lake) -> None:
     assert "Hadoop's manifest committer" in planned.out
     assert "16 files" in planned.out
     assert run("commit", lake.path, JAVA_JOB, "--tasks", "5", "--yes").code == 0
-    assert len(list(path for path in lake.path.rglob("*") if path.is_file())) == 17
+    assert len([path for path in lake.path.rglob("*") if path.is_file()]) == 17
     assert run("validate", lake.path).code == 0
     assert not lake.temporary.exists()
 
