@@ -128,7 +128,7 @@ def _success(record: SuccessData, limit: int) -> list[Part]:
                 ("size", "file"),
                 [
                     ("" if length is None else size(length), name)
-                    for name, length in zip(record.filenames, lengths, strict=True)
+                    for name, length in sorted(zip(record.filenames, lengths, strict=True), key=lambda pair: pair[0])
                 ],
                 limit,
                 right=(0,),

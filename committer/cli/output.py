@@ -158,14 +158,14 @@ class Screen:
         return not self.json and sys.stdin is not None and sys.stdin.isatty() and self.err.is_terminal
 
     def answer(self, answer: Answer) -> None:
-        """Prints an answer."""
-        self.remark(answer.notes)
+        """Prints an answer, then remarks about it."""
         if self.json:
             text = json.dumps(builtins_of(answer.data), indent=2)
             # Escaped as other control characters are: a terminal may act upon it.
             _write(sys.stdout, text.replace("\x7f", "\\u007f") + "\n")
         else:
             _write(sys.stdout, _rendered(_console(sys.stdout), answer.parts))
+        self.remark(answer.notes)
 
     def error(self, error: BaseException, code: Exit) -> None:
         """Prints an error: for people always, and for programs when they asked for JSON."""

@@ -113,7 +113,8 @@ class Lake:
         (self.temporary / job_id / "intent").write_bytes(encode_record(intent))
 
     def decided(self, job_id: str = "decided", **options: Any) -> None:
-        """A job whose driver died while it published the second file."""
+        """A job whose driver died while it published the second file, one after the other."""
+        options.setdefault("config", committer.CommitterConfig(io_concurrency=1))
         self._died(job_id, Fault(kind="crash_before", operation="rename_file", path="part-1.csv"), **options)
 
     def unfinished(self, job_id: str = "unfinished") -> None:
