@@ -24,9 +24,8 @@ _HELP = "See, finish, take back and clean up what jobs left at a data lake's des
 
 Uri = Annotated[str, Parameter(help="The job's destination: a URI, or a path of this machine.")]
 JobId = Annotated[str, Parameter(help="The job's id.")]
-Yes = Annotated[bool, Parameter(negative=(), help="Do it: without this the command only says what it would do.")]
-Force = Annotated[bool, Parameter(negative=())]
-Limit = Annotated[int, Parameter(help="How many entries of a list are shown as text.")]
+Yes = Annotated[bool, Parameter(help="Do it: without this the command only says what it would do.")]
+Limit = Annotated[int, Parameter(help="How many entries of a list are shown as text; 20 when left out.")]
 Messages = Annotated[
     str | None,
     Parameter(metavar="FILE", help="The winners' task commit messages, one encoded TaskCommit a line; - is stdin."),
@@ -35,11 +34,12 @@ JobAttempt = Annotated[
     int | None, Parameter(help="The job attempt of a job that Hadoop set up; the highest one when left out.")
 ]
 
-app = App(
+app: App = App(
     name="committer",
     help=_HELP,
     version=f"committer {committer.__version__}",
     help_format="plaintext",
+    default_parameter=Parameter(negative=(), show_default=False),
     help_epilogue="Exit codes: 0 ok, 1 failed or mismatch, 2 usage or not confirmed, 3 unknown outcome (run recover), "
     "4 not found, 5 busy.",
 )
@@ -123,10 +123,10 @@ def recover(
     uri: Uri,
     job_id: JobId,
     *,
-    rollback: Annotated[bool, Parameter(negative=(), help="Take back what was published; abort if undecided.")] = False,
+    rollback: Annotated[bool, Parameter(help="Take back what was published; abort if undecided.")] = False,
     force: Annotated[
         bool,
-        Parameter(negative=(), help="The old driver is dead: roll back, or commit, where that cannot be made sure of."),
+        Parameter(help="The old driver is dead: roll back, or commit, where that cannot be made sure of."),
     ] = False,
     yes: Yes = False,
     common: Common = Common(),  # noqa: B008
@@ -168,7 +168,6 @@ def cleanup(
     force: Annotated[
         bool,
         Parameter(
-            negative=(),
             help="Remove even a job that is decided to be committed (its files are lost) or, named by --job, another "
             "committer's.",
         ),

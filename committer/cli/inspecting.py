@@ -10,10 +10,10 @@ from rich.console import Group
 
 from committer.cli.output import Answer, Part, builtins_of, line, pairs, table
 from committer.cli.session import Session
-from committer.cli.text import count, size
+from committer.cli.text import command, count, size
 from committer.committers.context import open_store
 from committer.config import CommitterConfig
-from committer.errors import RecordError, StoreError
+from committer.errors import RecordError, StoreError, StoreIsADirectoryError
 from committer.events import names
 from committer.layout import SUCCESS, TEMPORARY
 from committer.operations import load_record
@@ -61,6 +61,10 @@ async def inspect(session: Session, path: str, limit: int) -> Answer:
     """
     try:
         record = await load_record(path, storage_options=session.storage, config=session.config)
+    except StoreIsADirectoryError as error:
+        marker = f"{path.rstrip('/')}/{SUCCESS}"
+        error.next_step = f"name a file in it: {command('inspect', marker)}"
+        raise
     except RecordError as error:
         return await _other(session, path, error, limit)
     kind = _KINDS.get(type(record), type(record).__name__)

@@ -100,7 +100,10 @@ def parts_of_error(error: BaseException) -> list[Part]:
         return [line(f"error: {type(error).__name__}: {error}", "bold red")]
     parts: list[Part] = [line(f"error: {error.message}", "bold red")]
     detail = [("path", error.path if error.path not in error.message else ""), ("outcome", error.outcome)]
-    parts.append(pairs([*detail, ("next step", error.next_step)], indent=2))
+    if "committer " in error.next_step:
+        parts += [pairs(detail, indent=2), copyable(f"next step  {error.next_step}")]
+    else:
+        parts.append(pairs([*detail, ("next step", error.next_step)], indent=2))
     conflicts = getattr(error, "conflicts", ())
     parts += [line(f"- {conflict}", indent=2) for conflict in conflicts]
     causes = [getattr(cause, "message", "") or f"{type(cause).__name__}: {cause}" for cause in error.causes]

@@ -10,6 +10,7 @@ import sys
 import threading
 import time
 from collections import deque
+from dataclasses import dataclass
 from types import TracebackType
 from typing import Final, Self
 
@@ -65,6 +66,7 @@ class Board:
             return next(reversed(self._stages.values())).view() if self._stages else None
 
 
+@dataclass(frozen=True, slots=True)
 class View:
     """One stage in numbers.
 
@@ -73,19 +75,19 @@ class View:
         done: Things done.
         total: Things to do; None when unknown.
         bytes_done: Their bytes.
-        rate: Things a second, over the last 15 seconds; None before two looks.
-        left_s: Seconds left at that rate; None when unknown.
+        rate: Things a second, over the last 15 seconds; None before anything was done.
     """
 
-    __slots__ = ("bytes_done", "done", "left_s", "rate", "total", "words")
+    words: str
+    done: int
+    total: int | None
+    bytes_done: int
+    rate: float | None
 
-    def __init__(self, words: str, done: int, total: int | None, bytes_done: int, rate: float | None) -> None:
-        self.words = words
-        self.done = done
-        self.total = total
-        self.bytes_done = bytes_done
-        self.rate = rate
-        self.left_s: float | None = (total - done) / rate if total is not None and rate else None
+    @property
+    def left_s(self) -> float | None:
+        """Seconds left at that rate; None when unknown."""
+        return (self.total - self.done) / self.rate if self.total is not None and self.rate else None
 
     @property
     def numbers(self) -> str:

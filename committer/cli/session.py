@@ -34,7 +34,6 @@ class Common:
         tuple[str, ...],
         Parameter(
             name=("-o", "--option"),
-            negative=(),
             metavar="KEY=VALUE",
             help="A choice of the commit, by its name or by Hadoop's key; may be repeated. `committer options` lists "
             "them.",
@@ -43,12 +42,13 @@ class Common:
     storage: Annotated[
         tuple[str, ...],
         Parameter(
-            negative=(),
             metavar="KEY=env:NAME|file:PATH",
             help="Where the value of a storage option is found, never the value itself; may be repeated.",
         ),
     ] = ()
-    output: Annotated[Literal["text", "json"], Parameter(help="What is printed to standard output.")] = "text"
+    output: Annotated[
+        Literal["text", "json"], Parameter(help="What is printed to standard output; text when left out.")
+    ] = "text"
 
 
 class Session:

@@ -12,9 +12,16 @@ from committer.cli.output import Answer, Part, copyable, line, styled, table
 from committer.cli.session import Session
 from committer.cli.text import age, command, count
 from committer.committers.context import open_store
-from committer.errors import CommitterError, JobNotFoundError, RecordError, StoreError, StoreNotFoundError
+from committer.errors import (
+    CommitterError,
+    ConfigurationError,
+    JobNotFoundError,
+    RecordError,
+    StoreError,
+    StoreNotFoundError,
+)
 from committer.flow.workers import run_workers
-from committer.layout import MANIFEST_SUFFIX, TEMPORARY, JobLayout
+from committer.layout import MANIFEST_SUFFIX, TEMPORARY, JobLayout, check_job_id
 from committer.operations import JobInfo, list_jobs
 from committer.paths import StorePath
 from committer.records.job_state import Decision, Intent, JobOutcome, ReplaceLock
@@ -160,9 +167,11 @@ async def find_lock(store: Store, destination: StorePath) -> LockRow | None:
         return LockRow(job_id="", orphan=True) if isinstance(error, RecordError) else None
     if lock is None:
         return None
+    if not _is_job_id(lock.job_id):
+        return LockRow(job_id="", orphan=True)
     try:
         found = await look_at_job(store, JobLayout(destination, lock.job_id))
-    except CommitterError:
+    except JobNotFoundError:
         return LockRow(job_id=lock.job_id, orphan=True, created=lock.created)
     return LockRow(job_id=lock.job_id, orphan=not found.is_job, created=lock.created)
 
@@ -179,6 +188,8 @@ async def _row(store: Store, uri: str, destination: StorePath, info: JobInfo) ->
         if not _can_be_joined(found):
             attention += ", in a layout of an older Hadoop: only that can commit it"
             next_step = ""
+    if not _is_job_id(info.job_id):
+        attention, next_step = "no job has such a name: look at it, and remove it by hand", ""
     return JobRow(
         job_id=info.job_id,
         owner=owner,
@@ -191,6 +202,15 @@ async def _row(store: Store, uri: str, destination: StorePath, info: JobInfo) ->
         attention=attention,
         next_step=next_step,
     )
+
+
+def _is_job_id(text: str) -> bool:
+    """Whether it can name a job: what stands on a store, or in a record, may be anything."""
+    try:
+        check_job_id(text)
+    except ConfigurationError:
+        return False
+    return True
 
 
 async def _owner(store: Store, found: JobDirectory) -> Owner:
@@ -302,7 +322,8 @@ def _parts(uri: str, rows: list[JobRow], lock: LockRow | None) -> list[Part]:
     if lock is not None:
         parts += [line(""), line("replace lock", "bold")]
         if not lock.job_id:
-            parts.append(line("its record cannot be read", indent=2))
+            path = f"{uri.rstrip('/')}/{TEMPORARY}/.replace-lock"
+            parts.append(line(f"its record cannot be read: remove {path} once no job replaces data there", indent=2))
         elif lock.orphan:
             parts.append(line(f"held by job {lock.job_id}, which is gone: nobody will release it", indent=2))
             parts.append(copyable(command("cleanup", uri, "--job", lock.job_id)))

@@ -128,6 +128,14 @@ def test_what_a_store_cannot_do_is_not_tried(flag: str, skipped: str) -> None:
     assert examined(space.store(), f"memory://doctor-{flag}/table")[skipped].verdict == "skipped"
 
 
+@pytest.mark.parametrize("profile", ["gcs", "adls", "hdfs"])
+def test_every_kind_of_store(profile: str) -> None:
+    space = MemoryStore.space(f"doctor-{profile}", profile)
+    checks = examined(space.store(), f"memory://doctor-{profile}/some/table")
+    assert {check.verdict for check in checks.values()} <= {"ok", "skipped", "warning"}
+    assert list(space.tree) == []
+
+
 def test_refused_credentials_end_the_examination(tmp_path: Path) -> None:
     store = FaultyStore(LocalStore(), [Fault(kind="forbidden", operation="status", times=None)])
     checks = examined(store, tmp_path)
