@@ -77,7 +77,7 @@ def table(
         right: Columns of numbers.
         indent: Spaces before it.
     """
-    made = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1), header_style="bold")
+    made = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0), header_style="bold")
     for column, head in enumerate(heads):
         made.add_column(head, justify="right" if column in right else "left", overflow="fold", no_wrap=column in right)
     for row in rows:
@@ -193,7 +193,8 @@ def _console(file: IO[str]) -> Console:
 
 def _rendered(console: Console, parts: Sequence[Part]) -> str:
     with console.capture() as capture:
-        console.print(Group(*parts))
+        # Not cropped: what is to be copied may be wider than the terminal.
+        console.print(Group(*parts), crop=False)
     # A table fills its last column with spaces.
     return "".join(f"{text.rstrip()}\n" for text in capture.get().splitlines())
 

@@ -300,7 +300,7 @@ def _parts(uri: str, rows: list[JobRow], lock: LockRow | None) -> list[Part]:
     if rows:
         parts.append(
             table(
-                ("job", "owner", "state", "files", "updated"),
+                ("job", "owner", "state", "files", "age"),
                 [
                     (
                         row.job_id,

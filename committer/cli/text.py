@@ -62,13 +62,13 @@ def seconds(number: float) -> str:
 
 
 def age(moment: datetime | None, now: datetime) -> str:
-    """How long ago in one unit: ``12 s ago``, ``3 h ago``; empty when unknown."""
+    """How long ago in one unit: ``12 s``, ``3 h``; empty when unknown."""
     if moment is None:
         return ""
     passed = int((now - moment).total_seconds())
     if passed < 0:
-        return "in future"
+        return "future"
     for unit, length in (("d", 86400), ("h", 3600), ("min", 60)):
         if passed >= length:
-            return f"{passed // length} {unit} ago"
-    return f"{passed} s ago"
+            return f"{passed // length} {unit}"
+    return f"{passed} s"

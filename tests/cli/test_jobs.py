@@ -105,6 +105,17 @@ def test_a_lock_with_an_owner_is_none(run: Run, lake: Lake) -> None:
     assert "cannot be read" in run("jobs", lake.path).out
 
 
+def test_names_that_no_job_has(run: Run, lake: Lake) -> None:
+    lake.lock("../../outside")
+    (lake.temporary / "not a job" / "x").mkdir(parents=True)
+    found = run("jobs", lake.path, "--output", "json").json["replace_lock"]
+    assert found == {"job_id": "", "orphan": True, "created": ""}
+    row = rows(run, lake)["not a job"]
+    assert (row["owner"], row["next_step"]) == ("unknown", "")
+    assert run("cleanup", lake.path, "--job", "not a job", "--force", "--yes").code == 2
+    assert (lake.temporary / "not a job").exists()
+
+
 def test_a_destination_with_a_space_is_quoted_in_commands(run: Run, tmp_path: Path) -> None:
     lake = Lake(tmp_path / "my lake")
     lake.decided()

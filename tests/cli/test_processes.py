@@ -151,7 +151,13 @@ def test_nothing_is_wider_than_the_terminal_but_what_is_to_be_copied(lake: Lake)
         assert terminal.finish() == 0
         wide = [line for line in lines_of(terminal.seen) if len(line) > 80]
         assert all(line.strip().startswith(("committer ", "file:", "mapreduce.")) for line in wide), wide
-    assert "5f0c6bd2-6a3d-4f0e-8a51-0f6d1f1a7d10" in shell("jobs", lake.path, COLUMNS="80").out
+    # The whole id in the table, however long ago it was.
+    a_while_ago = time.time() - 300 * 86400
+    for path in lake.temporary.rglob("*"):
+        os.utime(path, (a_while_ago, a_while_ago))
+    text = shell("jobs", lake.path, COLUMNS="80").out
+    assert "5f0c6bd2-6a3d-4f0e-8a51-0f6d1f1a7d10  committer" in text
+    assert f"  committer recover {lake.path} 0cf5b3a4-3d3e-4a87-9b0e-5a1d4c2f7e10\n" in text
 
 
 def test_progress_on_a_terminal_is_a_bar_that_goes_away(lake: Lake) -> None:
