@@ -246,6 +246,62 @@ async def cleanup(
         JobDecidedError: The job named by `job_id` is decided to be committed, and not ended.
         JobNotFoundError: There is no such job.
     """
+    report = await _cleanup(
+        dest,
+        job_id=job_id,
+        older_than=older_than,
+        force=force,
+        dry=False,
+        storage_options=storage_options,
+        config=config,
+    )
+    if job_id in report.kept and report.kept[job_id] in (_DECIDED, _UNFINISHED):
+        destination = StorePath.of(dest)
+        raise JobDecidedError(
+            f"job {job_id} was kept: {report.kept[job_id]}",
+            operation="cleanup",
+            path=destination,
+            outcome="partial",
+            next_step=f"recover({str(destination)!r}, {job_id!r}) finishes it; force=True removes it all the same",
+        )
+    return report
+
+
+async def plan_cleanup(
+    dest: Destination,
+    *,
+    job_id: str | None = None,
+    older_than: timedelta | float | None = None,
+    force: bool = False,
+    storage_options: Mapping[str, object] | None = None,
+    config: CommitterConfig | None = None,
+) -> CleanupReport:
+    """What `cleanup` would do now, with the same arguments and errors; changes nothing.
+
+    A job that is decided to be committed is among the kept ones, with the reason, where `cleanup` of that job alone
+    raises.
+    """
+    return await _cleanup(
+        dest,
+        job_id=job_id,
+        older_than=older_than,
+        force=force,
+        dry=True,
+        storage_options=storage_options,
+        config=config,
+    )
+
+
+async def _cleanup(
+    dest: Destination,
+    *,
+    job_id: str | None,
+    older_than: timedelta | float | None,
+    force: bool,
+    dry: bool,
+    storage_options: Mapping[str, object] | None,
+    config: CommitterConfig | None,
+) -> CleanupReport:
     if job_id is None and older_than is None:
         raise ConfigurationError("cleanup needs job_id or older_than", operation="cleanup")
     destination = StorePath.of(dest)
@@ -264,7 +320,13 @@ async def cleanup(
     async def clean(name: str) -> None:
         try:
             reason = await _clean_one(
-                destination, name, age_s=age_s, force=force, config=config, storage_options=storage_options
+                destination,
+                name,
+                age_s=age_s,
+                force=force,
+                dry=dry,
+                config=config,
+                storage_options=storage_options,
             )
         except (ConfigurationError, RecordError, StoreError) as error:
             if job_id is not None:
@@ -277,19 +339,11 @@ async def cleanup(
             kept[name] = reason
 
     await run_workers(chosen, clean, workers=min(8, config.io_concurrency), operation="cleanup")
-    if job_id in kept and kept[job_id] in (_DECIDED, _UNFINISHED):
-        raise JobDecidedError(
-            f"job {job_id} was kept: {kept[job_id]}",
-            operation="cleanup",
-            path=destination,
-            outcome="partial",
-            next_step=f"recover({str(destination)!r}, {job_id!r}) finishes it; force=True removes it all the same",
-        )
     return CleanupReport(removed=sorted(removed), kept=dict(sorted(kept.items())))
 
 
 _DECIDED = "it is decided to be committed and did not end: recover it"
-_FOREIGN = "it holds no record of a job: another committer's, perhaps alive; job_id and force=True remove it"
+_FOREIGN = "it holds no record of a job: another committer's, perhaps alive; only its id with force removes it"
 _UNFINISHED = "it ended, but its last steps were not done: recover it"
 
 
@@ -299,10 +353,11 @@ async def _clean_one(
     *,
     age_s: float | None,
     force: bool,
+    dry: bool,
     config: CommitterConfig,
     storage_options: Mapping[str, object] | None,
 ) -> str | None:
-    """Removes one job; returns why not."""
+    """Removes one job, or with `dry` only looks; returns why not."""
     spec = JobSpec(destination=destination.uri, job_id=job_id, config=config)
     context = await open_context(spec, storage_options)
     try:
@@ -311,8 +366,9 @@ async def _clean_one(
             found = await look_at_job(context.store, context.layout)
         except JobNotFoundError:
             # Its directory is gone, but a lock it held may be left.
-            await release_lock(context)
-            await remove_taken_lock(context)
+            if not dry:
+                await release_lock(context)
+                await remove_taken_lock(context)
             if age_s is None:
                 raise
             return "it is gone"
@@ -324,7 +380,8 @@ async def _clean_one(
                 return "its age is unknown: the store does not say when its records were written"
             if context.runtime.now().timestamp() - newest < age_s:
                 return "it is younger"
-        return await _remove(context, found, force=force)
+        reason = await _reason_to_keep(context, found, force=force)
+        return reason if dry or reason is not None else await _remove(context, found, force=force)
     finally:
         await context.store.close()
 
@@ -358,24 +415,30 @@ async def _newest_below(context: StageContext, found: JobDirectory) -> float:
     return newest
 
 
-async def _remove(context: StageContext, found: JobDirectory, *, force: bool) -> str | None:
+async def _reason_to_keep(context: StageContext, found: JobDirectory, *, force: bool) -> str | None:
     store, layout = context.store, context.layout
-    outcome = await read_outcome(store, layout) if found.ended and not force else None
-    if outcome is not None and not outcome.finished:
-        # `_SUCCESS`, or files that a rollback has to put back, may be missing.
-        return _UNFINISHED
-    if not found.ended:
+    if force:
         # With force nobody asks what was decided: it may be what cannot be read.
-        decision = await read_decision(store, layout) if found.decided and not (force or found.is_void) else None
-        if decision is None and not found.decided and (found.set_up or found.attempts):
-            anchored = context if found.set_up else _without_setup(context)
-            try:
-                decision = await create_decision(anchored, abort_decision(context))
-            except JobNotFoundError:
-                # Litter without setup record and job attempt: no driver can commit it.
-                decision = None
-        if decision is not None and decision.decision == "commit" and not force:
-            return _DECIDED
+        return None
+    if found.ended:
+        outcome = await read_outcome(store, layout)
+        # `_SUCCESS`, or files that a rollback has to put back, may be missing.
+        return _UNFINISHED if outcome is not None and not outcome.finished else None
+    decision = await read_decision(store, layout) if found.decided and not found.is_void else None
+    return _DECIDED if decision is not None and decision.decision == "commit" else None
+
+
+async def _remove(context: StageContext, found: JobDirectory, *, force: bool) -> str | None:
+    if not (found.ended or found.decided) and (found.set_up or found.attempts):
+        anchored = context if found.set_up else _without_setup(context)
+        try:
+            decision = await create_decision(anchored, abort_decision(context))
+        except JobNotFoundError:
+            # Litter without setup record and job attempt: no driver can commit it.
+            pass
+        else:
+            if decision.decision == "commit" and not force:
+                return _DECIDED
     await release_lock(context)
     await CleanupJob(context).run(None)
     await RemoveFate(context).run(None)

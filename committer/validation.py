@@ -17,9 +17,12 @@ from committer.paths import StorePath
 from committer.records.success import SuccessData, decode_success
 from committer.stages.identity import stands_as_directory
 from committer.stages.names import is_hidden
-from committer.stages.success_file import WAS_EMPTY
+from committer.stages.success_file import COMMITTER_CLASS, WAS_EMPTY
 from committer.stores.base import Store
 from committer.stores.helpers import walk
+
+# Only this engine's reports have it among their diagnostics.
+_ENGINE = "committer.engine"
 
 
 class ValidationReport(msgspec.Struct, frozen=True, kw_only=True):
@@ -55,6 +58,9 @@ async def validate(
     One look a file that `_SUCCESS` names (at most a hundred); when the destination was empty before the job, also one
     listing a directory, which finds what `_SUCCESS` has no room to name by number and bytes.
 
+    Of a `_SUCCESS` that names Hadoop's manifest committer with no file committed, the files that stand there all the
+    same are reported as wrong: it vouches for none of them (see `names_manifest_committer_in_vain`).
+
     Raises:
         JobNotFoundError: There is no `_SUCCESS`.
         RecordError: It cannot be read; an empty one was written by a committer that reports nothing.
@@ -71,6 +77,8 @@ async def validate(
         if marker.diagnostics.get(WAS_EMPTY) == "true":
             extra = await _compare_tree(store, destination, marker, committed, wrong, complete=complete)
             complete = True
+        elif names_manifest_committer_in_vain(marker):
+            wrong += await _written_past(store, destination)
         return ValidationReport(
             ok=not (missing or wrong or extra),
             missing=sorted(missing),
@@ -82,6 +90,44 @@ async def validate(
         )
     finally:
         await store.close()
+
+
+def names_manifest_committer_in_vain(marker: SuccessData) -> bool:
+    """Whether a `_SUCCESS` names Hadoop's manifest committer, and that committed nothing.
+
+    With only the committer factory set, Spark's default commit protocol has its tasks write straight into the
+    destination; the manifest committer runs beside it, finds nothing and reports success (observed with Spark 4.3.0
+    and ``csv``, ``json``, ``text``, ``orc``). A job that had nothing to write leaves the same. This engine's own
+    reports are never meant: its tasks write nowhere else.
+    """
+    committed = marker.statistics().counters.get(names.COMMITTER_FILES_COMMITTED, len(marker.filenames))
+    return (
+        marker.committer == COMMITTER_CLASS
+        and _ENGINE not in marker.diagnostics
+        and not (committed or marker.filenames)
+    )
+
+
+async def _written_past(store: Store, destination: StorePath) -> list[str]:
+    """A sentence when visible files stand at a destination whose `_SUCCESS` counts none."""
+    files = 0
+    first = ""
+    async for child in store.list(destination):
+        if is_hidden(child.path.name):
+            continue
+        found = [status async for status in walk(store, child.path)] if stands_as_directory(child) else [child]
+        for status in found:
+            segments = status.path.relative_to(destination).split("/")
+            if not (stands_as_directory(status) or any(map(is_hidden, segments))):
+                files += 1
+                first = first or status.path.uri
+    if not files:
+        return []
+    sentence = (
+        f"{destination / SUCCESS}: names the manifest committer with 0 files committed, but {files} files stand here, "
+        f"such as {first}: they were there before, or were written past the committer, straight into the destination"
+    )
+    return [sentence]
 
 
 async def _marker(store: Store, destination: StorePath, config: CommitterConfig) -> SuccessData:

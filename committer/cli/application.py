@@ -1,0 +1,264 @@
+"""The commands and their arguments."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine, Sequence
+from itertools import pairwise
+from typing import Annotated, Any
+
+from cyclopts import App, CycloptsError, Parameter
+
+import committer
+from committer.cli import cleaning, ending, explaining
+from committer.cli.doctor import doctor as examine
+from committer.cli.exits import Exit, exit_of
+from committer.cli.inspecting import inspect as read_record
+from committer.cli.output import Answer, Screen
+from committer.cli.session import Common, Session
+from committer.cli.surveying import jobs as survey
+from committer.cli.target import Target, guided, interrupted, older, read_messages
+from committer.cli.validating import compare
+from committer.errors import CommitterError, ConfigurationError
+
+_HELP = "See, finish, take back and clean up what jobs left at a data lake's destination."
+
+Uri = Annotated[str, Parameter(help="The job's destination: a URI, or a path of this machine.")]
+JobId = Annotated[str, Parameter(help="The job's id.")]
+Yes = Annotated[bool, Parameter(help="Do it: without this the command only says what it would do.")]
+Limit = Annotated[int, Parameter(help="How many entries of a list are shown as text; 20 when left out.")]
+Messages = Annotated[
+    str | None,
+    Parameter(metavar="FILE", help="The winners' task commit messages, one encoded TaskCommit a line; - is stdin."),
+]
+JobAttempt = Annotated[
+    int | None, Parameter(help="The job attempt of a job that Hadoop set up; the highest one when left out.")
+]
+
+app: App = App(
+    name="committer",
+    help=_HELP,
+    version=f"committer {committer.__version__}",
+    help_format="plaintext",
+    default_parameter=Parameter(negative=(), show_default=False),
+    help_epilogue="Exit codes: 0 ok, 1 failed or mismatch, 2 usage or not confirmed, 3 unknown outcome (run recover), "
+    "4 not found, 5 busy.",
+)
+
+
+@app.command
+def inspect(path: str, *, limit: Limit = 20, common: Common = Common()) -> Answer:  # noqa: B008 - immutable
+    """Show one record: task manifest, _SUCCESS, summary, setup, intent, decision, outcome, lock; Hadoop's too.
+
+    Parameters
+    ----------
+    path:
+        The record's URI or path.
+    """
+    session = Session(common)
+    return session.run(read_record(session, path, limit))
+
+
+@app.command
+def explain(uri: Uri, *, job: str | None = None, common: Common = Common()) -> Answer:  # noqa: B008
+    """Say which committer a job here would have and why, where it would work, and where each choice comes from.
+
+    Parameters
+    ----------
+    job:
+        Show the places of this job.
+    """
+    session = Session(common)
+    return session.run(explaining.explain(session, uri, job))
+
+
+@app.command
+def jobs(uri: Uri, *, common: Common = Common()) -> Answer:  # noqa: B008
+    """List what stands below a destination's _temporary: jobs, Hadoop's too, and what nobody owns any more."""
+    session = Session(common)
+    return session.run(survey(session, uri))
+
+
+@app.command
+def plan(
+    uri: Uri,
+    job_id: JobId,
+    *,
+    task_commits: Messages = None,
+    job_attempt: JobAttempt = None,
+    common: Common = Common(),  # noqa: B008
+) -> Answer:
+    """Say what a commit of a job would do now, and what would refuse it."""
+    session = Session(common)
+    target = Target(session, uri, job_id, job_attempt)
+    with guided(target):
+        return session.run_long(ending.plan(target, read_messages(task_commits)))
+
+
+@app.command
+def commit(
+    uri: Uri,
+    job_id: JobId,
+    *,
+    task_commits: Messages = None,
+    tasks: Annotated[int | None, Parameter(help="How many tasks the job has; another number is refused.")] = None,
+    job_attempt: JobAttempt = None,
+    yes: Yes = False,
+    common: Common = Common(),  # noqa: B008
+) -> Answer:
+    """Commit a job whose tasks are done: one of this engine's, or one that Hadoop's manifest committer set up."""
+    session = Session(common)
+    target = Target(session, uri, job_id, job_attempt)
+    messages = read_messages(task_commits)
+    return _settled(
+        target,
+        "commit",
+        plan=ending.plan(target, messages),
+        work=lambda: ending.commit(target, messages, tasks),
+        yes=yes,
+    )
+
+
+@app.command
+def recover(
+    uri: Uri,
+    job_id: JobId,
+    *,
+    rollback: Annotated[bool, Parameter(help="Take back what was published; abort if undecided.")] = False,
+    force: Annotated[
+        bool,
+        Parameter(help="The old driver is dead: roll back, or commit, where that cannot be made sure of."),
+    ] = False,
+    yes: Yes = False,
+    common: Common = Common(),  # noqa: B008
+) -> Answer:
+    """Finish a job whose driver died in its commit; safe at any time, again and again."""
+    session = Session(common)
+    target = Target(session, uri, job_id)
+    return _settled(
+        target,
+        "recover",
+        plan=ending.plan_recover(target, rollback=rollback, force=force),
+        work=lambda: ending.run_recover(target, rollback=rollback, force=force),
+        yes=yes,
+    )
+
+
+@app.command
+def abort(uri: Uri, job_id: JobId, *, yes: Yes = False, common: Common = Common()) -> Answer:  # noqa: B008
+    """Decide that a job is never committed, and remove it."""
+    session = Session(common)
+    target = Target(session, uri, job_id)
+    return _settled(
+        target,
+        "abort",
+        plan=ending.plan_abort(target),
+        work=lambda: ending.run_abort(target),
+        yes=yes,
+    )
+
+
+@app.command
+def cleanup(
+    uri: Uri,
+    *,
+    job: Annotated[str | None, Parameter(help="This job.")] = None,
+    older_than: Annotated[
+        str | None, Parameter(metavar="AGE", help="Jobs whose newest record is older: 90s, 30m, 12h, 7d, 2w.")
+    ] = None,
+    force: Annotated[
+        bool,
+        Parameter(
+            help="Remove even a job that is decided to be committed (its files are lost) or, named by --job, another "
+            "committer's.",
+        ),
+    ] = False,
+    yes: Yes = False,
+    common: Common = Common(),  # noqa: B008
+) -> Answer:
+    """Remove what dead jobs left below _temporary; an open job is decided against first."""
+    session = Session(common)
+    age = older(older_than)
+    if (job is None) == (age is None):
+        raise ConfigurationError("cleanup takes one of --job and --older-than", operation="command line")
+    target = Target(session, uri, job or "")
+    return _settled(
+        target,
+        "cleanup",
+        plan=cleaning.plan_clean(target, older_than=age, force=force),
+        work=lambda: cleaning.run_clean(target, older_than=age, force=force),
+        yes=yes,
+    )
+
+
+@app.command
+def validate(uri: Uri, *, limit: Limit = 20, common: Common = Common()) -> Answer:  # noqa: B008
+    """Compare a destination with its _SUCCESS."""
+    session = Session(common)
+    return session.run(compare(session, uri, limit))
+
+
+@app.command
+def options(*, common: Common = Common()) -> Answer:  # noqa: B008
+    """List every choice of a commit, with its default and its Hadoop key."""
+    Session(common)
+    return explaining.options()
+
+
+@app.command
+def doctor(uri: Uri, *, common: Common = Common()) -> Answer:  # noqa: B008
+    """Try whether a destination can be reached and its store does what a commit relies on; leaves nothing behind."""
+    session = Session(common)
+    return session.run(examine(session, uri))
+
+
+def _settled(
+    target: Target,
+    doing: str,
+    *,
+    plan: Coroutine[Any, Any, Answer],
+    work: Callable[[], Coroutine[Any, Any, Answer]],
+    yes: bool,
+) -> Answer:
+    """Says what will be done, and does it if it may."""
+    session = target.session
+    with guided(target):
+        planned = session.run(plan)
+        if not session.confirmed(planned, yes=yes):
+            return session.unconfirmed(planned)
+        session.screen.remark(planned.notes)
+        return session.run_long(work(), interrupted(target, doing))
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Runs one command and prints its answer, or the error it ended with.
+
+    Returns:
+        The exit code.
+    """
+    arguments = list(arguments)
+    screen = Screen(json=_wants_json(arguments))
+    try:
+        answer = app(arguments or ["--help"], exit_on_error=False, print_error=False, result_action="return_value")
+        if not isinstance(answer, Answer):
+            # Help or version was printed.
+            return Exit.OK if arguments else Exit.USAGE
+        screen.answer(answer)
+        return answer.code
+    except CycloptsError as error:
+        usage = ConfigurationError(
+            str(error).strip(), operation="command line", next_step="add --help to see what the command takes"
+        )
+        screen.error(usage, Exit.USAGE)
+        return Exit.USAGE
+    except CommitterError as error:
+        code = exit_of(error)
+        screen.error(error, code)
+        return code
+    except KeyboardInterrupt:
+        screen.remark(["interrupted; nothing was changed"])
+        return 130
+
+
+def _wants_json(arguments: list[str]) -> bool:
+    """Whether an answer must be JSON, known even when the command line is wrong."""
+    return "--output=json" in arguments or ("--output", "json") in pairwise(arguments)

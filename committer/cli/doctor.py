@@ -1,0 +1,270 @@
+"""``committer doctor``: whether a destination can be reached, and whether its store does what a commit relies on.
+
+Everything is tried in a directory of its own below `_temporary`, which is removed afterwards, with every directory
+above it that had to be made.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Literal, TypeAlias
+
+import msgspec
+
+from committer.cli.exits import Exit
+from committer.cli.explaining import chosen_committer
+from committer.cli.output import Answer, Part, line, pairs, styled, table
+from committer.cli.session import Session
+from committer.cli.text import seconds
+from committer.committers.context import open_store
+from committer.errors import (
+    CommitterError,
+    StoreError,
+    StoreExistsError,
+    StoreNotEmptyError,
+    StoreNotFoundError,
+    UnsupportedError,
+)
+from committer.flow.outlast import outlast
+from committer.flow.runtime import current_runtime
+from committer.layout import TEMPORARY
+from committer.paths import StorePath
+from committer.stores.base import Store
+from committer.stores.helpers import status_or_none
+
+Verdict: TypeAlias = Literal["ok", "warning", "failed", "skipped"]
+
+_SKEW_BOUND_S = 5.0
+_CLEAN_BOUND_S = 30.0
+_STYLES: dict[Verdict, str] = {"ok": "green", "warning": "yellow", "failed": "bold red", "skipped": "dim"}
+
+
+class Check(msgspec.Struct, frozen=True):
+    """One thing that was tried.
+
+    Attributes:
+        name: What.
+        verdict: How it went.
+        found: What was seen.
+    """
+
+    name: str
+    verdict: Verdict
+    found: str
+
+
+class Doctor:
+    """Examines one destination; one object a run.
+
+    Args:
+        store: Its store.
+        destination: The destination.
+    """
+
+    def __init__(self, store: Store, destination: StorePath) -> None:
+        self._store = store
+        self._destination = destination
+        self._room = destination / TEMPORARY / f"doctor-{current_runtime().uuid()}"
+        self._made: list[StorePath] = []
+        self.checks: list[Check] = []
+
+    async def examine(self) -> list[Check]:
+        """Tries everything, in order; what later checks rest on ends the examination when it fails."""
+        if not await self._try("reach the store", self._reach):
+            return self.checks
+        try:
+            if await self._try("write", self._make_room):
+                await self._try("create exclusively", self._create_exclusively)
+                await self._try("rename without replacing", self._rename_without_replacing)
+                await self._try("rename replacing", self._rename_replacing)
+                await self._try("rename a directory", self._rename_directory)
+                await self._try("identity through a rename", self._identity)
+                await self._try("the store's own probe", self._probe)
+                await self._try("clock", self._clock)
+        finally:
+            await outlast(self._clean, bound_s=_CLEAN_BOUND_S)
+        return self.checks
+
+    async def _try(self, name: str, check: Callable[[], Awaitable[tuple[Verdict, str]]]) -> bool:
+        started = current_runtime().monotonic()
+        try:
+            verdict, found = await check()
+        except CommitterError as error:
+            verdict, found = "failed", f"{type(error).__name__}: {error.message}"
+        took = current_runtime().monotonic() - started
+        if took >= 1:
+            found = f"{found} (took {seconds(took)})"
+        self.checks.append(Check(name, verdict, found))
+        return verdict != "failed"
+
+    async def _reach(self) -> tuple[Verdict, str]:
+        started = current_runtime().monotonic()
+        status = await status_or_none(self._store, self._destination)
+        took = f"{(current_runtime().monotonic() - started) * 1000:.1f} ms"
+        if status is None:
+            return "ok", f"answers in {took}; the destination is not there yet"
+        if not status.is_directory:
+            return "failed", "a file stands at the destination"
+        return "ok", f"answers in {took}; the destination is there"
+
+    async def _make_room(self) -> tuple[Verdict, str]:
+        directory = self._room
+        if self._store.capabilities.directories:
+            while await status_or_none(self._store, directory) is None:
+                self._made.append(directory)
+                if directory.path == "/":
+                    break
+                directory = directory.parent
+        await self._store.make_directory(self._room, parents=True)
+        await self._store.put(self._room / "written", b"doctor")
+        found = await self._store.read(self._room / "written", limit=100)
+        return ("ok", "what is written is read back") if found == b"doctor" else ("failed", "something else is read")
+
+    async def _create_exclusively(self) -> tuple[Verdict, str]:
+        claims = self._store.capabilities.exclusive_put
+        if not claims:
+            return "skipped", "the store cannot"
+        path = self._room / "claimed"
+        await self._store.put(path, b"first", exclusive=True)
+        try:
+            await self._store.put(path, b"second", exclusive=True)
+        except StoreExistsError:
+            kept = await self._store.read(path, limit=100)
+            return ("ok", "the second create is refused") if kept == b"first" else ("failed", "the second one won")
+        return "failed", "two creates of one file both succeed: jobs cannot be decided here"
+
+    async def _rename_without_replacing(self) -> tuple[Verdict, str]:
+        if not self._store.capabilities.no_replace_rename:
+            return "skipped", "the store cannot"
+        source, target = await self._two("kept")
+        try:
+            await self._store.rename_file(source, target)
+        except StoreExistsError:
+            kept = await self._store.read(target, limit=100)
+            return ("ok", "a file in the way is kept") if kept == b"old" else ("failed", "the file was replaced")
+        return "failed", "a file in the way is replaced: one job can overwrite another's output"
+
+    async def _rename_replacing(self) -> tuple[Verdict, str]:
+        if not self._store.capabilities.replacing_rename:
+            return "skipped", "the store cannot: existing_target=replace is refused or costs more"
+        source, target = await self._two("replaced")
+        await self._store.rename_file(source, target, replace=True)
+        new = await self._store.read(target, limit=100)
+        gone = await status_or_none(self._store, source) is None
+        return (
+            ("ok", "a file in the way is replaced in one step")
+            if new == b"new" and gone
+            else (
+                "failed",
+                "the rename did something else",
+            )
+        )
+
+    async def _rename_directory(self) -> tuple[Verdict, str]:
+        if not self._store.capabilities.atomic_directory_rename:
+            return "skipped", "the store cannot: no promotion of directories, rolling back needs --force"
+        source, target = self._room / "directory", self._room / "directory-renamed"
+        await self._store.make_directory(source, parents=False)
+        await self._store.put(source / "file", b"inside")
+        await self._store.rename_directory(source, target)
+        moved = await self._store.read(target / "file", limit=100)
+        await self._store.make_directory(source, parents=False)
+        try:
+            await self._store.rename_directory(source, target)
+        except StoreExistsError:
+            return (
+                ("ok", "moved in one step; a directory in the way is kept")
+                if moved == b"inside"
+                else (
+                    "failed",
+                    "its file changed on the way",
+                )
+            )
+        return "failed", "a directory in the way is replaced or entered"
+
+    async def _identity(self) -> tuple[Verdict, str]:
+        can = self._store.capabilities
+        if not can.identity:
+            return "warning", "files have no identity here: a lost answer to a rename may stay unknown"
+        before = await self._store.put(self._room / "identity", b"identity")
+        after_path = self._room / "identity-renamed"
+        await self._store.rename_file(self._room / "identity", after_path)
+        after = await self._store.status(after_path)
+        listed = [child async for child in self._store.list(self._room) if child.path == after_path]
+        if not listed or listed[0].identity != after.identity:
+            return "failed", "a listing and a look at the file disagree on its identity"
+        if before.identity is not None and before.identity == after.identity:
+            return "ok", "the same before and after, and in a listing"
+        if can.identity_through_rename:
+            return "failed", "a rename changes it: a commit whose answer was lost cannot be told from another's"
+        return "warning", "a rename changes it"
+
+    async def _probe(self) -> tuple[Verdict, str]:
+        try:
+            await self._store.probe(self._room)
+        except UnsupportedError as error:
+            return "failed", error.message
+        return "ok", "what a job's setup proves holds"
+
+    async def _clock(self) -> tuple[Verdict, str]:
+        earliest = current_runtime().now().timestamp()
+        await self._store.put(self._room / "clock", b"clock")
+        latest = current_runtime().now().timestamp()
+        modified = (await self._store.status(self._room / "clock")).modified
+        if modified is None:
+            return "warning", "the store does not say when a file was written: no job has an age (cleanup --older-than)"
+        # A clock that counts whole seconds is up to one behind and not wrong.
+        behind, ahead = earliest - 1.0 - modified, modified - latest
+        skew = max(behind, ahead)
+        if skew <= _SKEW_BOUND_S:
+            return "ok", f"the store's and this machine's differ by less than {max(skew, 0) + 1:.0f} s"
+        which = "behind" if behind > ahead else "ahead of"
+        return "warning", f"the store's is {seconds(skew)} {which} this machine's: cleanup --older-than is off by that"
+
+    async def _two(self, name: str) -> tuple[StorePath, StorePath]:
+        source, target = self._room / f"{name}-source", self._room / f"{name}-target"
+        await self._store.put(source, b"new")
+        await self._store.put(target, b"old")
+        return source, target
+
+    async def _clean(self) -> None:
+        try:
+            await self._store.delete_directory(self._room, recursive=True)
+            for directory in self._made[1:]:
+                await self._store.delete_directory(directory, recursive=False)
+        except (StoreNotEmptyError, StoreNotFoundError):
+            # Somebody else uses it meanwhile.
+            return
+        except StoreError as error:
+            self.checks.append(Check("clean up", "failed", f"{self._room} is left: {error.message}"))
+
+
+async def doctor(session: Session, uri: str) -> Answer:
+    """Examines a destination; exit code 1 when something that a commit relies on does not hold."""
+    destination = StorePath.of(uri)
+    store = await open_store(destination, session.storage, session.config)
+    try:
+        checks = await Doctor(store, destination).examine()
+        # Asked last: a probe may have found that the store can do less than it thought.
+        name, why, lacking = chosen_committer(store)
+    finally:
+        await store.close()
+    failed = sum(check.verdict == "failed" for check in checks)
+    committer = "none" if lacking else name
+    parts: list[Part] = [
+        line(f"the store of {destination}", "bold"),
+        pairs([("committer", committer), ("why", why)], indent=2),
+        line(""),
+        table(
+            ("check", "verdict", "found"),
+            [(check.name, styled(check.verdict, _STYLES[check.verdict]), check.found) for check in checks],
+        ),
+    ]
+    data: dict[str, object] = {
+        "destination": destination.uri,
+        "committer": committer,
+        "why": why,
+        "ok": not (failed or lacking),
+        "checks": checks,
+    }
+    return Answer(data, parts, Exit.FAILED if failed or lacking else Exit.OK)

@@ -1,0 +1,187 @@
+"""How a job ends by hand: plan, commit, recover, abort; each says first what it is going to do."""
+
+from __future__ import annotations
+
+from committer.cli.cleaning import run_clean
+from committer.cli.exits import Exit
+from committer.cli.output import Answer, Part, line, pairs
+from committer.cli.session import Session, named
+from committer.cli.surveying import Look
+from committer.cli.target import Target, holds_lock, planned_end
+from committer.cli.text import count, seconds, size
+from committer.committers.results import CommitPlan, JobReport
+from committer.errors import ConfigurationError, JobNotFoundError
+from committer.operations import recover
+from committer.records.task_commit import TaskCommit
+from committer.spec import JobSpec
+
+_REPORTS = frozenset({"summary_report_directory", "diagnostics_manifest_directory"})
+
+
+# -- plan and commit ------------------------------------------------------------------------------------------------
+
+
+async def plan(target: Target, messages: list[TaskCommit] | None) -> Answer:
+    """``committer plan``, and what ``commit`` shows first: exit code 1 when the commit would be refused."""
+    look = await target.look()
+    if look.is_settled:
+        data: dict[str, object] = {"job_id": target.job_id, "state": look.words, "plan": None}
+        parts = [line(f"job {target.job_id} at {target.uri}", "bold"), pairs([("state", look.words)], indent=2)]
+        if look.decision is not None and look.decision.decision == "commit" and look.outcome is None:
+            parts.append(line("there is nothing to plan: a commit or recover carries out what is decided", indent=2))
+        return Answer(data, parts)
+    async with target.attach() as job:
+        if messages is None and job.spec.delivery == "message":
+            raise ConfigurationError(
+                f"job {target.job_id} takes task commits by message: a listing cannot say which attempts win",
+                operation="plan",
+                next_step="--task-commits FILE, with one encoded TaskCommit a line",
+            )
+        found = await job.plan(messages)
+        spec = job.spec
+    notes = _without_effect(target.session, spec)
+    parts = [line(f"job {target.job_id} at {target.uri}", "bold"), *_planned(found, look, spec)]
+    data = {"job_id": target.job_id, "state": look.words, "plan": found}
+    return Answer(data, parts, Exit.FAILED if found.conflicts else Exit.OK, notes)
+
+
+def _planned(found: CommitPlan, look: Look, spec: JobSpec) -> list[Part]:
+    rows = [
+        ("state", look.words),
+        ("set up by", "Hadoop's manifest committer" if spec.hadoop else f"this engine, delivery by {spec.delivery}"),
+        ("publishes", f"{count(found.files, 'file')}, {size(found.bytes)}, of {count(found.tasks, 'task')}"),
+        ("makes", _directories(len(found.directories)) if found.directories else ""),
+    ]
+    parts: list[Part] = [pairs(rows, indent=2)]
+    parts += named("replaces or takes away", found.replaced)
+    parts += named("leaves alone", found.stray)
+    parts += named("would be refused", found.conflicts, "bold red")
+    return parts
+
+
+def _directories(number: int) -> str:
+    return f"{number:,} director{'y' if number == 1 else 'ies'}"
+
+
+def _without_effect(session: Session, spec: JobSpec) -> list[str]:
+    if spec.hadoop:
+        return []
+    return [
+        f"-o {field} has no effect: the job keeps the choices it was set up with"
+        for field in session.choices.given
+        if field not in _REPORTS
+    ]
+
+
+async def commit(target: Target, messages: list[TaskCommit] | None, tasks: int | None) -> Answer:
+    """``committer commit``, once it may."""
+    async with target.attach() as job:
+        report = await job.commit(messages, tasks)
+    return _reported(report, "committed")
+
+
+def _reported(report: JobReport, what: str) -> Answer:
+    rows = [
+        ("files", f"{report.files_committed:,}"),
+        ("bytes", size(report.bytes_committed)),
+        ("directories", f"{report.directories_created:,} made" if report.directories_created else ""),
+        ("renames recovered", f"{report.renames_recovered:,}" if report.renames_recovered else ""),
+        ("took", seconds(report.duration_s)),
+    ]
+    parts: list[Part] = [line(f"job {report.job_id}: {what}", "green" if report.success else "")]
+    if report.success:
+        parts.append(pairs(rows, indent=2))
+    return Answer({"done": True, "report": report}, parts)
+
+
+# -- recover and abort ----------------------------------------------------------------------------------------------
+
+
+async def plan_recover(target: Target, *, rollback: bool, force: bool) -> Answer:
+    """What ``recover`` will do with the job as it stands."""
+    look = await target.look()
+    decision, outcome = look.decision, look.outcome
+    if look.problem:
+        will = "fail: a record of the job cannot be read"
+    elif outcome is not None:
+        will = f"do the last steps of a job that is {outcome.outcome}, remove its directory and report"
+    elif look.found is None:
+        will = "look for a report of the job, which has no directory any more"
+    elif decision is not None and decision.decision == "abort":
+        will = "remove what is left of the aborted job" if rollback else "refuse: the job was aborted"
+    elif decision is not None:
+        files = f"{count(decision.files, 'file')}, {size(decision.size)}"
+        will = (
+            f"take back what was published of {files}; old files come back"
+            if rollback
+            else f"publish what is missing of {files}, then write _SUCCESS and remove the job's directory"
+        )
+    elif rollback:
+        will = "abort the job: its tasks' output is deleted"
+    elif look.intent is not None:
+        will = "go on where a driver began: decide to commit what its tasks committed, and publish it"
+    elif force:
+        will = "commit what a listing finds, although nobody began to"
+    else:
+        will = "refuse: nobody began to commit the job; commit or abort it instead"
+    return planned_end(target, look, "recover", will)
+
+
+async def run_recover(target: Target, *, rollback: bool, force: bool) -> Answer:
+    """``committer recover``, once it may."""
+    session = target.session
+    report = await recover(
+        target.uri,
+        target.job_id,
+        rollback=rollback,
+        force=force,
+        config=session.config,
+        storage_options=session.storage,
+        listeners=[session.board],
+    )
+    return _reported(report, "committed" if report.success else "taken back: nothing of it is visible")
+
+
+async def plan_abort(target: Target) -> Answer:
+    """What ``abort`` will do.
+
+    Raises:
+        JobNotFoundError: Nothing of the job stands, not even a lock.
+    """
+    look = await target.look()
+    if look.found is None and not await holds_lock(target):
+        raise JobNotFoundError(f"there is no job {target.job_id} at {target.uri}", path=target.layout.job_directory)
+    if look.outcome is not None:
+        will = f"do nothing: the job is {look.outcome.outcome}"
+    elif look.decision is not None and look.decision.decision == "commit":
+        will = "refuse: the job is decided to be committed; recover --rollback takes it back"
+    elif look.found is None:
+        will = "release the replace lock of the job, which is gone"
+    else:
+        will = "decide that the job is never committed, and delete its directory with its tasks' output"
+    return planned_end(target, look, "abort", will)
+
+
+async def run_abort(target: Target) -> Answer:
+    """``committer abort``, once it may."""
+    look = await target.look()
+    if look.found is None:
+        # Nothing but its lock can stand.
+        return await run_clean(target, older_than=None, force=False)
+    if look.outcome is not None:
+        return _aborted(target, f"was not aborted: it is {look.outcome.outcome}", Exit.FAILED)
+    async with target.attach() as job:
+        await job.abort()
+    # An abort of a job that ended meanwhile does nothing, and says nothing.
+    after = await target.look()
+    if after.outcome is not None:
+        return _aborted(target, f"was not aborted: it is {after.outcome.outcome}", Exit.FAILED)
+    return _aborted(target, "aborted", Exit.OK)
+
+
+def _aborted(target: Target, words: str, code: Exit) -> Answer:
+    return Answer(
+        {"done": code is Exit.OK, "job_id": target.job_id, "result": words},
+        [line(f"job {target.job_id}: {words}")],
+        code,
+    )

@@ -1,0 +1,137 @@
+"""``committer explain`` and ``committer options``: what would be chosen, where things would lie, what can be chosen."""
+
+from __future__ import annotations
+
+import msgspec
+
+from committer.cli.exits import Exit
+from committer.cli.output import Answer, Part, copyable, line, pairs, table
+from committer.cli.session import Session
+from committer.committers.base import DEFAULT_COMMITTER, committer_for
+from committer.committers.context import open_store
+from committer.config import CommitterConfig
+from committer.errors import UnsupportedError
+from committer.layout import JobLayout, check_job_id
+from committer.options import OPTIONS
+from committer.paths import StorePath
+from committer.stores.base import Capabilities, Store
+
+_ANY_JOB = "JOB_ID"
+
+
+def chosen_committer(store: Store) -> tuple[str, str, list[str]]:
+    """The committer a job at a store gets, why, and what the store lacks for it."""
+    name = committer_for(DEFAULT_COMMITTER).name
+    can = store.capabilities
+    lacking = [
+        words
+        for has, words in (
+            (can.atomic_file_rename, "rename a file atomically"),
+            (can.no_replace_rename, "rename without replacing"),
+            (can.exclusive_put, "create a file exclusively"),
+        )
+        if not has
+    ]
+    if lacking:
+        why = f"it is the default of {store.scheme}: paths, but the store cannot {' and '.join(lacking)}"
+    else:
+        why = f"the default of {store.scheme}: paths; the store renames atomically and creates exclusively"
+    return name, why, lacking
+
+
+async def explain(session: Session, uri: str, job_id: str | None) -> Answer:
+    """Says what a job at a destination would be; no store call."""
+    destination = StorePath.of(uri)
+    layout = JobLayout(destination, check_job_id(job_id) if job_id is not None else _ANY_JOB)
+    config = session.config
+    places = {
+        "job": str(layout.job_directory),
+        "task attempts": str(layout.tasks),
+        "task records (listing)": str(layout.manifests),
+        "task records (message)": str(layout.attempts),
+        "decision": str(layout.decision),
+        "success marker": str(layout.success) if config.mark_successful_jobs else "",
+        "summary report": (
+            str(layout.summary(StorePath.of(config.summary_report_directory)))
+            if config.summary_report_directory
+            else ""
+        ),
+    }
+    described = await _described(session, destination)
+    rows = config.explain().rows
+    parts: list[Part] = [
+        line(f"a job at {destination}", "bold"),
+        pairs([(name.replace("_", " "), words) for name, words in described.items()], indent=2),
+        line(""),
+        line("places", "bold"),
+        *(line_of for name, place in places.items() if place for line_of in (line(name, indent=2), copyable(place, 4))),
+        line(""),
+        table(
+            ("choice", "value", "from"),
+            [(row.field, "none" if row.value is None else repr(row.value), row.origin) for row in rows],
+        ),
+    ]
+    data: dict[str, object] = {
+        "destination": destination.uri,
+        **described,
+        "places": places,
+        "choices": [{"field": row.field, "value": row.value, "origin": row.origin, "key": row.key} for row in rows],
+    }
+    code = Exit.FAILED if described["committer"] == "none" else Exit.OK
+    return Answer(data, parts, code)
+
+
+async def _described(session: Session, destination: StorePath) -> dict[str, str]:
+    """The committer, why, and the store's limits; of a store that is not installed, that."""
+    try:
+        store = await open_store(destination, session.storage, session.config)
+    except UnsupportedError as error:
+        return {"committer": "none", "why": error.message, "next_step": error.next_step}
+    try:
+        name, why, lacking = chosen_committer(store)
+        rate = session.config.io_rate_for(store.scheme, store.capabilities.default_io_rate)
+        return {
+            "committer": "none" if lacking else name,
+            "why": why,
+            "calls_in_flight": f"{session.config.io_concurrency:,}",
+            "calls_a_second": f"{rate:,.0f}" if rate else "unlimited",
+            "lacks": ", ".join(_lacks(store.capabilities)),
+        }
+    finally:
+        await store.close()
+
+
+def _lacks(can: Capabilities) -> list[str]:
+    """What this store cannot do that changes how a job ends, with what follows."""
+    said = (
+        (can.atomic_directory_rename, "atomic directory renames (no promotion; rolling back needs --force)"),
+        (can.identity, "identities of files (a lost answer may stay unknown)"),
+        (can.hard_links or not can.directories, "hard links (a job that replaces a file can only go forward)"),
+    )
+    return [words for has, words in said if not has]
+
+
+def options() -> Answer:
+    """Every choice with its kinds of values, default and key, and every key of Hadoop's that has no effect here."""
+    fields = {field.name: field for field in msgspec.structs.fields(CommitterConfig)}
+    feeding = {option.field: option for option in OPTIONS if option.field}
+    parts: list[Part] = [line("choices: -o NAME=VALUE or -o KEY=VALUE", "bold")]
+    data: list[dict[str, object]] = []
+    for name, field in fields.items():
+        option = feeding[name]
+        default = "none" if field.default is None else repr(field.default)
+        parts += [line(f"{name}, default {default}", indent=2), copyable(option.key, 6)]
+        note = option.note
+        if option.when is not None:
+            note = f"by its key: false means {option.when[0]}, true means {option.when[1]}"
+        if note:
+            parts.append(line(note, "dim", indent=6))
+        data.append({"field": name, "default": field.default, "key": option.key, "read_as": option.kind, "note": note})
+    parts += [line(""), line("keys of Hadoop's without effect here", "bold")]
+    ignored = [option for option in OPTIONS if not option.field]
+    for option in ignored:
+        key = f"{option.key}<scheme>" if option.key.endswith(".") else option.key
+        parts += [copyable(key, 2), line(option.note, "dim", indent=6)]
+    return Answer(
+        {"choices": data, "without_effect": [{"key": option.key, "note": option.note} for option in ignored]}, parts
+    )

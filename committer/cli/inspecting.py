@@ -1,0 +1,255 @@
+"""``committer inspect``: any record, this engine's or Hadoop's, in words."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from datetime import UTC, datetime
+from typing import Final, cast
+
+from rich.console import Group
+
+from committer.cli.output import Answer, Part, builtins_of, line, pairs, table
+from committer.cli.session import Session
+from committer.cli.text import command, count, size
+from committer.committers.context import open_store
+from committer.config import CommitterConfig
+from committer.errors import RecordError, StoreError, StoreIsADirectoryError
+from committer.events import names
+from committer.layout import SUCCESS, TEMPORARY
+from committer.operations import load_record
+from committer.paths import StorePath
+from committer.records.job_state import (
+    Decision,
+    Fact,
+    Intent,
+    JobOutcome,
+    JobSetup,
+    ReplaceLock,
+    decode_facts,
+)
+from committer.records.manifest import TaskManifest
+from committer.records.success import SuccessData
+from committer.validation import names_manifest_committer_in_vain
+
+_KINDS: Final[dict[type, str]] = {
+    TaskManifest: "task manifest",
+    SuccessData: "success record",
+    JobSetup: "job setup",
+    Intent: "intent to commit",
+    Decision: "decision",
+    JobOutcome: "outcome",
+    ReplaceLock: "replace lock",
+}
+_DIRECTORY_STATES: Final = ("unknown", "absent", "a file", "there", "made")
+_CLASSIC: Final = (
+    "an empty _SUCCESS: the marker of Hadoop's classic committer (FileOutputCommitter, or Parquet's over it). It says "
+    "that a job ended well, and neither which one nor with what files"
+)
+TRAP: Final = (
+    "it names the manifest committer, and that committed no file. Either the job wrote nothing, or its files went past "
+    "the committer: Spark with only the committer factory set writes straight into the destination, so that failed "
+    "tasks leave files there too. See `committer validate`"
+)
+
+
+async def inspect(session: Session, path: str, limit: int) -> Answer:
+    """Reads one record and says what it is.
+
+    Raises:
+        RecordError: It is none, or a bad one.
+        StoreNotFoundError: Nothing is there.
+    """
+    try:
+        record = await load_record(path, storage_options=session.storage, config=session.config)
+    except StoreIsADirectoryError as error:
+        marker = f"{path.rstrip('/')}/{SUCCESS}"
+        error.next_step = f"name a file in it: {command('inspect', marker)}"
+        raise
+    except RecordError as error:
+        return await _other(session, path, error, limit)
+    kind = _KINDS.get(type(record), type(record).__name__)
+    show = _SHOWN.get(type(record))
+    notes: list[str] = []
+    if isinstance(record, TaskManifest | SuccessData):
+        # Decoded only when asked for; a record is shown whole.
+        record.iostatistics = record.statistics(source=path).compact()
+    if isinstance(record, SuccessData) and names_manifest_committer_in_vain(record):
+        notes.append(TRAP)
+    shown = show(record, limit) if show is not None else [_generic(record)]
+    parts = [line(kind, "bold"), *shown, *(line(f"warning: {note}", "yellow") for note in notes)]
+    return Answer({"path": path, "kind": kind, "record": record, "warnings": notes}, parts)
+
+
+async def _other(session: Session, path: str, error: RecordError, limit: int) -> Answer:
+    """What is no single JSON object but known all the same: the classic committer's marker, a decision's side file."""
+    place = StorePath.of(path)
+    store = await open_store(place, session.storage, session.config)
+    try:
+        data = await store.read(place, limit=session.config.record_size_limit)
+    except StoreError:
+        raise error from None
+    finally:
+        await store.close()
+    if not data and place.name == SUCCESS:
+        kind = "classic success marker"
+        return Answer(
+            {"path": path, "kind": kind, "record": None, "warnings": [_CLASSIC]}, [line(kind, "bold"), line(_CLASSIC)]
+        )
+    if place.name.startswith("plan-"):
+        facts = decode_facts(data, source=path)
+        kind = "side file of a decision"
+        return Answer(
+            {"path": path, "kind": kind, "record": facts, "warnings": []}, [line(kind, "bold"), *_facts(facts, limit)]
+        )
+    raise error
+
+
+def _success(record: SuccessData, limit: int) -> list[Part]:
+    counters = record.statistics().counters
+    files = counters.get(names.COMMITTER_FILES_COMMITTED)
+    stored = counters.get(names.COMMITTER_BYTES_COMMITTED)
+    parts = [
+        pairs(
+            [
+                ("job", record.jobId),
+                ("job id from", record.jobIdSource),
+                ("success", "yes" if record.success else "NO: a report of a job that failed"),
+                ("written", _moment(record.timestamp)),
+                ("host", record.hostname),
+                ("committer", record.committer),
+                ("description", record.description),
+                ("state", record.state),
+                ("stage", record.stage),
+                ("files committed", f"{files:,}" if files is not None else "not said"),
+                ("bytes committed", size(stored) if stored is not None else "not said"),
+            ]
+        )
+    ]
+    if record.filenames:
+        lengths: Sequence[int | None] = record.lengths or [None] * len(record.filenames)
+        parts.append(
+            _listed(
+                ("size", "file"),
+                [
+                    ("" if length is None else size(length), name)
+                    for name, length in sorted(zip(record.filenames, lengths, strict=True), key=lambda pair: pair[0])
+                ],
+                limit,
+                right=(0,),
+            )
+        )
+    if record.diagnostics:
+        parts += [line(""), line("diagnostics", "bold"), pairs(sorted(record.diagnostics.items()), indent=2)]
+    return parts
+
+
+def _manifest(record: TaskManifest, limit: int) -> list[Part]:
+    root = record.taskAttemptDir.partition(f"/{TEMPORARY}/")[0].removeprefix("file://").removeprefix("file:")
+
+    def below(uri: str) -> str:
+        plain = uri.removeprefix("file://").removeprefix("file:")
+        return plain.removeprefix(f"{root}/") if root else uri
+
+    parts = [
+        pairs(
+            [
+                ("job", record.jobId),
+                ("job attempt", record.jobAttemptNumber),
+                ("task", record.taskID),
+                ("task attempt", record.taskAttemptID),
+                ("written in", record.taskAttemptDir),
+                ("files", f"{len(record.files):,}"),
+                ("bytes", size(sum(entry.z for entry in record.files))),
+                ("directories", f"{len(record.directories):,}"),
+                ("identities", "yes" if any(entry.e for entry in record.files) else "none"),
+                *sorted(record.extraData.items()),
+            ]
+        )
+    ]
+    if record.files:
+        rows = [(size(entry.z), below(entry.d)) for entry in record.files]
+        parts.append(_listed(("size", "destination"), rows, limit, right=(0,)))
+    if record.directories:
+        states = [entry.t if 0 <= entry.t < len(_DIRECTORY_STATES) else 0 for entry in record.directories]
+        rows = [
+            (_DIRECTORY_STATES[state], below(entry.d)) for state, entry in zip(states, record.directories, strict=True)
+        ]
+        parts.append(_listed(("was", "directory"), rows, limit))
+    return parts
+
+
+def _setup(record: JobSetup, _: int) -> list[Part]:
+    spec = record.spec
+    rows = [
+        ("job", spec.job_id),
+        ("destination", spec.destination),
+        ("committer", spec.committer),
+        ("delivery", spec.delivery),
+        ("set up", record.created),
+        ("driver", record.owner),
+    ]
+    return [pairs(rows), *_choices(spec.config)]
+
+
+def _decision(record: Decision, limit: int) -> list[Part]:
+    parts = [
+        pairs(
+            [
+                ("job", record.job_id),
+                ("decided", record.decision),
+                ("when", record.created),
+                ("driver", record.driver),
+                ("tasks", f"{len(record.winners):,}"),
+                ("files", f"{record.files:,}"),
+                ("bytes", size(record.size)),
+                ("directories made", f"{record.directories:,}"),
+                ("side files", ", ".join(file.name for file in record.plan)),
+                ("takes old files away", "yes" if record.replacing else "no"),
+                ("destination was", "empty" if record.was_empty else "not empty"),
+                ("old _SUCCESS", "there" if record.success_present else "none"),
+            ]
+        ),
+        *_choices(record.config),
+    ]
+    if record.winners:
+        rows = [(f"{winner.files:,}", size(winner.size), winner.record) for winner in record.winners]
+        parts.append(_listed(("files", "bytes", "record"), rows, limit, right=(0, 1)))
+    return parts
+
+
+def _facts(facts: list[Fact], limit: int) -> list[Part]:
+    return [_listed(("kind", "size", "path"), [(f.kind, size(f.size), f.path) for f in facts], limit, right=(1,))]
+
+
+def _choices(config: CommitterConfig) -> list[Part]:
+    chosen = [(row.field, repr(row.value)) for row in config.explain().rows if row.origin != "default"]
+    return [line("choices", "bold"), pairs(chosen, indent=2)] if chosen else [line("choices: all defaults")]
+
+
+def _generic(record: object) -> Part:
+    members = cast("dict[str, object]", builtins_of(record))
+    return pairs(
+        (name, count(len(value), "entry") if isinstance(value, list | dict) and value else value)
+        for name, value in members.items()
+        if value not in (None, "", [], {})
+    )
+
+
+def _listed(heads: tuple[str, ...], rows: Sequence[Sequence[str]], limit: int, *, right: Iterable[int] = ()) -> Part:
+    more = [("",) * (len(heads) - 1) + (f"and {len(rows) - limit:,} more (--limit)",)] if len(rows) > limit else []
+    return Group(line(""), table(heads, [*rows[:limit], *more], right=tuple(right), indent=2))
+
+
+def _moment(milliseconds: int) -> str:
+    try:
+        return datetime.fromtimestamp(milliseconds / 1000, tz=UTC).isoformat(timespec="seconds") if milliseconds else ""
+    except (OverflowError, ValueError, OSError):
+        return f"{milliseconds} ms since 1970"
+
+
+_SHOWN: Final[dict[type, Callable[..., list[Part]]]] = {
+    TaskManifest: _manifest,
+    SuccessData: _success,
+    JobSetup: _setup,
+    Decision: _decision,
+}

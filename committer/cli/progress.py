@@ -1,0 +1,174 @@
+"""Live progress on standard error: a bar with rate and time left on a terminal, else a line every few seconds.
+
+The engine's events only change numbers; a thread of its own draws them. So a terminal that is paused, or a full pipe,
+never holds up the event loop and the commit that runs on it.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+from collections import deque
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Final, Self
+
+from rich.console import Console
+from rich.live import Live
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
+
+from committer.cli.text import clean, seconds, size
+from committer.events import JobEvent
+
+PLAIN_INTERVAL_S: float = 5.0
+"""Seconds between two lines where standard error is no terminal."""
+
+_LIVE_INTERVAL_S: Final = 0.2
+_WINDOW_S: Final = 15.0
+
+_WORDS: Final = {
+    "committer_commit_job": "write _SUCCESS",
+    "job_stage_abort": "abort",
+    "job_stage_cleanup": "clean up",
+    "job_stage_create_target_dirs": "make directories",
+    "job_stage_load_manifests": "load records",
+    "job_stage_optional_validate_output": "validate",
+    "job_stage_rename_files": "publish files",
+}
+
+
+class Board:
+    """How far the stage is that began last and still runs. Safe to read from another thread.
+
+    It is a listener for `JobEvent`s.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._stages: dict[str, _Stage] = {}
+
+    def __call__(self, event: JobEvent) -> None:
+        """Takes an event."""
+        with self._lock:
+            if event.kind in ("stage_completed", "stage_failed"):
+                self._stages.pop(event.stage, None)
+            elif event.stage:
+                if event.kind == "stage_started" or event.stage not in self._stages:
+                    self._stages[event.stage] = _Stage(event.stage, event.at_s)
+                self._stages[event.stage].take(event)
+
+    def view(self) -> View | None:
+        """What can be said now; None while no stage runs."""
+        with self._lock:
+            return next(reversed(self._stages.values())).view() if self._stages else None
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """One stage in numbers.
+
+    Attributes:
+        words: What the stage does.
+        done: Things done.
+        total: Things to do; None when unknown.
+        bytes_done: Their bytes.
+        rate: Things a second, over the last 15 seconds; None before anything was done.
+    """
+
+    words: str
+    done: int
+    total: int | None
+    bytes_done: int
+    rate: float | None
+
+    @property
+    def left_s(self) -> float | None:
+        """Seconds left at that rate; None when unknown."""
+        return (self.total - self.done) / self.rate if self.total is not None and self.rate else None
+
+    @property
+    def numbers(self) -> str:
+        """``1,200 of 5,000, 12.3 MB, 410/s, 9.3 s left``."""
+        said = []
+        if self.total is not None:
+            said.append(f"{self.done:,} of {self.total:,}")
+        elif self.done:
+            said.append(f"{self.done:,}")
+        if self.bytes_done:
+            said.append(size(self.bytes_done))
+        if self.rate:
+            said.append(f"{self.rate:,.0f}/s" if self.rate >= 10 else f"{self.rate:.1f}/s")
+        if self.left_s is not None and self.done:
+            said.append(f"{seconds(self.left_s)} left")
+        return ", ".join(said)
+
+
+class _Stage:
+    def __init__(self, name: str, started_s: float) -> None:
+        self._words = clean(_WORDS.get(name, name.removeprefix("job_stage_").replace("_", " ")))
+        self._last = JobEvent(kind="stage_started", job_id="", stage=name, at_s=started_s)
+        self._seen: deque[tuple[float, int]] = deque([(started_s, 0)])
+
+    def take(self, event: JobEvent) -> None:
+        self._last = event
+        self._seen.append((event.at_s, event.done))
+        while len(self._seen) > 2 and self._seen[1][0] < event.at_s - _WINDOW_S:
+            self._seen.popleft()
+
+    def view(self) -> View:
+        (began_s, began), (now_s, now) = self._seen[0], self._seen[-1]
+        rate = (now - began) / (now_s - began_s) if now > began and now_s > began_s else None
+        return View(self._words, self._last.done, self._last.total, self._last.bytes_done, rate)
+
+
+class Reporter:
+    """Draws a board for as long as its block runs.
+
+    Args:
+        board: What is drawn.
+        console: Where; what it draws on a terminal is gone when the block ends.
+    """
+
+    def __init__(self, board: Board, console: Console) -> None:
+        self._board = board
+        self._console = console
+        self._stop = threading.Event()
+        # A daemon: a terminal that nobody reads from must not keep the process from ending.
+        self._thread = threading.Thread(
+            target=self._draw_live if console.is_terminal else self._draw_lines, name="committer-progress", daemon=True
+        )
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stop.set()
+        self._thread.join(timeout=2.0)
+
+    def _draw_live(self) -> None:
+        with Live(console=self._console, auto_refresh=False, transient=True, redirect_stdout=False) as live:
+            while not self._stop.wait(_LIVE_INTERVAL_S):
+                view = self._board.view()
+                if view is not None:
+                    live.update(_bar(view), refresh=True)
+
+    def _draw_lines(self) -> None:
+        started = time.monotonic()
+        while not self._stop.wait(PLAIN_INTERVAL_S):
+            view = self._board.view()
+            if view is not None:
+                numbers = f": {view.numbers}" if view.numbers else ""
+                print(f"[{seconds(time.monotonic() - started)}] {view.words}{numbers}", file=sys.stderr, flush=True)
+
+
+def _bar(view: View) -> Table:
+    grid = Table.grid(padding=(0, 1), expand=False)
+    bar = ProgressBar(total=view.total or 1, completed=view.done, width=20) if view.total else Text("")
+    grid.add_row(Text(view.words), bar, Text(view.numbers, overflow="ellipsis", no_wrap=True))
+    return grid

@@ -1,0 +1,139 @@
+"""What ``-o`` and ``--storage`` mean: choices of a commit, and where the values of storage options are found."""
+
+from __future__ import annotations
+
+import difflib
+import os
+import warnings
+from collections.abc import Iterable
+from typing import NamedTuple
+
+import msgspec
+
+from committer.config import CommitterConfig
+from committer.errors import ConfigurationError
+from committer.options import OPTIONS, SPARK_HADOOP, ConfigurationWarning, resolve
+
+_FIELDS = tuple(field.name for field in msgspec.structs.fields(CommitterConfig))
+_KEYS = {option.key: option for option in OPTIONS}
+
+
+class Choices(NamedTuple):
+    """What the ``-o`` options of a command amount to.
+
+    Attributes:
+        config: The choices; `CommitterConfig.explain` knows the key each value came by.
+        given: Fields that an option gave, in their order.
+        notes: One sentence for each option that has no effect, or was adjusted.
+    """
+
+    config: CommitterConfig
+    given: tuple[str, ...]
+    notes: tuple[str, ...]
+
+
+def choices_of(texts: Iterable[str]) -> Choices:
+    """Reads ``key=value`` texts: a field of `CommitterConfig`, or an option of Hadoop's.
+
+    Raises:
+        ConfigurationError: A key is unknown or given twice, or a value is not one it can have.
+    """
+    fields: dict[str, str] = {}
+    options: dict[str, str] = {}
+    notes: list[str] = []
+    for text in texts:
+        key, value = _split(text, "-o")
+        if key in fields or key in options:
+            raise _bad(f"-o {key} is given twice")
+        if key in _FIELDS:
+            fields[key] = value
+            continue
+        option = _KEYS.get(key.removeprefix(SPARK_HADOOP))
+        if option is None:
+            raise _unknown(key)
+        if not option.field:
+            notes.append(f"-o {key} has no effect: {option.note}")
+        options[key] = value
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", ConfigurationWarning)
+        config = CommitterConfig.from_hadoop(options)
+    notes += [str(warning.message) for warning in caught]
+    by_key = resolve(options).values
+    for field in fields:
+        if field in by_key:
+            raise _bad(f"-o {field} and an option of Hadoop's both give {field}")
+    changes = {field: _converted(field, value) for field, value in fields.items()}
+    if changes:
+        config = config.replace(**changes)
+    return Choices(config, tuple(name for name in _FIELDS if name in by_key or name in changes), tuple(notes))
+
+
+def storage_options_of(texts: Iterable[str]) -> dict[str, object]:
+    """Reads ``key=env:NAME`` and ``key=file:PATH`` texts, and fetches the values.
+
+    A value itself is refused whatever its key: a command line is seen by other users of the machine and kept in a
+    shell's history (G12). So error texts name keys and never repeat what follows them.
+
+    Raises:
+        ConfigurationError: A value is no reference, or nothing is found where it points to.
+    """
+    values: dict[str, object] = {}
+    for text in texts:
+        key, reference = _split(text, "--storage")
+        if key in values:
+            raise _bad(f"--storage {key} is given twice")
+        kind, _, name = reference.partition(":")
+        if kind not in {"env", "file"} or not name:
+            raise _bad(
+                f"--storage {key} must say where its value is found, and not be the value: others can see a command "
+                "line",
+                f"--storage {key}=env:NAME for an environment variable, --storage {key}=file:PATH for a file",
+            )
+        values[key] = _from_environment(key, name) if kind == "env" else _from_file(key, name)
+    return values
+
+
+def _from_environment(key: str, name: str) -> str:
+    value = os.environ.get(name)
+    if value is None:
+        raise _bad(f"the environment variable {name}, which --storage {key} refers to, is not set", f"export {name}")
+    return value
+
+
+def _from_file(key: str, path: str) -> str:
+    try:
+        with open(path, encoding="utf-8") as file:
+            return file.read().strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise _bad(
+            f"the file {path}, which --storage {key} refers to, cannot be read: {type(error).__name__}"
+        ) from None
+
+
+def _split(text: str, option: str) -> tuple[str, str]:
+    key, equals, value = text.partition("=")
+    if not equals or not key.strip():
+        # The text is not repeated: it may be a secret whose key was forgotten.
+        raise _bad(f"{option} takes key=value", f"{option} KEY=VALUE")
+    return key.strip(), value
+
+
+def _converted(field: str, value: str) -> object:
+    text = "null" if value.strip().lower() == "none" else value.strip()
+    try:
+        return getattr(msgspec.convert({field: text}, CommitterConfig, strict=False), field)
+    except (msgspec.ValidationError, ConfigurationError) as error:
+        reason = error.message if isinstance(error, ConfigurationError) else str(error).partition(" - at")[0]
+        raise _bad(f"-o {field} cannot be {value!r}: {reason}") from error
+
+
+def _unknown(key: str) -> ConfigurationError:
+    # Hadoop's keys are long and alike: a field, or a key's last part, is what people misspell.
+    close = difflib.get_close_matches(key, [*_FIELDS, *_KEYS], n=1, cutoff=0.7)
+    return _bad(
+        f"-o {key} is not known", f"did you mean {close[0]}?" if close else "`committer options` lists what there is"
+    )
+
+
+def _bad(message: str, next_step: str = "") -> ConfigurationError:
+    return ConfigurationError(message, operation="command line", next_step=next_step)

@@ -1,0 +1,125 @@
+"""What every command shares: its options, where its text goes, and running the engine's coroutines."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Callable, Coroutine, Sequence
+from dataclasses import dataclass, replace
+from typing import Annotated, Any, Literal, TypeVar
+
+from cyclopts import Parameter
+
+from committer.cli.exits import Exit
+from committer.cli.output import Answer, Part, Screen, line
+from committer.cli.progress import Board, Reporter
+from committer.cli.references import Choices, choices_of, storage_options_of
+from committer.config import CommitterConfig
+
+T = TypeVar("T")
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, slots=True)
+class Common:
+    """Options of every command that reaches a store.
+
+    Attributes:
+        option: A choice of the commit, by its name or by Hadoop's key; may be repeated.
+        storage: Where a storage option's value is found, never the value itself; may be repeated.
+        output: What is printed to standard output.
+    """
+
+    option: Annotated[
+        tuple[str, ...],
+        Parameter(
+            name=("-o", "--option"),
+            metavar="KEY=VALUE",
+            help="A choice of the commit, by its name or by Hadoop's key; may be repeated. `committer options` lists "
+            "them.",
+        ),
+    ] = ()
+    storage: Annotated[
+        tuple[str, ...],
+        Parameter(
+            metavar="KEY=env:NAME|file:PATH",
+            help="Where the value of a storage option is found, never the value itself; may be repeated.",
+        ),
+    ] = ()
+    output: Annotated[
+        Literal["text", "json"], Parameter(help="What is printed to standard output; text when left out.")
+    ] = "text"
+
+
+class Session:
+    """One command's run.
+
+    Args:
+        common: The options it was given.
+
+    Attributes:
+        screen: Where its text goes.
+        choices: What ``-o`` amounts to.
+        storage: Storage options, their values fetched.
+        board: A listener for the engine's events.
+    """
+
+    def __init__(self, common: Common | None = None) -> None:
+        common = common or Common()
+        self.screen: Screen = Screen(json=common.output == "json")
+        self.choices: Choices = choices_of(common.option)
+        self.storage: dict[str, object] = storage_options_of(common.storage)
+        self.board: Board = Board()
+        self.screen.remark(self.choices.notes)
+
+    @property
+    def config(self) -> CommitterConfig:
+        """The choices of the commit."""
+        return self.choices.config
+
+    def run(self, work: Coroutine[Any, Any, T]) -> T:
+        """Runs a coroutine that ends soon."""
+        return asyncio.run(work)
+
+    def run_long(self, work: Coroutine[Any, Any, T], interrupted: Callable[[], T] | None = None) -> T:
+        """Runs a coroutine that may take long and that somebody may interrupt, with its progress shown.
+
+        Args:
+            work: What is done, with `board` as listener.
+            interrupted: Called after Ctrl-C, once the work has stopped; None where nothing is changed.
+        """
+        try:
+            with Reporter(self.board, self.screen.err):
+                return asyncio.run(work)
+        except KeyboardInterrupt:
+            if interrupted is None:
+                raise
+            return interrupted()
+
+    def confirmed(self, plan: Answer, *, yes: bool) -> bool:
+        """Shows what would be done, and says whether it may be done.
+
+        With `yes` it may. A person at a terminal is asked. Anybody else has to say ``--yes``.
+        """
+        if not (yes or self.screen.can_ask):
+            return False
+        if not self.screen.json:
+            self.screen.aside(plan.parts)
+        if yes:
+            return True
+        print("Go ahead? [y/N] ", end="", file=sys.stderr, flush=True)
+        return sys.stdin.readline().strip().lower() in {"y", "yes"}
+
+    def unconfirmed(self, plan: Answer) -> Answer:
+        """What is said when it may not be done: the plan, and that nothing was."""
+        if self.screen.can_ask:
+            return Answer(plan.data, [line("nothing was done")], Exit.USAGE)
+        return replace(plan, code=Exit.USAGE, notes=[*plan.notes, "nothing was done: repeat the command with --yes"])
+
+
+def named(head: str, names: Sequence[str], style: str = "", limit: int = 20) -> list[Part]:
+    """Texts under a head, the first of many; nothing without any."""
+    if not names:
+        return []
+    more = [f"and {len(names) - limit:,} more"] if len(names) > limit else []
+    return [line(f"{head}:", style, indent=2), *(line(name, indent=4) for name in (*names[:limit], *more))]

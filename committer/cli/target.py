@@ -1,0 +1,207 @@
+"""The job a command is about, and what is said when something goes wrong with it."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import timedelta
+
+from committer.cli.exits import Exit
+from committer.cli.output import Answer, copyable, line, pairs
+from committer.cli.session import Session
+from committer.cli.surveying import Look, find_lock, look_at
+from committer.cli.text import command
+from committer.committers.context import open_store
+from committer.errors import (
+    CommitterError,
+    ConfigurationError,
+    DestinationBusyError,
+    JobNotFoundError,
+    JobUndecidedError,
+    TaskCommitsRequiredError,
+)
+from committer.job import Job, attach_job
+from committer.layout import JobLayout, check_job_id
+from committer.opening import Opening
+from committer.paths import StorePath
+from committer.records.task_commit import TaskCommit
+from committer.spec import JobSpec
+
+_LOOK_BOUND_S = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """The job a command is about.
+
+    Attributes:
+        session: The command's run.
+        uri: The destination as it was given.
+        job_id: The job's id.
+        job_attempt: The job attempt of a job that Hadoop set up; None finds the highest.
+    """
+
+    session: Session
+    uri: str
+    job_id: str
+    job_attempt: int | None = None
+
+    @property
+    def layout(self) -> JobLayout:
+        """Where the job lives."""
+        return JobLayout(StorePath.of(self.uri), check_job_id(self.job_id))
+
+    def attach(self) -> Opening[Job]:
+        """Joins the job."""
+        session = self.session
+        spec_or_uri: JobSpec | str = self.uri
+        if self.job_attempt is not None:
+            spec_or_uri = JobSpec.for_hadoop(self.uri, self.job_id, self.job_attempt, config=session.config)
+        return attach_job(
+            spec_or_uri,
+            job_id=self.job_id,
+            config=session.config,
+            storage_options=session.storage,
+            listeners=[session.board],
+        )
+
+    async def look(self) -> Look:
+        """Looks at the job's records."""
+        store = await open_store(StorePath.of(self.uri), self.session.storage, self.session.config)
+        try:
+            return await look_at(store, self.layout)
+        finally:
+            await store.close()
+
+    def command(self, name: str, *more: str) -> str:
+        """A command about this job."""
+        return command(name, self.uri, self.job_id, *more)
+
+
+async def holds_lock(target: Target) -> bool:
+    """Whether the job holds the replace lock: 1 or 2 calls."""
+    store = await open_store(StorePath.of(target.uri), target.session.storage, target.session.config)
+    try:
+        lock = await find_lock(store, StorePath.of(target.uri))
+    finally:
+        await store.close()
+    return lock is not None and lock.job_id == target.job_id
+
+
+def planned_end(target: Target, look: Look, what: str, will: str) -> Answer:
+    """What a command will do with a job as it stands."""
+    parts = [
+        line(f"job {target.job_id} at {target.uri}", "bold"),
+        pairs([("state", look.words), (f"{what} will", will)], indent=2),
+    ]
+    return Answer({"done": False, "job_id": target.job_id, "state": look.words, "will": will}, parts)
+
+
+@contextmanager
+def guided(target: Target) -> Iterator[None]:
+    """Has the errors of a block say the next step as a command, where the engine says it as a Python call."""
+    try:
+        yield
+    except DestinationBusyError as error:
+        recover_it = command("recover", target.uri, error.owner)
+        clean_it = command("cleanup", target.uri, "--job", error.owner)
+        error.next_step = f"wait for that job; if its driver is dead: {recover_it}; if the job is gone: {clean_it}"
+        raise
+    except JobUndecidedError as error:
+        error.next_step = f"{target.command('commit')} if all its tasks are done, else {target.command('abort')}"
+        raise
+    except TaskCommitsRequiredError as error:
+        error.next_step = "--task-commits FILE with the messages of the winners; the job stays open until then"
+        raise
+    except JobNotFoundError as error:
+        error.next_step = f"{command('jobs', target.uri)} shows the jobs that are there"
+        raise
+    except CommitterError as error:
+        if error.outcome in ("unknown", "partial") and target.job_id:
+            error.next_step = target.command("recover")
+        raise
+
+
+def interrupted(target: Target, doing: str) -> Callable[[], Answer]:
+    """What is said after Ctrl-C: where the job stands, as far as a look of ten seconds can tell.
+
+    Requests that were on their way may still arrive, so nothing is promised, whatever the look finds.
+    """
+
+    def tell() -> Answer:
+        async def look() -> Look:
+            async with asyncio.timeout(_LOOK_BOUND_S):
+                return await target.look()
+
+        try:
+            state = asyncio.run(look()).words
+        except (CommitterError, TimeoutError, KeyboardInterrupt) as error:
+            state = f"not known: {error or type(error).__name__}"
+        follow_up = target.command("recover") if doing in ("commit", "recover") else target.command("abort")
+        if doing == "cleanup":
+            follow_up = command("jobs", target.uri)
+        words = (
+            "the job may be committing, and part of it may be visible"
+            if doing in ("commit", "recover")
+            else "part of the job may be removed"
+        )
+        parts = [line(f"interrupted: {words}", "bold red"), pairs([("state", state)], indent=2), copyable(follow_up)]
+        data = {"done": False, "interrupted": doing, "job_id": target.job_id, "state": state, "next_step": follow_up}
+        return Answer(data, parts, Exit.UNKNOWN)
+
+    return tell
+
+
+def read_messages(path: str | None) -> list[TaskCommit] | None:
+    """Task commit messages as `TaskCommit.encode` writes them, one a line; ``-`` is standard input.
+
+    Raises:
+        ConfigurationError: The file cannot be read, or a line is no message.
+    """
+    if path is None:
+        return None
+    try:
+        if path == "-":
+            lines = sys.stdin.buffer.read().splitlines()
+        else:
+            with open(path, "rb") as file:
+                lines = file.read().splitlines()
+    except OSError as error:
+        raise ConfigurationError(
+            f"the file of task commit messages cannot be read: {error.strerror}", operation="command line", path=path
+        ) from error
+    messages = []
+    for number, text in enumerate(lines, 1):
+        if text.strip():
+            try:
+                messages.append(TaskCommit.decode(text))
+            except CommitterError as error:
+                raise ConfigurationError(
+                    f"line {number} of {path} is no task commit message: {error.message}", operation="command line"
+                ) from error
+    return messages
+
+
+def older(text: str | None) -> timedelta | None:
+    """Reads ``90s``, ``30m``, ``12h``, ``7d``, ``2w``.
+
+    Raises:
+        ConfigurationError: It is something else.
+    """
+    if text is None:
+        return None
+    units = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
+    number, unit = text.strip()[:-1], text.strip()[-1:].lower()
+    try:
+        if unit in units and number.isascii() and number[:1].isdigit():
+            return timedelta(seconds=float(number) * units[unit])
+    except (OverflowError, ValueError):
+        pass
+    raise ConfigurationError(
+        f"--older-than cannot be {text!r}",
+        operation="command line",
+        next_step="a number and one of s, m, h, d, w: --older-than 7d",
+    )

@@ -1,0 +1,171 @@
+"""Commands run in this process or as a real one, and jobs in every state they can be found in."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import committer
+from committer.cli import main
+from committer.paths import StorePath
+from committer.records.job_state import Intent, ReplaceLock, encode_record
+from committer.stores.local import LocalStore
+from committer.testing.faults import Fault, FaultyStore, SimulatedCrash
+
+ROOT = Path(committer.__file__).parent.parent
+JAVA = ROOT / "tests" / "fixtures" / "java-manifest-committer"
+JAVA_JOB = "job_202401010000_0001"
+
+
+@dataclass(frozen=True)
+class Result:
+    """What a command printed and returned."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.out)
+
+
+Run = Callable[..., Result]
+
+
+@pytest.fixture
+def run(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Run:
+    """Runs a command in this process."""
+    monkeypatch.delenv("COLUMNS", raising=False)
+
+    def call(*words: object) -> Result:
+        capsys.readouterr()
+        code = main([str(word) for word in words])
+        out, err = capsys.readouterr()
+        return Result(code, out, err)
+
+    return call
+
+
+def shell(*words: object, stdin: str | None = None, **environment: str) -> Result:
+    """Runs a command as a process of its own."""
+    done = subprocess.run(
+        [sys.executable, "-m", "committer.cli", *map(str, words)],
+        input=stdin,
+        stdin=subprocess.DEVNULL if stdin is None else None,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        cwd=ROOT,
+        env={**os.environ, **environment},
+        check=False,
+    )
+    return Result(done.returncode, done.stdout, done.stderr)
+
+
+class Lake:
+    """A destination on the disk, and jobs that stand there in some state."""
+
+    def __init__(self, directory: Path) -> None:
+        self.path = directory
+        self.temporary = directory / "_temporary"
+        self._year = 2025
+
+    def files(self) -> list[str]:
+        """Visible files, by relative name."""
+        found = (path.relative_to(self.path).as_posix() for path in self.path.rglob("*") if path.is_file())
+        return sorted(name for name in found if not name.startswith("_"))
+
+    def committed(self, job_id: str = "done", **options: Any) -> None:
+        """A job that committed three files of 6,000 bytes in all."""
+
+        async def work() -> None:
+            async with committer.open_job(self.path, job_id=job_id, **options) as job:
+                await self._write(job)
+
+        asyncio.run(work())
+
+    def open(self, job_id: str = "open", **options: Any) -> list[bytes]:
+        """A job whose tasks committed and whose driver is gone; gives its tasks' messages."""
+
+        async def work() -> list[bytes]:
+            job = await committer.open_job(self.path, job_id=job_id, **options)
+            messages = await self._write(job)
+            await job.close()
+            return messages
+
+        return asyncio.run(work())
+
+    def begun(self, job_id: str = "begun") -> None:
+        """A job whose driver died after it said that it would commit."""
+        self.open(job_id)
+        intent = Intent(job_id=job_id, driver="dead", created="2026-11-21T00:00:00+00:00")
+        (self.temporary / job_id / "intent").write_bytes(encode_record(intent))
+
+    def decided(self, job_id: str = "decided", **options: Any) -> None:
+        """A job whose driver died while it published the second file, one after the other."""
+        options.setdefault("config", committer.CommitterConfig(io_concurrency=1))
+        self._died(job_id, Fault(kind="crash_before", operation="rename_file", path="part-1.csv"), **options)
+
+    def unfinished(self, job_id: str = "unfinished") -> None:
+        """A job whose driver died after its outcome and before `_SUCCESS`."""
+        self._died(job_id, Fault(kind="crash_before", operation="put", path="_SUCCESS"))
+
+    def _died(self, job_id: str, fault: Fault, **options: Any) -> None:
+        self.open(job_id, **options)
+
+        async def work() -> None:
+            store = FaultyStore(LocalStore(), [fault])
+            job = await committer.attach_job(self.path, job_id=job_id, storage_options={"store": store})
+            with pytest.raises(SimulatedCrash):
+                await job.commit()
+
+        asyncio.run(work())
+
+    def lock(self, job_id: str) -> None:
+        """The replace lock, held by a job."""
+        self.temporary.mkdir(parents=True, exist_ok=True)
+        lock = ReplaceLock(job_id=job_id, driver="dead", created="2026-11-21T00:00:00+00:00")
+        (self.temporary / ".replace-lock").write_bytes(encode_record(lock))
+
+    def java(self, job_id: str = JAVA_JOB, attempt: str = "00") -> Path:
+        """Task manifests as Java wrote them, made to speak of this destination, with the files they name."""
+        directory = self.temporary / job_id / attempt
+        (directory / "tasks").mkdir(parents=True)
+        shutil.copytree(JAVA / "mr-job" / "manifests", directory / "manifests")
+        for path in (directory / "manifests").iterdir():
+            text = path.read_text().replace("/tmp/mc-fixture/dest", str(self.path))
+            path.write_text(text)
+            for entry in json.loads(text)["files"]:
+                source = Path(StorePath.from_uri(entry["s"]).path)
+                source.parent.mkdir(parents=True, exist_ok=True)
+                source.write_bytes(b"x" * entry["z"])
+        return directory
+
+    async def _write(self, job: committer.Job) -> list[bytes]:
+        messages = []
+        # Jobs of one lake write different files.
+        self._year += 1
+        for number in range(3):
+            async with job.task_attempt(task=number) as task:
+                async with task.open(f"year={self._year}/part-{number}.csv") as file:
+                    await file.write(b"x" * 1000 * (number + 1))
+            assert task.task_commit is not None
+            messages.append(task.task_commit.encode())
+        return messages
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> Lake:
+    """An absent destination."""
+    return Lake(tmp_path / "lake")

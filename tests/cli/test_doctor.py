@@ -1,0 +1,156 @@
+"""doctor: what it tries, what it finds wrong, and that it leaves nothing behind."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from committer.cli.doctor import Check, Doctor
+from committer.errors import StorePermissionError
+from committer.paths import StorePath
+from committer.stores.base import FileStatus
+from committer.stores.local import LocalStore
+from committer.stores.memory import MemoryStore
+from committer.testing.faults import Fault, FaultyStore
+from tests.cli.conftest import Lake, Run
+
+
+def tree(path: Path) -> list[str]:
+    return sorted(str(found) for found in path.rglob("*"))
+
+
+def test_a_good_store_passes_and_nothing_is_left(run: Run, lake: Lake, tmp_path: Path) -> None:
+    result = run("doctor", lake.path / "not" / "there" / "yet", "--output", "json")
+    assert result.code == 0
+    assert result.json["committer"] == "manifest"
+    assert {check["verdict"] for check in result.json["checks"]} == {"ok"}
+    assert tree(tmp_path) == []
+    lake.open()
+    before = tree(tmp_path)
+    assert run("doctor", lake.path).code == 0
+    assert tree(tmp_path) == before
+
+
+def test_a_file_in_the_way(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    result = run("doctor", tmp_path / "file", "--output", "json")
+    assert result.code == 1
+    assert [check["verdict"] for check in result.json["checks"]] == ["failed"]
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="nothing is forbidden to root")
+def test_a_directory_that_may_not_be_written(run: Run, tmp_path: Path) -> None:
+    tmp_path.chmod(0o500)
+    try:
+        assert run("doctor", tmp_path).code == 1
+    finally:
+        tmp_path.chmod(0o700)
+
+
+class Bad(LocalStore):
+    """A local store with one fault of character."""
+
+    def __init__(self, fault: str) -> None:
+        super().__init__()
+        self.fault = fault
+        self.renamed = 0
+
+    async def put(self, path: StorePath, data: bytes, **options: Any) -> FileStatus:  # type: ignore[override]
+        if self.fault == "create":
+            options["exclusive"] = False
+        return await super().put(path, data, **options)
+
+    async def rename_file(self, source: StorePath, destination: StorePath, **options: Any) -> None:  # type: ignore[override]
+        if self.fault == "replaces":
+            options["replace"] = True
+        await super().rename_file(source, destination, **options)
+        self.renamed += 1
+
+    async def rename_directory(self, source: StorePath, destination: StorePath) -> None:
+        if self.fault == "directory":
+            await self.delete_directory(destination, recursive=True)
+        await super().rename_directory(source, destination)
+
+    async def status(self, path: StorePath) -> FileStatus:
+        status = await super().status(path)
+        if self.fault == "identity" and status.identity is not None:
+            return msgspec.structs.replace(status, identity=f"{status.identity}-{self.renamed}")
+        if self.fault == "clock" and status.modified is not None:
+            return msgspec.structs.replace(status, modified=status.modified - 3600)
+        if self.fault == "no clock":
+            return msgspec.structs.replace(status, modified=None)
+        return status
+
+
+@pytest.mark.parametrize(
+    ("fault", "check", "verdict"),
+    [
+        ("create", "create exclusively", "failed"),
+        ("replaces", "rename without replacing", "failed"),
+        ("directory", "rename a directory", "failed"),
+        ("identity", "identity through a rename", "failed"),
+        ("clock", "clock", "warning"),
+        ("no clock", "clock", "warning"),
+    ],
+)
+def test_a_store_that_does_not_keep_its_word_is_found_out(tmp_path: Path, fault: str, check: str, verdict: str) -> None:
+    checks = examined(Bad(fault), tmp_path)
+    assert checks[check].verdict == verdict
+    assert tree(tmp_path) == []
+
+
+def examined(store: Any, path: Path | str) -> dict[str, Check]:
+    async def work() -> list[Check]:
+        return await Doctor(store, StorePath.of(path)).examine()
+
+    return {check.name: check for check in asyncio.run(work())}
+
+
+def test_the_clocks_difference_is_said(tmp_path: Path) -> None:
+    assert "1 h 0 min behind" in examined(Bad("clock"), tmp_path)["clock"].found.replace("59 min 59 s", "1 h 0 min")
+
+
+@pytest.mark.parametrize(
+    ("flag", "skipped"),
+    [
+        ("atomic_directory_rename", "rename a directory"),
+        ("no_replace_rename", "rename without replacing"),
+        ("replacing_rename", "rename replacing"),
+    ],
+)
+def test_what_a_store_cannot_do_is_not_tried(flag: str, skipped: str) -> None:
+    space = MemoryStore.space(f"doctor-{flag}", **{flag: False})
+    assert examined(space.store(), f"memory://doctor-{flag}/table")[skipped].verdict == "skipped"
+
+
+@pytest.mark.parametrize("profile", ["gcs", "adls", "hdfs"])
+def test_every_kind_of_store(profile: str) -> None:
+    space = MemoryStore.space(f"doctor-{profile}", profile)
+    checks = examined(space.store(), f"memory://doctor-{profile}/some/table")
+    assert {check.verdict for check in checks.values()} <= {"ok", "skipped", "warning"}
+    assert list(space.tree) == []
+
+
+def test_refused_credentials_end_the_examination(tmp_path: Path) -> None:
+    store = FaultyStore(LocalStore(), [Fault(kind="forbidden", operation="status", times=None)])
+    checks = examined(store, tmp_path)
+    assert list(checks) == ["reach the store"]
+    assert StorePermissionError.__name__ in checks["reach the store"].found
+
+
+def test_a_right_to_read_alone_is_not_enough(tmp_path: Path) -> None:
+    store = FaultyStore(LocalStore(), [Fault(kind="forbidden", operation="put", times=None)])
+    checks = examined(store, tmp_path)
+    assert checks["write"].verdict == "failed"
+    assert list(checks) == ["reach the store", "write"]
+    assert tree(tmp_path) == []
+
+
+def test_what_could_not_be_removed_is_said(tmp_path: Path) -> None:
+    store = FaultyStore(LocalStore(), [Fault(kind="forbidden", operation="delete_directory", times=None)])
+    assert examined(store, tmp_path)["clean up"].verdict == "failed"

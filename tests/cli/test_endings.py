@@ -1,0 +1,295 @@
+"""plan, commit, recover, abort, cleanup: what they show first, what they do, what they return."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from pathlib import Path
+
+import pytest
+
+from committer.cli.target import older
+from committer.errors import ConfigurationError
+from tests.cli.conftest import JAVA_JOB, Lake, Run
+
+THREE = ["year=2026/part-0.csv", "year=2026/part-1.csv", "year=2026/part-2.csv"]
+
+
+# -- plan and commit ----------------------------------------------------------------------------------------------------
+
+
+def test_a_plan_changes_nothing(run: Run, lake: Lake) -> None:
+    lake.open()
+    before = sorted(str(path) for path in lake.path.rglob("*"))
+    result = run("plan", lake.path, "open")
+    assert result.code == 0
+    assert "3 files, 6.00 kB, of 3 tasks" in result.out
+    assert sorted(str(path) for path in lake.path.rglob("*")) == before
+
+
+def test_a_plan_that_would_be_refused_fails_and_says_why(run: Run, lake: Lake) -> None:
+    lake.open()
+    (lake.path / "year=2026").mkdir()
+    (lake.path / "year=2026/part-1.csv").write_text("somebody's")
+    result = run("plan", lake.path, "open", "--output", "json")
+    assert result.code == 1
+    assert "part-1.csv" in result.json["plan"]["conflicts"][0]
+    refused = run("commit", lake.path, "open", "--yes")
+    assert refused.code == 1
+    assert "part-1.csv" in refused.err
+    assert (lake.path / "year=2026/part-1.csv").read_text() == "somebody's"
+
+
+def test_commit_asks_for_yes_and_says_what_it_would_do(run: Run, lake: Lake) -> None:
+    lake.open()
+    result = run("commit", lake.path, "open")
+    assert result.code == 2
+    assert "3 files" in result.out
+    assert "--yes" in result.err
+    assert lake.files() == []
+    done = run("commit", lake.path, "open", "--yes")
+    assert done.code == 0
+    assert "3 files" in done.err
+    assert lake.files() == THREE
+    assert (lake.path / "_SUCCESS").exists()
+
+
+def test_commit_as_json_prints_one_object_and_nothing_else(run: Run, lake: Lake) -> None:
+    lake.open()
+    planned = run("commit", lake.path, "open", "--output", "json")
+    assert (planned.code, planned.json["plan"]["files"]) == (2, 3)
+    done = run("commit", lake.path, "open", "--yes", "--output=json")
+    assert (done.code, done.json["report"]["files_committed"], done.json["done"]) == (0, 3, True)
+    assert done.err == ""
+
+
+def test_commit_refuses_another_number_of_tasks(run: Run, lake: Lake) -> None:
+    lake.open()
+    assert run("commit", lake.path, "open", "--tasks", "4", "--yes").code == 1
+    assert run("commit", lake.path, "open", "--tasks", "3", "--yes").code == 0
+
+
+def test_a_job_by_message_is_committed_with_its_messages(run: Run, lake: Lake, tmp_path: Path) -> None:
+    messages = lake.open(delivery="message")
+    missing = run("commit", lake.path, "open", "--yes")
+    assert missing.code == 2
+    assert "--task-commits" in missing.err
+    file = tmp_path / "messages"
+    file.write_bytes(b"\n".join(messages[:2]) + b"\n")
+    assert run("commit", lake.path, "open", "--task-commits", file, "--yes").code == 0
+    assert lake.files() == THREE[:2]
+
+
+def test_a_line_that_is_no_message_is_named(run: Run, lake: Lake, tmp_path: Path) -> None:
+    messages = lake.open(delivery="message")
+    file = tmp_path / "messages"
+    file.write_bytes(messages[0] + b"\nrubbish\n")
+    result = run("plan", lake.path, "open", "--task-commits", file)
+    assert result.code == 2
+    assert "line 2" in result.err
+    assert run("plan", lake.path, "open", "--task-commits", tmp_path / "nowhere").code == 2
+
+
+def test_a_job_that_java_set_up_is_committed(run: Run, lake: Lake) -> None:
+    lake.java()
+    planned = run("plan", lake.path, JAVA_JOB)
+    assert planned.code == 0
+    assert "Hadoop's manifest committer" in planned.out
+    assert "16 files" in planned.out
+    assert run("commit", lake.path, JAVA_JOB, "--tasks", "5", "--yes").code == 0
+    assert len([path for path in lake.path.rglob("*") if path.is_file()]) == 17
+    assert run("validate", lake.path).code == 0
+    assert not lake.temporary.exists()
+
+
+def test_the_job_attempt_of_a_java_job_can_be_named(run: Run, lake: Lake) -> None:
+    lake.java(attempt="00")
+    (lake.temporary / JAVA_JOB / "01" / "manifests").mkdir(parents=True)
+    assert run("plan", lake.path, JAVA_JOB, "--output", "json").json["plan"]["files"] == 0
+    first = run("plan", lake.path, JAVA_JOB, "--job-attempt", "0", "--output", "json")
+    assert first.json["plan"]["files"] == 16
+
+
+def test_choices_that_a_job_cannot_take_any_more_are_said(run: Run, lake: Lake) -> None:
+    lake.open()
+    result = run("commit", lake.path, "open", "-o", "existing_target=replace", "--yes")
+    assert result.code == 0
+    assert "existing_target has no effect" in result.err
+
+
+# -- recover ------------------------------------------------------------------------------------------------------------
+
+
+def test_recover_finishes_a_decided_job(run: Run, lake: Lake) -> None:
+    lake.decided()
+    assert lake.files() == THREE[:1]
+    shown = run("recover", lake.path, "decided")
+    assert shown.code == 2
+    assert "publish what is missing of 3 files" in shown.out
+    done = run("recover", lake.path, "decided", "--yes")
+    assert done.code == 0
+    assert lake.files() == THREE
+    assert run("recover", lake.path, "decided", "--yes").code == 0, "again and again"
+
+
+def test_a_commit_of_a_decided_job_goes_on(run: Run, lake: Lake) -> None:
+    lake.decided()
+    assert "decided (commit, 3 files), not ended" in run("plan", lake.path, "decided").out
+    assert run("commit", lake.path, "decided", "--yes").code == 0
+    assert lake.files() == THREE
+
+
+def test_recover_takes_back(run: Run, lake: Lake) -> None:
+    lake.decided()
+    assert "take back" in run("recover", lake.path, "decided", "--rollback").out
+    done = run("recover", lake.path, "decided", "--rollback", "--yes", "--output", "json")
+    assert (done.code, done.json["report"]["success"]) == (0, False)
+    assert lake.files() == []
+
+
+def test_recover_of_a_job_nobody_began_to_commit(run: Run, lake: Lake) -> None:
+    lake.open()
+    refused = run("recover", lake.path, "open", "--yes")
+    assert refused.code == 1
+    assert f"committer commit {lake.path} open" in refused.err.replace("\n", "")
+    assert run("recover", lake.path, "open", "--force", "--yes").code == 0
+    assert lake.files() == THREE
+
+
+def test_recover_goes_on_where_a_driver_began(run: Run, lake: Lake) -> None:
+    lake.begun()
+    assert "go on where a driver began" in run("recover", lake.path, "begun").out
+    assert run("recover", lake.path, "begun", "--yes").code == 0
+    assert lake.files() == THREE
+
+
+def test_recover_does_the_last_steps(run: Run, lake: Lake) -> None:
+    lake.unfinished()
+    assert "last steps" in run("recover", lake.path, "unfinished").out
+    assert run("recover", lake.path, "unfinished", "--yes").code == 0
+    assert (lake.path / "_SUCCESS").exists()
+
+
+def test_a_file_that_is_nowhere_is_an_unknown_outcome(run: Run, lake: Lake) -> None:
+    lake.decided()
+    for source in lake.temporary.rglob("part-1.csv"):
+        source.unlink()
+    result = run("recover", lake.path, "decided", "--yes", "--output", "json")
+    assert result.code == 3
+    assert result.json["error"]["outcome"] == "unknown"
+    assert result.json["error"]["next_step"] == f"committer recover {lake.path} decided"
+    assert (lake.temporary / "decided" / "decision").exists(), "nothing is deleted"
+
+
+# -- abort --------------------------------------------------------------------------------------------------------------
+
+
+def test_abort_removes_an_open_job(run: Run, lake: Lake) -> None:
+    lake.open()
+    assert run("abort", lake.path, "open").code == 2
+    assert (lake.temporary / "open").exists()
+    assert run("abort", lake.path, "open", "--yes").code == 0
+    assert not lake.temporary.exists()
+    assert run("abort", lake.path, "open", "--yes").code == 4
+
+
+def test_abort_of_a_decided_job_is_refused(run: Run, lake: Lake) -> None:
+    lake.decided()
+    shown = run("abort", lake.path, "decided")
+    assert "refuse" in shown.out
+    result = run("abort", lake.path, "decided", "--yes")
+    assert result.code == 3
+    assert f"committer recover {lake.path} decided" in result.err.replace("\n", "")
+    assert run("recover", lake.path, "decided", "--yes").code == 0
+    assert lake.files() == THREE
+
+
+def test_abort_of_a_committed_job_says_so(run: Run, lake: Lake) -> None:
+    lake.unfinished()
+    result = run("abort", lake.path, "unfinished", "--yes")
+    assert result.code == 1
+    assert "it is committed" in result.out
+
+
+@pytest.mark.parametrize("command", ["abort", "cleanup --job"])
+def test_the_lock_of_a_job_that_is_gone_is_released(run: Run, lake: Lake, command: str) -> None:
+    lake.open()
+    lake.lock("gone")
+    busy = run("commit", lake.path, "open", "-o", "io_concurrency=4", "--yes")
+    assert busy.code == 5
+    assert "committer cleanup" in busy.err
+    verb, *option = command.split()
+    assert run(verb, lake.path, *option, "gone").code == 2
+    done = run(verb, lake.path, *option, "gone", "--yes")
+    assert done.code == 0
+    assert "released" in done.out
+    assert run("commit", lake.path, "open", "--yes").code == 0
+
+
+# -- cleanup ------------------------------------------------------------------------------------------------------------
+
+
+def test_cleanup_takes_what_is_old_and_says_what_it_keeps(run: Run, lake: Lake) -> None:
+    lake.open("old")
+    lake.open("young")
+    lake.decided("decided")
+    a_week_ago = time.time() - 8 * 86400
+    for directory in ("old", "decided"):
+        for path in (lake.temporary / directory).rglob("*"):
+            os.utime(path, (a_week_ago, a_week_ago))
+    shown = run("cleanup", lake.path, "--older-than", "7d", "--output", "json")
+    assert shown.code == 2
+    assert shown.json["removes"] == ["old"]
+    assert sorted(shown.json["keeps"]) == ["decided", "young"]
+    assert (lake.temporary / "old").exists()
+    done = run("cleanup", lake.path, "--older-than", "7d", "--yes", "--output", "json")
+    assert (done.code, done.json["removed"]) == (0, ["old"])
+    assert sorted(path.name for path in lake.temporary.iterdir()) == ["decided", "young"]
+
+
+def test_cleanup_of_a_decided_job_needs_force(run: Run, lake: Lake) -> None:
+    lake.decided()
+    kept = run("cleanup", lake.path, "--job", "decided", "--yes")
+    assert kept.code == 3
+    assert "recover" in kept.err
+    assert run("cleanup", lake.path, "--job", "decided", "--force", "--yes").code == 0
+    assert not lake.temporary.exists()
+
+
+def test_cleanup_of_another_committers_directory_needs_force(run: Run, lake: Lake) -> None:
+    (lake.temporary / "0" / "_temporary" / "attempt").mkdir(parents=True)
+    assert run("cleanup", lake.path, "--job", "0", "--yes").code == 1
+    assert (lake.temporary / "0").exists()
+    assert run("cleanup", lake.path, "--job", "0", "--force", "--yes").code == 0
+
+
+def test_cleanup_takes_one_of_job_and_age(run: Run, lake: Lake) -> None:
+    assert run("cleanup", lake.path, "--yes").code == 2
+    assert run("cleanup", lake.path, "--job", "a", "--older-than", "7d", "--yes").code == 2
+    assert run("cleanup", lake.path, "--older-than", "soon", "--yes").code == 2
+    assert run("cleanup", lake.path, "--job", "a", "--yes").code == 4
+
+
+@pytest.mark.parametrize(("text", "seconds"), [("90s", 90), ("1.5h", 5400), ("7d", 604800), ("2W", 1209600), ("0m", 0)])
+def test_ages(text: str, seconds: int) -> None:
+    found = older(text)
+    assert found is not None
+    assert found.total_seconds() == seconds
+
+
+@pytest.mark.parametrize("text", ["", "d", "7", "-7d", "7 days", "infd", "nand", "1e999d", "٧d"])
+def test_what_is_no_age(text: str) -> None:
+    with pytest.raises(ConfigurationError):
+        older(text)
+
+
+@pytest.mark.parametrize("command", ["plan", "commit", "abort"])
+def test_a_job_that_is_not_there(run: Run, lake: Lake, command: str) -> None:
+    result = run(command, lake.path, "nobody", "--output", "json", *(["--yes"] if command != "plan" else []))
+    assert result.code == 4
+    assert json.loads(result.out)["error"]["next_step"].startswith("committer jobs")
+
+
+def test_a_bad_job_id_is_usage(run: Run, lake: Lake) -> None:
+    assert run("recover", lake.path, "../../etc", "--yes").code == 2

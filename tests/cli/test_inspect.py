@@ -1,0 +1,174 @@
+"""inspect and validate: every record there is, this engine's and Hadoop's, and the marker that vouches for nothing."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import JAVA, Lake, Run
+
+TRAP_MARKER = {
+    "name": "org.apache.hadoop.fs.s3a.commit.files.SuccessData/1",
+    "timestamp": 1790000000000,
+    "success": True,
+    "committer": "org.apache.hadoop.mapreduce.lib.output.committer.manifest.ManifestCommitter",
+    "jobId": "job_202611210215_0001",
+    "jobIdSource": "JobID",
+    "filenames": [],
+    "iostatistics": {
+        "counters": {"committer_files_committed": 0, "committer_bytes_committed": 0},
+        "gauges": {},
+        "minimums": {},
+        "maximums": {},
+        "meanstatistics": {},
+    },
+}
+
+
+@pytest.mark.parametrize(
+    ("path", "kind"),
+    [
+        (path, "task manifest" if "manifest" in path.name else "success record")
+        for path in sorted(JAVA.rglob("*"))
+        if path.name == "_SUCCESS" or path.name.endswith(("-manifest.json", "attempts.json")) or "summary" in path.name
+    ],
+    ids=lambda value: value.name if isinstance(value, Path) else value,
+)
+def test_every_record_java_wrote(run: Run, path: Path, kind: str) -> None:
+    text = run("inspect", path)
+    assert (text.code, text.out.splitlines()[0]) == (0, kind)
+    record = json.loads(path.read_text())
+    assert (record.get("taskAttemptID") or record["jobId"]) in text.out
+    result = run("inspect", path, "--output", "json")
+    assert (result.json["kind"], result.json["record"]["jobId"]) == (kind, record["jobId"])
+
+
+def test_a_report_of_a_failure_says_so(run: Run) -> None:
+    result = run("inspect", JAVA / "failures" / "commit-failed-summary-job_202401010000_0003.json")
+    assert "NO: a report of a job that failed" in result.out
+
+
+def test_every_record_of_this_engine(run: Run, lake: Lake) -> None:
+    lake.begun()
+    lake.decided()
+    lake.unfinished()
+    lake.committed("done")
+    lake.lock("decided")
+    found = {
+        kind: run("inspect", path, "--output", "json").json["kind"]
+        for kind, path in {
+            "job setup": lake.temporary / "begun" / "setup",
+            "intent to commit": lake.temporary / "begun" / "intent",
+            "decision": lake.temporary / "decided" / "decision",
+            "outcome": lake.temporary / "unfinished" / "outcome",
+            "replace lock": lake.temporary / ".replace-lock",
+            "success record": lake.path / "_SUCCESS",
+            "task manifest": next((lake.temporary / "begun").rglob("*-manifest.json")),
+            "side file of a decision": next((lake.temporary / "decided").glob("plan-*")),
+        }.items()
+    }
+    assert {kind: kind for kind in found} == found
+    for path in lake.temporary.rglob("*"):
+        if path.is_file() and path.suffix != ".csv":
+            assert run("inspect", path).code == 0, path
+    text = run("inspect", lake.temporary / "decided" / "decision").out
+    assert "6.00 kB" in text
+    assert "decided" in text
+
+
+def test_long_lists_are_cut_as_text_and_whole_as_json(run: Run, lake: Lake) -> None:
+    lake.committed()
+    text = run("inspect", lake.path / "_SUCCESS", "--limit", "1").out
+    assert "and 2 more" in text
+    assert (
+        len(run("inspect", lake.path / "_SUCCESS", "--limit", "1", "--output", "json").json["record"]["lengths"]) == 3
+    )
+
+
+def test_an_empty_marker_is_the_classic_committers(run: Run, lake: Lake) -> None:
+    lake.path.mkdir()
+    (lake.path / "_SUCCESS").touch()
+    result = run("inspect", lake.path / "_SUCCESS")
+    assert result.code == 0
+    assert "FileOutputCommitter" in result.out
+    assert run("validate", lake.path).code == 1, "it says nothing that could be compared"
+
+
+def test_what_is_no_record(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "data.csv").write_text("a,b\n")
+    (tmp_path / "empty.json").touch()
+    assert run("inspect", tmp_path / "data.csv").code == 1
+    assert run("inspect", tmp_path / "empty.json").code == 1
+    assert run("inspect", tmp_path / "nothing").code == 4
+    assert run("inspect", tmp_path).code == 1
+    assert "directory" in run("inspect", tmp_path).err
+
+
+# -- the trap -----------------------------------------------------------------------------------------------------------
+
+
+def trap(lake: Lake) -> None:
+    lake.path.mkdir(exist_ok=True)
+    (lake.path / "_SUCCESS").write_text(json.dumps(TRAP_MARKER))
+
+
+def test_a_marker_that_vouches_for_nothing_is_told(run: Run, lake: Lake) -> None:
+    trap(lake)
+    result = run("inspect", lake.path / "_SUCCESS")
+    assert result.code == 0
+    assert "warning: it names the manifest committer, and that committed no file" in result.out
+    assert run("inspect", lake.path / "_SUCCESS", "--output", "json").json["warnings"]
+
+
+def test_files_beside_such_a_marker_are_wrong(run: Run, lake: Lake) -> None:
+    trap(lake)
+    assert run("validate", lake.path).code == 0, "a job that wrote nothing leaves the same"
+    (lake.path / "_hidden").touch()
+    (lake.path / "a=1" / "_temporary").mkdir(parents=True)
+    (lake.path / "a=1" / "_temporary" / "part-0").touch()
+    assert run("validate", lake.path).code == 0
+    (lake.path / "a=1" / "part-0.csv").touch()
+    result = run("validate", lake.path)
+    assert result.code == 1
+    assert "0 files committed, but 1 files stand here" in result.out
+
+
+def test_a_real_commit_of_nothing_is_no_trap(run: Run, lake: Lake) -> None:
+    lake.path.mkdir()
+    (lake.path / "there-before.csv").touch()
+    import asyncio
+
+    import committer
+
+    async def commit_nothing() -> None:
+        async with committer.open_job(lake.path):
+            pass
+
+    asyncio.run(commit_nothing())
+    assert "warning" not in run("inspect", lake.path / "_SUCCESS").out
+    assert run("validate", lake.path).code == 0
+
+
+def test_javas_own_markers_are_no_trap(run: Run) -> None:
+    for path in (JAVA / "mr-job" / "_SUCCESS", JAVA / "spark-uuid-etag-job" / "_SUCCESS"):
+        assert "warning" not in run("inspect", path).out
+
+
+# -- validate -----------------------------------------------------------------------------------------------------------
+
+
+def test_validate(run: Run, lake: Lake) -> None:
+    assert run("validate", lake.path).code == 4
+    lake.committed()
+    assert run("validate", lake.path).code == 0
+    (lake.path / "year=2026" / "part-0.csv").unlink()
+    (lake.path / "year=2026" / "part-1.csv").write_text("short")
+    (lake.path / "year=2026" / "more.csv").write_text("x")
+    result = run("validate", lake.path)
+    assert result.code == 1
+    for name in ("part-0.csv", "part-1.csv", "more.csv"):
+        assert name in result.out
+    report = run("validate", lake.path, "--output", "json").json["report"]
+    assert [len(report[name]) for name in ("missing", "wrong", "extra")] == [1, 1, 1]

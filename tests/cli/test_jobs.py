@@ -1,0 +1,128 @@
+"""jobs: whose each directory below `_temporary` is, what is odd about it, and the command that settles it."""
+
+from __future__ import annotations
+
+import os
+import shlex
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import JAVA_JOB, Lake, Run
+
+
+def rows(run: Run, lake: Lake) -> dict[str, dict[str, object]]:
+    result = run("jobs", lake.path, "--output", "json")
+    assert result.code == 0
+    return {row["job_id"]: row for row in result.json["jobs"]}
+
+
+def test_nothing_there(run: Run, lake: Lake) -> None:
+    assert "no jobs" in run("jobs", lake.path).out
+    lake.committed()
+    assert "no jobs" in run("jobs", lake.path).out
+
+
+def test_every_kind_of_job(run: Run, lake: Lake) -> None:
+    lake.open()
+    lake.begun()
+    lake.decided()
+    lake.unfinished()
+    lake.java()
+    lake.java("manifest_job_202401010000_0002", attempt="0")
+    (lake.temporary / "0" / "_temporary").mkdir(parents=True)
+    (lake.temporary / "1").mkdir()
+    (lake.temporary / "emptied").mkdir()
+    (lake.temporary / "foreign" / "stuff").mkdir(parents=True)
+    (lake.temporary / "damaged").mkdir()
+    (lake.temporary / "damaged" / "setup").write_text("{}")
+    (lake.temporary / "damaged" / "decision").write_text("{")
+    found = rows(run, lake)
+    assert {name: (row["owner"], row["state"]) for name, row in found.items()} == {
+        "0": ("classic", "unknown"),
+        "1": ("classic", "unknown"),
+        "begun": ("committer", "open"),
+        "damaged": ("committer", "unknown"),
+        "decided": ("committer", "committing"),
+        "emptied": ("nobody", "unknown"),
+        "foreign": ("unknown", "unknown"),
+        JAVA_JOB: ("hadoop", "open"),
+        "manifest_job_202401010000_0002": ("hadoop", "open"),
+        "open": ("committer", "open"),
+        "unfinished": ("committer", "committed"),
+    }
+    assert found["open"]["attention"] == ""
+    assert "a driver began" in str(found["begun"]["attention"])
+    assert "not ended" in str(found["decided"]["attention"])
+    assert found["decided"]["files"] == 3
+    assert "last steps" in str(found["unfinished"]["attention"])
+    assert "orphan" in str(found["emptied"]["attention"])
+    assert found[JAVA_JOB]["task_records"] == 5
+    assert found[JAVA_JOB]["next_step"] == f"committer commit {lake.path} {JAVA_JOB}"
+    assert "older Hadoop" in str(found["manifest_job_202401010000_0002"]["attention"])
+    assert "damaged" in run("jobs", lake.path).out
+
+
+@pytest.mark.parametrize("state", ["begun", "decided", "unfinished"])
+def test_the_command_that_is_named_settles_the_job(run: Run, lake: Lake, state: str) -> None:
+    getattr(lake, state)()
+    program, *words = shlex.split(str(rows(run, lake)[state]["next_step"]))
+    assert program == "committer"
+    assert run(*words, "--yes").code == 0
+    assert len(lake.files()) == 3
+    assert rows(run, lake) == {}
+
+
+@pytest.mark.parametrize("name", ["0", "emptied", "foreign", "damaged"])
+def test_the_command_that_is_named_removes_what_is_left(run: Run, lake: Lake, name: str) -> None:
+    directory = lake.temporary / name
+    directory.mkdir(parents=True)
+    if name == "foreign":
+        (directory / "stuff").mkdir()
+    if name == "damaged":
+        (directory / "setup").write_text("{}")
+    if name == "0":
+        (directory / "_temporary").mkdir()
+    _, *words = shlex.split(str(rows(run, lake)[name]["next_step"]))
+    assert run(*words, "--yes").code == 0
+    assert not directory.exists()
+
+
+def test_a_lock_without_owner_is_an_orphan(run: Run, lake: Lake) -> None:
+    lake.lock("gone")
+    result = run("jobs", lake.path, "--output", "json")
+    assert result.json["replace_lock"]["orphan"] is True
+    text = run("jobs", lake.path).out
+    assert "nobody will release it" in text
+    assert f"committer cleanup {lake.path} --job gone" in text
+
+
+def test_a_lock_with_an_owner_is_none(run: Run, lake: Lake) -> None:
+    lake.open("owner")
+    lake.lock("owner")
+    assert run("jobs", lake.path, "--output", "json").json["replace_lock"]["orphan"] is False
+    (lake.temporary / ".replace-lock").write_text("{")
+    assert "cannot be read" in run("jobs", lake.path).out
+
+
+def test_names_that_no_job_has(run: Run, lake: Lake) -> None:
+    lake.lock("../../outside")
+    (lake.temporary / "not a job" / "x").mkdir(parents=True)
+    found = run("jobs", lake.path, "--output", "json").json["replace_lock"]
+    assert found == {"job_id": "", "orphan": True, "created": ""}
+    row = rows(run, lake)["not a job"]
+    assert (row["owner"], row["next_step"]) == ("unknown", "")
+    assert run("cleanup", lake.path, "--job", "not a job", "--force", "--yes").code == 2
+    assert (lake.temporary / "not a job").exists()
+
+
+def test_a_destination_with_a_space_is_quoted_in_commands(run: Run, tmp_path: Path) -> None:
+    lake = Lake(tmp_path / "my lake")
+    lake.decided()
+    assert f"committer recover '{lake.path}' decided" in run("jobs", lake.path).out
+
+
+def test_a_link_in_the_place_of_a_job_is_no_job(run: Run, lake: Lake, tmp_path: Path) -> None:
+    lake.open()
+    os.symlink(tmp_path, lake.temporary / "link")
+    assert "link" not in rows(run, lake)
