@@ -68,12 +68,16 @@ _DEFAULT_PROFILE: Final = "local"
 # What a space can be told to be besides its profile; the rest of its capabilities follow from how it is built.
 _FLAGS: Final = (
     "atomic_directory_rename",
+    "batch_delete",
+    "block_lists",
     "case_folding",
+    "conditional_delete",
     "conditional_rename",
     "forbids_trailing_period",
     "hard_links",
     "identity",
     "identity_through_rename",
+    "multipart",
     "no_replace_rename",
     "replacing_rename",
     "unicode_folding",

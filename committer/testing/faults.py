@@ -65,10 +65,9 @@ class FaultyStore(FaultyCalls, Store):
         """One call."""
         return await self.run("status", lambda: self.inner.status(path), path)
 
-    async def list(self, directory: StorePath) -> AsyncIterator[FileStatus]:
+    def list(self, directory: StorePath) -> AsyncIterator[FileStatus]:
         """One call, however many pages."""
-        async for status in self.stream("list", lambda: self.inner.list(directory), directory):
-            yield status
+        return self.stream("list", lambda: self.inner.list(directory), directory)
 
     async def read(self, path: StorePath, *, limit: int) -> bytes:
         """One call."""
@@ -222,17 +221,15 @@ class FaultyStore(FaultyCalls, Store):
         inner = self._uploads("abort_upload", path)
         return await self.run("abort_upload", lambda: inner.abort_upload(path, upload_id), path)
 
-    async def list_uploads(self, directory: StorePath) -> AsyncIterator[PendingUpload]:
+    def list_uploads(self, directory: StorePath) -> AsyncIterator[PendingUpload]:
         """One call, however many pages."""
         inner = self._uploads("list_uploads", directory)
-        async for upload in self.stream("list_uploads", lambda: inner.list_uploads(directory), directory):
-            yield upload
+        return self.stream("list_uploads", lambda: inner.list_uploads(directory), directory)
 
-    async def list_parts(self, path: StorePath, upload_id: str) -> AsyncIterator[UploadPart]:
+    def list_parts(self, path: StorePath, upload_id: str) -> AsyncIterator[UploadPart]:
         """One call, however many pages."""
         inner = self._uploads("list_parts", path)
-        async for part in self.stream("list_parts", lambda: inner.list_parts(path, upload_id), path):
-            yield part
+        return self.stream("list_parts", lambda: inner.list_parts(path, upload_id), path)
 
     async def put_block(self, path: StorePath, block_id: str, data: bytes | bytearray | memoryview) -> None:
         """One call.

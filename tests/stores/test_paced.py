@@ -43,7 +43,7 @@ _numbers = itertools.count()
 class TestPacedOverMemory(StoreConformance):
     many = 500
 
-    @pytest.fixture(params=["local", "adls", "s3"])
+    @pytest.fixture(params=["local", "adls", "s3", "azure-flat"])
     def space(self, request: pytest.FixtureRequest) -> MemorySpace:
         return MemoryStore.space(f"paced-{next(_numbers)}", request.param)
 
