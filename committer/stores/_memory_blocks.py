@@ -10,7 +10,7 @@ import msgspec
 from committer.errors import ConfigurationError, StorePartsError, StorePreconditionError
 from committer.paths import StorePath
 from committer.stores._memory_tree import Tree
-from committer.stores._memory_uploads import check_length
+from committer.stores._memory_uploads import check_length, check_stamp
 from committer.stores.uploads import UncommittedBlock
 
 _WEEK_S: Final = 7 * 24 * 3600.0
@@ -63,6 +63,7 @@ class Blocks:
         self, path: StorePath, block_ids: Sequence[str], *, stamp: str, exclusive: bool, identity: str | None
     ) -> str | None:
         """Makes blocks a file."""
+        check_stamp(stamp, "put_block_list", path)
         if exclusive and identity is not None:
             raise ConfigurationError("two conditions that exclude each other", operation="put_block_list", path=path)
         standing = self._tree.find(path, "put_block_list")

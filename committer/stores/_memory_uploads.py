@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from typing import Final
 
 import msgspec
 
@@ -10,6 +11,8 @@ from committer.errors import ConfigurationError, StoreConflictError, StorePartsE
 from committer.paths import StorePath
 from committer.stores._memory_tree import File, Tree, etag
 from committer.stores.uploads import PendingUpload, UploadPart
+
+_MAX_STAMP: Final = 1024
 
 
 class _Upload(msgspec.Struct):
@@ -49,6 +52,7 @@ class Uploads:
 
     def create(self, path: StorePath, stamp: str) -> str:
         """Begins an upload."""
+        check_stamp(stamp, "create_upload", path)
         self._tree.check_free(path, "create_upload", replace=True)
         self._created += 1
         upload_id = f"upload-{self._created}"
@@ -147,6 +151,12 @@ def check_length(data: bytes, longest: int | None, operation: str, path: StorePa
         raise ConfigurationError(
             f"{len(data)} bytes at once: the store takes {longest}", operation=operation, path=path
         )
+
+
+def check_stamp(stamp: str, operation: str, path: StorePath) -> None:
+    """Refuses a stamp that no service would keep as it is."""
+    if not (0 < len(stamp) <= _MAX_STAMP and all("!" <= letter <= "~" for letter in stamp)):
+        raise ConfigurationError(f"no file can have the stamp {stamp!a}", operation=operation, path=path)
 
 
 def _part(number: int, data: bytes) -> UploadPart:

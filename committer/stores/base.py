@@ -2,7 +2,8 @@
 
 Only abstract methods: a default method would silently bypass a wrapper that forgot to forward it (the lesson of
 arrow's ``object_store``). Conveniences are functions, in `committer.stores.helpers`. Optional abilities are
-Protocols below; whether a store (or what a wrapper wraps) has one is said by its `Capabilities`, never by its type.
+Protocols, below and in `committer.stores.uploads`; whether a store (or what a wrapper wraps) has one is said by its
+`Capabilities`, never by its type.
 
 Every operation is one coroutine. Its error says whether it can have had an effect: `StoreOutcomeUnknownError` may,
 every other `StoreError` has not.
@@ -344,10 +345,12 @@ class SupportsConditionalDelete(Protocol):
         """Deletes a file whose identity is still the given one, decided by the store. One call.
 
         (S3: DeleteObject with ``If-Match``, which needs the right to read too; Azure: Delete Blob with ``If-Match``.)
+        Where the identity is an etag of the content, another file of the same content passes for the one that was
+        seen: no condition tells stamps apart.
 
         Returns:
-            True when there was one; False when nothing is there, however the service says that (S3 has answered
-            missing keys with 204, 404 and 412).
+            True when there was one; False when nothing is there, however the service says that (204, 404 or 412: a
+            store whose service says 412 of both looks once more).
 
         Raises:
             StorePreconditionError: Another file is there; it was not deleted.

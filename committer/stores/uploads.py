@@ -67,11 +67,14 @@ class SupportsUploads(Protocol):
 
         Args:
             path: Where the file will stand.
-            stamp: What `FileStatus.stamp` will say of it: ASCII, at most 1024 characters. (S3 takes metadata here and
-                nowhere later, 2 KB in all; kept there as ``committer-attempt``.)
+            stamp: What `FileStatus.stamp` will say of it: 1 to 1024 printable ASCII characters without a space. (S3
+                takes metadata here and nowhere later, 2 KB in all; kept there as ``committer-attempt``.)
 
         Returns:
             The id of the upload.
+
+        Raises:
+            ConfigurationError: The stamp is out of bounds.
         """
 
     async def put_part(
@@ -204,8 +207,8 @@ class SupportsBlockLists(Protocol):
         Args:
             path: Where the file stands then.
             block_ids: Its blocks in their order, at most `Capabilities.max_parts`; none make an empty file.
-            stamp: What `FileStatus.stamp` will say of it: ASCII, at most 1024 characters. (Metadata of the blob. Azure
-                takes no hyphen in its name: ``committer_attempt``.)
+            stamp: As for `SupportsUploads.create_upload`. (Metadata of the blob, whose names are identifiers and take
+                no hyphen: ``committer_attempt``.)
             exclusive: Fail when something is there, decided atomically by the store (``If-None-Match: *``).
             identity: Fail unless the file that stands there has this identity (``If-Match``). Not with `exclusive`.
                 Without either a file is replaced atomically.
@@ -214,7 +217,7 @@ class SupportsBlockLists(Protocol):
             The identity of the new file, as `Store.status` gives it.
 
         Raises:
-            ConfigurationError: Both conditions were given.
+            ConfigurationError: Both conditions were given, or the stamp is out of bounds.
             StoreExistsError: `exclusive` and something is there. The blocks stay.
             StorePreconditionError: Another file, or none, is there. The blocks stay.
             StorePartsError: A block is not there, or there are too many. The blocks stay.

@@ -19,9 +19,15 @@ from committer.errors import (
 from committer.paths import StorePath
 from committer.stores.base import Capabilities, Store
 from committer.stores.uploads import SupportsBlockLists
-from committer.testing._conformance_base import Channel, ConformanceBase, names_in, outcomes, successes
-
-STAMP = "job-1/3/0/0f3a"
+from committer.testing._conformance_base import (
+    STAMP,
+    WRONG_STAMPS,
+    Channel,
+    ConformanceBase,
+    names_in,
+    outcomes,
+    successes,
+)
 
 
 class BlockListConformance(ConformanceBase):
@@ -114,6 +120,16 @@ class BlockListConformance(ConformanceBase):
             await blocks.put_block(root / "file", "x" * 63, b"x")
         await blocks.put_block(root / "other", "x" * 63, b"x")
         assert await waiting(blocks, root / "file") == {"x" * 64: 1}
+
+    async def test_stamps_of_blocks_out_of_bounds(
+        self, blocks: SupportsBlockLists | None, root: StorePath, channel: Channel
+    ) -> None:
+        if blocks is None:
+            return
+        for stamp in WRONG_STAMPS:
+            with pytest.raises(ConfigurationError):
+                await blocks.put_block_list(root / "file", [], stamp=stamp)
+        assert await channel.files() == {}
 
     async def test_a_list_of_what_is_not_there(
         self, blocks: SupportsBlockLists | None, root: StorePath, channel: Channel

@@ -21,11 +21,17 @@ from committer.errors import (
 from committer.paths import StorePath
 from committer.stores.base import Capabilities, Store
 from committer.stores.uploads import SupportsUploads, UploadPart
-from committer.testing._conformance_base import Channel, ConformanceBase, names_in, outcomes, successes
+from committer.testing._conformance_base import (
+    STAMP,
+    WRONG_STAMPS,
+    Channel,
+    ConformanceBase,
+    names_in,
+    outcomes,
+    successes,
+)
 
 T = TypeVar("T")
-
-STAMP = "job-1/3/0/0f3a"
 
 
 class UploadConformance(ConformanceBase):
@@ -203,6 +209,14 @@ class UploadConformance(ConformanceBase):
         if can.max_parts:
             part = await uploads.put_part(root / "file", upload_id, can.max_parts, b"x")
             await uploads.complete_upload(root / "file", upload_id, [part])
+
+    async def test_stamps_out_of_bounds(self, uploads: SupportsUploads | None, root: StorePath) -> None:
+        if uploads is None:
+            return
+        for stamp in WRONG_STAMPS:
+            with pytest.raises(ConfigurationError):
+                await uploads.create_upload(root / "file", stamp=stamp)
+        assert not await drained(uploads.list_uploads(root))
 
     async def test_complete_replaces(
         self, uploads: SupportsUploads | None, store: Store, root: StorePath, channel: Channel, can: Capabilities

@@ -179,7 +179,7 @@ class KeepsTheFirstPart(OnS3):
 
 class LosesStamps(OnS3):
     async def create_upload(self, path: StorePath, *, stamp: str) -> str:
-        return await super().create_upload(path, stamp="")
+        return await super().create_upload(path, stamp="lost")
 
 
 class StampsLinger(OnS3):
@@ -273,7 +273,7 @@ class IgnoresTheSeenFile(OnAzure):
 
 class LosesStampsOfBlocks(OnAzure):
     async def put_block_list(self, path: StorePath, block_ids: Any, *, stamp: str, **rest: Any) -> Any:
-        return await super().put_block_list(path, block_ids, stamp="", **rest)
+        return await super().put_block_list(path, block_ids, stamp="lost", **rest)
 
 
 class SkipsMissingBlocks(OnAzure):
