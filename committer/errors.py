@@ -28,6 +28,9 @@ CommitterError
 +- StoreIsADirectoryError               a directory stands where a file must be
 +- StoreNotEmptyError                   a directory still has children
 +- StorePreconditionError               the file is not the one the caller meant
++- StoreConflictError                   another change of the same name was under way at that moment
++- StoreUploadNotFoundError             no such upload is pending: it was completed, or aborted
++- StorePartsError                      the file cannot be made of the parts or blocks that were named
 +- StorePermissionError                 the store refused the credentials, or the right is missing
 +- StoreCrossDeviceError                a rename would leave its volume
 +- StoreThrottledError                  the store asked to slow down; nothing was done
@@ -303,6 +306,32 @@ class StoreNotEmptyError(StoreError):
 
 class StorePreconditionError(StoreError):
     """The file at the path is not the one the caller meant; nothing was done."""
+
+
+class StoreConflictError(StoreError):
+    """Another change of the same name was under way, so the store refused to judge the condition; nothing was done.
+
+    Not `StoreExistsError`: nobody said that anything stands there now. An upload whose exclusive completion met this
+    may be gone (S3's 409 ``ConditionalRequestConflict`` asks to begin the upload anew): completing it again is no use.
+    """
+
+
+class StoreUploadNotFoundError(StoreError):
+    """No such upload is pending; the call itself did nothing.
+
+    Ambiguous: the upload was completed (by an earlier request of the same caller whose answer was lost, or by another
+    driver), or it was aborted, by anyone or by a lifecycle rule. What stands under its name, its stamp and its length
+    tell which; S3's ``NoSuchUpload`` never does.
+    """
+
+
+class StorePartsError(StoreError):
+    """The file cannot be made of the parts or blocks that were named; nothing was done, what was pending still is.
+
+    One is not there, has another etag, comes in the wrong order, is too short, or there are none or too many (S3:
+    ``InvalidPart``, ``InvalidPartOrder``, ``EntityTooSmall``; Azure: ``InvalidBlockList``). Blocks that were made a
+    file are not there any more either, so of a block list this may speak of what an earlier request did.
+    """
 
 
 class StorePermissionError(StoreError):

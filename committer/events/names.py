@@ -71,6 +71,16 @@ STORE_IO_RETRY: Final = "store_io_retry"
 STORE_IO_THROTTLED: Final = "store_io_throttled"
 OP_LINK: Final = "op_link"
 
+# What Hadoop's S3A counts of uploads and batches; listing parts, or blocks, is ours. A file is materialized when its
+# upload is completed, or its list of blocks put.
+COMMITTER_MATERIALIZE_FILE: Final = "committer_materialize_file"
+MULTIPART_UPLOAD_PART_PUT: Final = "multipart_upload_part_put"
+OBJECT_BULK_DELETE_REQUEST: Final = "object_bulk_delete_request"
+OBJECT_MULTIPART_INITIATED: Final = "object_multipart_initiated"
+OBJECT_MULTIPART_ABORTED: Final = "object_multipart_aborted"
+OBJECT_MULTIPART_LIST: Final = "object_multipart_list"
+OBJECT_MULTIPART_LIST_PARTS: Final = "object_multipart_list_parts"
+
 # What a duration statistic and its failures add to their name.
 FAILURES: Final = ".failures"
 MINIMUM: Final = ".min"

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import unicodedata
 from bisect import bisect_left, insort
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from hashlib import md5
 
 import msgspec
 
@@ -27,6 +28,7 @@ class File(msgspec.Struct, gc=False):
     data: bytes
     identity: str | None
     modified: float
+    stamp: str | None = None
 
 
 class _Entry(msgspec.Struct):
@@ -41,10 +43,14 @@ class Tree:
     Args:
         capabilities: What is folded, limited and identified, and whether directories are real.
         clock: Gives the time of a change, in seconds since the epoch.
+
+    Attributes:
+        on_put: Called when a file was put.
     """
 
     def __init__(self, capabilities: Capabilities, clock: Callable[[], float]) -> None:
         self.capabilities = capabilities
+        self.on_put: Callable[[StorePath], None] | None = None
         self._clock = clock
         self._changes = 0
         self._entries: dict[str, _Entry] = {}
@@ -55,17 +61,24 @@ class Tree:
         """Every path in order, with its file or, for a directory, None."""
         return ((self._entries[key].path, self._entries[key].file) for key in self._keys)
 
-    def new_file(self, data: bytes) -> File:
-        """Makes the content of a file, with an identity that no other has."""
+    def new_file(self, data: bytes, *, identity: str | None = None, stamp: str | None = None) -> File:
+        """Makes the content of a file, with an identity that no other has.
+
+        Where there are multipart uploads it is S3's etag, the same for the same content.
+        """
         self._changes += 1
-        identity = f"v{self._changes}" if self.capabilities.identity else None
-        return File(data, identity, self._clock())
+        if not self.capabilities.identity:
+            identity = None
+        elif identity is None:
+            identity = etag([data]) if self.capabilities.multipart else f"v{self._changes}"
+        return File(data, identity, self._clock(), stamp)
 
     def status(self, path: StorePath) -> FileStatus:
         """Looks at a path."""
         entry = self._find(path, "status")
         if entry is not None and entry.file is not None:
-            return describe(path, entry.file)
+            told = describe(path, entry.file)
+            return told if entry.file.stamp is None else msgspec.structs.replace(told, stamp=entry.file.stamp)
         if entry is None and not self._is_directory(path):
             raise StoreNotFoundError("nothing is there", operation="status", path=path)
         return FileStatus(path, True, 0)
@@ -104,6 +117,11 @@ class Tree:
             raise StoreIsADirectoryError("a directory is there", operation=operation, path=path)
         raise StoreNotFoundError("nothing is there", operation=operation, path=path)
 
+    def find(self, path: StorePath, operation: str) -> File | None:
+        """The file at a path, if there is one."""
+        entry = self._find(path, operation)
+        return entry.file if entry is not None else None
+
     def check_free(self, path: StorePath, operation: str, *, replace: bool) -> None:
         """Raises what a `put` with these arguments would."""
         entry = self._find(path, operation)
@@ -122,6 +140,8 @@ class Tree:
             self._entries[key].file = file
         else:
             self._add(key, _Entry(path, file))
+        if self.on_put is not None:
+            self.on_put(path)
 
     def make_directory(self, path: StorePath, *, parents: bool) -> bool:
         """Makes a directory."""
@@ -150,10 +170,10 @@ class Tree:
             raise StorePreconditionError("the source is another file", operation="rename_file", path=source)
         self.check_free(destination, "rename_file", replace=replace)
         if not self.capabilities.identity_through_rename:
-            file = self.new_file(file.data)
+            file = self.new_file(file.data, stamp=file.stamp)
         elif not self.capabilities.directories:
             # A new object of the same content and metadata, as where objects are moved.
-            file = File(file.data, file.identity, file.modified)
+            file = msgspec.structs.replace(file)
         self._remove(self._key(source))
         self._remove(self._key(destination))
         self._add(self._key(destination), _Entry(destination, file))
@@ -191,6 +211,13 @@ class Tree:
         self._remove(self._key(path))
         return True
 
+    def delete_file_if(self, path: StorePath, identity: str) -> bool:
+        """Deletes a file that is still the given one."""
+        file = self.find(path, "delete_file_if")
+        if file is not None and file.identity != identity:
+            raise StorePreconditionError("another file is there", operation="delete_file_if", path=path)
+        return self.delete_file(path)
+
     def delete_directory(self, path: StorePath, *, recursive: bool) -> bool:
         """Deletes a directory; the root is emptied."""
         entry = self._find(path, "delete_directory")
@@ -208,8 +235,26 @@ class Tree:
             self._remove(self._key(path))
         return True
 
+    def check_names(self, path: StorePath, operation: str) -> None:
+        """Refuses a name that no file can have."""
+        longest = self.capabilities.max_name_bytes
+        text = path.path
+        if "\0" in text or not text.startswith("/"):
+            raise InvalidPathError("no file can have this name", operation=operation, path=ascii(str(path)))
+        try:
+            size = len(text.encode())
+            too_long = size > (self.capabilities.max_path_bytes or size)
+            if longest is not None and size > longest:
+                too_long |= any(len(segment.encode()) > longest for segment in text.split("/"))
+        except UnicodeEncodeError as error:
+            raise InvalidPathError("a name is not valid Unicode", operation=operation, path=ascii(str(path))) from error
+        if too_long:
+            raise InvalidPathError("a name or path is too long", operation=operation, path=path)
+        if self.capabilities.forbids_trailing_period and f"{text}/".find("./") >= 0:
+            raise InvalidPathError("a name ends in a period", operation=operation, path=path)
+
     def _find(self, path: StorePath, operation: str) -> _Entry | None:
-        self._check_names(path, operation)
+        self.check_names(path, operation)
         return self._entries.get(self._key(path))
 
     def _is_directory(self, path: StorePath) -> bool:
@@ -228,23 +273,6 @@ class Tree:
                 raise StoreNotADirectoryError("a file stands where a directory must be", operation=operation, path=path)
             above = above.parent
         raise StoreNotFoundError("its directory is missing", operation=operation, path=path)
-
-    def _check_names(self, path: StorePath, operation: str) -> None:
-        longest = self.capabilities.max_name_bytes
-        text = path.path
-        if "\0" in text or not text.startswith("/"):
-            raise InvalidPathError("no file can have this name", operation=operation, path=ascii(str(path)))
-        try:
-            size = len(text.encode())
-            too_long = size > (self.capabilities.max_path_bytes or size)
-            if longest is not None and size > longest:
-                too_long |= any(len(segment.encode()) > longest for segment in text.split("/"))
-        except UnicodeEncodeError as error:
-            raise InvalidPathError("a name is not valid Unicode", operation=operation, path=ascii(str(path))) from error
-        if too_long:
-            raise InvalidPathError("a name or path is too long", operation=operation, path=path)
-        if self.capabilities.forbids_trailing_period and f"{text}/".find("./") >= 0:
-            raise InvalidPathError("a name ends in a period", operation=operation, path=path)
 
     def _key(self, path: StorePath) -> str:
         text = path.path
@@ -276,8 +304,16 @@ class Tree:
 
 
 def describe(path: StorePath, file: File) -> FileStatus:
-    """The status of a file."""
+    """The status of a file, as a listing tells it: without its stamp."""
     return FileStatus(path, False, len(file.data), file.modified, file.identity)
+
+
+def etag(parts: Sequence[bytes], *, parted: bool = False) -> str:
+    """S3's etag: of a file put whole its MD5; of one made of parts the MD5 of theirs, and how many they are."""
+    digests = [md5(part, usedforsecurity=False) for part in parts]
+    if not parted:
+        return digests[0].hexdigest()
+    return f"{md5(b''.join(one.digest() for one in digests), usedforsecurity=False).hexdigest()}-{len(parts)}"
 
 
 def _after(key: str) -> str:

@@ -2,7 +2,8 @@
 
 Only abstract methods: a default method would silently bypass a wrapper that forgot to forward it (the lesson of
 arrow's ``object_store``). Conveniences are functions, in `committer.stores.helpers`. Optional abilities are
-Protocols below; whether a store (or what a wrapper wraps) has one is said by its `Capabilities`, never by its type.
+Protocols, below and in `committer.stores.uploads`; whether a store (or what a wrapper wraps) has one is said by its
+`Capabilities`, never by its type.
 
 Every operation is one coroutine. Its error says whether it can have had an effect: `StoreOutcomeUnknownError` may,
 every other `StoreError` has not.
@@ -11,11 +12,12 @@ every other `StoreError` has not.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Collection
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from typing import Literal, Protocol, runtime_checkable
 
 import msgspec
 
+from committer.errors import StoreError
 from committer.paths import StorePath
 
 
@@ -28,10 +30,13 @@ class FileStatus(msgspec.Struct, frozen=True, gc=False):
         size: Length in bytes; 0 for a directory.
         modified: Seconds since the epoch, or None where the store does not say. Never used to decide what happened.
         identity: The store's proof that this is the very file that was written, unchanged by a rename where
-            `Capabilities.identity_through_rename` holds; None where the store has none, and for directories.
+            `Capabilities.identity_through_rename` holds; None where the store has none, and for directories. Where
+            it is an etag that S3 made of the content, it proves the bytes and not who wrote them: `stamp` does.
         is_link: Whether it is a symbolic link, to whatever or to nowhere. Everything but `is_directory` then speaks of
             the link itself: to rename or delete it moves the link, never what it leads to.
         is_special: Whether it is neither file, directory nor link: a pipe, a socket, a device.
+        stamp: What the file was stamped with when it was made (see `committer.stores.uploads`): proves, with its
+            length, who wrote it. Told by `Store.status` only: S3's listings hold no metadata. None without one.
     """
 
     path: StorePath
@@ -41,6 +46,7 @@ class FileStatus(msgspec.Struct, frozen=True, gc=False):
     identity: str | None = None
     is_link: bool = False
     is_special: bool = False
+    stamp: str | None = None
 
 
 class Capabilities(msgspec.Struct, frozen=True, kw_only=True):
@@ -62,13 +68,20 @@ class Capabilities(msgspec.Struct, frozen=True, kw_only=True):
             such a name.
         local_paths: The store implements `SupportsLocalPaths`.
         durable: The store implements `SupportsSync`: what is written survives a power loss only when synced.
-        multipart: The store implements uploads whose completion is withheld.
-        batch_delete: The store deletes many files in one call.
+        multipart: The store implements `committer.stores.uploads.SupportsUploads`.
+        block_lists: The store implements `committer.stores.uploads.SupportsBlockLists`.
+        conditional_delete: The store implements `SupportsConditionalDelete`.
+        batch_delete: The store implements `SupportsBatchDelete`: it deletes many files in one call.
         case_folding: Two names that differ only in case are one file.
         unicode_folding: Two names that differ only in Unicode normalisation are one file.
         forbids_trailing_period: A name may not end in a period.
         max_name_bytes: Longest name of one segment, in UTF-8 bytes; None when unlimited.
         max_path_bytes: Longest whole path, in UTF-8 bytes; None when unlimited.
+        max_parts: Most parts of an upload, or blocks of a list; None when unlimited, or without either. (S3 10,000,
+            Azure 50,000.)
+        min_part_bytes: Shortest part of an upload but for its last. (S3 5 MiB.)
+        max_part_bytes: Longest part or block; None when unlimited. (S3 5 GiB, Azure 4000 MiB.)
+        max_batch_delete: Most files that one call deletes; None when unlimited, or without `batch_delete`. (S3 1000.)
         default_io_rate: Requests per second that suit the service; None when unlimited.
     """
 
@@ -87,12 +100,18 @@ class Capabilities(msgspec.Struct, frozen=True, kw_only=True):
     local_paths: bool = False
     durable: bool = False
     multipart: bool = False
+    block_lists: bool = False
+    conditional_delete: bool = False
     batch_delete: bool = False
     case_folding: bool = False
     unicode_folding: bool = False
     forbids_trailing_period: bool = False
     max_name_bytes: int | None = None
     max_path_bytes: int | None = None
+    max_parts: int | None = None
+    min_part_bytes: int = 0
+    max_part_bytes: int | None = None
+    max_batch_delete: int | None = None
     default_io_rate: float | None = None
 
 
@@ -316,3 +335,45 @@ class SupportsSync(Protocol):
 
     async def sync(self, path: StorePath, *, kind: Literal["file", "directory"]) -> None:
         """Forces a file's data, or a directory's entries, to the disk."""
+
+
+@runtime_checkable
+class SupportsConditionalDelete(Protocol):
+    """A file can be deleted on the condition that it is still the one that was seen."""
+
+    async def delete_file_if(self, path: StorePath, *, identity: str) -> bool:
+        """Deletes a file whose identity is still the given one, decided by the store. One call.
+
+        (S3: DeleteObject with ``If-Match``, which needs the right to read too; Azure: Delete Blob with ``If-Match``.)
+        Where the identity is an etag of the content, another file of the same content passes for the one that was
+        seen: no condition tells stamps apart.
+
+        Returns:
+            True when there was one; False when nothing is there, however the service says that (204, 404 or 412: a
+            store whose service says 412 of both looks once more).
+
+        Raises:
+            StorePreconditionError: Another file is there; it was not deleted.
+        """
+
+
+@runtime_checkable
+class SupportsBatchDelete(Protocol):
+    """Many files can be deleted in one call."""
+
+    async def delete_files(self, paths: Sequence[StorePath]) -> Mapping[StorePath, StoreError]:
+        """Deletes files, whether they are there or not. One call; without any, none.
+
+        Not atomic: each name succeeds or fails alone (S3's DeleteObjects answers 200 with a result for each name, and
+        says of a missing one what it says of a deleted one).
+
+        Args:
+            paths: At most `Capabilities.max_batch_delete` different names.
+
+        Returns:
+            What was not deleted, and why; empty when all are gone.
+
+        Raises:
+            ConfigurationError: There are too many.
+            StoreError: The call as a whole failed.
+        """

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Final, Literal
 
 import msgspec
@@ -11,53 +11,78 @@ import msgspec
 from committer.errors import (
     ConfigurationError,
     RecordError,
-    StoreIsADirectoryError,
-    StoreNotFoundError,
-    TaskError,
+    StoreError,
     UnsupportedError,
 )
 from committer.flow.runtime import current_runtime
 from committer.paths import StorePath
-from committer.stores._memory_tree import File, Tree, describe
+from committer.stores._memory_blocks import Blocks
+from committer.stores._memory_tree import Tree, describe
+from committer.stores._memory_uploads import Uploads
+from committer.stores._memory_writer import MemoryWriter
 from committer.stores.base import Capabilities, FileStatus, FileWriter, Store
 from committer.stores.helpers import check_options
+from committer.stores.uploads import PendingUpload, UncommittedBlock, UploadPart
 
 _FLAT: Final = Capabilities(directories=False, atomic_directory_rename=False, max_path_bytes=1024)
+_WITHOUT_RENAMES: Final = msgspec.structs.replace(
+    _FLAT,
+    atomic_file_rename=False,
+    no_replace_rename=False,
+    replacing_rename=False,
+    identity_through_rename=False,
+    conditional_delete=True,
+)
 
 PROFILES: Final[Mapping[str, Capabilities]] = {
     "local": Capabilities(hard_links=True, durable=True, max_name_bytes=255, max_path_bytes=4095),
     "hdfs": Capabilities(max_name_bytes=255, max_path_bytes=8000),
     "adls": Capabilities(conditional_rename=True, forbids_trailing_period=True, max_path_bytes=1024),
     "gcs": msgspec.structs.replace(_FLAT, conditional_rename=True),
+    # S3's 5 MiB, the least that a part may have but for the last, is for a flag to set: a test has small files.
     "s3": msgspec.structs.replace(
-        _FLAT,
-        atomic_file_rename=False,
-        no_replace_rename=False,
-        replacing_rename=False,
-        identity_through_rename=False,
+        _WITHOUT_RENAMES,
+        multipart=True,
+        batch_delete=True,
+        max_parts=10_000,
+        max_part_bytes=5 << 30,
+        max_batch_delete=1000,
+    ),
+    "azure-flat": msgspec.structs.replace(
+        _WITHOUT_RENAMES,
+        block_lists=True,
+        forbids_trailing_period=True,
+        max_parts=50_000,
+        max_part_bytes=4000 << 20,
     ),
 }
 """What each profile can do.
 
 ``local`` and ``hdfs`` have real directories and rename them atomically; ``adls`` also checks the identity of what it
-renames; ``gcs`` has no directories and renames one object at a time, with the stamp that is its identity; ``s3``
-renames nothing.
+renames; ``gcs`` has no directories and renames one object at a time, with the stamp that is its identity; ``s3`` and
+``azure-flat`` (blobs without a hierarchical namespace) rename nothing: one has uploads whose completion is withheld,
+the other lists of blocks.
 """
 
 _DEFAULT_PROFILE: Final = "local"
 # What a space can be told to be besides its profile; the rest of its capabilities follow from how it is built.
 _FLAGS: Final = (
     "atomic_directory_rename",
+    "batch_delete",
+    "block_lists",
     "case_folding",
+    "conditional_delete",
     "conditional_rename",
     "forbids_trailing_period",
     "hard_links",
     "identity",
     "identity_through_rename",
+    "multipart",
     "no_replace_rename",
     "replacing_rename",
     "unicode_folding",
 )
+_LIMITS: Final = ("max_batch_delete", "max_part_bytes", "max_parts", "min_part_bytes")
 
 
 class MemorySpace:
@@ -70,7 +95,9 @@ class MemorySpace:
         self.name = name
         self.profile = profile
         self.capabilities = capabilities
-        self.tree: Tree = Tree(capabilities, lambda: current_runtime().now().timestamp())
+        self.tree: Tree = Tree(capabilities, _now)
+        self.uploads: Uploads = Uploads(self.tree, _now)
+        self.blocks: Blocks = Blocks(self.tree, _now)
 
     def store(self) -> MemoryStore:
         """A store over this space."""
@@ -95,8 +122,10 @@ class MemorySpace:
         self.tree.put(at, self.tree.new_file(data), "put", replace=True)
 
     def clear(self) -> None:
-        """Deletes everything."""
+        """Deletes everything, with all uploads and blocks."""
         self.tree.delete_directory(StorePath("memory", self.name, "/"), recursive=True)
+        self.uploads.clear()
+        self.blocks.clear()
 
 
 _spaces: dict[str, MemorySpace] = {}
@@ -116,13 +145,14 @@ class MemoryStore(Store):
         self._space = self.space(name)
 
     @staticmethod
-    def space(name: str, profile: str | None = None, **flags: bool) -> MemorySpace:
+    def space(name: str, profile: str | None = None, **flags: int) -> MemorySpace:
         """The space of a name, made at the first use.
 
         Args:
             name: Any name that can be the authority of a URI.
             profile: One of `PROFILES`; ``local`` when it is made without one.
-            flags: Single capabilities that differ from the profile, for example ``case_folding=True``.
+            flags: Single capabilities that differ from the profile, for example ``case_folding=True`` or
+                ``min_part_bytes=16``.
 
         Raises:
             ConfigurationError: There is no such profile or flag, or the space was made with others.
@@ -133,7 +163,7 @@ class MemoryStore(Store):
         profile = profile or (found.profile if found is not None else _DEFAULT_PROFILE)
         if profile not in PROFILES:
             raise ConfigurationError(f"no memory profile {profile!r}; there are: {', '.join(PROFILES)}")
-        check_options(flags, known=_FLAGS, scheme="memory")
+        check_options(flags, known=(*_FLAGS, *_LIMITS), scheme="memory")
         wanted = msgspec.structs.replace(PROFILES[profile], **flags)
         if found is None:
             found = _spaces[name] = MemorySpace(name, profile, wanted)
@@ -156,17 +186,18 @@ class MemoryStore(Store):
         Raises:
             ConfigurationError: An option is unknown, or the space was made with others.
         """
-        check_options(options, known=("profile", *_FLAGS), scheme="memory")
+        check_options(options, known=("profile", *_FLAGS, *_LIMITS), scheme="memory")
         profile = options.get("profile")
         if profile is not None and not isinstance(profile, str):
             raise ConfigurationError(f"profile is {profile!r}; it must be a name", operation="open_store")
-        flags = {}
-        for name in _FLAGS:
-            value = options.get(name)
-            if isinstance(value, bool):
-                flags[name] = value
-            elif value is not None:
-                raise ConfigurationError(f"{name} is {value!r}; it must be true or false", operation="open_store")
+        flags: dict[str, int] = {}
+        for names, kind, must in ((_FLAGS, bool, "true or false"), (_LIMITS, int, "a whole number")):
+            for name in names:
+                value = options.get(name)
+                if type(value) is kind:
+                    flags[name] = value
+                elif value is not None:
+                    raise ConfigurationError(f"{name} is {value!r}; it must be {must}", operation="open_store")
         cls.space(path.authority, profile, **flags)
         return cls(path.authority)
 
@@ -233,7 +264,7 @@ class MemoryStore(Store):
         file = tree.new_file(b"")
         if tree.capabilities.directories:
             tree.put(path, file, "open_writer", replace=False)
-        return _MemoryWriter(tree, path, file)
+        return MemoryWriter(tree, path, file)
 
     async def make_directory(self, path: StorePath, *, parents: bool) -> bool:
         """Makes a directory."""
@@ -283,6 +314,96 @@ class MemoryStore(Store):
         """
         (await self._turn(path)).status(path)
 
+    async def delete_file_if(self, path: StorePath, *, identity: str) -> bool:
+        """See `SupportsConditionalDelete.delete_file_if`.
+
+        Raises:
+            UnsupportedError: `Capabilities.conditional_delete` does not hold.
+        """
+        space = await self._turn_if("conditional_delete", "delete_file_if", path)
+        return space.tree.delete_file_if(path, identity)
+
+    async def delete_files(self, paths: Sequence[StorePath]) -> Mapping[StorePath, StoreError]:
+        """See `SupportsBatchDelete.delete_files`; each delete succeeds.
+
+        Raises:
+            UnsupportedError: `Capabilities.batch_delete` does not hold.
+        """
+        if not paths:
+            return {}
+        space = await self._turn_if("batch_delete", "delete_files", *paths)
+        most = space.capabilities.max_batch_delete
+        if most is not None and len(paths) > most:
+            raise ConfigurationError(f"{len(paths)} names: a call takes {most}", operation="delete_files")
+        for path in paths:
+            space.tree.check_names(path, "delete_files")
+        for path in paths:
+            space.tree.delete_file(path)
+        return {}
+
+    async def create_upload(self, path: StorePath, *, stamp: str) -> str:
+        """See `SupportsUploads.create_upload`; so below.
+
+        Raises:
+            UnsupportedError: `Capabilities.multipart` does not hold; so below.
+        """
+        return (await self._uploads(path, "create_upload")).create(path, stamp)
+
+    async def put_part(
+        self, path: StorePath, upload_id: str, number: int, data: bytes | bytearray | memoryview
+    ) -> UploadPart:
+        """Keeps a part."""
+        content = bytes(data)
+        return (await self._uploads(path, "put_part")).put_part(path, upload_id, number, content)
+
+    async def complete_upload(
+        self, path: StorePath, upload_id: str, parts: Sequence[UploadPart], *, exclusive: bool = False
+    ) -> str | None:
+        """Makes an upload a file; an exclusive one meets a conflict when the file changes during the call."""
+        before = self._space.tree.find(path, "complete_upload")
+        uploads = await self._uploads(path, "complete_upload")
+        return uploads.complete(path, upload_id, parts, exclusive=exclusive, before=before)
+
+    async def abort_upload(self, path: StorePath, upload_id: str) -> bool:
+        """Drops an upload."""
+        return (await self._uploads(path, "abort_upload")).abort(path, upload_id)
+
+    async def list_uploads(self, directory: StorePath) -> AsyncIterator[PendingUpload]:
+        """Iterates over the uploads, as they were when it began."""
+        for upload in (await self._uploads(directory, "list_uploads")).below(directory):
+            yield upload
+
+    async def list_parts(self, path: StorePath, upload_id: str) -> AsyncIterator[UploadPart]:
+        """Iterates over the parts, as they were when it began."""
+        for part in (await self._uploads(path, "list_parts")).parts(path, upload_id):
+            yield part
+
+    async def put_block(self, path: StorePath, block_id: str, data: bytes | bytearray | memoryview) -> None:
+        """See `SupportsBlockLists.put_block`; so below.
+
+        Raises:
+            UnsupportedError: `Capabilities.block_lists` does not hold; so below.
+        """
+        content = bytes(data)
+        (await self._turn_if("block_lists", "put_block", path)).blocks.put(path, block_id, content)
+
+    async def put_block_list(
+        self,
+        path: StorePath,
+        block_ids: Sequence[str],
+        *,
+        stamp: str,
+        exclusive: bool = False,
+        identity: str | None = None,
+    ) -> str | None:
+        """Makes blocks a file."""
+        space = await self._turn_if("block_lists", "put_block_list", path)
+        return space.blocks.commit(path, block_ids, stamp=stamp, exclusive=exclusive, identity=identity)
+
+    async def list_uncommitted_blocks(self, path: StorePath) -> Sequence[UncommittedBlock]:
+        """The blocks that wait under a name."""
+        return (await self._turn_if("block_lists", "list_uncommitted_blocks", path)).blocks.listed(path)
+
     async def close(self) -> None:
         """Does nothing; the space stays."""
 
@@ -293,50 +414,15 @@ class MemoryStore(Store):
         await asyncio.sleep(0)
         return self._space.tree
 
+    async def _turn_if(self, ability: str, operation: str, *paths: StorePath) -> MemorySpace:
+        await self._turn(*paths)
+        if not getattr(self.capabilities, ability):
+            raise UnsupportedError(f"this space lacks: {ability}", operation=operation, path=paths[0])
+        return self._space
 
-class _MemoryWriter(FileWriter):
-    def __init__(self, tree: Tree, path: StorePath, file: File) -> None:
-        self._tree = tree
-        self._path = path
-        self._file = file
-        self._buffer = bytearray()
-        self._open = True
+    async def _uploads(self, path: StorePath, operation: str) -> Uploads:
+        return (await self._turn_if("multipart", operation, path)).uploads
 
-    async def write(self, data: bytes | bytearray | memoryview) -> None:
-        self._check_open("write")
-        self._buffer += data
-        await asyncio.sleep(0)
 
-    async def close(self) -> FileStatus:
-        self._check_open("close")
-        await asyncio.sleep(0)
-        self._open = False
-        file = self._tree.new_file(bytes(self._buffer))
-        if self._tree.capabilities.directories:
-            if not self._stands():
-                raise StoreNotFoundError(
-                    "the file was deleted while it was written", operation="close", path=self._path
-                )
-            # In place, since a hard link made meanwhile is the same file.
-            self._file.data, self._file.identity, self._file.modified = file.data, file.identity, file.modified
-        else:
-            self._tree.put(self._path, file, "close", replace=False)
-        return describe(self._path, file)
-
-    async def abort(self) -> None:
-        await asyncio.sleep(0)
-        if self._open and self._stands():
-            self._tree.delete_file(self._path)
-        self._open = False
-
-    def _stands(self) -> bool:
-        try:
-            return self._tree.file(self._path, "close") is self._file
-        except (StoreNotFoundError, StoreIsADirectoryError):
-            return False
-
-    def _check_open(self, operation: str) -> None:
-        if not self._open:
-            raise TaskError(
-                "a file cannot be written any more: it was closed or aborted", operation=operation, path=self._path
-            )
+def _now() -> float:
+    return current_runtime().now().timestamp()

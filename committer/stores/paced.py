@@ -2,53 +2,54 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection
-from typing import Final, Literal, NoReturn, TypeVar
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
+from typing import Literal
 
-from committer.errors import StoreOutcomeUnknownError, StoreThrottledError, StoreUnavailableError, UnsupportedError
-from committer.events import Statistics, names
-from committer.flow.pacing import Kind, Pacer
-from committer.flow.retry import DEFAULT_POLICY, RetryPolicy, retry
+from committer.errors import StoreError, UnsupportedError
+from committer.events import names
+from committer.flow.retry import RetryPolicy, nothing_was_done
 from committer.paths import StorePath
+from committer.stores._paced_calls import CHANGES_NOTHING, ONCE, REPEATABLE, PacedCalls
 from committer.stores.base import (
     Capabilities,
     FileStatus,
     FileWriter,
     Store,
+    SupportsBatchDelete,
+    SupportsConditionalDelete,
     SupportsHardLinks,
     SupportsLinks,
     SupportsLocalPaths,
     SupportsSync,
 )
-
-T = TypeVar("T")
-
-_CHANGES_NOTHING: Final = "changes nothing"
-_REPEATABLE: Final = "repeatable"
-_ONCE: Final = "once"
-_Repetition = Literal["changes nothing", "repeatable", "once"]
+from committer.stores.uploads import PendingUpload, SupportsBlockLists, SupportsUploads, UncommittedBlock, UploadPart
 
 
-class PacedStore(Store):
+class PacedStore(PacedCalls, Store):
     """Wraps a store so that each wire attempt takes one permit of its endpoint, and a definite refusal is retried.
 
     What is retried. After `StoreThrottledError` and `StoreUnavailableError`, which leave nothing behind: everything.
     After a lost answer (`StoreOutcomeUnknownError`):
 
-    - `status`, `read`, `probe`, and `list` until its first entry is there. They change nothing, so an answer that stays
-      lost is raised as `StoreUnavailableError`.
-    - `put` that may replace, `make_directory`, `delete_file`, `delete_directory`, `sync`, and giving up a writer. The
-      result is the same after the second time, but the first may have done it: `make_directory` may then say False of
-      a directory it made, the deletes False of what they deleted. A repeated delete, or put, also hits what somebody
-      else put under that path in between; what several parties create under one name (a lock) must be given up by
-      renaming it away.
-    - Never `put` with `exclusive`, `open_writer`, writing to a file and closing it, renames, links: the second time
-      would fail because of the first, or destroy what it did. Who calls them looks.
+    - `status`, `read`, `probe`, `list_uncommitted_blocks`, and listings (`list`, `list_uploads`, `list_parts`) until
+      their first entry is there. They change nothing, so an answer that stays lost is raised as
+      `StoreUnavailableError`.
+    - `put` that may replace, `make_directory`, the deletes, `sync`, giving up a writer, sending a part or a block,
+      aborting an upload. The result is the same after the second time, but the first may have done it:
+      `make_directory` may then say False of a directory it made, the deletes and the abort False of what they deleted,
+      and a conditional delete may meet what somebody put there since (its outcome is ``unknown`` then). A repeated
+      delete, or put, also hits what somebody else put under that path in between; what several parties create under
+      one name (a lock) must be given up by renaming it away.
+    - Never `put` with `exclusive`, `open_writer`, writing to a file and closing it, renames, links, completing an
+      upload, putting a block list: the second time would fail because of the first, or destroy what it did. Nor
+      beginning an upload: the first would pend and nobody would know. Who calls them looks.
 
     What is counted, under Hadoop's names: each operation once with its duration, waits and retries included;
     ``store_io_request`` each attempt, ``store_io_retry`` each further one, ``store_io_throttled`` each refusal,
     ``store_io_rate_limited`` (durations only) each wait for a permit. A listing takes one permit and is timed until its
-    first entry; later pages are neither. Renames of files are ``commit_file_rename``, of directories ``op_rename``.
+    first entry; later pages are neither. Renames of files are ``commit_file_rename``, of directories ``op_rename``;
+    completing an upload and putting a block list are ``committer_materialize_file``. Names that an answer to
+    `delete_files` says were refused are sent again, and count as a further attempt.
 
     Args:
         inner: The store.
@@ -57,21 +58,6 @@ class PacedStore(Store):
         retry_policy: How often and how fast calls are sent again.
         owned: Whether closing this closes the inner store: not one that a user gave, who may have other work for it.
     """
-
-    def __init__(
-        self,
-        inner: Store,
-        *,
-        pacer: Pacer,
-        statistics: Statistics,
-        retry_policy: RetryPolicy = DEFAULT_POLICY,
-        owned: bool = True,
-    ) -> None:
-        self.owned = owned
-        self.inner = inner
-        self.pacer = pacer
-        self.statistics = statistics
-        self.retry_policy = retry_policy
 
     @property
     def scheme(self) -> str:
@@ -90,42 +76,19 @@ class PacedStore(Store):
 
     async def probe(self, directory: StorePath) -> None:
         """See `Store.probe`; takes one permit for its handful of calls."""
-        await self._attempts(lambda: self.inner.probe(directory), "write", _CHANGES_NOTHING)
+        await self._attempts(lambda: self.inner.probe(directory), "write", CHANGES_NOTHING)
 
     async def status(self, path: StorePath) -> FileStatus:
         """See `Store.status`."""
-        return await self._call(names.OP_GET_FILE_STATUS, lambda: self.inner.status(path), "read", _CHANGES_NOTHING)
+        return await self._call(names.OP_GET_FILE_STATUS, lambda: self.inner.status(path), "read", CHANGES_NOTHING)
 
-    async def list(self, directory: StorePath) -> AsyncIterator[FileStatus]:
+    def list(self, directory: StorePath) -> AsyncIterator[FileStatus]:
         """See `Store.list`; no permit is held between entries."""
-
-        async def start() -> tuple[AsyncIterator[FileStatus], FileStatus | None]:
-            entries = self.inner.list(directory)
-            try:
-                return entries, await anext(entries, None)
-            except BaseException:
-                await _close(entries)
-                raise
-
-        entries, first = await self._call(names.OP_LIST_STATUS, start, "read", _CHANGES_NOTHING)
-        try:
-            if first is None:
-                return
-            yield first
-            async for entry in entries:
-                yield entry
-        except StoreThrottledError as error:
-            self._refused()
-            self.pacer.throttled(error.retry_after_s)
-            raise
-        except StoreOutcomeUnknownError as error:
-            raise _unanswered(error) from error
-        finally:
-            await _close(entries)
+        return self._stream(names.OP_LIST_STATUS, lambda: self.inner.list(directory))
 
     async def read(self, path: StorePath, *, limit: int) -> bytes:
         """See `Store.read`."""
-        return await self._call(names.OP_OPEN, lambda: self.inner.read(path, limit=limit), "read", _CHANGES_NOTHING)
+        return await self._call(names.OP_OPEN, lambda: self.inner.read(path, limit=limit), "read", CHANGES_NOTHING)
 
     async def put(
         self,
@@ -141,20 +104,18 @@ class PacedStore(Store):
             names.OP_CREATE,
             lambda: self.inner.put(path, data, exclusive=exclusive, temporary=temporary, durable=durable),
             "write",
-            _ONCE if exclusive else _REPEATABLE,
+            ONCE if exclusive else REPEATABLE,
         )
 
     async def open_writer(self, path: StorePath, *, durable: bool = False) -> FileWriter:
         """See `Store.open_writer`; the writer is paced too."""
-        writer = await self._call(
-            names.OP_CREATE, lambda: self.inner.open_writer(path, durable=durable), "write", _ONCE
-        )
+        writer = await self._call(names.OP_CREATE, lambda: self.inner.open_writer(path, durable=durable), "write", ONCE)
         return PacedWriter(self, writer)
 
     async def make_directory(self, path: StorePath, *, parents: bool) -> bool:
         """See `Store.make_directory`; False may be wrong after an answer was lost."""
         return await self._call(
-            names.OP_MKDIRS, lambda: self.inner.make_directory(path, parents=parents), "write", _REPEATABLE
+            names.OP_MKDIRS, lambda: self.inner.make_directory(path, parents=parents), "write", REPEATABLE
         )
 
     async def rename_file(
@@ -165,16 +126,16 @@ class PacedStore(Store):
             names.COMMIT_FILE_RENAME,
             lambda: self.inner.rename_file(source, destination, replace=replace, identity=identity),
             "write",
-            _ONCE,
+            ONCE,
         )
 
     async def rename_directory(self, source: StorePath, destination: StorePath) -> None:
         """See `Store.rename_directory`; never repeated after a lost answer."""
-        await self._call(names.OP_RENAME, lambda: self.inner.rename_directory(source, destination), "write", _ONCE)
+        await self._call(names.OP_RENAME, lambda: self.inner.rename_directory(source, destination), "write", ONCE)
 
     async def delete_file(self, path: StorePath) -> bool:
         """See `Store.delete_file`; False may be wrong after an answer was lost."""
-        return await self._call(names.OP_DELETE, lambda: self.inner.delete_file(path), "delete", _REPEATABLE)
+        return await self._call(names.OP_DELETE, lambda: self.inner.delete_file(path), "delete", REPEATABLE)
 
     async def delete_directory(self, path: StorePath, *, recursive: bool) -> bool:
         """See `Store.delete_directory`; False may be wrong after an answer was lost."""
@@ -182,7 +143,7 @@ class PacedStore(Store):
             names.OP_DELETE_DIR if recursive else names.OP_DELETE,
             lambda: self.inner.delete_directory(path, recursive=recursive),
             "delete",
-            _REPEATABLE,
+            REPEATABLE,
         )
 
     async def link_file(self, source: StorePath, destination: StorePath) -> None:
@@ -194,7 +155,7 @@ class PacedStore(Store):
         inner = self.inner
         if not isinstance(inner, SupportsHardLinks):
             raise self._lacks("hard links", "link_file")
-        await self._call(names.OP_LINK, lambda: inner.link_file(source, destination), "write", _ONCE)
+        await self._call(names.OP_LINK, lambda: inner.link_file(source, destination), "write", ONCE)
 
     async def find_link(self, root: StorePath, directories: Collection[str]) -> str | None:
         """See `SupportsLinks.find_link`.
@@ -206,7 +167,7 @@ class PacedStore(Store):
         if not isinstance(inner, SupportsLinks):
             raise self._lacks("symbolic links", "find_link")
         return await self._call(
-            names.OP_GET_FILE_STATUS, lambda: inner.find_link(root, directories), "read", _CHANGES_NOTHING
+            names.OP_GET_FILE_STATUS, lambda: inner.find_link(root, directories), "read", CHANGES_NOTHING
         )
 
     def local_path(self, path: StorePath) -> str:
@@ -228,78 +189,157 @@ class PacedStore(Store):
         inner = self.inner
         if not isinstance(inner, SupportsSync):
             raise self._lacks("syncing to the disk", "sync")
-        await self._call(names.OP_HSYNC, lambda: inner.sync(path, kind=kind), "write", _REPEATABLE)
+        await self._call(names.OP_HSYNC, lambda: inner.sync(path, kind=kind), "write", REPEATABLE)
+
+    async def delete_file_if(self, path: StorePath, *, identity: str) -> bool:
+        """See `SupportsConditionalDelete.delete_file_if`; False may be wrong after an answer was lost.
+
+        Raises:
+            UnsupportedError: The inner store deletes nothing on a condition.
+        """
+        inner = self.inner
+        if not isinstance(inner, SupportsConditionalDelete):
+            raise self._lacks("conditional deletes", "delete_file_if")
+        return await self._call(
+            names.OP_DELETE, lambda: inner.delete_file_if(path, identity=identity), "delete", REPEATABLE
+        )
+
+    async def delete_files(self, paths: Sequence[StorePath]) -> Mapping[StorePath, StoreError]:
+        """See `SupportsBatchDelete.delete_files`; names that alone were refused are sent again.
+
+        Raises:
+            UnsupportedError: The inner store deletes one file at a time.
+        """
+        inner = self.inner
+        if not isinstance(inner, SupportsBatchDelete):
+            raise self._lacks("batch deletes", "delete_files")
+        left = list(paths)
+        failed: dict[StorePath, StoreError] = {}
+        refused: dict[StorePath, StoreError] = {}
+
+        async def attempt() -> None:
+            nonlocal left, refused
+            found = await inner.delete_files(left)
+            refused = {path: error for path, error in found.items() if nothing_was_done(error)}
+            failed.update((path, error) for path, error in found.items() if path not in refused)
+            left = list(refused)
+            for error in refused.values():
+                raise error
+
+        try:
+            if left:
+                await self._call(names.OBJECT_BULK_DELETE_REQUEST, attempt, "delete", REPEATABLE)
+        except StoreError as error:
+            # Of one name, and not of the call.
+            if not any(error is one for one in refused.values()):
+                raise
+        return failed | refused
+
+    async def create_upload(self, path: StorePath, *, stamp: str) -> str:
+        """See `SupportsUploads.create_upload`; never repeated after a lost answer, which would hide an upload.
+
+        Raises:
+            UnsupportedError: The inner store has no uploads; so below.
+        """
+        inner = self._uploads("create_upload")
+        return await self._call(
+            names.OBJECT_MULTIPART_INITIATED, lambda: inner.create_upload(path, stamp=stamp), "write", ONCE
+        )
+
+    async def put_part(
+        self, path: StorePath, upload_id: str, number: int, data: bytes | bytearray | memoryview
+    ) -> UploadPart:
+        """See `SupportsUploads.put_part`."""
+        inner = self._uploads("put_part")
+        return await self._call(
+            names.MULTIPART_UPLOAD_PART_PUT,
+            lambda: inner.put_part(path, upload_id, number, data),
+            "write",
+            REPEATABLE,
+        )
+
+    async def complete_upload(
+        self, path: StorePath, upload_id: str, parts: Sequence[UploadPart], *, exclusive: bool = False
+    ) -> str | None:
+        """See `SupportsUploads.complete_upload`; never repeated after a lost answer."""
+        inner = self._uploads("complete_upload")
+        return await self._call(
+            names.COMMITTER_MATERIALIZE_FILE,
+            lambda: inner.complete_upload(path, upload_id, parts, exclusive=exclusive),
+            "write",
+            ONCE,
+        )
+
+    async def abort_upload(self, path: StorePath, upload_id: str) -> bool:
+        """See `SupportsUploads.abort_upload`; False may be wrong after an answer was lost."""
+        inner = self._uploads("abort_upload")
+        return await self._call(
+            names.OBJECT_MULTIPART_ABORTED, lambda: inner.abort_upload(path, upload_id), "delete", REPEATABLE
+        )
+
+    def list_uploads(self, directory: StorePath) -> AsyncIterator[PendingUpload]:
+        """See `SupportsUploads.list_uploads`; no permit is held between entries."""
+        inner = self._uploads("list_uploads")
+        return self._stream(names.OBJECT_MULTIPART_LIST, lambda: inner.list_uploads(directory))
+
+    def list_parts(self, path: StorePath, upload_id: str) -> AsyncIterator[UploadPart]:
+        """See `SupportsUploads.list_parts`; no permit is held between entries."""
+        inner = self._uploads("list_parts")
+        return self._stream(names.OBJECT_MULTIPART_LIST_PARTS, lambda: inner.list_parts(path, upload_id))
+
+    async def put_block(self, path: StorePath, block_id: str, data: bytes | bytearray | memoryview) -> None:
+        """See `SupportsBlockLists.put_block`.
+
+        Raises:
+            UnsupportedError: The inner store has no block lists; so below.
+        """
+        inner = self._block_lists("put_block")
+        await self._call(
+            names.MULTIPART_UPLOAD_PART_PUT, lambda: inner.put_block(path, block_id, data), "write", REPEATABLE
+        )
+
+    async def put_block_list(
+        self,
+        path: StorePath,
+        block_ids: Sequence[str],
+        *,
+        stamp: str,
+        exclusive: bool = False,
+        identity: str | None = None,
+    ) -> str | None:
+        """See `SupportsBlockLists.put_block_list`; never repeated after a lost answer."""
+        inner = self._block_lists("put_block_list")
+        return await self._call(
+            names.COMMITTER_MATERIALIZE_FILE,
+            lambda: inner.put_block_list(path, block_ids, stamp=stamp, exclusive=exclusive, identity=identity),
+            "write",
+            ONCE,
+        )
+
+    async def list_uncommitted_blocks(self, path: StorePath) -> Sequence[UncommittedBlock]:
+        """See `SupportsBlockLists.list_uncommitted_blocks`."""
+        inner = self._block_lists("list_uncommitted_blocks")
+        return await self._call(
+            names.OBJECT_MULTIPART_LIST_PARTS,
+            lambda: inner.list_uncommitted_blocks(path),
+            "read",
+            CHANGES_NOTHING,
+        )
 
     async def close(self) -> None:
         """Closes the inner store where it is owned; takes no permit."""
         if self.owned:
             await self.inner.close()
 
-    async def _call(self, statistic: str, call: Callable[[], Awaitable[T]], kind: Kind, repetition: _Repetition) -> T:
-        # What nearly every call meets, a free permit and a good answer, takes no further coroutine: a job makes
-        # hundreds of thousands.
-        statistics, pacer = self.statistics, self.pacer
-        monotonic = pacer.runtime.monotonic
-        started = monotonic()
-        if not pacer.take(kind, started):
-            with statistics.timed(statistic):
-                return await self._attempts(call, kind, repetition)
-        statistics.count(names.STORE_IO_REQUEST)
-        try:
-            result = await call()
-        except Exception as error:
-            pacer.give_back(started, error)
-            with statistics.timed(statistic, since=started):
-                return await self._attempts(call, kind, repetition, failed=error)
-        except BaseException as error:
-            pacer.give_back(started, error)
-            with statistics.timed(statistic, since=started):
-                raise
-        now = monotonic()
-        pacer.give_back(started, None)
-        statistics.done(statistic, now - started)
-        return result
+    def _uploads(self, operation: str) -> SupportsUploads:
+        if not isinstance(self.inner, SupportsUploads):
+            raise self._lacks("uploads", operation)
+        return self.inner
 
-    async def _attempts(
-        self,
-        call: Callable[[], Awaitable[T]],
-        kind: Kind,
-        repetition: _Repetition,
-        *,
-        failed: Exception | None = None,
-    ) -> T:
-        """Makes a call, and again while that is allowed; `failed` is what a first attempt ended with."""
-        first = [failed] if failed is not None else []
-
-        async def attempt() -> T:
-            if first:
-                self._fail(first.pop(), repetition)
-            async with self.pacer.permit(kind) as permit:
-                if permit.waited_s > 0.0:
-                    self.statistics.duration(names.STORE_IO_RATE_LIMITED, permit.waited_s)
-                self.statistics.count(names.STORE_IO_REQUEST)
-                try:
-                    return await call()
-                except (StoreThrottledError, StoreOutcomeUnknownError) as error:
-                    self._fail(error, repetition)
-
-        return await retry(
-            attempt, policy=self.retry_policy, idempotent=repetition == _REPEATABLE, on_retry=self._again
-        )
-
-    def _fail(self, error: Exception, repetition: _Repetition) -> NoReturn:
-        """Raises what a failed attempt means for a call of this kind."""
-        if isinstance(error, StoreThrottledError):
-            self._refused()
-        elif isinstance(error, StoreOutcomeUnknownError) and repetition == _CHANGES_NOTHING:
-            raise _unanswered(error) from error
-        raise error
-
-    def _refused(self) -> None:
-        self.statistics.count(names.STORE_IO_THROTTLED)
-
-    def _again(self, error: BaseException, made: int, wait_s: float) -> None:
-        self.statistics.count(names.STORE_IO_RETRY)
+    def _block_lists(self, operation: str) -> SupportsBlockLists:
+        if not isinstance(self.inner, SupportsBlockLists):
+            raise self._lacks("block lists", operation)
+        return self.inner
 
     def _lacks(self, ability: str, operation: str) -> UnsupportedError:
         return UnsupportedError(
@@ -322,28 +362,15 @@ class PacedWriter(FileWriter):
 
     async def write(self, data: bytes | bytearray | memoryview) -> None:
         """See `FileWriter.write`."""
-        await self._store._attempts(lambda: self._inner.write(data), "write", _ONCE)
+        await self._store._attempts(lambda: self._inner.write(data), "write", ONCE)
 
     async def close(self) -> FileStatus:
         """See `FileWriter.close`."""
-        return await self._store._attempts(self._inner.close, "write", _ONCE)
+        return await self._store._attempts(self._inner.close, "write", ONCE)
 
     async def abort(self) -> None:
         """See `FileWriter.abort`."""
-        await self._store._attempts(self._inner.abort, "write", _REPEATABLE)
-
-
-def _unanswered(error: StoreOutcomeUnknownError) -> StoreUnavailableError:
-    """A lost answer to a question: nothing was changed, nothing is known."""
-    return StoreUnavailableError(
-        error.message, operation=error.operation, path=error.path, next_step=error.next_step, causes=(error,)
-    )
-
-
-async def _close(entries: AsyncIterator[FileStatus]) -> None:
-    close = getattr(entries, "aclose", None)
-    if close is not None:
-        await close()
+        await self._store._attempts(self._inner.abort, "write", REPEATABLE)
 
 
 def without_retries(store: Store) -> Store:

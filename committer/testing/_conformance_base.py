@@ -28,6 +28,10 @@ class Channel(Protocol):
         """Puts a file below the root, with the directories it needs."""
 
 
+STAMP = "job-1/3/0/0f3a"
+WRONG_STAMPS = ("", "two words", " around ", "line\nbreak", "ünïcödé", "x" * 1025)
+
+
 class ConformanceBase:
     """The fixtures that a subclass of the suite gives, each fresh for every test."""
 

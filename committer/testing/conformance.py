@@ -16,13 +16,24 @@ What a store says it cannot do is not asked of it, beyond refusing it properly.
 from __future__ import annotations
 
 from committer.testing._conformance_base import Channel
+from committer.testing._conformance_block_lists import BlockListConformance
+from committer.testing._conformance_deletes import DeleteConformance
 from committer.testing._conformance_directories import DirectoryConformance
 from committer.testing._conformance_files import FileConformance
 from committer.testing._conformance_links import LinkChannel, LinkConformance
 from committer.testing._conformance_renames import RenameConformance
+from committer.testing._conformance_uploads import UploadConformance
 
 __all__ = ["Channel", "LinkChannel", "StoreConformance"]
 
 
-class StoreConformance(FileConformance, DirectoryConformance, RenameConformance, LinkConformance):
+class StoreConformance(
+    FileConformance,
+    DirectoryConformance,
+    RenameConformance,
+    LinkConformance,
+    DeleteConformance,
+    UploadConformance,
+    BlockListConformance,
+):
     """The whole suite. A subclass gives the fixtures ``store``, ``root`` and ``channel``, each fresh for every test."""

@@ -2,114 +2,31 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable
-from typing import Literal, TypeAlias, TypeVar
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
+from typing import Literal
 
-import msgspec
-
-from committer.errors import (
-    CommitterError,
-    StoreOutcomeUnknownError,
-    StorePermissionError,
-    StoreThrottledError,
-    StoreUnavailableError,
-    UnsupportedError,
-)
-from committer.flow.runtime import current_runtime
+from committer.errors import StoreError, UnsupportedError
 from committer.paths import StorePath
 from committer.stores.base import (
     Capabilities,
     FileStatus,
     FileWriter,
     Store,
+    SupportsBatchDelete,
+    SupportsConditionalDelete,
     SupportsHardLinks,
     SupportsLinks,
     SupportsLocalPaths,
     SupportsSync,
 )
+from committer.stores.uploads import PendingUpload, SupportsBlockLists, SupportsUploads, UncommittedBlock, UploadPart
+from committer.testing._fault_kinds import Call, Fault, FaultKind, SimulatedCrash
+from committer.testing._faulty_calls import FaultyCalls, Hook
 
-T = TypeVar("T")
-
-FaultKind: TypeAlias = Literal[
-    "unavailable", "throttled", "forbidden", "unanswered", "lost", "crash_before", "crash_after", "late", "again"
-]
-
-
-class SimulatedCrash(BaseException):
-    """The process died here. No ``except Exception`` catches it, as none would catch a SIGKILL."""
+__all__ = ["Call", "Fault", "FaultKind", "FaultyStore", "Hook", "SimulatedCrash"]
 
 
-class Call(msgspec.Struct):
-    """One call that reached a `FaultyStore`.
-
-    Attributes:
-        number: Its place in the order of arrival; the first is 1.
-        operation: Name of the store method; of a file being written ``write``, ``close_writer`` or ``abort_writer``.
-        path: Its path.
-        destination: Its second path, where there is one.
-        fault: What was done to it.
-        result: Empty while it runs; then ``ok`` or the name of the error that the caller saw.
-    """
-
-    number: int
-    operation: str
-    path: StorePath
-    destination: StorePath | None = None
-    fault: FaultKind | None = None
-    result: str = ""
-
-    def __str__(self) -> str:
-        target = f" -> {self.destination}" if self.destination is not None else ""
-        fault = f" [{self.fault}]" if self.fault else ""
-        return f"{self.number:4} {self.operation} {self.path}{target}{fault}: {self.result or 'running'}"
-
-
-class Fault(msgspec.Struct, kw_only=True):
-    """One thing that goes wrong, at the calls that fit all that is given.
-
-    Attributes:
-        kind: What happens. Without effect: ``unavailable``, ``throttled``, ``forbidden``, and ``unanswered`` (the
-            request is lost, nobody knows). After the effect: ``lost`` (the answer is). ``crash_before`` and
-            ``crash_after`` kill the process: this call, and every later one, raises `SimulatedCrash`. Out of order:
-            ``late`` (nobody knows, and the request arrives `delay_s` later), ``again`` (it is answered, and arrives
-            a second time `delay_s` later); of listings and of writing to an open file both are ``lost``.
-        call: The number of the call.
-        operation: The name of the operation.
-        path: Part of a path's text, or what says yes to a path; one of the call's two paths must fit.
-        times: How many fitting calls it hits, the first ones; None hits all.
-        retry_after_s: What a throttled call says about the wait, in seconds.
-        delay_s: How much later a request arrives that comes late or again, in seconds of the runtime.
-    """
-
-    kind: FaultKind
-    call: int | None = None
-    operation: str | None = None
-    path: str | Callable[[StorePath], bool] | None = None
-    times: int | None = 1
-    retry_after_s: float | None = None
-    delay_s: float = 1.0
-
-    def fits(self, call: Call) -> bool:
-        """Whether it hits a call, were it still in force."""
-        if self.call is not None and self.call != call.number:
-            return False
-        if self.operation is not None and self.operation != call.operation:
-            return False
-        paths = [path for path in (call.path, call.destination) if path is not None]
-        if isinstance(self.path, str):
-            return any(self.path in str(path) for path in paths)
-        return self.path is None or any(self.path(path) for path in paths)
-
-
-Hook: TypeAlias = Callable[[Call], Awaitable[None]]
-
-# These cannot come out of order: a listing changes nothing, and an open file is one connection.
-_IN_ORDER = frozenset({"list", "write", "close_writer", "abort_writer"})
-
-
-class FaultyStore(Store):
+class FaultyStore(FaultyCalls, Store):
     """Wraps a store and stands for one process's connection to it.
 
     A listing is one call; what hits it after its effect comes behind its last entry. `local_path` and `close` are no
@@ -124,27 +41,6 @@ class FaultyStore(Store):
         crashed: Whether the process died.
         under_way: Requests that will still arrive.
     """
-
-    def __init__(self, inner: Store, faults: Iterable[Fault] = (), *, before_call: Hook | None = None) -> None:
-        self.inner = inner
-        self.faults: list[Fault] = list(faults)
-        self.calls: list[Call] = []
-        self.before_call = before_call
-        self.after_effect: Callable[[Call], None] | None = None
-        self.crashed: bool = False
-        self.under_way: set[asyncio.Task[None]] = set()
-
-    def count(self, operation: str | None = None) -> int:
-        """How many calls there were, of one operation or of all."""
-        return sum(operation in (None, call.operation) for call in self.calls)
-
-    def counts(self) -> Counter[str]:
-        """How many calls there were of each operation."""
-        return Counter(call.operation for call in self.calls)
-
-    def log(self) -> str:
-        """Every call on a line of its own."""
-        return "\n".join(str(call) for call in self.calls)
 
     @property
     def scheme(self) -> str:
@@ -169,14 +65,9 @@ class FaultyStore(Store):
         """One call."""
         return await self.run("status", lambda: self.inner.status(path), path)
 
-    async def list(self, directory: StorePath) -> AsyncIterator[FileStatus]:
+    def list(self, directory: StorePath) -> AsyncIterator[FileStatus]:
         """One call, however many pages."""
-        call, fault = await self._begin("list", directory)
-        self._strike_before(call, fault)
-        async for status in self.inner.list(directory):
-            yield status
-            self._check_alive(call)
-        self._strike_after(call, fault)
+        return self.stream("list", lambda: self.inner.list(directory), directory)
 
     async def read(self, path: StorePath, *, limit: int) -> bytes:
         """One call."""
@@ -240,7 +131,7 @@ class FaultyStore(Store):
         """
         inner = self.inner
         if not isinstance(inner, SupportsHardLinks):
-            raise UnsupportedError("the store has no hard links", operation="link_file", path=source)
+            raise _lacks("hard links", "link_file", source)
         await self.run("link_file", lambda: inner.link_file(source, destination), source, destination)
 
     async def find_link(self, root: StorePath, directories: Collection[str]) -> str | None:
@@ -251,7 +142,7 @@ class FaultyStore(Store):
         """
         inner = self.inner
         if not isinstance(inner, SupportsLinks):
-            raise UnsupportedError("the store has no symbolic links", operation="find_link", path=root)
+            raise _lacks("symbolic links", "find_link", root)
         return await self.run("find_link", lambda: inner.find_link(root, directories), root)
 
     async def sync(self, path: StorePath, *, kind: Literal["file", "directory"]) -> None:
@@ -262,7 +153,7 @@ class FaultyStore(Store):
         """
         inner = self.inner
         if not isinstance(inner, SupportsSync):
-            raise UnsupportedError("the store cannot sync", operation="sync", path=path)
+            raise _lacks("syncing", "sync", path)
         await self.run("sync", lambda: inner.sync(path, kind=kind), path)
 
     def local_path(self, path: StorePath) -> str:
@@ -272,122 +163,119 @@ class FaultyStore(Store):
             UnsupportedError: The inner store has no local paths.
         """
         if not isinstance(self.inner, SupportsLocalPaths):
-            raise UnsupportedError("the store has no local paths", operation="local_path", path=path)
+            raise _lacks("local paths", "local_path", path)
         return self.inner.local_path(path)
+
+    async def delete_file_if(self, path: StorePath, *, identity: str) -> bool:
+        """One call.
+
+        Raises:
+            UnsupportedError: The inner store deletes nothing on a condition.
+        """
+        inner = self.inner
+        if not isinstance(inner, SupportsConditionalDelete):
+            raise _lacks("conditional deletes", "delete_file_if", path)
+        return await self.run("delete_file_if", lambda: inner.delete_file_if(path, identity=identity), path)
+
+    async def delete_files(self, paths: Sequence[StorePath]) -> Mapping[StorePath, StoreError]:
+        """One call, known by the first of its paths; without any, none.
+
+        Raises:
+            UnsupportedError: The inner store deletes one file at a time.
+        """
+        inner = self.inner
+        if not isinstance(inner, SupportsBatchDelete):
+            raise _lacks("batch deletes", "delete_files", *paths[:1])
+        if not paths:
+            return {}
+        return await self.run("delete_files", lambda: inner.delete_files(paths), paths[0])
+
+    async def create_upload(self, path: StorePath, *, stamp: str) -> str:
+        """One call.
+
+        Raises:
+            UnsupportedError: The inner store has no uploads; so below.
+        """
+        inner = self._uploads("create_upload", path)
+        return await self.run("create_upload", lambda: inner.create_upload(path, stamp=stamp), path)
+
+    async def put_part(
+        self, path: StorePath, upload_id: str, number: int, data: bytes | bytearray | memoryview
+    ) -> UploadPart:
+        """One call."""
+        inner = self._uploads("put_part", path)
+        content = bytes(data)  # It may arrive when the caller's buffer holds something else.
+        return await self.run("put_part", lambda: inner.put_part(path, upload_id, number, content), path)
+
+    async def complete_upload(
+        self, path: StorePath, upload_id: str, parts: Sequence[UploadPart], *, exclusive: bool = False
+    ) -> str | None:
+        """One call."""
+        inner = self._uploads("complete_upload", path)
+        return await self.run(
+            "complete_upload", lambda: inner.complete_upload(path, upload_id, parts, exclusive=exclusive), path
+        )
+
+    async def abort_upload(self, path: StorePath, upload_id: str) -> bool:
+        """One call."""
+        inner = self._uploads("abort_upload", path)
+        return await self.run("abort_upload", lambda: inner.abort_upload(path, upload_id), path)
+
+    def list_uploads(self, directory: StorePath) -> AsyncIterator[PendingUpload]:
+        """One call, however many pages."""
+        inner = self._uploads("list_uploads", directory)
+        return self.stream("list_uploads", lambda: inner.list_uploads(directory), directory)
+
+    def list_parts(self, path: StorePath, upload_id: str) -> AsyncIterator[UploadPart]:
+        """One call, however many pages."""
+        inner = self._uploads("list_parts", path)
+        return self.stream("list_parts", lambda: inner.list_parts(path, upload_id), path)
+
+    async def put_block(self, path: StorePath, block_id: str, data: bytes | bytearray | memoryview) -> None:
+        """One call.
+
+        Raises:
+            UnsupportedError: The inner store has no block lists; so below.
+        """
+        inner = self._block_lists("put_block", path)
+        content = bytes(data)  # It may arrive when the caller's buffer holds something else.
+        await self.run("put_block", lambda: inner.put_block(path, block_id, content), path)
+
+    async def put_block_list(
+        self,
+        path: StorePath,
+        block_ids: Sequence[str],
+        *,
+        stamp: str,
+        exclusive: bool = False,
+        identity: str | None = None,
+    ) -> str | None:
+        """One call."""
+        inner = self._block_lists("put_block_list", path)
+        return await self.run(
+            "put_block_list",
+            lambda: inner.put_block_list(path, block_ids, stamp=stamp, exclusive=exclusive, identity=identity),
+            path,
+        )
+
+    async def list_uncommitted_blocks(self, path: StorePath) -> Sequence[UncommittedBlock]:
+        """One call."""
+        inner = self._block_lists("list_uncommitted_blocks", path)
+        return await self.run("list_uncommitted_blocks", lambda: inner.list_uncommitted_blocks(path), path)
 
     async def close(self) -> None:
         """Closes the inner store, never a call."""
         await self.inner.close()
 
-    async def run(
-        self,
-        operation: str,
-        effect: Callable[[], Awaitable[T]],
-        path: StorePath,
-        destination: StorePath | None = None,
-    ) -> T:
-        """Counts a call, lets it fail as told, and else has its effect; for stores with more operations than most."""
-        call, fault = await self._begin(operation, path, destination)
-        if fault is not None and fault.kind in {"late", "again"} and operation not in _IN_ORDER:
-            self._send_later(call, effect, fault.delay_s)
-        self._strike_before(call, fault)
-        try:
-            result = await effect()
-        except Exception as error:
-            call.result = type(error).__name__
-            self._strike_after(call, fault)
-            raise
-        self._affected(call)
-        self._strike_after(call, fault)
-        return result
+    def _uploads(self, operation: str, path: StorePath) -> SupportsUploads:
+        if not isinstance(self.inner, SupportsUploads):
+            raise _lacks("uploads", operation, path)
+        return self.inner
 
-    def fault_for(self, call: Call) -> Fault | None:
-        """What goes wrong with a call that is about to be made; asked once a call."""
-        for fault in self.faults:
-            if fault.times != 0 and fault.fits(call):
-                if fault.times is not None:
-                    fault.times -= 1
-                return fault
-        return None
-
-    def _send_later(self, call: Call, effect: Callable[[], Awaitable[T]], delay_s: float) -> None:
-        async def arrive() -> None:
-            await current_runtime().sleep(delay_s)
-            late = Call(call.number, f"{call.operation} (late)", call.path, call.destination)
-            self.calls.append(late)
-            try:
-                await effect()
-            except CommitterError as error:
-                late.result = type(error).__name__
-            else:
-                late.result = "ok"
-                self._affected(late)
-
-        task = asyncio.create_task(arrive())
-        self.under_way.add(task)
-        task.add_done_callback(self.under_way.discard)
-
-    def _affected(self, call: Call) -> None:
-        if self.after_effect is not None:
-            self.after_effect(call)
-
-    async def _begin(
-        self, operation: str, path: StorePath, destination: StorePath | None = None
-    ) -> tuple[Call, Fault | None]:
-        call = Call(len(self.calls) + 1, operation, path, destination)
-        self.calls.append(call)
-        self._check_alive(call)
-        if self.before_call is not None:
-            await self.before_call(call)
-            self._check_alive(call)
-        fault = self.fault_for(call)
-        if fault is not None:
-            call.fault = fault.kind
-        return call, fault
-
-    def _strike_before(self, call: Call, fault: Fault | None) -> None:
-        if fault is None or fault.kind in {"lost", "crash_after", "again"}:
-            return
-        if fault.kind == "late" and call.operation in _IN_ORDER:
-            return
-        if fault.kind == "crash_before":
-            self.crashed = True
-            self._check_alive(call)
-        if fault.kind == "throttled":
-            error: Exception = StoreThrottledError(
-                "injected: slow down",
-                operation=call.operation,
-                path=call.path,
-                retry_after_s=fault.retry_after_s,
-            )
-        elif fault.kind == "forbidden":
-            error = StorePermissionError("injected: no right", operation=call.operation, path=call.path)
-        elif fault.kind in {"unanswered", "late"}:
-            error = StoreOutcomeUnknownError("injected: the request was lost", operation=call.operation, path=call.path)
-        else:
-            error = StoreUnavailableError("injected: not taken", operation=call.operation, path=call.path)
-        call.result = type(error).__name__
-        raise error
-
-    def _strike_after(self, call: Call, fault: Fault | None) -> None:
-        # What was under way when the process died had its effect, but nobody is left to hear of it.
-        self._check_alive(call)
-        lost = fault is not None and (
-            fault.kind == "lost" or (fault.kind in {"late", "again"} and call.operation in _IN_ORDER)
-        )
-        if fault is None or not (lost or fault.kind == "crash_after"):
-            call.result = call.result or "ok"
-            return
-        if fault.kind == "crash_after":
-            self.crashed = True
-            self._check_alive(call)
-        call.result = "StoreOutcomeUnknownError"
-        raise StoreOutcomeUnknownError("injected: the answer was lost", operation=call.operation, path=call.path)
-
-    def _check_alive(self, call: Call) -> None:
-        if self.crashed:
-            call.result = "SimulatedCrash"
-            raise SimulatedCrash(f"call {call.number}, {call.operation} {call.path}")
+    def _block_lists(self, operation: str, path: StorePath) -> SupportsBlockLists:
+        if not isinstance(self.inner, SupportsBlockLists):
+            raise _lacks("block lists", operation, path)
+        return self.inner
 
 
 class _FaultyWriter(FileWriter):
@@ -404,3 +292,7 @@ class _FaultyWriter(FileWriter):
 
     async def abort(self) -> None:
         await self._store.run("abort_writer", self._inner.abort, self._path)
+
+
+def _lacks(ability: str, operation: str, *path: StorePath) -> UnsupportedError:
+    return UnsupportedError(f"the store has no {ability}", operation=operation, path=path[0] if path else "")

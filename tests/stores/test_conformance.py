@@ -67,12 +67,14 @@ class _InMemory(StoreConformance):
         return space.store()
 
 
-_VARIANTS: dict[str, tuple[str, dict[str, bool]]] = {
+_VARIANTS: dict[str, tuple[str, dict[str, int]]] = {
     **{profile: (profile, {}) for profile in PROFILES},
     "local, all names folded": ("local", {"case_folding": True, "unicode_folding": True}),
     "local, no identity": ("local", {"identity": False}),
     "hdfs, directories not renamed": ("hdfs", {"atomic_directory_rename": False}),
     "adls, names folded": ("adls", {"case_folding": True}),
+    "s3, few parts, none short": ("s3", {"min_part_bytes": 16, "max_parts": 40, "max_batch_delete": 5}),
+    "s3, no identity": ("s3", {"identity": False, "conditional_delete": False}),
 }
 
 
@@ -84,7 +86,7 @@ class TestMemory(_InMemory):
 
 
 class TestFaultyStoreWithoutFaults(_InMemory):
-    @pytest.fixture(params=["local", "s3"])
+    @pytest.fixture(params=["local", "s3", "azure-flat"])
     def space(self, request: pytest.FixtureRequest) -> MemorySpace:
         return MemoryStore.space(f"conformance-{next(_numbers)}", request.param)
 

@@ -2,216 +2,37 @@
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
 import itertools
 import subprocess
 import sys
-from collections.abc import AsyncIterator
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
-from committer.errors import StoreExistsError, StoreIsADirectoryError, StoreNotFoundError
 from committer.paths import StorePath
-from committer.stores.base import FileStatus, FileWriter, Store
-from committer.stores.helpers import exists
+from committer.stores.base import Store
 from committer.stores.memory import MemorySpace, MemoryStore
-from committer.testing.conformance import Channel, StoreConformance
+from committer.testing._conformance_base import ConformanceBase
+from committer.testing._conformance_block_lists import BlockListConformance
+from committer.testing._conformance_deletes import DeleteConformance
+from committer.testing._conformance_directories import DirectoryConformance
+from committer.testing._conformance_files import FileConformance
+from committer.testing._conformance_renames import RenameConformance
+from committer.testing._conformance_uploads import UploadConformance
+from committer.testing.conformance import Channel
+from tests.stores import bugs_of_files, bugs_of_uploads
 from tests.stores.channels import SpaceChannel
 
 _numbers = itertools.count()
 
 
-class LooksThenCreates(MemoryStore):
-    async def put(self, path: StorePath, data: bytes, *, exclusive: bool = False, **rest: object) -> FileStatus:
-        if exclusive and await exists(self, path):
-            raise StoreExistsError("there", operation="put", path=path)
-        return await super().put(path, data)
-
-
-class MakesParents(MemoryStore):
-    async def put(self, path: StorePath, data: bytes, **rest: object) -> FileStatus:
-        await self.make_directory(path.parent, parents=True)
-        return await super().put(path, data, **rest)  # type: ignore[arg-type]
-
-
-class LeavesTemporaries(MemoryStore):
-    async def put(self, path: StorePath, data: bytes, **rest: object) -> FileStatus:
-        await super().put(path.parent / f".{path.name}.tmp", data)
-        return await super().put(path, data, **rest)  # type: ignore[arg-type]
-
-
-class WritesInPlace(MemoryStore):
-    async def put(self, path: StorePath, data: bytes, *, exclusive: bool = False, **rest: object) -> FileStatus:
-        await super().put(path, data[: len(data) // 2], exclusive=exclusive)
-        return await super().put(path, data)
-
-
-class RenamesIntoDirectories(MemoryStore):
-    async def rename_file(self, source: StorePath, destination: StorePath, **rest: object) -> None:
-        if await exists(self, destination) and (await self.status(destination)).is_directory:
-            destination = destination / source.name
-        await super().rename_file(source, destination, **rest)  # type: ignore[arg-type]
-
-
-class ReplacesSilently(MemoryStore):
-    async def rename_file(self, source: StorePath, destination: StorePath, **rest: object) -> None:
-        await super().rename_file(source, destination, replace=True)
-
-
-class LooksThenRenames(MemoryStore):
-    async def rename_file(
-        self, source: StorePath, destination: StorePath, *, replace: bool = False, **rest: object
-    ) -> None:
-        if not replace and await exists(self, destination):
-            raise StoreExistsError("there", operation="rename_file", path=destination)
-        await super().rename_file(source, destination, replace=True)
-
-
-class CopiesAndDeletes(MemoryStore):
-    async def rename_file(
-        self, source: StorePath, destination: StorePath, *, replace: bool = False, **_: object
-    ) -> None:
-        data = await self.read(source, limit=1 << 24)
-        await super().put(destination, data, exclusive=not replace)
-        await self.delete_file(source)
-
-
-class MergesDirectories(MemoryStore):
-    async def rename_directory(self, source: StorePath, destination: StorePath) -> None:
-        if await exists(self, destination) and not [child async for child in self.list(destination)]:
-            await self.delete_directory(destination, recursive=False)
-        await super().rename_directory(source, destination)
-
-
-class NamesTheWrongPath(MemoryStore):
-    async def rename_file(self, source: StorePath, destination: StorePath, **rest: object) -> None:
-        try:
-            await super().rename_file(source, destination, **rest)  # type: ignore[arg-type]
-        except StoreNotFoundError as error:
-            error.path = str(source)
-            raise
-
-
-class ListsTwice(MemoryStore):
-    async def list(self, directory: StorePath) -> AsyncIterator[FileStatus]:
-        async for status in super().list(directory):
-            yield status
-            yield status
-
-
-class ListsWithoutIdentity(MemoryStore):
-    async def list(self, directory: StorePath) -> AsyncIterator[FileStatus]:
-        async for status in super().list(directory):
-            yield FileStatus(status.path, status.is_directory, status.size)
-
-
-class ListsNothingQuietly(MemoryStore):
-    async def list(self, directory: StorePath) -> AsyncIterator[FileStatus]:
-        try:
-            async for status in super().list(directory):
-                yield status
-        except StoreNotFoundError:
-            return
-
-
-class ReadsEverything(MemoryStore):
-    async def read(self, path: StorePath, *, limit: int) -> bytes:
-        return await super().read(path, limit=1 << 30)
-
-
-class DeletesDirectoriesAsFiles(MemoryStore):
-    async def delete_file(self, path: StorePath) -> bool:
-        try:
-            return await super().delete_file(path)
-        except StoreIsADirectoryError:
-            return await self.delete_directory(path, recursive=True)
-
-
-class AlwaysDeleted(MemoryStore):
-    async def delete_file(self, path: StorePath) -> bool:
-        await super().delete_file(path)
-        return True
-
-
-class DeletesChildren(MemoryStore):
-    async def delete_directory(self, path: StorePath, *, recursive: bool) -> bool:
-        return await super().delete_directory(path, recursive=True)
-
-
-class DeletesByPrefix(MemoryStore):
-    async def delete_directory(self, path: StorePath, *, recursive: bool) -> bool:
-        found = await super().delete_directory(path, recursive=recursive)
-        if recursive:
-            for name in list(self._space.files()):
-                if name.startswith(path.path):
-                    await self.delete_file(StorePath(path.scheme, path.authority, name))
-        return found
-
-
-class OpensOverFiles(MemoryStore):
-    async def open_writer(self, path: StorePath, *, durable: bool = False) -> FileWriter:
-        with contextlib.suppress(StoreIsADirectoryError):
-            await self.delete_file(path)
-        return await super().open_writer(path)
-
-
-class _KeepsBuffers(FileWriter):
-    def __init__(self, inner: FileWriter) -> None:
-        self._inner = inner
-        self._parts: list[bytes | bytearray | memoryview] = []
-
-    async def write(self, data: bytes | bytearray | memoryview) -> None:
-        self._parts.append(data)
-
-    async def close(self) -> FileStatus:
-        for part in self._parts:
-            await self._inner.write(part)
-        return await self._inner.close()
-
-    async def abort(self) -> None:
-        await self._inner.abort()
-
-
-class KeepsBuffers(MemoryStore):
-    async def open_writer(self, path: StorePath, *, durable: bool = False) -> FileWriter:
-        return _KeepsBuffers(await super().open_writer(path))
-
-
-class SaysItMadeIt(MemoryStore):
-    async def make_directory(self, path: StorePath, *, parents: bool) -> bool:
-        await super().make_directory(path, parents=parents)
-        return True
-
-
-class ProbesUntidily(MemoryStore):
-    async def probe(self, directory: StorePath) -> None:
-        await self.put(directory / ".probe", b"")
-
-
-class HoldsALock(MemoryStore):
-    def __init__(self, name: str) -> None:
-        super().__init__(name)
-        self.lock = asyncio.Lock()
-
-    def __reduce__(self) -> tuple[object, ...]:
-        return object.__reduce_ex__(self, 2)  # type: ignore[return-value]
-
-
-BUGS = [
-    bug
-    for bug in list(globals().values())
-    if isinstance(bug, type) and issubclass(bug, MemoryStore) and bug is not MemoryStore
-]
-
-
-class _Buggy(StoreConformance):
+class _Buggy(ConformanceBase):
     bug: type[MemoryStore] = MemoryStore
 
     @pytest.fixture
     def space(self) -> MemorySpace:
-        return MemoryStore.space(f"buggy-{next(_numbers)}")
+        return MemoryStore.space(f"buggy-{next(_numbers)}", getattr(self.bug, "profile", "local"))
 
     @pytest.fixture
     def store(self, space: MemorySpace) -> Store:
@@ -228,12 +49,37 @@ class _Buggy(StoreConformance):
         return SpaceChannel(space, root)
 
 
-def test_every_bug_is_caught(tmp_path: Path) -> None:
+class BuggyFiles(_Buggy, FileConformance, DirectoryConformance, RenameConformance):
+    pass
+
+
+class BuggyUploads(_Buggy, DeleteConformance, UploadConformance, BlockListConformance):
+    pass
+
+
+def bugs_in(module: ModuleType, sound: set[str]) -> list[str]:
+    return [
+        name
+        for name, kind in vars(module).items()
+        if isinstance(kind, type) and issubclass(kind, MemoryStore) and name not in sound
+    ]
+
+
+@pytest.mark.parametrize(
+    ("module", "suite", "sound", "at_least"),
+    [
+        (bugs_of_files, "BuggyFiles", {"MemoryStore"}, 20),
+        (bugs_of_uploads, "BuggyUploads", {"MemoryStore", "OnS3", "OnAzure"}, 38),
+    ],
+    ids=["files", "uploads"],
+)
+def test_every_bug_is_caught(tmp_path: Path, module: ModuleType, suite: str, sound: set[str], at_least: int) -> None:
     """Runs the suite once over all of them, in a pytest of its own."""
-    names = ["MemoryStore", *(bug.__name__ for bug in BUGS)]
+    bugs = bugs_in(module, sound)
     lines = [
         "from tests.stores import test_conformance_catches as stores",
-        *(f"class Test{name}(stores._Buggy):\n    bug = stores.{name}" for name in names),
+        f"from tests.stores import {module.__name__.rpartition('.')[2]} as bugs",
+        *(f"class Test{name}(stores.{suite}):\n    bug = bugs.{name}" for name in [*sound, *bugs]),
     ]
     (tmp_path / "test_buggy.py").write_text("\n".join(lines))
     here = Path(__file__).parents[2]
@@ -248,6 +94,6 @@ def test_every_bug_is_caught(tmp_path: Path) -> None:
         check=False,
     )
     failed = [line for line in done.stdout.splitlines() if line.startswith("FAILED")]
-    caught = {name for name in names if any(f"::Test{name}::" in line for line in failed)}
-    assert len(BUGS) >= 20
-    assert caught == set(names) - {"MemoryStore"}, done.stdout[-3000:] + done.stderr[-2000:]
+    caught = {name for name in [*sound, *bugs] if any(f"::Test{name}::" in line for line in failed)}
+    assert len(bugs) >= at_least
+    assert caught == set(bugs), done.stdout[-3000:] + done.stderr[-2000:]

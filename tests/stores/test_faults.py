@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+from collections.abc import Awaitable, Callable
+from pathlib import Path
 
 import pytest
 
@@ -17,6 +19,8 @@ from committer.errors import (
     UnsupportedError,
 )
 from committer.flow.runtime import use_runtime
+from committer.paths import StorePath
+from committer.stores.local import LocalStore
 from committer.stores.memory import MemorySpace, MemoryStore
 from committer.testing.faults import Call, Fault, FaultKind, FaultyStore, SimulatedCrash
 from committer.testing.virtual_time import VirtualRuntime
@@ -206,3 +210,171 @@ async def test_listing_never_comes_out_of_order(space: MemorySpace, kind: FaultK
     with pytest.raises(StoreOutcomeUnknownError):
         assert [child async for child in store.list(space.path("d"))]
     assert not store.under_way
+
+
+# --- Uploads, block lists, and the deletes that come with them ----------------------------------------------------
+
+Use = Callable[[FaultyStore, MemorySpace], Awaitable[object]]
+
+# Each with what is different where it had its effect.
+CHANGES: dict[str, tuple[str, Use]] = {
+    "create_upload": ("s3", lambda store, space: store.create_upload(space.path("new"), stamp="s")),
+    "put_part": ("s3", lambda store, space: store.put_part(space.path("f"), "upload-1", 2, b"more")),
+    "complete_upload": (
+        "s3",
+        lambda store, space: store.complete_upload(space.path("f"), "upload-1", space.uploads.parts(space.path("f"), "upload-1")),
+    ),
+    "abort_upload": ("s3", lambda store, space: store.abort_upload(space.path("f"), "upload-1")),
+    "delete_file_if": ("s3", lambda store, space: store.delete_file_if(space.path("old"), identity=_identity(space))),
+    "delete_files": ("s3", lambda store, space: store.delete_files([space.path("old"), space.path("older")])),
+    "put_block": ("azure-flat", lambda store, space: store.put_block(space.path("f"), "b2", b"more")),
+    "put_block_list": ("azure-flat", lambda store, space: store.put_block_list(space.path("f"), ["b1"], stamp="s")),
+}  # fmt: skip
+
+
+def _identity(space: MemorySpace) -> str:
+    return space.tree.file(space.path("old"), "read").identity or ""
+
+
+def prepared(profile: str) -> MemorySpace:
+    space = MemoryStore.space(f"faults-{next(_numbers)}", profile)
+    space.write("/old", b"old")
+    if profile == "s3":
+        space.uploads.create(space.path("f"), "s")
+        space.uploads.put_part(space.path("f"), "upload-1", 1, b"one")
+    else:
+        space.blocks.put(space.path("f"), "b1", b"one")
+    return space
+
+
+def left_in(space: MemorySpace) -> object:
+    uploads = {one.upload_id: space.uploads.parts(one.path, one.upload_id) for one in space.uploads}
+    return space.files(), uploads, space.blocks.listed(space.path("f"))
+
+
+@pytest.mark.parametrize("operation", CHANGES)
+@pytest.mark.parametrize(
+    ("kind", "error", "effect"),
+    [
+        ("unavailable", StoreUnavailableError, False),
+        ("throttled", StoreThrottledError, False),
+        ("forbidden", StorePermissionError, False),
+        ("unanswered", StoreOutcomeUnknownError, False),
+        ("lost", StoreOutcomeUnknownError, True),
+        ("crash_before", SimulatedCrash, False),
+        ("crash_after", SimulatedCrash, True),
+    ],
+)
+async def test_each_is_one_call_that_can_fail(
+    operation: str, kind: FaultKind, error: type[BaseException], effect: bool
+) -> None:
+    profile, use = CHANGES[operation]
+    space = prepared(profile)
+    store = FaultyStore(space.store(), [Fault(kind=kind, operation=operation)])
+    before = left_in(space)
+    with pytest.raises(error):
+        await use(store, space)
+    assert (left_in(space) != before) == effect
+    assert [(call.operation, call.fault) for call in store.calls] == [(operation, kind)]
+
+
+@pytest.mark.parametrize("operation", CHANGES)
+async def test_each_may_arrive_late(operation: str) -> None:
+    profile, use = CHANGES[operation]
+    with use_runtime(VirtualRuntime()):
+        space, undisturbed = prepared(profile), prepared(profile)
+        await use(FaultyStore(undisturbed.store()), undisturbed)
+        store = FaultyStore(space.store(), [Fault(kind="late")])
+        before = left_in(space)
+        with pytest.raises(StoreOutcomeUnknownError):
+            await use(store, space)
+        assert left_in(space) == before
+        await asyncio.gather(*store.under_way)
+        assert left_in(space) == left_in(undisturbed)
+        assert [call.result for call in store.calls] == ["StoreOutcomeUnknownError", "ok"]
+
+
+# Whether a second arrival leaves what the first did: all but a creation, which makes an upload that nobody knows.
+@pytest.mark.parametrize(("operation", "second"), [
+    ("create_upload", "ok"),
+    ("put_part", "ok"),
+    ("complete_upload", "StoreUploadNotFoundError"),
+    ("abort_upload", "ok"),
+    ("delete_file_if", "ok"),
+    ("delete_files", "ok"),
+    ("put_block", "ok"),
+    ("put_block_list", "StorePartsError"),
+])  # fmt: skip
+async def test_each_may_arrive_again(operation: str, second: str) -> None:
+    profile, use = CHANGES[operation]
+    with use_runtime(VirtualRuntime()):
+        space = prepared(profile)
+        store = FaultyStore(space.store(), [Fault(kind="again")])
+        await use(store, space)
+        after = left_in(space)
+        await asyncio.gather(*store.under_way)
+        assert (left_in(space) == after) == (operation != "create_upload")
+    assert [call.result for call in store.calls] == ["ok", second]
+
+
+async def test_what_arrives_late_is_what_was_sent() -> None:
+    with use_runtime(VirtualRuntime()):
+        for profile in ("s3", "azure-flat"):
+            space = prepared(profile)
+            store = FaultyStore(space.store(), [Fault(kind="late")])
+            buffer = bytearray(b"sent")
+            with pytest.raises(StoreOutcomeUnknownError):
+                if profile == "s3":
+                    await store.put_part(space.path("f"), "upload-1", 1, memoryview(buffer))
+                else:
+                    await store.put_block(space.path("f"), "b1", memoryview(buffer))
+            buffer[:] = b"next"
+            await asyncio.gather(*store.under_way)
+            if profile == "s3":
+                [part] = space.uploads.parts(space.path("f"), "upload-1")
+                await store.complete_upload(space.path("f"), "upload-1", [part])
+            else:
+                await store.put_block_list(space.path("f"), ["b1"], stamp="s")
+            assert space.files()["/f"] == b"sent"
+
+
+async def test_listings_of_uploads_and_parts_are_one_call_each() -> None:
+    space = prepared("s3")
+    store = FaultyStore(space.store())
+    assert [one.upload_id async for one in store.list_uploads(space.path(""))] == ["upload-1"]
+    assert [part.number async for part in store.list_parts(space.path("f"), "upload-1")] == [1]
+    assert store.counts() == {"list_uploads": 1, "list_parts": 1}
+    for kind in ("lost", "late", "again"):
+        store.faults = [Fault(kind=kind, times=2)]
+        seen = []
+        with pytest.raises(StoreOutcomeUnknownError):
+            async for one in store.list_uploads(space.path("")):
+                seen.append(one)
+        with pytest.raises(StoreOutcomeUnknownError):
+            async for part in store.list_parts(space.path("f"), "upload-1"):
+                seen.append(part)
+        assert len(seen) == 2
+    assert not store.under_way
+
+
+async def test_abilities_that_the_inner_store_lacks(tmp_path: Path) -> None:
+    store = FaultyStore(LocalStore())
+    path = StorePath.of(tmp_path / "f")
+    for use in (
+        store.delete_file_if(path, identity="any"),
+        store.delete_files([path]),
+        store.create_upload(path, stamp="s"),
+        store.put_part(path, "any", 1, b""),
+        store.complete_upload(path, "any", []),
+        store.abort_upload(path, "any"),
+        store.put_block(path, "any", b"x"),
+        store.put_block_list(path, [], stamp="s"),
+        store.list_uncommitted_blocks(path),
+    ):
+        with pytest.raises(UnsupportedError):
+            await use
+    for listing in (lambda: store.list_uploads(path), lambda: store.list_parts(path, "any")):
+        with pytest.raises(UnsupportedError):
+            await anext(listing())
+    assert store.calls == []
+    await store.close()

@@ -12,20 +12,24 @@ from committer.errors import (
     CommitterError,
     ConfigurationError,
     InvalidPathError,
+    StoreConflictError,
     StoreExistsError,
     StoreNotFoundError,
+    StorePartsError,
     StorePreconditionError,
+    StoreUploadNotFoundError,
     UnsupportedError,
 )
 from committer.flow.runtime import use_runtime
 from committer.paths import StorePath
 from committer.stores.memory import PROFILES, MemorySpace, MemoryStore
+from committer.stores.uploads import UploadPart
 from committer.testing.virtual_time import BEGINNING, VirtualRuntime
 
 _numbers = itertools.count()
 
 
-def new_space(profile: str = "local", **flags: bool) -> MemorySpace:
+def new_space(profile: str = "local", **flags: int) -> MemorySpace:
     return MemoryStore.space(f"memory-{next(_numbers)}", profile, **flags)
 
 
@@ -113,7 +117,10 @@ def test_unknown_profiles_and_flags() -> None:
 def test_what_the_profiles_can() -> None:
     assert {name for name, can in PROFILES.items() if can.atomic_directory_rename} == {"local", "hdfs", "adls"}
     assert {name for name, can in PROFILES.items() if can.directories} == {"local", "hdfs", "adls"}
-    assert {name for name, can in PROFILES.items() if not can.atomic_file_rename} == {"s3"}
+    assert {name for name, can in PROFILES.items() if not can.atomic_file_rename} == {"s3", "azure-flat"}
+    assert {name for name, can in PROFILES.items() if can.conditional_delete} == {"s3", "azure-flat"}
+    assert {name for name, can in PROFILES.items() if can.multipart and can.batch_delete} == {"s3"}
+    assert {name for name, can in PROFILES.items() if can.block_lists} == {"azure-flat"}
     assert {name for name, can in PROFILES.items() if can.hard_links} == {"local"}
     assert all(can.exclusive_put and can.identity for can in PROFILES.values())
 
@@ -234,3 +241,141 @@ async def test_the_root() -> None:
     assert [status.path async for status in store.list(root)] == [root / "file"]
     assert await store.delete_directory(root, recursive=True)
     assert space.files() == {}
+
+
+# --- Uploads and blocks -------------------------------------------------------------------------------------------
+
+
+async def begin(space: MemorySpace, name: str, *contents: bytes, stamp: str = "s") -> tuple[str, list[UploadPart]]:
+    path, store = space.path(name), space.store()
+    upload_id = await store.create_upload(path, stamp=stamp)
+    return upload_id, [await store.put_part(path, upload_id, number, data) for number, data in enumerate(contents, 1)]
+
+
+async def test_identities_of_s3_are_its_etags() -> None:
+    space = new_space("s3")
+    store = space.store()
+    first = await store.put(space.path("a"), b"hello")
+    assert first.identity == "5d41402abc4b2a76b9719d911017c592"
+    assert (await store.put(space.path("b"), b"hello")).identity == first.identity
+    upload_id, parts = await begin(space, "c", b"hello", b"world")
+    assert parts[0].etag == first.identity
+    # md5(md5(hello) + md5(world)), and the number of parts.
+    assert await store.complete_upload(space.path("c"), upload_id, parts) == "065947336a2f2a95ba8899f3675c3be6-2"
+    upload_id, parts = await begin(space, "d", b"hello")
+    identity = await store.complete_upload(space.path("d"), upload_id, parts)
+    assert identity != first.identity
+    assert identity is not None
+    assert identity.endswith("-1")
+
+
+async def test_an_upload_completed_again_is_not_found_or_answered_as_before() -> None:
+    space = new_space("s3")
+    store, path = space.store(), space.path("a")
+    upload_id, parts = await begin(space, "a", b"1")
+    identity = await store.complete_upload(path, upload_id, parts)
+    with pytest.raises(StoreUploadNotFoundError):
+        await store.complete_upload(path, upload_id, parts)
+    space.uploads.answers_again = True
+    await store.put(path, b"theirs")
+    assert await store.complete_upload(path, upload_id, parts) == identity
+    assert space.files() == {"/a": b"theirs"}
+    with pytest.raises(StoreUploadNotFoundError):
+        await store.complete_upload(space.path("b"), upload_id, parts)
+    aborted, parts = await begin(space, "a", b"2")
+    await store.abort_upload(path, aborted)
+    with pytest.raises(StoreUploadNotFoundError):
+        await store.complete_upload(path, aborted, parts)
+
+
+async def test_an_exclusive_completion_that_meets_another_change_loses_its_upload() -> None:
+    """Not so one that finds a file: S3 tells 409 from 412."""
+    space = new_space("s3")
+    store, path = space.store(), space.path("a")
+    for change in (store.put(path, b"theirs"), store.delete_file(path)):
+        upload_id, parts = await begin(space, "a", b"1")
+        found = await asyncio.gather(
+            change, store.complete_upload(path, upload_id, parts, exclusive=True), return_exceptions=True
+        )
+        assert isinstance(found[1], StoreConflictError)
+        assert not list(space.uploads)
+        space.write("/a", b"there")
+    upload_id, parts = await begin(space, "a", b"1")
+    with pytest.raises(StoreExistsError):
+        await store.complete_upload(path, upload_id, parts, exclusive=True)
+    assert [one.upload_id for one in space.uploads] == [upload_id]
+
+
+async def test_uploads_say_when_they_began() -> None:
+    space = new_space("s3")
+    with use_runtime(VirtualRuntime()) as runtime:
+        await begin(space, "a")
+        await runtime.sleep(60.0)
+        await begin(space, "b")
+        found = {one.path.name: one.initiated async for one in space.store().list_uploads(space.path(""))}
+    assert found == {"a": BEGINNING.timestamp(), "b": BEGINNING.timestamp() + 60.0}
+
+
+async def test_sizes_of_parts_are_enforced_where_a_flag_says_so() -> None:
+    space = new_space("s3", min_part_bytes=3, max_part_bytes=5, max_parts=2)
+    store, path = space.store(), space.path("a")
+    assert (space.capabilities.min_part_bytes, PROFILES["s3"].min_part_bytes) == (3, 0)
+    upload_id, short = await begin(space, "a", b"12", b"3")
+    with pytest.raises(StorePartsError, match="too short"):
+        await store.complete_upload(path, upload_id, short)
+    with pytest.raises(ConfigurationError):
+        await store.put_part(path, upload_id, 1, b"123456")
+    with pytest.raises(ConfigurationError):
+        await store.put_part(path, upload_id, 3, b"1")
+    long = await store.put_part(path, upload_id, 1, b"123")
+    await store.complete_upload(path, upload_id, [long, short[1]])
+    assert space.files() == {"/a": b"1233"}
+
+
+async def test_blocks_wait_a_week() -> None:
+    space = new_space("azure-flat")
+    store, path = space.store(), space.path("a")
+    with use_runtime(VirtualRuntime()) as runtime:
+        await store.put_block(path, "1", b"1")
+        await runtime.sleep(6 * 86_400.0)
+        await store.put_block(path, "2", b"2")
+        await runtime.sleep(6 * 86_400.0)
+        assert [block.block_id for block in await store.list_uncommitted_blocks(path)] == ["1", "2"]
+        await runtime.sleep(86_400.0)
+        assert await store.list_uncommitted_blocks(path) == []
+        with pytest.raises(StorePartsError):
+            await store.put_block_list(path, ["1"], stamp="s")
+
+
+async def test_limits_of_blocks() -> None:
+    space = new_space("azure-flat", max_parts=2, max_part_bytes=4)
+    store, path = space.store(), space.path("a")
+    with pytest.raises(ConfigurationError):
+        await store.put_block(path, "1", b"12345")
+    for block_id in "123":
+        await store.put_block(path, block_id, b"1")
+    with pytest.raises(StorePartsError):
+        await store.put_block_list(path, ["1", "2", "3"], stamp="s")
+    await store.put_block_list(path, ["3", "1"], stamp="s")
+    assert (await store.status(path)).size == 2
+
+
+async def test_a_cleared_space_has_no_uploads_and_no_blocks() -> None:
+    for profile in ("s3", "azure-flat"):
+        space = new_space(profile)
+        if profile == "s3":
+            await begin(space, "a", b"1")
+        else:
+            await space.store().put_block(space.path("a"), "1", b"1")
+        space.clear()
+        assert not list(space.uploads)
+        assert not space.blocks.listed(space.path("a"))
+
+
+def test_limits_are_options_too() -> None:
+    path = StorePath.of(f"memory://memory-{next(_numbers)}/x")
+    store = MemoryStore.open_for(path, {"profile": "s3", "min_part_bytes": 16, "batch_delete": False})
+    assert (store.capabilities.min_part_bytes, store.capabilities.batch_delete) == (16, False)
+    for wrong in (True, "16", 1.5):
+        with pytest.raises(ConfigurationError, match="whole number"):
+            MemoryStore.open_for(path, {"profile": "s3", "min_part_bytes": wrong})

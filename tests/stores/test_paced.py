@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import pickle
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import pytest
@@ -15,8 +15,12 @@ from committer.errors import (
     StoreExistsError,
     StoreNotFoundError,
     StoreOutcomeUnknownError,
+    StorePartsError,
+    StorePermissionError,
+    StorePreconditionError,
     StoreThrottledError,
     StoreUnavailableError,
+    StoreUploadNotFoundError,
     UnsupportedError,
 )
 from committer.events import Statistics
@@ -25,12 +29,20 @@ from committer.flow.retry import RetryPolicy
 from committer.flow.runtime import use_runtime
 from committer.flow.workers import run_workers
 from committer.paths import StorePath
-from committer.stores.base import Store, SupportsHardLinks, SupportsLocalPaths, SupportsSync
+from committer.stores.base import (
+    Store,
+    SupportsBatchDelete,
+    SupportsConditionalDelete,
+    SupportsHardLinks,
+    SupportsLocalPaths,
+    SupportsSync,
+)
 from committer.stores.local import LocalStore
 from committer.stores.memory import MemorySpace, MemoryStore
 from committer.stores.paced import PacedStore
+from committer.stores.uploads import SupportsBlockLists, SupportsUploads
 from committer.testing.conformance import Channel, StoreConformance
-from committer.testing.faults import Fault, FaultKind, FaultyStore
+from committer.testing.faults import Call, Fault, FaultKind, FaultyStore
 from committer.testing.virtual_time import VirtualRuntime
 from tests.stores.channels import DiskChannel, SpaceChannel
 
@@ -43,7 +55,7 @@ _numbers = itertools.count()
 class TestPacedOverMemory(StoreConformance):
     many = 500
 
-    @pytest.fixture(params=["local", "adls", "s3"])
+    @pytest.fixture(params=["local", "adls", "s3", "azure-flat"])
     def space(self, request: pytest.FixtureRequest) -> MemorySpace:
         return MemoryStore.space(f"paced-{next(_numbers)}", request.param)
 
@@ -86,7 +98,8 @@ class Bench:
 
     def __init__(self, *, concurrency: int = 4, rate: float | None = None, attempts: int = 5) -> None:
         self.runtime = VirtualRuntime()
-        self.space = MemoryStore.space(f"paced-{next(_numbers)}")
+        abilities = dict.fromkeys(("multipart", "block_lists", "conditional_delete", "batch_delete"), True)
+        self.space = MemoryStore.space(f"paced-{next(_numbers)}", **abilities)
         self.faulty = FaultyStore(self.space.store())
         self.pacer = Pacer("e", concurrency=concurrency, rate=rate, runtime=self.runtime)
         self.statistics = Statistics(self.runtime)
@@ -99,6 +112,10 @@ class Bench:
         self.space.write("/d/file", b"old")
         self.space.write("/d/sub/deep", b"deep")
         self.space.tree.make_directory(self.space.path("empty"), parents=True)
+        self.upload_id = self.space.uploads.create(self.path("d/up"), "stamp")
+        self.part = self.space.uploads.put_part(self.path("d/up"), self.upload_id, 1, b"up")
+        self.space.blocks.put(self.path("d/blocks"), "b1", b"block")
+        self.identity = self.space.tree.file(self.path("d/file"), "read").identity or ""
 
     def path(self, name: str) -> StorePath:
         return self.space.path(name)
@@ -122,6 +139,21 @@ async def list_all(bench: Bench) -> list[str]:
     return sorted([entry.path.name async for entry in bench.store.list(bench.path("d"))])
 
 
+async def list_uploads(bench: Bench) -> list[str]:
+    return [upload.upload_id async for upload in bench.store.list_uploads(bench.path("d"))]
+
+
+async def list_parts(bench: Bench) -> list[int]:
+    return [part.number async for part in bench.store.list_parts(bench.path("d/up"), bench.upload_id)]
+
+
+def left_in(bench: Bench) -> object:
+    """Everything in the store: files, directories, pending uploads with their parts, blocks."""
+    space = bench.space
+    uploads = [(one.upload_id, space.uploads.parts(one.path, one.upload_id)) for one in space.uploads]
+    return space.files(), space.directories(), uploads, space.blocks.listed(bench.path("d/blocks"))
+
+
 Use = Callable[[Bench], Awaitable[object]]
 
 READS: dict[str, Use] = {
@@ -129,6 +161,9 @@ READS: dict[str, Use] = {
     "list": list_all,
     "read": lambda bench: bench.store.read(bench.path("d/file"), limit=10),
     "probe": lambda bench: bench.store.probe(bench.path("d")),
+    "list_uploads": list_uploads,
+    "list_parts": list_parts,
+    "list_uncommitted_blocks": lambda bench: bench.store.list_uncommitted_blocks(bench.path("d/blocks")),
 }
 REPEATABLE: dict[str, Use] = {
     "put": lambda bench: bench.store.put(bench.path("d/file"), b"new"),
@@ -137,6 +172,11 @@ REPEATABLE: dict[str, Use] = {
     "delete_directory": lambda bench: bench.store.delete_directory(bench.path("empty"), recursive=False),
     "delete_directory, recursive": lambda bench: bench.store.delete_directory(bench.path("d"), recursive=True),
     "sync": lambda bench: bench.store.sync(bench.path("d/file"), kind="file"),
+    "delete_file_if": lambda bench: bench.store.delete_file_if(bench.path("d/file"), identity=bench.identity),
+    "delete_files": lambda bench: bench.store.delete_files([bench.path("d/file"), bench.path("d/sub/deep")]),
+    "put_part": lambda bench: bench.store.put_part(bench.path("d/up"), bench.upload_id, 2, b"more"),
+    "abort_upload": lambda bench: bench.store.abort_upload(bench.path("d/up"), bench.upload_id),
+    "put_block": lambda bench: bench.store.put_block(bench.path("d/blocks"), "b2", b"more"),
 }
 ONCE: dict[str, Use] = {
     "put, exclusive": lambda bench: bench.store.put(bench.path("d/new"), b"new", exclusive=True),
@@ -147,6 +187,15 @@ ONCE: dict[str, Use] = {
     ),
     "rename_directory": lambda bench: bench.store.rename_directory(bench.path("d"), bench.path("moved")),
     "link_file": lambda bench: bench.store.link_file(bench.path("d/file"), bench.path("d/link")),
+    "create_upload": lambda bench: bench.store.create_upload(bench.path("d/up"), stamp="stamp"),
+    "complete_upload": lambda bench: bench.store.complete_upload(bench.path("d/up"), bench.upload_id, [bench.part]),
+    "complete_upload, exclusive": lambda bench: bench.store.complete_upload(
+        bench.path("d/up"), bench.upload_id, [bench.part], exclusive=True
+    ),
+    "put_block_list": lambda bench: bench.store.put_block_list(bench.path("d/blocks"), ["b1"], stamp="stamp"),
+    "put_block_list, conditional": lambda bench: bench.store.put_block_list(
+        bench.path("d/file"), [], stamp="stamp", identity=bench.identity
+    ),
 }
 ALL = {**READS, **REPEATABLE, **ONCE}
 
@@ -183,10 +232,13 @@ async def test_an_error_that_is_an_answer_is_raised_at_once(bench: Bench, use: U
     assert bench.faulty.count() == 1
 
 
+LISTINGS = ("list", "list_uploads", "list_parts")
+
+
 # What hits a listing after its effect comes behind its last entry, where it is not repeated any more.
 @pytest.mark.parametrize(
     ("name", "kind"),
-    [(name, kind) for name in READS for kind in ("lost", "unanswered") if (name, kind) != ("list", "lost")],
+    [(name, kind) for name in READS for kind in ("lost", "unanswered") if not (name in LISTINGS and kind == "lost")],
 )
 async def test_a_question_is_asked_again(bench: Bench, name: str, kind: FaultKind) -> None:
     use = READS[name]
@@ -209,9 +261,8 @@ async def test_what_can_be_repeated_is_repeated_after_a_lost_answer(bench: Bench
     with use_runtime(bench.runtime):
         bench.fail(kind, 2)
         await use(bench)
+        assert left_in(bench) == left_in(undisturbed)
     assert bench.faulty.count() == 3
-    assert bench.space.files() == undisturbed.space.files()
-    assert bench.space.directories() == undisturbed.space.directories()
     MemoryStore.forget(undisturbed.space.name)
 
 
@@ -236,7 +287,16 @@ async def test_what_cannot_be_repeated_never_is(bench: Bench, use: Use, kind: Fa
         # Nor after a refusal: the first lost answer ends it.
         bench.fail("throttled")
         bench.fail(kind)
-        with pytest.raises((StoreOutcomeUnknownError, StoreNotFoundError, StoreExistsError)):
+        with pytest.raises(
+            (
+                StoreOutcomeUnknownError,
+                StoreNotFoundError,
+                StoreExistsError,
+                StoreUploadNotFoundError,
+                StorePreconditionError,
+                StorePartsError,
+            )
+        ):
             await use(bench)
         assert bench.faulty.count() <= 3
 
@@ -246,6 +306,84 @@ async def test_a_repeated_delete_may_say_false_of_what_it_deleted(bench: Bench) 
         bench.fail("lost")
         assert not await bench.store.delete_file(bench.path("d/file"))
     assert "/d/file" not in bench.space.files()
+
+
+async def test_a_repeated_conditional_delete_may_meet_another_file(bench: Bench) -> None:
+    async def replace(call: Call) -> None:
+        if call.number == 2:
+            bench.space.write("/d/file", b"theirs")
+
+    bench.faulty.before_call = replace
+    with use_runtime(bench.runtime):
+        bench.fail("lost")
+        with pytest.raises(StorePreconditionError) as caught:
+            await bench.store.delete_file_if(bench.path("d/file"), identity=bench.identity)
+    assert caught.value.outcome == "unknown"
+    assert bench.space.files()["/d/file"] == b"theirs"
+
+
+async def test_a_lost_completion_is_found_by_stamp_and_length(bench: Bench) -> None:
+    with use_runtime(bench.runtime):
+        bench.fail("lost")
+        with pytest.raises(StoreOutcomeUnknownError):
+            await bench.store.complete_upload(bench.path("d/up"), bench.upload_id, [bench.part], exclusive=True)
+        with pytest.raises(StoreUploadNotFoundError):
+            await list_parts(bench)
+        status = await bench.store.status(bench.path("d/up"))
+    assert (status.stamp, status.size) == ("stamp", 2)
+
+
+class _Refusing(MemoryStore):
+    """Refuses single names of a batch, as DeleteObjects does inside an answer that is 200."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        self.answers: list[dict[str, StoreError]] = []
+        self.asked: list[list[str]] = []
+
+    async def delete_files(self, paths: Sequence[StorePath]) -> Mapping[StorePath, StoreError]:
+        self.asked.append([path.name for path in paths])
+        refused = self.answers.pop(0) if self.answers else {}
+        await super().delete_files([path for path in paths if path.name not in refused])
+        return {path: refused[path.name] for path in paths if path.name in refused}
+
+
+def refusing(bench: Bench) -> tuple[_Refusing, PacedStore]:
+    inner = _Refusing(bench.space.name)
+    policy = RetryPolicy(attempts=3)
+    return inner, PacedStore(inner, pacer=bench.pacer, statistics=bench.statistics, retry_policy=policy)
+
+
+async def test_names_of_a_batch_that_were_refused_are_sent_again_alone(bench: Bench) -> None:
+    inner, store = refusing(bench)
+    forbidden = StorePermissionError("no", operation="delete_files")
+    slow = StoreThrottledError("slow down", operation="delete_files")
+    busy = StoreUnavailableError("busy", operation="delete_files")
+    inner.answers = [{"w": forbidden, "x": slow, "y": busy}, {"y": slow}]
+    paths = [bench.path(name) for name in "wxyz"]
+    for path in paths:
+        bench.space.write(path.path, b"")
+    with use_runtime(bench.runtime):
+        assert await store.delete_files(paths) == {paths[0]: forbidden}
+    assert inner.asked == [["w", "x", "y", "z"], ["x", "y"], ["y"]]
+    assert [path.name for path in paths if path.path in bench.space.files()] == ["w"]
+    assert bench.statistics.snapshot().counters == {
+        "object_bulk_delete_request": 1,
+        "store_io_request": 3,
+        "store_io_retry": 2,
+        "store_io_throttled": 2,
+    }
+
+
+async def test_names_of_a_batch_that_stay_refused_are_told(bench: Bench) -> None:
+    inner, store = refusing(bench)
+    slow = StoreThrottledError("slow down", operation="delete_files")
+    inner.answers = [{"a": slow}] * 3
+    with use_runtime(bench.runtime):
+        assert await store.delete_files([bench.path("a"), bench.path("b")]) == {bench.path("a"): slow}
+        assert len(inner.asked) == 3
+        assert await store.delete_files([]) == {}
+    assert len(inner.asked) == 3
 
 
 async def test_the_writer(bench: Bench) -> None:
@@ -400,6 +538,19 @@ STATISTICS = {
     "rename_file, replacing": "commit_file_rename",
     "rename_directory": "op_rename",
     "link_file": "op_link",
+    "delete_file_if": "op_delete",
+    "delete_files": "object_bulk_delete_request",
+    "create_upload": "object_multipart_initiated",
+    "put_part": "multipart_upload_part_put",
+    "complete_upload": "committer_materialize_file",
+    "complete_upload, exclusive": "committer_materialize_file",
+    "abort_upload": "object_multipart_aborted",
+    "list_uploads": "object_multipart_list",
+    "list_parts": "object_multipart_list_parts",
+    "put_block": "multipart_upload_part_put",
+    "put_block_list": "committer_materialize_file",
+    "put_block_list, conditional": "committer_materialize_file",
+    "list_uncommitted_blocks": "object_multipart_list_parts",
 }
 
 
@@ -440,6 +591,10 @@ async def test_what_the_inner_store_is_shows_through(bench: Bench) -> None:
     assert isinstance(store, SupportsHardLinks)
     assert isinstance(store, SupportsLocalPaths)
     assert isinstance(store, SupportsSync)
+    assert isinstance(store, SupportsUploads)
+    assert isinstance(store, SupportsBlockLists)
+    assert isinstance(store, SupportsConditionalDelete)
+    assert isinstance(store, SupportsBatchDelete)
     await store.close()
 
 
@@ -447,9 +602,10 @@ class _Bare(MemoryStore):
     """A memory store that has none of the optional abilities."""
 
     link_file = sync = local_path = None  # type: ignore[assignment]
+    create_upload = put_block = delete_file_if = delete_files = None  # type: ignore[assignment]
 
     def __getattribute__(self, name: str) -> object:
-        if name in {"link_file", "sync", "local_path"}:
+        if name in {"link_file", "sync", "create_upload", "put_block", "delete_file_if", "delete_files"}:
             raise AttributeError(name)
         return super().__getattribute__(name)
 
@@ -465,6 +621,29 @@ async def test_abilities_the_inner_store_lacks(bench: Bench) -> None:
         await store.find_link(path, ["a"])
     with pytest.raises(UnsupportedError, match="local paths"):
         store.local_path(path)
+    with pytest.raises(UnsupportedError, match="conditional deletes"):
+        await store.delete_file_if(path, identity="any")
+    with pytest.raises(UnsupportedError, match="batch deletes"):
+        await store.delete_files([path])
+    for use in (
+        store.create_upload(path, stamp=""),
+        store.put_part(path, "any", 1, b""),
+        store.complete_upload(path, "any", []),
+        store.abort_upload(path, "any"),
+    ):
+        with pytest.raises(UnsupportedError, match="uploads"):
+            await use
+    with pytest.raises(UnsupportedError, match="uploads"):
+        await anext(store.list_uploads(path))
+    with pytest.raises(UnsupportedError, match="uploads"):
+        await anext(store.list_parts(path, "any"))
+    for blocks in (
+        store.put_block(path, "any", b""),
+        store.put_block_list(path, [], stamp=""),
+        store.list_uncommitted_blocks(path),
+    ):
+        with pytest.raises(UnsupportedError, match="block lists"):
+            await blocks
 
 
 async def test_looking_for_links_is_one_call_that_is_sent_again(tmp_path: Path) -> None:

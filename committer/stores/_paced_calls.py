@@ -1,0 +1,142 @@
+"""How a paced call is made: a permit for each attempt, counted, and sent again where that is safe."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Final, Literal, NoReturn, TypeAlias, TypeVar
+
+from committer.errors import StoreOutcomeUnknownError, StoreThrottledError, StoreUnavailableError
+from committer.events import Statistics, names
+from committer.flow.pacing import Kind, Pacer
+from committer.flow.retry import DEFAULT_POLICY, RetryPolicy, retry
+from committer.stores.base import Store
+
+T = TypeVar("T")
+
+Repetition: TypeAlias = Literal["changes nothing", "repeatable", "once"]
+CHANGES_NOTHING: Final = "changes nothing"
+REPEATABLE: Final = "repeatable"
+ONCE: Final = "once"
+
+
+class PacedCalls:
+    """The calls to one store under its endpoint's limits."""
+
+    def __init__(
+        self,
+        inner: Store,
+        *,
+        pacer: Pacer,
+        statistics: Statistics,
+        retry_policy: RetryPolicy = DEFAULT_POLICY,
+        owned: bool = True,
+    ) -> None:
+        self.owned = owned
+        self.inner = inner
+        self.pacer = pacer
+        self.statistics = statistics
+        self.retry_policy = retry_policy
+
+    async def _call(self, statistic: str, call: Callable[[], Awaitable[T]], kind: Kind, repetition: Repetition) -> T:
+        # What nearly every call meets, a free permit and a good answer, takes no further coroutine: a job makes
+        # hundreds of thousands.
+        statistics, pacer = self.statistics, self.pacer
+        monotonic = pacer.runtime.monotonic
+        started = monotonic()
+        if not pacer.take(kind, started):
+            with statistics.timed(statistic):
+                return await self._attempts(call, kind, repetition)
+        statistics.count(names.STORE_IO_REQUEST)
+        try:
+            result = await call()
+        except Exception as error:
+            pacer.give_back(started, error)
+            with statistics.timed(statistic, since=started):
+                return await self._attempts(call, kind, repetition, failed=error)
+        except BaseException as error:
+            pacer.give_back(started, error)
+            with statistics.timed(statistic, since=started):
+                raise
+        now = monotonic()
+        pacer.give_back(started, None)
+        statistics.done(statistic, now - started)
+        return result
+
+    async def _attempts(
+        self,
+        call: Callable[[], Awaitable[T]],
+        kind: Kind,
+        repetition: Repetition,
+        *,
+        failed: Exception | None = None,
+    ) -> T:
+        """Makes a call, and again while that is allowed; `failed` is what a first attempt ended with."""
+        first = [failed] if failed is not None else []
+
+        async def attempt() -> T:
+            if first:
+                self._fail(first.pop(), repetition)
+            async with self.pacer.permit(kind) as permit:
+                if permit.waited_s > 0.0:
+                    self.statistics.duration(names.STORE_IO_RATE_LIMITED, permit.waited_s)
+                self.statistics.count(names.STORE_IO_REQUEST)
+                try:
+                    return await call()
+                except (StoreThrottledError, StoreOutcomeUnknownError) as error:
+                    self._fail(error, repetition)
+
+        return await retry(attempt, policy=self.retry_policy, idempotent=repetition == REPEATABLE, on_retry=self._again)
+
+    def _fail(self, error: Exception, repetition: Repetition) -> NoReturn:
+        """Raises what a failed attempt means for a call of this kind."""
+        if isinstance(error, StoreThrottledError):
+            self._refused()
+        elif isinstance(error, StoreOutcomeUnknownError) and repetition == CHANGES_NOTHING:
+            raise _unanswered(error) from error
+        raise error
+
+    def _refused(self) -> None:
+        self.statistics.count(names.STORE_IO_THROTTLED)
+
+    def _again(self, error: BaseException, made: int, wait_s: float) -> None:
+        self.statistics.count(names.STORE_IO_RETRY)
+
+    async def _stream(self, statistic: str, entries: Callable[[], AsyncIterator[T]]) -> AsyncIterator[T]:
+        async def start() -> tuple[AsyncIterator[T], list[T]]:
+            opened = entries()
+            try:
+                async for entry in opened:
+                    return opened, [entry]
+                return opened, []
+            except BaseException:
+                await _close(opened)
+                raise
+
+        opened, first = await self._call(statistic, start, "read", CHANGES_NOTHING)
+        try:
+            if not first:
+                return
+            yield first[0]
+            async for entry in opened:
+                yield entry
+        except StoreThrottledError as error:
+            self._refused()
+            self.pacer.throttled(error.retry_after_s)
+            raise
+        except StoreOutcomeUnknownError as error:
+            raise _unanswered(error) from error
+        finally:
+            await _close(opened)
+
+
+def _unanswered(error: StoreOutcomeUnknownError) -> StoreUnavailableError:
+    """A lost answer to a question: nothing was changed, nothing is known."""
+    return StoreUnavailableError(
+        error.message, operation=error.operation, path=error.path, next_step=error.next_step, causes=(error,)
+    )
+
+
+async def _close(entries: AsyncIterator[T]) -> None:
+    close = getattr(entries, "aclose", None)
+    if close is not None:
+        await close()

@@ -1,0 +1,269 @@
+# ruff: noqa: S101
+"""Conformance: blocks that a list makes a file of, where the store has them."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from committer.errors import (
+    ConfigurationError,
+    StoreError,
+    StoreExistsError,
+    StoreNotFoundError,
+    StorePartsError,
+    StorePreconditionError,
+    UnsupportedError,
+)
+from committer.paths import StorePath
+from committer.stores.base import Capabilities, Store
+from committer.stores.uploads import SupportsBlockLists
+from committer.testing._conformance_base import (
+    STAMP,
+    WRONG_STAMPS,
+    Channel,
+    ConformanceBase,
+    names_in,
+    outcomes,
+    successes,
+)
+
+
+class BlockListConformance(ConformanceBase):
+    """What holds of a store whose capabilities say `block_lists`."""
+
+    @pytest.fixture
+    def blocks(self, store: Store, can: Capabilities) -> SupportsBlockLists | None:
+        """The store where it has block lists; None elsewhere."""
+        if not can.block_lists:
+            return None
+        assert isinstance(store, SupportsBlockLists)
+        return store
+
+    async def test_a_file_appears_when_its_list_is_put(
+        self, blocks: SupportsBlockLists | None, store: Store, root: StorePath, channel: Channel, can: Capabilities
+    ) -> None:
+        if blocks is None:
+            return
+        path = root / "year=2026/part-0"
+        for block_id, data in (("b1", b"one"), ("b2", b"two"), ("b3", b"three")):
+            await blocks.put_block(path, block_id, data)
+            assert await channel.files() == {}
+            with pytest.raises(StoreNotFoundError):
+                await store.status(path)
+            with pytest.raises(StoreNotFoundError):
+                await names_in(store, root / "year=2026")
+        identity = await blocks.put_block_list(path, ["b3", "b1"], stamp=STAMP)
+        assert await channel.files() == {"year=2026/part-0": b"threeone"}
+        status = await store.status(path)
+        assert (status.size, status.identity, status.stamp) == (8, identity, STAMP)
+        assert (identity is not None) == can.identity
+        assert [(one.size, one.identity) async for one in store.list(path.parent)] == [(8, identity)]
+        assert await waiting(blocks, path) == {}, "a block that was not named is dropped"
+
+    async def test_an_empty_list_makes_an_empty_file(
+        self, blocks: SupportsBlockLists | None, store: Store, root: StorePath, channel: Channel
+    ) -> None:
+        if blocks is None:
+            return
+        await blocks.put_block_list(root / "empty", [], stamp=STAMP)
+        assert await channel.files() == {"empty": b""}
+        assert (await store.status(root / "empty")).stamp == STAMP
+        await store.put(root / "empty", b"")
+        assert (await store.status(root / "empty")).stamp is None
+
+    async def test_blocks_belong_to_their_name(
+        self, blocks: SupportsBlockLists | None, root: StorePath, channel: Channel
+    ) -> None:
+        if blocks is None:
+            return
+        paths = [root / name for name in ("file", "file10", "d/file")]
+        await asyncio.gather(*(blocks.put_block(path, "id", path.name.encode()) for path in paths))
+        await blocks.put_block_list(paths[0], ["id"], stamp=STAMP)
+        assert await channel.files() == {"file": b"file"}
+        assert [await waiting(blocks, path) for path in paths] == [{}, {"id": 6}, {"id": 4}]
+
+    async def test_a_block_is_replaced_by_one_of_its_id(
+        self, blocks: SupportsBlockLists | None, root: StorePath, channel: Channel
+    ) -> None:
+        if blocks is None:
+            return
+        await blocks.put_block(root / "file", "id", b"old")
+        await blocks.put_block(root / "file", "id", b"newer")
+        assert await waiting(blocks, root / "file") == {"id": 5}
+        await blocks.put_block_list(root / "file", ["id"], stamp=STAMP)
+        assert await channel.files() == {"file": b"newer"}
+
+    async def test_a_block_buffer_may_be_used_again(
+        self, blocks: SupportsBlockLists | None, root: StorePath, channel: Channel
+    ) -> None:
+        if blocks is None:
+            return
+        buffer = bytearray(b"one")
+        await blocks.put_block(root / "file", "1", memoryview(buffer))
+        buffer[:] = b"two"
+        await blocks.put_block(root / "file", "2", memoryview(buffer))
+        await blocks.put_block_list(root / "file", ["1", "2"], stamp=STAMP)
+        assert await channel.files() == {"file": b"onetwo"}
+
+    async def test_ids_out_of_bounds(self, blocks: SupportsBlockLists | None, root: StorePath) -> None:
+        if blocks is None:
+            return
+        for block_id in ("", "x" * 65, "é"):
+            with pytest.raises(ConfigurationError):
+                await blocks.put_block(root / "file", block_id, b"x")
+        with pytest.raises(ConfigurationError):
+            await blocks.put_block(root / "file", "id", b"")
+        await blocks.put_block(root / "file", "x" * 64, b"x")
+        with pytest.raises(StorePartsError):
+            await blocks.put_block(root / "file", "x" * 63, b"x")
+        await blocks.put_block(root / "other", "x" * 63, b"x")
+        assert await waiting(blocks, root / "file") == {"x" * 64: 1}
+
+    async def test_stamps_of_blocks_out_of_bounds(
+        self, blocks: SupportsBlockLists | None, root: StorePath, channel: Channel
+    ) -> None:
+        if blocks is None:
+            return
+        for stamp in WRONG_STAMPS:
+            with pytest.raises(ConfigurationError):
+                await blocks.put_block_list(root / "file", [], stamp=stamp)
+        assert await channel.files() == {}
+
+    async def test_a_list_of_what_is_not_there(
+        self, blocks: SupportsBlockLists | None, root: StorePath, channel: Channel
+    ) -> None:
+        if blocks is None:
+            return
+        await blocks.put_block(root / "file", "b1", b"one")
+        with pytest.raises(StorePartsError) as caught:
+            await blocks.put_block_list(root / "file", ["b1", "b2"], stamp=STAMP)
+        assert (caught.value.outcome, caught.value.path) == ("unchanged", str(root / "file"))
+        assert await channel.files() == {}
+        assert await waiting(blocks, root / "file") == {"b1": 3}
+
+    async def test_blocks_are_used_up(
+        self, blocks: SupportsBlockLists | None, store: Store, root: StorePath, channel: Channel
+    ) -> None:
+        if blocks is None:
+            return
+        path = root / "file"
+        await blocks.put_block(path, "b1", b"one")
+        identity = await blocks.put_block_list(path, ["b1"], stamp=STAMP)
+        for exclusive in (False, True):
+            with pytest.raises((StorePartsError, StoreExistsError)):
+                await blocks.put_block_list(path, ["b1"], stamp="other", exclusive=exclusive)
+        status = await store.status(path)
+        assert (status.identity, status.stamp) == (identity, STAMP)
+        await store.delete_file(path)
+        with pytest.raises(StorePartsError):
+            await blocks.put_block_list(path, ["b1"], stamp=STAMP)
+        assert await channel.files() == {}
+
+    async def test_a_put_drops_what_waits(
+        self, blocks: SupportsBlockLists | None, store: Store, root: StorePath, channel: Channel
+    ) -> None:
+        if blocks is None:
+            return
+        for path in (root / "put", root / "written"):
+            await blocks.put_block(path, "b1", b"one")
+        await store.put(root / "put", b"2")
+        writer = await store.open_writer(root / "written")
+        await writer.write(b"2")
+        await writer.close()
+        for path in (root / "put", root / "written"):
+            assert await waiting(blocks, path) == {}
+            with pytest.raises(StorePartsError):
+                await blocks.put_block_list(path, ["b1"], stamp=STAMP)
+        assert await channel.files() == {"put": b"2", "written": b"2"}
+
+    async def test_a_file_stays_while_blocks_wait(
+        self, blocks: SupportsBlockLists | None, store: Store, root: StorePath, channel: Channel, can: Capabilities
+    ) -> None:
+        if blocks is None:
+            return
+        old = await store.put(root / "file", b"old")
+        await blocks.put_block(root / "file", "b1", b"new")
+        assert await store.status(root / "file") == old
+        identity = await blocks.put_block_list(root / "file", ["b1"], stamp=STAMP)
+        assert await channel.files() == {"file": b"new"}
+        assert identity != old.identity or not can.identity
+
+    async def test_put_a_list_exclusively(
+        self, blocks: SupportsBlockLists | None, store: Store, root: StorePath, channel: Channel
+    ) -> None:
+        if blocks is None:
+            return
+        path = root / "file"
+        await blocks.put_block(path, "b1", b"new")
+        await blocks.put_block_list(path, ["b1"], stamp=STAMP, exclusive=True)
+        await blocks.put_block(path, "b1", b"newer")
+        with pytest.raises(StoreExistsError) as caught:
+            await blocks.put_block_list(path, ["b1"], stamp="other", exclusive=True)
+        assert (caught.value.outcome, caught.value.path) == ("unchanged", str(path))
+        assert await channel.files() == {"file": b"new"}
+        assert (await store.status(path)).stamp == STAMP
+        assert await waiting(blocks, path) == {"b1": 5}
+
+    async def test_put_lists_exclusively_at_once(
+        self, blocks: SupportsBlockLists | None, root: StorePath, channel: Channel
+    ) -> None:
+        if blocks is None:
+            return
+        path = root / "file"
+        for number in range(6):
+            await blocks.put_block(path, f"{number}", f"{number}".encode())
+        found = await outcomes(
+            blocks.put_block_list(path, [f"{number}"], stamp=STAMP, exclusive=True) for number in range(6)
+        )
+        assert successes(found) == 1
+        errors = [one for one in found if isinstance(one, BaseException)]
+        assert all(isinstance(one, (StoreExistsError, StorePartsError)) for one in errors)
+        winner = next(number for number, one in enumerate(found) if not isinstance(one, BaseException))
+        assert await channel.files() == {"file": f"{winner}".encode()}
+
+    async def test_put_a_list_over_the_file_that_was_seen(
+        self, blocks: SupportsBlockLists | None, store: Store, root: StorePath, channel: Channel, can: Capabilities
+    ) -> None:
+        if blocks is None or not can.identity:
+            return
+        path = root / "file"
+        first = await store.put(path, b"first")
+        second = await store.put(path, b"second")
+        assert first.identity is not None
+        assert second.identity is not None
+        await blocks.put_block(path, "b1", b"new")
+        with pytest.raises(StorePreconditionError) as caught:
+            await blocks.put_block_list(path, ["b1"], stamp=STAMP, identity=first.identity)
+        assert (caught.value.outcome, caught.value.path) == ("unchanged", str(path))
+        with pytest.raises(ConfigurationError):
+            await blocks.put_block_list(path, ["b1"], stamp=STAMP, identity=second.identity, exclusive=True)
+        await blocks.put_block(root / "missing", "b1", b"new")
+        with pytest.raises(StorePreconditionError):
+            await blocks.put_block_list(root / "missing", ["b1"], stamp=STAMP, identity=first.identity)
+        assert await channel.files() == {"file": b"second"}
+        await blocks.put_block_list(path, ["b1"], stamp=STAMP, identity=second.identity)
+        assert await channel.files() == {"file": b"new"}
+
+    async def test_stores_without_block_lists_refuse_them(
+        self, store: Store, root: StorePath, can: Capabilities
+    ) -> None:
+        if can.block_lists or not isinstance(store, SupportsBlockLists):
+            return
+        for use in (
+            store.put_block(root / "file", "id", b"x"),
+            store.put_block_list(root / "file", [], stamp=STAMP),
+            store.list_uncommitted_blocks(root / "file"),
+        ):
+            with pytest.raises(UnsupportedError):
+                await use
+        with pytest.raises(StoreError):
+            await store.status(root / "file")
+
+
+async def waiting(blocks: SupportsBlockLists, path: StorePath) -> dict[str, int]:
+    """The blocks that wait under a name, with their lengths."""
+    found = await blocks.list_uncommitted_blocks(path)
+    assert len({block.block_id for block in found}) == len(found)
+    return {block.block_id: block.size for block in found}

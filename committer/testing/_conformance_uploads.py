@@ -1,0 +1,415 @@
+# ruff: noqa: S101
+"""Conformance: uploads whose completion is withheld, where the store has them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from typing import TypeVar
+
+import pytest
+
+from committer.errors import (
+    ConfigurationError,
+    StoreConflictError,
+    StoreExistsError,
+    StoreNotFoundError,
+    StorePartsError,
+    StoreUploadNotFoundError,
+    UnsupportedError,
+)
+from committer.paths import StorePath
+from committer.stores.base import Capabilities, Store
+from committer.stores.uploads import SupportsUploads, UploadPart
+from committer.testing._conformance_base import (
+    STAMP,
+    WRONG_STAMPS,
+    Channel,
+    ConformanceBase,
+    names_in,
+    outcomes,
+    successes,
+)
+
+T = TypeVar("T")
+
+
+class UploadConformance(ConformanceBase):
+    """What holds of a store whose capabilities say `multipart`."""
+
+    @pytest.fixture
+    def uploads(self, store: Store, can: Capabilities) -> SupportsUploads | None:
+        """The store where it has uploads; None elsewhere."""
+        if not can.multipart:
+            return None
+        assert isinstance(store, SupportsUploads)
+        return store
+
+    @pytest.fixture
+    def contents(self, can: Capabilities) -> list[bytes]:
+        """Three parts that may follow one another; the last is short."""
+        length = max(can.min_part_bytes, 3)
+        return [b"a" * length, b"b" * length, b"c"]
+
+    async def test_an_upload_appears_when_it_is_completed(
+        self, uploads: SupportsUploads | None, store: Store, root: StorePath, channel: Channel, contents: list[bytes]
+    ) -> None:
+        if uploads is None:
+            return
+        path = root / "year=2026/part-0"
+        upload_id = await uploads.create_upload(path, stamp=STAMP)
+        parts = []
+        for number, data in enumerate(contents, 1):
+            parts.append(await uploads.put_part(path, upload_id, number, data))
+            assert (parts[-1].number, parts[-1].size) == (number, len(data))
+            assert await channel.files() == {}
+            with pytest.raises(StoreNotFoundError):
+                await store.status(path)
+            with pytest.raises(StoreNotFoundError):
+                await names_in(store, root / "year=2026")
+        identity = await uploads.complete_upload(path, upload_id, parts)
+        assert await channel.files() == {"year=2026/part-0": b"".join(contents)}
+        status = await store.status(path)
+        assert (status.size, status.identity, status.stamp) == (sum(map(len, contents)), identity, STAMP)
+        assert not await drained(uploads.list_uploads(root))
+
+    async def test_a_completed_file_is_looked_at_like_any_other(
+        self, uploads: SupportsUploads | None, store: Store, root: StorePath, can: Capabilities
+    ) -> None:
+        if uploads is None:
+            return
+        await upload(uploads, root / "d/file", [b"1"], stamp=STAMP)
+        await store.put(root / "d/put", b"1")
+        listed = {status.path.name: status async for status in store.list(root / "d")}
+        for name, stamp in (("file", STAMP), ("put", None)):
+            status = await store.status(root / "d" / name)
+            assert (status.size, status.stamp) == (1, stamp)
+            assert (listed[name].size, listed[name].identity) == (status.size, status.identity)
+            assert (status.identity is not None) == can.identity
+        await store.put(root / "d/file", b"2")
+        assert (await store.status(root / "d/file")).stamp is None
+
+    async def test_a_file_without_content(
+        self, uploads: SupportsUploads | None, store: Store, root: StorePath, channel: Channel
+    ) -> None:
+        if uploads is None:
+            return
+        await upload(uploads, root / "empty", [b""], stamp=STAMP)
+        assert await channel.files() == {"empty": b""}
+        assert (await store.status(root / "empty")).stamp == STAMP
+
+    async def test_anyone_completes_an_upload_from_what_was_answered(
+        self, uploads: SupportsUploads | None, root: StorePath, channel: Channel, contents: list[bytes]
+    ) -> None:
+        if uploads is None:
+            return
+        upload_id, parts = await begin(uploads, root / "file", contents)
+        recorded = [UploadPart(part.number, part.etag) for part in parts]
+        await uploads.complete_upload(root / "file", upload_id, recorded)
+        assert await channel.files() == {"file": b"".join(contents)}
+
+    async def test_parts_come_in_any_order_and_at_once(
+        self, uploads: SupportsUploads | None, root: StorePath, channel: Channel, contents: list[bytes]
+    ) -> None:
+        if uploads is None:
+            return
+        path = root / "file"
+        upload_id = await uploads.create_upload(path, stamp=STAMP)
+        numbers = [7, 2, 30]
+        parts = await asyncio.gather(
+            *(uploads.put_part(path, upload_id, number, contents[0]) for number in numbers[:2]),
+            uploads.put_part(path, upload_id, numbers[2], contents[2]),
+        )
+        found = await drained(uploads.list_parts(path, upload_id))
+        assert [part.number for part in found] == [2, 7, 30]
+        assert {(part.number, part.etag, part.size) for part in found} == {
+            (part.number, part.etag, part.size) for part in parts
+        }
+        await uploads.complete_upload(path, upload_id, sorted(parts, key=lambda part: part.number))
+        assert await channel.files() == {"file": contents[0] * 2 + contents[2]}
+
+    async def test_a_part_is_replaced_by_one_of_its_number(
+        self, uploads: SupportsUploads | None, root: StorePath, channel: Channel
+    ) -> None:
+        if uploads is None:
+            return
+        path = root / "file"
+        upload_id, [old] = await begin(uploads, path, [b"old"])
+        new = await uploads.put_part(path, upload_id, 1, b"newer")
+        assert [part.etag for part in await drained(uploads.list_parts(path, upload_id))] == [new.etag]
+        with pytest.raises(StorePartsError):
+            await uploads.complete_upload(path, upload_id, [old])
+        await uploads.complete_upload(path, upload_id, [new])
+        assert await channel.files() == {"file": b"newer"}
+
+    async def test_parts_that_are_not_named_are_dropped(
+        self, uploads: SupportsUploads | None, root: StorePath, channel: Channel, contents: list[bytes]
+    ) -> None:
+        if uploads is None:
+            return
+        upload_id, parts = await begin(uploads, root / "file", contents)
+        await uploads.complete_upload(root / "file", upload_id, [parts[0], parts[2]])
+        assert await channel.files() == {"file": contents[0] + contents[2]}
+
+    async def test_a_buffer_may_be_used_again(
+        self, uploads: SupportsUploads | None, root: StorePath, channel: Channel, contents: list[bytes]
+    ) -> None:
+        if uploads is None:
+            return
+        path = root / "file"
+        upload_id = await uploads.create_upload(path, stamp=STAMP)
+        parts = []
+        buffer = bytearray(contents[0])
+        for number in (1, 2):
+            parts.append(await uploads.put_part(path, upload_id, number, memoryview(buffer)))
+            buffer[:] = contents[1]
+        await uploads.complete_upload(path, upload_id, parts)
+        assert await channel.files() == {"file": contents[0] + contents[1]}
+
+    async def test_wrong_parts_are_refused_and_the_upload_stays(
+        self,
+        uploads: SupportsUploads | None,
+        root: StorePath,
+        channel: Channel,
+        contents: list[bytes],
+        can: Capabilities,
+    ) -> None:
+        if uploads is None:
+            return
+        path = root / "file"
+        upload_id, parts = await begin(uploads, path, contents)
+        one, two, last = parts
+        wrong: list[list[UploadPart]] = [
+            [],
+            [two, one],
+            [one, one],
+            [one, UploadPart(two.number, last.etag)],
+            [one, two, last, UploadPart(4, last.etag)],
+        ]
+        if can.min_part_bytes > 1:
+            short = await uploads.put_part(path, upload_id, 5, b"d")
+            wrong.append([one, last, short])
+        for named in wrong:
+            with pytest.raises(StorePartsError) as caught:
+                await uploads.complete_upload(path, upload_id, named)
+            assert (caught.value.outcome, caught.value.path) == ("unchanged", str(path))
+            assert await channel.files() == {}
+        await uploads.complete_upload(path, upload_id, parts)
+        assert await channel.files() == {"file": b"".join(contents)}
+
+    async def test_numbers_out_of_bounds(
+        self, uploads: SupportsUploads | None, root: StorePath, can: Capabilities
+    ) -> None:
+        if uploads is None:
+            return
+        upload_id = await uploads.create_upload(root / "file", stamp=STAMP)
+        for number in (0, -1, *([can.max_parts + 1] if can.max_parts else [])):
+            with pytest.raises(ConfigurationError):
+                await uploads.put_part(root / "file", upload_id, number, b"x")
+        if can.max_parts:
+            part = await uploads.put_part(root / "file", upload_id, can.max_parts, b"x")
+            await uploads.complete_upload(root / "file", upload_id, [part])
+
+    async def test_stamps_out_of_bounds(self, uploads: SupportsUploads | None, root: StorePath) -> None:
+        if uploads is None:
+            return
+        for stamp in WRONG_STAMPS:
+            with pytest.raises(ConfigurationError):
+                await uploads.create_upload(root / "file", stamp=stamp)
+        assert not await drained(uploads.list_uploads(root))
+
+    async def test_complete_replaces(
+        self, uploads: SupportsUploads | None, store: Store, root: StorePath, channel: Channel, can: Capabilities
+    ) -> None:
+        if uploads is None:
+            return
+        old = await store.put(root / "file", b"old")
+        upload_id, parts = await begin(uploads, root / "file", [b"new"])
+        assert await channel.files() == {"file": b"old"}
+        identity = await uploads.complete_upload(root / "file", upload_id, parts)
+        assert await channel.files() == {"file": b"new"}
+        assert identity != old.identity or not can.identity
+
+    async def test_complete_exclusively(
+        self, uploads: SupportsUploads | None, store: Store, root: StorePath, channel: Channel
+    ) -> None:
+        if uploads is None:
+            return
+        path = root / "file"
+        upload_id, parts = await begin(uploads, path, [b"new"])
+        await store.put(path, b"old")
+        with pytest.raises(StoreExistsError) as caught:
+            await uploads.complete_upload(path, upload_id, parts, exclusive=True)
+        assert (caught.value.outcome, caught.value.path) == ("unchanged", str(path))
+        assert await channel.files() == {"file": b"old"}
+        assert [found.upload_id for found in await drained(uploads.list_uploads(root))] == [upload_id]
+        await store.delete_file(path)
+        await uploads.complete_upload(path, upload_id, parts, exclusive=True)
+        assert await channel.files() == {"file": b"new"}
+
+    async def test_complete_exclusively_at_once(
+        self, uploads: SupportsUploads | None, store: Store, root: StorePath, channel: Channel
+    ) -> None:
+        if uploads is None:
+            return
+        path = root / "file"
+        begun = [await begin(uploads, path, [f"{number}".encode()], stamp=f"{number}") for number in range(6)]
+        found = await outcomes(uploads.complete_upload(path, *one, exclusive=True) for one in begun)
+        assert successes(found) == 1
+        errors = [one for one in found if isinstance(one, BaseException)]
+        assert all(isinstance(one, (StoreExistsError, StoreConflictError)) for one in errors)
+        assert all(getattr(one, "outcome", "") == "unchanged" for one in errors)
+        winner = next(number for number, one in enumerate(found) if not isinstance(one, BaseException))
+        assert await channel.files() == {"file": f"{winner}".encode()}
+        assert (await store.status(path)).stamp == f"{winner}"
+
+    async def test_completing_twice_changes_nothing(
+        self, uploads: SupportsUploads | None, store: Store, root: StorePath, channel: Channel
+    ) -> None:
+        if uploads is None:
+            return
+        path = root / "file"
+        for exclusive in (False, True):
+            await store.delete_file(path)
+            upload_id, parts = await begin(uploads, path, [b"1"])
+            identity = await uploads.complete_upload(path, upload_id, parts, exclusive=exclusive)
+            [again] = await outcomes([uploads.complete_upload(path, upload_id, parts, exclusive=exclusive)])
+            if isinstance(again, BaseException):
+                assert isinstance(again, StoreUploadNotFoundError) or (
+                    exclusive and isinstance(again, StoreExistsError)
+                )
+                assert (again.outcome, again.path) == ("unchanged", str(path))
+            else:
+                assert again == identity
+            assert await channel.files() == {"file": b"1"}
+            assert (await store.status(path)).stamp == STAMP
+
+    async def test_an_aborted_upload_is_gone(
+        self, uploads: SupportsUploads | None, store: Store, root: StorePath, channel: Channel
+    ) -> None:
+        if uploads is None:
+            return
+        path = root / "file"
+        await store.put(path, b"old")
+        upload_id, parts = await begin(uploads, path, [b"new"])
+        assert await uploads.abort_upload(path, upload_id)
+        assert not await drained(uploads.list_uploads(root))
+        for use in (
+            uploads.put_part(path, upload_id, 1, b"new"),
+            uploads.complete_upload(path, upload_id, parts),
+            drained(uploads.list_parts(path, upload_id)),
+        ):
+            with pytest.raises(StoreUploadNotFoundError) as caught:
+                await use
+            assert (caught.value.outcome, caught.value.path) == ("unchanged", str(path))
+        await uploads.abort_upload(path, upload_id)
+        assert await channel.files() == {"file": b"old"}
+
+    async def test_aborting_a_completed_upload_leaves_its_file(
+        self, uploads: SupportsUploads | None, root: StorePath, channel: Channel
+    ) -> None:
+        if uploads is None:
+            return
+        upload_id = await upload(uploads, root / "file", [b"1"], stamp=STAMP)
+        await uploads.abort_upload(root / "file", upload_id)
+        assert await channel.files() == {"file": b"1"}
+
+    async def test_uploads_are_apart(
+        self, uploads: SupportsUploads | None, root: StorePath, channel: Channel, contents: list[bytes]
+    ) -> None:
+        if uploads is None:
+            return
+        path = root / "dataset1/file"
+        ours, parts = await begin(uploads, path, contents)
+        same_name, _ = await begin(uploads, path, [b"other"])
+        longer_name, other = await begin(uploads, root / "dataset1/file10", [b"other"])
+        assert len({ours, same_name, longer_name}) == 3
+        with pytest.raises(StoreUploadNotFoundError):
+            await uploads.complete_upload(path, longer_name, other)
+        assert not await channel.files()
+        await uploads.abort_upload(path, same_name)
+        await uploads.complete_upload(path, ours, parts)
+        assert [found.upload_id for found in await drained(uploads.list_uploads(root))] == [longer_name]
+        assert await channel.files() == {"dataset1/file": b"".join(contents)}
+
+    async def test_uploads_below_a_directory(self, uploads: SupportsUploads | None, root: StorePath) -> None:
+        if uploads is None:
+            return
+        names = ("d/file", "d/e/f=1/deep", "d2/file", "d", "d.txt", "with space/per%20cent+é")
+        begun = {name: await uploads.create_upload(root / name, stamp=STAMP) for name in names}
+        twice = await uploads.create_upload(root / "d/file", stamp=STAMP)
+        found = await drained(uploads.list_uploads(root / "d"))
+        assert sorted((one.path, one.upload_id) for one in found) == sorted(
+            [
+                (root / "d/file", begun["d/file"]),
+                (root / "d/file", twice),
+                (root / "d/e/f=1/deep", begun["d/e/f=1/deep"]),
+            ]
+        )
+        assert all(one.initiated > 0 for one in found)
+        everything = await drained(uploads.list_uploads(root))
+        assert {one.upload_id for one in everything} == {twice, *begun.values()}
+        assert {one.path for one in everything} == {root / name for name in names}
+        assert not await drained(uploads.list_uploads(root / "missing"))
+        for one in everything:
+            assert await uploads.abort_upload(one.path, one.upload_id)
+
+    async def test_many_uploads_are_listed(self, uploads: SupportsUploads | None, root: StorePath) -> None:
+        if uploads is None:
+            return
+        paths = [root / f"d/{number:04}" for number in range(self.many)]
+        await asyncio.gather(*(uploads.create_upload(path, stamp=STAMP) for path in paths))
+        found = await drained(uploads.list_uploads(root))
+        assert sorted(one.path.path for one in found) == [path.path for path in paths]
+        await asyncio.gather(*(uploads.abort_upload(one.path, one.upload_id) for one in found))
+
+    async def test_deleting_ends_no_upload(
+        self, uploads: SupportsUploads | None, store: Store, root: StorePath, channel: Channel
+    ) -> None:
+        if uploads is None:
+            return
+        path = root / "d/file"
+        await store.put(path, b"old")
+        upload_id, parts = await begin(uploads, path, [b"new"])
+        assert await store.delete_file(path)
+        await store.put(root / "d/other", b"")
+        assert await store.delete_directory(root / "d", recursive=True)
+        assert [one.upload_id for one in await drained(uploads.list_uploads(root))] == [upload_id]
+        await uploads.complete_upload(path, upload_id, parts)
+        assert await channel.files() == {"d/file": b"new"}
+
+    async def test_stores_without_uploads_refuse_them(self, store: Store, root: StorePath, can: Capabilities) -> None:
+        if can.multipart or not isinstance(store, SupportsUploads):
+            return
+        for use in (
+            store.create_upload(root / "file", stamp=STAMP),
+            store.put_part(root / "file", "any", 1, b""),
+            store.complete_upload(root / "file", "any", []),
+            store.abort_upload(root / "file", "any"),
+        ):
+            with pytest.raises(UnsupportedError):
+                await use
+        with pytest.raises(UnsupportedError):
+            await drained(store.list_uploads(root))
+        with pytest.raises(UnsupportedError):
+            await drained(store.list_parts(root / "file", "any"))
+
+
+async def begin(
+    uploads: SupportsUploads, path: StorePath, contents: Sequence[bytes], *, stamp: str = STAMP
+) -> tuple[str, list[UploadPart]]:
+    """Creates an upload and sends its parts; leaves it pending."""
+    upload_id = await uploads.create_upload(path, stamp=stamp)
+    return upload_id, [await uploads.put_part(path, upload_id, number, data) for number, data in enumerate(contents, 1)]
+
+
+async def upload(uploads: SupportsUploads, path: StorePath, contents: Sequence[bytes], *, stamp: str) -> str:
+    """Uploads a file whole; gives the id that its upload had."""
+    upload_id, parts = await begin(uploads, path, contents, stamp=stamp)
+    await uploads.complete_upload(path, upload_id, parts)
+    return upload_id
+
+
+async def drained(entries: AsyncIterator[T]) -> list[T]:
+    """Everything that an iterator gives."""
+    return [entry async for entry in entries]

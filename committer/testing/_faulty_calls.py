@@ -1,0 +1,173 @@
+"""How a call to a store goes wrong: what happens before its effect, after it, and later."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from typing import TypeAlias, TypeVar
+
+from committer.errors import (
+    CommitterError,
+    StoreOutcomeUnknownError,
+    StorePermissionError,
+    StoreThrottledError,
+    StoreUnavailableError,
+)
+from committer.flow.runtime import current_runtime
+from committer.paths import StorePath
+from committer.stores.base import Store
+from committer.testing._fault_kinds import Call, Fault, SimulatedCrash
+
+T = TypeVar("T")
+
+Hook: TypeAlias = Callable[[Call], Awaitable[None]]
+
+# These cannot come out of order: a listing changes nothing, and an open file is one connection.
+_IN_ORDER = frozenset({"list", "list_uploads", "list_parts", "write", "close_writer", "abort_writer"})
+
+
+class FaultyCalls:
+    """The calls of one process to a store: counted, remembered, and made to fail as told."""
+
+    def __init__(self, inner: Store, faults: Iterable[Fault] = (), *, before_call: Hook | None = None) -> None:
+        self.inner = inner
+        self.faults: list[Fault] = list(faults)
+        self.calls: list[Call] = []
+        self.before_call = before_call
+        self.after_effect: Callable[[Call], None] | None = None
+        self.crashed: bool = False
+        self.under_way: set[asyncio.Task[None]] = set()
+
+    def count(self, operation: str | None = None) -> int:
+        """How many calls there were, of one operation or of all."""
+        return sum(operation in (None, call.operation) for call in self.calls)
+
+    def counts(self) -> Counter[str]:
+        """How many calls there were of each operation."""
+        return Counter(call.operation for call in self.calls)
+
+    def log(self) -> str:
+        """Every call on a line of its own."""
+        return "\n".join(str(call) for call in self.calls)
+
+    async def stream(
+        self, operation: str, entries: Callable[[], AsyncIterator[T]], path: StorePath
+    ) -> AsyncIterator[T]:
+        """Counts a listing as one call; what hits it after its effect comes behind its last entry."""
+        call, fault = await self._begin(operation, path)
+        self._strike_before(call, fault)
+        async for entry in entries():
+            yield entry
+            self._check_alive(call)
+        self._strike_after(call, fault)
+
+    async def run(
+        self,
+        operation: str,
+        effect: Callable[[], Awaitable[T]],
+        path: StorePath,
+        destination: StorePath | None = None,
+    ) -> T:
+        """Counts a call, lets it fail as told, and else has its effect; for stores with more operations than most."""
+        call, fault = await self._begin(operation, path, destination)
+        if fault is not None and fault.kind in {"late", "again"} and operation not in _IN_ORDER:
+            self._send_later(call, effect, fault.delay_s)
+        self._strike_before(call, fault)
+        try:
+            result = await effect()
+        except Exception as error:
+            call.result = type(error).__name__
+            self._strike_after(call, fault)
+            raise
+        self._affected(call)
+        self._strike_after(call, fault)
+        return result
+
+    def fault_for(self, call: Call) -> Fault | None:
+        """What goes wrong with a call that is about to be made; asked once a call."""
+        for fault in self.faults:
+            if fault.times != 0 and fault.fits(call):
+                if fault.times is not None:
+                    fault.times -= 1
+                return fault
+        return None
+
+    def _send_later(self, call: Call, effect: Callable[[], Awaitable[T]], delay_s: float) -> None:
+        async def arrive() -> None:
+            await current_runtime().sleep(delay_s)
+            late = Call(call.number, f"{call.operation} (late)", call.path, call.destination)
+            self.calls.append(late)
+            try:
+                await effect()
+            except CommitterError as error:
+                late.result = type(error).__name__
+            else:
+                late.result = "ok"
+                self._affected(late)
+
+        task = asyncio.create_task(arrive())
+        self.under_way.add(task)
+        task.add_done_callback(self.under_way.discard)
+
+    def _affected(self, call: Call) -> None:
+        if self.after_effect is not None:
+            self.after_effect(call)
+
+    async def _begin(
+        self, operation: str, path: StorePath, destination: StorePath | None = None
+    ) -> tuple[Call, Fault | None]:
+        call = Call(len(self.calls) + 1, operation, path, destination)
+        self.calls.append(call)
+        self._check_alive(call)
+        if self.before_call is not None:
+            await self.before_call(call)
+            self._check_alive(call)
+        fault = self.fault_for(call)
+        if fault is not None:
+            call.fault = fault.kind
+        return call, fault
+
+    def _strike_before(self, call: Call, fault: Fault | None) -> None:
+        if fault is None or fault.kind in {"lost", "crash_after", "again"}:
+            return
+        if fault.kind == "late" and call.operation in _IN_ORDER:
+            return
+        if fault.kind == "crash_before":
+            self.crashed = True
+            self._check_alive(call)
+        if fault.kind == "throttled":
+            error: Exception = StoreThrottledError(
+                "injected: slow down",
+                operation=call.operation,
+                path=call.path,
+                retry_after_s=fault.retry_after_s,
+            )
+        elif fault.kind == "forbidden":
+            error = StorePermissionError("injected: no right", operation=call.operation, path=call.path)
+        elif fault.kind in {"unanswered", "late"}:
+            error = StoreOutcomeUnknownError("injected: the request was lost", operation=call.operation, path=call.path)
+        else:
+            error = StoreUnavailableError("injected: not taken", operation=call.operation, path=call.path)
+        call.result = type(error).__name__
+        raise error
+
+    def _strike_after(self, call: Call, fault: Fault | None) -> None:
+        # What was under way when the process died had its effect, but nobody is left to hear of it.
+        self._check_alive(call)
+        lost = fault is not None and (
+            fault.kind == "lost" or (fault.kind in {"late", "again"} and call.operation in _IN_ORDER)
+        )
+        if fault is None or not (lost or fault.kind == "crash_after"):
+            call.result = call.result or "ok"
+            return
+        if fault.kind == "crash_after":
+            self.crashed = True
+            self._check_alive(call)
+        call.result = "StoreOutcomeUnknownError"
+        raise StoreOutcomeUnknownError("injected: the answer was lost", operation=call.operation, path=call.path)
+
+    def _check_alive(self, call: Call) -> None:
+        if self.crashed:
+            call.result = "SimulatedCrash"
+            raise SimulatedCrash(f"call {call.number}, {call.operation} {call.path}")
