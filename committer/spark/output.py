@@ -1,11 +1,11 @@
 """A Spark task's rows, as files in the task attempt's directory: one file for each directory.
 
-Memory is bounded: rows gather until they reach `GATHERED_BYTES`, then they are sorted by partition. What is large
-enough to make a row group is written at once, to a file that stays open until the end; of these there are few (`OPEN_FILES`),
-and what they hold in memory is bounded too (`OPEN_BYTES`). All else is set aside on the local disk
-(`committer.spark.spill`) and written when every row has come, one directory at a time, in large row groups. So each
-directory gets one file from each task, however many partitions there are and in whatever order their rows come, and
-rows keep their order within a directory. A task whose rows fit into one gathering sets nothing aside.
+Memory is bounded: rows gather until they reach `GATHERED_BYTES`, then they are sorted by partition. What is enough for
+a row group is written at once, to a file that stays open until the end; of these there are few (`OPEN_FILES`), and what
+they hold in memory is bounded too (`OPEN_BYTES`). All else is set aside on the local disk (`committer.spark.spill`) and
+written when every row has come, one directory at a time, in large row groups. So each directory gets one file from each
+task, however many partitions there are and in whatever order their rows come, and rows keep their order within it. A
+task whose rows fit into one gathering sets nothing aside.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Self
 
 from committer.errors import UnsupportedError
 from committer.spark.formats.base import NUMBERS, TEXT, TIMES, flag, only_utf8
@@ -42,11 +42,11 @@ class CsvFormat(TextFormat):
         spelling: How values are spelled.
     """
 
-    name = "csv"
-    title = "CSV"
-    types = NUMBERS | TEXT | TIMES | {"daytimeinterval"}
-    nested = False
-    options = (
+    name: ClassVar[str] = "csv"
+    title: ClassVar[str] = "CSV"
+    types: ClassVar[frozenset[str]] = NUMBERS | TEXT | TIMES | {"daytimeinterval"}
+    nested: ClassVar[bool] = False
+    options: ClassVar[tuple[str, ...]] = (
         "header",
         "sep",
         "delimiter",
@@ -61,7 +61,7 @@ class CsvFormat(TextFormat):
         "timestampNTZFormat",
         "encoding",
     )
-    refused_options = (
+    refused_options: ClassVar[tuple[str, ...]] = (
         "charToEscapeQuoteEscaping",
         "charset",
         "comment",

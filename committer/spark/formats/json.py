@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, Self
+from typing import TYPE_CHECKING, ClassVar, Final, Self
 
 from committer.spark.formats.base import NUMBERS, TEXT, TIMES, flag, only_utf8
 from committer.spark.formats.spelling import SPARK_SPELLING, Spelling, TimestampStyle, compute, timestamp_style
@@ -30,12 +30,19 @@ class JsonFormat(TextFormat):
         spelling: How values are spelled.
     """
 
-    name = "json"
-    title = "JSON"
-    types = NUMBERS | TEXT | TIMES | {"binary", "daytimeinterval", "void"}
-    string_keys = True
-    options = ("ignoreNullFields", "timestampFormat", "timestampNTZFormat", "encoding")
-    refused_options = ("dateFormat", "lineSep", "locale", "pretty", "timeZone", "writeNonAsciiCharacterAsCodePoint")
+    name: ClassVar[str] = "json"
+    title: ClassVar[str] = "JSON"
+    types: ClassVar[frozenset[str]] = NUMBERS | TEXT | TIMES | {"binary", "daytimeinterval", "void"}
+    string_keys: ClassVar[bool] = True
+    options: ClassVar[tuple[str, ...]] = ("ignoreNullFields", "timestampFormat", "timestampNTZFormat", "encoding")
+    refused_options: ClassVar[tuple[str, ...]] = (
+        "dateFormat",
+        "lineSep",
+        "locale",
+        "pretty",
+        "timeZone",
+        "writeNonAsciiCharacterAsCodePoint",
+    )
 
     ignore_null_fields: bool = True
     spelling: Spelling = SPARK_SPELLING

@@ -29,8 +29,8 @@ _GREGORIAN_US: Final = (datetime(1582, 10, 16, tzinfo=UTC) - datetime(1970, 1, 1
 class OrcFormat(FileFormat):
     """``format=orc``."""
 
-    name = "orc"
-    title = "ORC"
+    name: ClassVar[str] = "orc"
+    title: ClassVar[str] = "ORC"
     compressions: ClassVar[Mapping[str, str]] = {
         "zstd": ".zstd",
         "snappy": ".snappy",
@@ -39,9 +39,9 @@ class OrcFormat(FileFormat):
         "none": "",
         "uncompressed": "",
     }
-    default_compression = "zstd"
+    default_compression: ClassVar[str] = "zstd"
     refused_compressions: ClassVar[Mapping[str, str]] = {"lzo": "use zstd or lz4", "brotli": "use zstd or zlib"}
-    types = NUMBERS | TEXT | {"date", "timestamp", "binary"}
+    types: ClassVar[frozenset[str]] = NUMBERS | TEXT | {"date", "timestamp", "binary"}
 
     @property
     def suffix(self) -> str:

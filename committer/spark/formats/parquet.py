@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 class ParquetFormat(FileFormat):
     """``format=parquet``, the default. ``brotli`` is for readers that have it: Spark's own distribution does not."""
 
-    name = "parquet"
-    title = "Parquet"
+    name: ClassVar[str] = "parquet"
+    title: ClassVar[str] = "Parquet"
     compressions: ClassVar[Mapping[str, str]] = {
         "snappy": ".snappy",
         "gzip": ".gz",
@@ -27,12 +27,12 @@ class ParquetFormat(FileFormat):
         "none": "",
         "uncompressed": "",
     }
-    default_compression = "snappy"
+    default_compression: ClassVar[str] = "snappy"
     refused_compressions: ClassVar[Mapping[str, str]] = {
         "lz4": "use lz4_raw: lz4 is Hadoop's framing of it, which the Parquet format has given up",
         "lzo": "use zstd or snappy",
     }
-    types = NUMBERS | TEXT | TIMES | {"binary", "daytimeinterval"}
+    types: ClassVar[frozenset[str]] = NUMBERS | TEXT | TIMES | {"binary", "daytimeinterval"}
 
     @property
     def suffix(self) -> str:

@@ -6,8 +6,8 @@ import bz2
 import io
 import zlib
 from abc import abstractmethod
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol
 
 import msgspec
 
@@ -40,9 +40,9 @@ _GZIP: Final = 31
 class TextFormat(FileFormat):
     """Files of lines. ``zstd`` is for readers that have it: Spark does where Hadoop's native library is installed."""
 
-    compressions = COMPRESSIONS
-    default_compression = "none"
-    refused_compressions = REFUSED_COMPRESSIONS
+    compressions: ClassVar[Mapping[str, str]] = COMPRESSIONS
+    default_compression: ClassVar[str] = "none"
+    refused_compressions: ClassVar[Mapping[str, str]] = REFUSED_COMPRESSIONS
 
     @property
     def suffix(self) -> str:
