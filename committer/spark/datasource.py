@@ -53,7 +53,7 @@ _ATTEMPT_BITS = 0x7FFFFFFF
 
 
 class CommitterDataSource(DataSource):
-    """``df.write.format("committer")``. Writes only: the result is plain Parquet that ``spark.read.parquet`` reads."""
+    """``df.write.format("committer")``. Writes only: the result is plain files that ``spark.read`` reads."""
 
     @classmethod
     def name(cls) -> str:
@@ -76,7 +76,7 @@ class CommitterDataSource(DataSource):
                 next_step='use mode("append") into a new or emptied destination',
             )
         options = parse_options(self.options)
-        plan = plan_files(schema, options.partition_by)
+        plan = plan_files(schema, options.partition_by, options.file_format)
         return CommitterWriter(options, plan, asyncio.run(_set_up(options)))
 
 
@@ -115,7 +115,7 @@ class CommitterWriter(DataSourceArrowWriter):
         if context is None:
             raise UnsupportedError("write() was called outside a Spark task", operation="write")
         task, attempt = context.partitionId(), context.taskAttemptId() & _ATTEMPT_BITS
-        names = FileNames(self.spec.job_id, task, self.options.compression)
+        names = FileNames(self.spec.job_id, task, self.options.file_format.suffix)
         storage = self.options.storage_options()
         # The loop runs in a thread of its own for as long as this task; this one, to which Spark's iterator belongs, is
         # free to wait for rows.
@@ -125,7 +125,13 @@ class CommitterWriter(DataSourceArrowWriter):
                 open_task(self.spec, task=task, attempt=attempt, storage_options=storage)
             ) as handle,
         ):
-            TaskOutput(self.plan, names, partial(portal.call, handle.open_blocking)).write(iterator)
+            TaskOutput(
+                self.plan,
+                self.options.file_format,
+                names,
+                partial(portal.call, handle.open_blocking),
+                max_records_per_file=self.options.max_records_per_file,
+            ).write(iterator)
         return TaskCommitMessage(handle.task_commit.encode())
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:

@@ -15,12 +15,13 @@ from typing import Final
 import msgspec
 
 from committer.config import CommitterConfig
-from committer.errors import ConfigurationError, InvalidPathError, UnsupportedError
+from committer.errors import ConfigurationError, InvalidPathError
 from committer.paths import StorePath
-from committer.spark.output import COMPRESSIONS
+from committer.spark.formats import FORMAT_OPTIONS, FileFormat, parse_format
+from committer.spark.formats.parquet import SNAPPY_PARQUET
 
 _STORAGE: Final = "storage."
-_OWN: Final = ("path", "format", "partitionBy", "compression", "committer", "job_id")
+_OWN: Final = ("path", "format", "partitionBy", "compression", "maxRecordsPerFile", "committer", "job_id")
 _ABSOLUTE: Final = re.compile(r"/|[A-Za-z][A-Za-z0-9+.\-]+:")
 
 
@@ -30,7 +31,8 @@ class WriteOptions(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         path: The destination.
         partition_by: Partition columns, outermost first.
-        compression: A key of `COMPRESSIONS`.
+        file_format: What files are written, and how.
+        max_records_per_file: How many rows a file may hold; 0 for any number.
         committer: The committer's name; None takes the store's default.
         job_id: The job's id; None draws a UUID.
         config: The commit's choices.
@@ -39,7 +41,8 @@ class WriteOptions(msgspec.Struct, frozen=True, kw_only=True):
 
     path: str
     partition_by: tuple[str, ...] = ()
-    compression: str = "snappy"
+    file_format: FileFormat = SNAPPY_PARQUET
+    max_records_per_file: int = 0
     committer: str | None = None
     job_id: str | None = None
     config: CommitterConfig = msgspec.field(default_factory=CommitterConfig)
@@ -63,11 +66,12 @@ def parse_options(options: Mapping[str, str]) -> WriteOptions:
 
     Raises:
         ConfigurationError: A key is unknown, a value is not one the option takes, or the path is missing or relative.
-        UnsupportedError: The format is not one that can be written.
+        UnsupportedError: The format, or one of its options, cannot be honoured.
     """
     own: dict[str, str] = {}
     config: dict[str, str] = {}
     storage: dict[str, str] = {}
+    formatting: dict[str, str] = {}
     own_keys = {key.lower(): key for key in _OWN}
     config_keys = {field.name for field in msgspec.structs.fields(CommitterConfig)}
     for key, value in options.items():
@@ -78,17 +82,15 @@ def parse_options(options: Mapping[str, str]) -> WriteOptions:
             own[own_keys[folded]] = value
         elif folded in config_keys:
             config[folded] = value
+        elif folded in FORMAT_OPTIONS:
+            formatting[FORMAT_OPTIONS[folded]] = value
         else:
-            raise _unknown(key, [*_OWN, *config_keys])
-    file_format = own.get("format", "parquet")
-    if file_format.lower() != "parquet":
-        raise UnsupportedError(
-            f"the format {file_format!r} cannot be written", operation="save", next_step='use format "parquet"'
-        )
+            raise _unknown(key, [*_OWN, *config_keys, *FORMAT_OPTIONS.values()])
     return WriteOptions(
         path=_path(own.get("path")),
         partition_by=_columns(own.get("partitionBy", "")),
-        compression=_compression(own.get("compression", "snappy")),
+        file_format=parse_format(own.get("format", "parquet"), own.get("compression"), formatting),
+        max_records_per_file=_records(own.get("maxRecordsPerFile", "0")),
         committer=own.get("committer"),
         job_id=own.get("job_id"),
         config=_config(config),
@@ -127,15 +129,12 @@ def _columns(text: str) -> tuple[str, ...]:
     return names
 
 
-def _compression(text: str) -> str:
-    folded = text.lower()
-    if folded not in COMPRESSIONS:
-        raise ConfigurationError(
-            f"the compression {text!r} is not known",
-            operation="save",
-            next_step=f"use one of {', '.join(COMPRESSIONS)}",
-        )
-    return folded
+def _records(text: str) -> int:
+    try:
+        # As with Spark, nothing above zero means any number.
+        return max(0, int(text))
+    except ValueError as error:
+        raise ConfigurationError(f"the option maxRecordsPerFile cannot be {text!r}", operation="save") from error
 
 
 def _config(values: Mapping[str, str]) -> CommitterConfig:

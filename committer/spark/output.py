@@ -1,41 +1,36 @@
-"""A Spark task's rows, as Parquet files in the task attempt's directory.
+"""A Spark task's rows, as files in the task attempt's directory: one file for each directory.
 
-Memory is bounded: rows gather until they reach `GATHERED_BYTES`, then they are sorted by partition and each partition's
-rows become one row group of its file. Open files are bounded too, in number (`OPEN_FILES`) and by what their
-dictionaries hold (`OPEN_BYTES`): past that, the one written longest ago is finished, and its partition continues in a
-next file (``.c001``) when more of its rows come. Rows that come clustered by partition
-(``df.repartition("month", "day")``) hence make one file a partition, and so does any task whose rows fit into one
-gathering.
+Memory is bounded: rows gather until they reach `GATHERED_BYTES`, then they are sorted by partition. What is enough for
+a row group is written at once, to a file that stays open until the end; of these there are few (`OPEN_FILES`), and what
+they hold in memory is bounded too (`OPEN_BYTES`). All else is set aside on the local disk (`committer.spark.spill`) and
+written when every row has come, one directory at a time, in large row groups. So each directory gets one file from each
+task, however many partitions there are and in whatever order their rows come, and rows keep their order within it. A
+task whose rows fit into one gathering sets nothing aside.
 """
 
 from __future__ import annotations
 
-import contextlib
-from collections import OrderedDict
 from collections.abc import Callable, Iterable
 from io import IOBase
 from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from committer.spark.schema import FilePlan, arrow_schema, file_schema
+from committer.spark.formats.base import FileFormat, RowFile
+from committer.spark.schema import FilePlan, arrow_schema
+from committer.spark.spill import Spill
 from committer.spark.split import split_by_partition
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 GATHERED_BYTES: Final = 64 << 20
-OPEN_FILES: Final = 100
+OPEN_FILES: Final = 8
 OPEN_BYTES: Final = 64 << 20
-
-COMPRESSIONS: Final = {
-    "snappy": ".snappy",
-    "gzip": ".gz",
-    "zstd": ".zstd",
-    "none": "",
-    "uncompressed": "",
-}
-"""Compression as Spark's option names it, and what it puts into file names."""
+_DIRECT_SHARE: Final = 8
+"""What makes a row group while rows are still coming: this part of a gathering, or more."""
+_ARRAY_BYTES: Final = 512
+"""What a column of a batch costs beside its values, which counts where batches have few rows."""
 
 
 class FileNames(msgspec.Struct, frozen=True):
@@ -44,117 +39,161 @@ class FileNames(msgspec.Struct, frozen=True):
     Attributes:
         job_id: The job's id, the same in all of its files.
         task: The task's number.
-        compression: A key of `COMPRESSIONS`.
+        suffix: What the format ends names with: ``.snappy.parquet``.
     """
 
     job_id: str
     task: int
-    compression: str
+    suffix: str
 
     def name(self, directory: str, number: int) -> str:
         """The name of the `number`th file that the task writes into `directory`."""
-        infix = COMPRESSIONS[self.compression]
         if directory:
-            return f"{directory}/part-{self.task:05d}-{self.job_id}.c{number:03d}{infix}.parquet"
-        return f"part-{self.task:05d}-{self.job_id}-c{number:03d}{infix}.parquet"
+            return f"{directory}/part-{self.task:05d}-{self.job_id}.c{number:03d}{self.suffix}"
+        return f"part-{self.task:05d}-{self.job_id}-c{number:03d}{self.suffix}"
 
 
-class _ParquetFile:
-    """One Parquet file being written.
+class DirectoryFiles:
+    """The files of one task attempt in one directory: one, or as many as ``maxRecordsPerFile`` asks for.
 
-    Attributes:
-        held: Bytes of memory it keeps between row groups: up to some 700 kB a column, for dictionaries.
+    Args:
+        begin: Begins the file of this number.
+        limit: How many rows a file may hold; 0 for any number.
     """
 
-    def __init__(self, file: IOBase, schema: pa.Schema, compression: str) -> None:
-        import pyarrow.parquet as pq
+    def __init__(self, begin: Callable[[int], RowFile], limit: int) -> None:
+        self._begin = begin
+        self._limit = limit
+        self._number = 0
+        self._rows = 0
+        self._file: RowFile | None = None
 
-        self._file = file
-        self.held = 0
-        codec = "none" if compression == "uncompressed" else compression
-        try:
-            self._writer = pq.ParquetWriter(file, schema, compression=codec, write_page_index=True)
-        except BaseException as error:
-            _give_up(file, error)
-            raise
+    @property
+    def held(self) -> int:
+        """Bytes of memory that the file being written keeps."""
+        return self._file.held if self._file is not None else 0
 
     def write(self, rows: pa.Table) -> None:
-        import pyarrow as pa
+        """Appends rows. As with Spark, the next file begins only when there is a row for it."""
+        start = 0
+        while start < rows.num_rows:
+            if self._limit and self._rows == self._limit:
+                self.close()
+            count = min(rows.num_rows - start, self._limit - self._rows) if self._limit else rows.num_rows
+            self.begin().write(rows.slice(start, count))
+            self._rows += count
+            start += count
 
-        before = pa.total_allocated_bytes()
-        self._writer.write_table(rows, row_group_size=rows.num_rows)
-        self.held += pa.total_allocated_bytes() - before
+    def begin(self) -> RowFile:
+        """The file being written, begun if there is none."""
+        if self._file is None:
+            self._file = self._begin(self._number)
+            self._number += 1
+            self._rows = 0
+        return self._file
 
     def close(self) -> None:
-        self._writer.close()
-        self._file.close()
+        """Finishes the file being written, if any."""
+        if self._file is not None:
+            # Forgotten only once closed: a close that fails leaves it to `abandon`.
+            self._file.close()
+            self._file = None
 
     def abandon(self, error: BaseException) -> None:
-        with contextlib.suppress(Exception):
-            # Left open, the writer would try to finish the file whenever it is collected.
-            self._writer.close()
-        _give_up(self._file, error)
-
-
-def _give_up(file: IOBase, error: BaseException) -> None:
-    # Leaving a task's file with an exception keeps it out of the attempt; closing it would make it part of it.
-    with contextlib.suppress(Exception):
-        file.__exit__(type(error), error, error.__traceback__)
+        """Gives up the file being written because of `error`, which no other error hides."""
+        if self._file is not None:
+            self._file.abandon(error)
+            self._file = None
 
 
 class TaskFiles:
-    """The files of one task attempt, by directory.
+    """The files of one task attempt.
 
     Args:
-        open_file: Opens a file of the task attempt for writing, by its name relative to the destination.
-        names: Names the files.
-        schema: The schema of every file; rows are cast to it, which copies nothing.
-        open_files: How many may be open at once.
+        begin: Begins the file of this directory and number.
+        spill: Where rows wait.
+        direct_bytes: What makes a row group while rows are still coming.
+        open_files: How many files may be open at once.
+        open_bytes: How many bytes of memory these may keep before no more is written to them.
+        max_records_per_file: How many rows a file may hold; 0 for any number.
     """
 
     def __init__(
-        self, open_file: Callable[[str], IOBase], names: FileNames, schema: pa.Schema, open_files: int = OPEN_FILES
+        self,
+        begin: Callable[[str, int], RowFile],
+        spill: Spill,
+        *,
+        direct_bytes: int,
+        open_files: int,
+        open_bytes: int,
+        max_records_per_file: int,
     ) -> None:
-        self._open_file = open_file
-        self._names = names
-        self._schema = schema
-        self._limit = open_files
-        self._open: OrderedDict[str, _ParquetFile] = OrderedDict()
-        self._counts: dict[str, int] = {}
+        self._begin = begin
+        self._spill = spill
+        self._direct_bytes = direct_bytes
+        self._open_files = open_files
+        self._open_bytes = open_bytes
+        self._limit = max_records_per_file
+        self._open: dict[str, DirectoryFiles] = {}
 
-    def write(self, directory: str, rows: pa.Table | None, *, last: bool) -> None:
-        """Appends a row group, if any, to the directory's file, and finishes it when this is the `last` one for it."""
-        file = self._open.get(directory) or self._start(directory)
-        self._open.move_to_end(directory)
-        if rows is not None:
-            file.write(rows.cast(self._schema))
-        if last:
-            self._finish(directory)
-        while len(self._open) > 1 and sum(file.held for file in self._open.values()) > OPEN_BYTES:
-            self._finish(next(iter(self._open)))
+    def write(self, directory: str, rows: pa.Table, *, last: bool) -> None:
+        """Writes rows or sets them aside.
 
-    def close(self) -> None:
-        """Finishes every file."""
-        while self._open:
-            self._finish(next(iter(self._open)))
+        Args:
+            directory: Where they belong.
+            rows: The rows, in order.
+            last: Whether no more rows come for this directory.
+        """
+        if directory in self._spill:
+            # Whatever follows must follow there too, so that rows keep their order.
+            self._spill.add(directory, rows)
+        elif last:
+            self._files(directory).write(rows)
+            self._close(directory)
+        elif self._may_write(directory, rows):
+            self._files(directory).write(rows)
+        else:
+            self._spill.add(directory, rows)
+
+    def touch(self, directory: str) -> None:
+        """Makes a file without rows."""
+        self._files(directory).begin()
+
+    def close(self, row_group_bytes: int) -> None:
+        """Writes what was set aside, a directory at a time, and finishes every file.
+
+        Args:
+            row_group_bytes: How many bytes of rows are held before they are written.
+        """
+        for directory in [directory for directory in self._open if directory not in self._spill]:
+            self._close(directory)
+        for directory, tables in self._spill.drain():
+            files = self._files(directory)
+            for rows in _gathered(tables, row_group_bytes):
+                files.write(rows)
+            self._close(directory)
 
     def abandon(self, error: BaseException) -> None:
         """Gives up the files that are still open because of `error`, which no other error hides."""
-        for file in self._open.values():
-            file.abandon(error)
+        for files in self._open.values():
+            files.abandon(error)
         self._open.clear()
 
-    def _start(self, directory: str) -> _ParquetFile:
-        if len(self._open) >= self._limit:
-            self._finish(next(iter(self._open)))
-        number = self._counts.get(directory, 0)
-        self._counts[directory] = number + 1
-        raw = self._open_file(self._names.name(directory, number))
-        file = self._open[directory] = _ParquetFile(raw, self._schema, self._names.compression)
-        return file
+    def _may_write(self, directory: str, rows: pa.Table) -> bool:
+        if not directory:
+            return True
+        if rows.nbytes < self._direct_bytes or sum(files.held for files in self._open.values()) > self._open_bytes:
+            return False
+        return directory in self._open or len(self._open) < self._open_files
 
-    def _finish(self, directory: str) -> None:
-        # Out of the table only once closed: a close that fails leaves it to `abandon`.
+    def _files(self, directory: str) -> DirectoryFiles:
+        files = self._open.get(directory)
+        if files is None:
+            files = DirectoryFiles(lambda number: self._begin(directory, number), self._limit)
+            self._open[directory] = files
+        return files
+
+    def _close(self, directory: str) -> None:
         self._open[directory].close()
         del self._open[directory]
 
@@ -166,29 +205,45 @@ class TaskOutput:
 
     Args:
         plan: What goes where.
+        file_format: What files are written, and how.
         names: Names the files.
         open_file: Opens a file of the task attempt for writing, by its name relative to the destination.
-        gathered_bytes: How many bytes of rows are held before they are written.
-        open_files: How many files may be open at once.
+        max_records_per_file: How many rows a file may hold; 0 for any number.
+        gathered_bytes: How many bytes of rows are held before they are written or set aside.
+        open_files: How many files stay open while rows are coming.
+        open_bytes: How many bytes of memory these may keep before no more is written to them.
     """
 
     def __init__(
         self,
         plan: FilePlan,
+        file_format: FileFormat,
         names: FileNames,
         open_file: Callable[[str], IOBase],
         *,
+        max_records_per_file: int = 0,
         gathered_bytes: int = GATHERED_BYTES,
         open_files: int = OPEN_FILES,
+        open_bytes: int = OPEN_BYTES,
     ) -> None:
         self._plan = plan
+        self._format = file_format
         self._names = names
         self._open_file = open_file
         self._gathered_bytes = gathered_bytes
-        self._open_files = open_files
-        self._files: TaskFiles | None = None
+        self._schema: pa.Schema | None = None
         self._gathered: list[pa.RecordBatch] = []
         self._size = 0
+        self._spill = Spill(names.task)
+        self._files = TaskFiles(
+            self._begin,
+            self._spill,
+            direct_bytes=gathered_bytes // _DIRECT_SHARE,
+            # The one that is written at the end counts too.
+            open_files=max(1, open_files - 1),
+            open_bytes=open_bytes,
+            max_records_per_file=max_records_per_file,
+        )
 
     def write(self, batches: Iterable[pa.RecordBatch]) -> int:
         """Writes all rows and finishes every file; on any error gives up the files still open.
@@ -197,6 +252,10 @@ class TaskOutput:
 
         Returns:
             The number of rows.
+
+        Raises:
+            UnsupportedError: A value is one that its file, or a directory's name, cannot hold.
+            TaskError: The local disk did not take the rows that were set aside.
         """
         rows = 0
         try:
@@ -206,14 +265,14 @@ class TaskOutput:
                     self._gather(batch)
             if self._gathered:
                 self._flush(last=True)
-            elif self._files is None and self._names.task == 0 and not self._plan.partitions:
-                self._files_for(arrow_schema(self._plan)).write("", None, last=True)
-            if self._files is not None:
-                self._files.close()
+            elif self._names.task == 0 and not self._plan.partitions:
+                self._files.touch("")
+            self._files.close(self._gathered_bytes)
         except BaseException as error:
-            if self._files is not None:
-                self._files.abandon(error)
+            self._files.abandon(error)
             raise
+        finally:
+            self._spill.close()
         return rows
 
     def _gather(self, batch: pa.RecordBatch) -> None:
@@ -221,7 +280,7 @@ class TaskOutput:
         if self._size >= self._gathered_bytes:
             self._flush(last=False)
         self._gathered.append(batch)
-        self._size += batch.nbytes
+        self._size += batch.nbytes + _ARRAY_BYTES * (1 + batch.num_columns)
 
     def _flush(self, *, last: bool) -> None:
         import pyarrow as pa
@@ -229,10 +288,33 @@ class TaskOutput:
         table = pa.Table.from_batches(self._gathered)
         self._gathered.clear()
         self._size = 0
-        for part in split_by_partition(table, self._plan.partitions, self._plan.columns):
-            files = self._files or self._files_for(part.rows.schema)
-            files.write(part.directory, part.rows, last=last)
+        plan = self._plan
+        for part in split_by_partition(table, plan.partitions, plan.columns, plan.partition_types):
+            if self._schema is None:
+                self._schema = self._format.file_schema(part.rows.schema, plan.schema)
+            self._files.write(part.directory, part.rows.cast(self._schema), last=last)
+        # What waits to be set aside would keep all of this gathering.
+        self._spill.flush()
 
-    def _files_for(self, schema: pa.Schema) -> TaskFiles:
-        self._files = TaskFiles(self._open_file, self._names, file_schema(schema, self._plan), self._open_files)
-        return self._files
+    def _begin(self, directory: str, number: int) -> RowFile:
+        schema = self._schema
+        if schema is None:  # no row came
+            schema = self._format.file_schema(arrow_schema(self._plan), self._plan.schema)
+        return self._format.open(self._open_file(self._names.name(directory, number)), schema, self._plan.schema)
+
+
+def _gathered(tables: Iterable[pa.Table], size: int) -> Iterable[pa.Table]:
+    """The same rows in tables of at least `size` bytes, the last one apart."""
+    import pyarrow as pa
+
+    pending: list[pa.Table] = []
+    held = 0
+    for table in tables:
+        pending.append(table)
+        held += table.nbytes
+        if held >= size:
+            yield pa.concat_tables(pending)
+            pending.clear()
+            held = 0
+    if pending:
+        yield pa.concat_tables(pending)

@@ -20,19 +20,22 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 _DAY_US: Final = 86_400_000_000
+_UNITS: Final = ("day", "hour", "minute", "second")
+_UNIT_US: Final = {"day": _DAY_US, "hour": 3_600_000_000, "minute": 60_000_000, "second": 1_000_000}
 _NUMBER: Final = re.compile(r"(-?)(\d+)(?:\.(\d+))?(?:e([+-]?\d+))?")
 
 
-def partition_texts(values: pa.Array) -> list[str | None]:
+def partition_texts(values: pa.Array, spark_type: str = "") -> list[str | None]:
     """Spells each value as Spark does; None for null.
 
     Args:
         values: Values of one partition column, in the Arrow type that Spark hands over, where the zone of a timestamp
             is the session's.
+        spark_type: Spark's name of the type; an interval's says which units it is told in.
 
     Raises:
-        UnsupportedError: Spark has no spelling for the type that could be read back, or the session's time zone is
-            unknown to this machine.
+        UnsupportedError: Spark has no spelling for the type that could be read back, the session's time zone is unknown
+            to this machine, or a string is not UTF-8, which Spark would put into one directory with others.
     """
     import pyarrow as pa
     from pyarrow import types
@@ -53,7 +56,13 @@ def partition_texts(values: pa.Array) -> list[str | None]:
         zone = kind.tz
         values = values.cast(pa.timestamp("us", zone)).cast(pa.int64())
         spell = timestamp_text if zone is None else lambda micros: timestamp_text(local_micros(micros, zone))
-    elif not (types.is_integer(kind) or types.is_string(kind) or types.is_large_string(kind)):
+    elif types.is_time64(kind):
+        values, spell = values.cast(pa.int64()), _time
+    elif types.is_duration(kind):
+        values, spell = values.cast(pa.int64()), lambda micros: interval_text(micros, spark_type)
+    elif types.is_string(kind) or types.is_large_string(kind):
+        _check_utf8(values)
+    elif not types.is_integer(kind):
         raise UnsupportedError(f"values of type {kind} cannot name partitions", operation="partition")
     return [None if value is None else spell(value) for value in values.to_pylist()]
 
@@ -99,6 +108,46 @@ def timestamp_text(micros: int) -> str:
     seconds, fraction = divmod(rest, 1_000_000)
     text = f"{date_text(days)} {seconds // 3600:02d}:{seconds // 60 % 60:02d}:{seconds % 60:02d}"
     return f"{text}.{fraction:06d}".rstrip("0") if fraction else text
+
+
+def interval_text(micros: int, spark_type: str) -> str:
+    """Spells a day-time interval in the units of its type: ``INTERVAL '1 02:03:04.5' DAY TO SECOND``.
+
+    Args:
+        micros: Its length.
+        spark_type: Spark's name of the type, such as ``interval day to second`` or ``interval hour``.
+    """
+    units = spark_type.removeprefix("interval ")
+    first, _, last = units.partition(" to ")
+    span = _UNITS[_UNITS.index(first) : _UNITS.index(last or first) + 1]
+    rest, texts = abs(micros), []
+    for place, unit in enumerate(span):
+        # The first unit takes all that greater ones would.
+        count, rest = divmod(rest, _UNIT_US[unit])
+        texts.append(str(count) if unit == "day" else f"{count:02d}")
+        if place:
+            texts[-1] = (" " if unit == "hour" else ":") + texts[-1]
+    fraction = f".{rest:06d}".rstrip("0") if span[-1] == "second" and rest else ""
+    return f"INTERVAL '{'-' if micros < 0 else ''}{''.join(texts)}{fraction}' {units.upper()}"
+
+
+def _time(nanos: int) -> str:
+    seconds, fraction = divmod(nanos, 1_000_000_000)
+    text = f"{seconds // 3600:02d}:{seconds // 60 % 60:02d}:{seconds % 60:02d}"
+    return f"{text}.{fraction:09d}".rstrip("0") if fraction else text
+
+
+def _check_utf8(values: pa.Array) -> None:
+    import pyarrow as pa
+
+    try:
+        values.validate(full=True)
+    except pa.ArrowInvalid as error:
+        raise UnsupportedError(
+            "a string that is not UTF-8 cannot name a partition",
+            operation="partition",
+            next_step="partition by hex() or base64() of the bytes",
+        ) from error
 
 
 def _boolean(value: bool) -> str:

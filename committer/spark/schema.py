@@ -1,23 +1,21 @@
-"""What of a Spark schema can be written: the partition columns, and the types that Parquet and Spark agree on."""
+"""What of a Spark schema can be written: the partition columns, and the types that a file format and Spark agree on."""
 
 from __future__ import annotations
 
 import difflib
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
 from committer.errors import ConfigurationError, UnsupportedError
+from committer.spark.formats.base import NUMBERS, TEXT, TIMES, FileFormat
+from committer.spark.formats.parquet import SNAPPY_PARQUET
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.types import DataType, StructType
 
-# Names of Spark's types (`DataType.typeName`).
-_NUMBERS = {"boolean", "byte", "short", "integer", "long", "float", "double", "decimal"}
-_TEXT = {"string", "char", "varchar"}
-_PARTITION_TYPES = _NUMBERS | _TEXT | {"date", "timestamp", "timestamp_ntz"}
-_FILE_TYPES = _PARTITION_TYPES | {"binary", "daytimeinterval"}
+_PARTITION_TYPES: Final = NUMBERS | TEXT | TIMES | {"time", "daytimeinterval"}
 
 
 class FilePlan(msgspec.Struct, frozen=True):
@@ -28,19 +26,22 @@ class FilePlan(msgspec.Struct, frozen=True):
         columns: Positions of the files' columns among the columns that Spark hands over.
         partitions: Each partition column, outermost first: its name as the user spelled it, which is what Spark puts
             into directory names too, and its position among the columns that Spark hands over.
+        partition_types: Spark's names of their types.
     """
 
     schema: str
     columns: tuple[int, ...]
     partitions: tuple[tuple[str, int], ...]
+    partition_types: tuple[str, ...] = ()
 
 
-def plan_files(schema: StructType, partition_by: tuple[str, ...]) -> FilePlan:
+def plan_files(schema: StructType, partition_by: tuple[str, ...], file_format: FileFormat = SNAPPY_PARQUET) -> FilePlan:
     """Decides which columns name partitions; the others go into the files, in their order.
 
     Args:
         schema: Everything that Spark hands over.
         partition_by: Partition columns, outermost first; where no column is spelled exactly so, case is ignored.
+        file_format: What the other columns are written as.
 
     Raises:
         ConfigurationError: A partition column is unknown, ambiguous or named twice, no other column is left, or two
@@ -67,11 +68,12 @@ def plan_files(schema: StructType, partition_by: tuple[str, ...]) -> FilePlan:
             operation="save",
         )
     for position in columns:
-        _check_file_type(schema[position].dataType, names[position])
+        _check_file_type(schema[position].dataType, names[position], file_format)
     return FilePlan(
         schema=StructType([schema[position] for position in columns]).json(),
         columns=columns,
         partitions=tuple(zip(partition_by, positions, strict=True)),
+        partition_types=tuple(schema[position].dataType.simpleString() for position in positions),
     )
 
 
@@ -81,41 +83,6 @@ def arrow_schema(plan: FilePlan) -> pa.Schema:
     from pyspark.sql.types import StructType
 
     return to_arrow_schema(StructType.fromJson(msgspec.json.decode(plan.schema)), timezone="UTC")
-
-
-def file_schema(schema: pa.Schema, plan: FilePlan) -> pa.Schema:
-    """The schema of files whose columns come as `schema`: the same types, and everything may be null.
-
-    Spark takes every column of a file for nullable anyway, and a null struct brings nulls for its fields, which are
-    refused where a field says that it never is null. The footer gets what Spark itself writes there: its own schema, so
-    that it reads every type back as it was, and its version, by which readers know that old dates are Gregorian.
-    """
-    import pyarrow as pa
-    from pyspark import __version__ as version
-
-    return pa.schema(
-        [_nullable(field) for field in schema],
-        metadata={"org.apache.spark.version": version, "org.apache.spark.sql.parquet.row.metadata": plan.schema},
-    )
-
-
-def _nullable(field: pa.Field) -> pa.Field:
-    return field.with_type(_nullable_within(field.type)).with_nullable(True)
-
-
-def _nullable_within(kind: pa.DataType) -> pa.DataType:
-    import pyarrow as pa
-    from pyarrow import types
-
-    if types.is_struct(kind):
-        return pa.struct([_nullable(field) for field in kind])
-    if types.is_map(kind):
-        return pa.map_(kind.key_field.with_type(_nullable_within(kind.key_type)), _nullable(kind.item_field))
-    if types.is_list(kind):
-        return pa.list_(_nullable(kind.value_field))
-    if types.is_large_list(kind):
-        return pa.large_list(_nullable(kind.value_field))
-    return kind
 
 
 def _position(name: str, names: list[str]) -> int:
@@ -140,24 +107,31 @@ def _check_partition_type(kind: DataType, name: str) -> None:
         raise UnsupportedError(
             f"the column {name!r} of type {kind.simpleString()} cannot name partitions",
             operation="save",
-            next_step="partition by a number, string, boolean, date or timestamp",
+            next_step="partition by a number, string, boolean, date, time, timestamp or day-time interval",
         )
 
 
-def _check_file_type(kind: DataType, name: str) -> None:
+def _check_file_type(kind: DataType, name: str, file_format: FileFormat) -> None:
     from pyspark.sql.types import ArrayType, MapType, StructType
 
-    if isinstance(kind, ArrayType):
-        _check_file_type(kind.elementType, name)
-    elif isinstance(kind, MapType):
-        _check_file_type(kind.keyType, name)
-        _check_file_type(kind.valueType, name)
-    elif isinstance(kind, StructType) and kind.fields:
+    if file_format.nested and isinstance(kind, ArrayType):
+        _check_file_type(kind.elementType, name, file_format)
+    elif file_format.nested and isinstance(kind, MapType):
+        if file_format.string_keys and kind.keyType.typeName() not in TEXT:
+            raise _not_in_files(kind, name, file_format, "make its keys strings")
+        _check_file_type(kind.keyType, name, file_format)
+        _check_file_type(kind.valueType, name, file_format)
+    elif file_format.nested and isinstance(kind, StructType) and kind.fields:
         for field in kind.fields:
-            _check_file_type(field.dataType, f"{name}.{field.name}")
-    elif kind.typeName() not in _FILE_TYPES:
-        raise UnsupportedError(
-            f"the column {name!r} of type {kind.simpleString()} cannot be written as Parquet by this data source",
-            operation="save",
-            next_step="cast it to another type, a string for example",
-        )
+            _check_file_type(field.dataType, f"{name}.{field.name}", file_format)
+    elif kind.typeName() not in file_format.types:
+        raise _not_in_files(kind, name, file_format, "cast it to another type, a string for example")
+
+
+def _not_in_files(kind: DataType, name: str, file_format: FileFormat, next_step: str) -> UnsupportedError:
+    return UnsupportedError(
+        f"the column {name!r} of type {kind.simpleString()} cannot be written as {file_format.title} by this data"
+        " source",
+        operation="save",
+        next_step=next_step,
+    )

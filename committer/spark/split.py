@@ -27,7 +27,10 @@ class PartitionSlice(msgspec.Struct, frozen=True):
 
 
 def split_by_partition(
-    table: pa.Table, partitions: Sequence[tuple[str, int]], columns: Sequence[int]
+    table: pa.Table,
+    partitions: Sequence[tuple[str, int]],
+    columns: Sequence[int],
+    spark_types: Sequence[str] = (),
 ) -> Iterator[PartitionSlice]:
     """Sorts rows by partition and yields each partition's rows once, by ascending first appearance of their values.
 
@@ -38,6 +41,7 @@ def split_by_partition(
         table: The rows, with all columns.
         partitions: Name and position of the partition columns, outermost first; none of them means one slice.
         columns: The columns that go into files.
+        spark_types: Spark's names of the partition columns' types, which only intervals need.
 
     Raises:
         UnsupportedError: The values of a partition column cannot name partitions.
@@ -49,7 +53,7 @@ def split_by_partition(
     if not partitions:
         yield PartitionSlice("", kept)
         return
-    codes, directories = _directory_codes(table, partitions)
+    codes, directories = _directory_codes(table, partitions, spark_types or [""] * len(partitions))
     if len(directories) == 1:
         yield PartitionSlice(directories[0], kept)
         return
@@ -62,23 +66,25 @@ def split_by_partition(
         start = end
 
 
-def _directory_codes(table: pa.Table, partitions: Sequence[tuple[str, int]]) -> tuple[pa.Array, list[str]]:
+def _directory_codes(
+    table: pa.Table, partitions: Sequence[tuple[str, int]], spark_types: Sequence[str]
+) -> tuple[pa.Array, list[str]]:
     """For each row the number of its directory, and the directories by number."""
-    codes, directories = _column_codes(*partitions[0], table)
-    for name, position in partitions[1:]:
-        more, names = _column_codes(name, position, table)
+    codes, directories = _column_codes(*partitions[0], spark_types[0], table)
+    for (name, position), spark_type in zip(partitions[1:], spark_types[1:], strict=True):
+        more, names = _column_codes(name, position, spark_type, table)
         codes, directories = _combined(codes, directories, more, names)
     return codes, directories
 
 
-def _column_codes(name: str, position: int, table: pa.Table) -> tuple[pa.Array, list[str]]:
+def _column_codes(name: str, position: int, spark_type: str, table: pa.Table) -> tuple[pa.Array, list[str]]:
     import pyarrow as pa
 
     column = table.column(position).combine_chunks()
     if isinstance(column, pa.ChunkedArray):  # what combine_chunks makes of no rows, or of more than 2 GiB of text
         column = pa.concat_arrays(column.chunks)
     encoded = column.dictionary_encode(null_encoding="encode")
-    directories = [partition_directory([(name, text)]) for text in partition_texts(encoded.dictionary)]
+    directories = [partition_directory([(name, text)]) for text in partition_texts(encoded.dictionary, spark_type)]
     numbers: dict[str, int] = {}
     for directory in directories:
         numbers.setdefault(directory, len(numbers))

@@ -49,6 +49,10 @@ VALUES: dict[str, list[str]] = {
         "timestamp'-0001-01-01T00:00:00Z'",
         "null",
     ],
+    "time": ["time'12:30:00.5'", "time'00:00:00'", "time'23:59:59.999999'", "null"],
+    "took": ["interval '1 02:03:04.5' day to second", "interval '-100 23:59:59.000001' day to second", "null"],
+    "hours": ["interval '-3' hour", "interval '1000' hour", "null"],
+    "minutes": ["interval '-90:05.25' minute to second", "interval '0:0' minute to second", "null"],
     "ntz": ["timestamp_ntz'2024-03-10 02:30:00.25'", "timestamp_ntz'-0100-01-01 00:00:00'", "null"],
 }
 
@@ -75,7 +79,12 @@ def write_both(frame: DataFrame, columns: list[str], tmp_path: Path) -> tuple[Pa
 
 @pytest.mark.parametrize(
     "columns",
-    [["s", "c", "b", "i8", "i16", "i32", "i64"], ["f", "d", "n", "w"], ["day", "at", "ntz"]],
+    [
+        ["s", "c", "b", "i8", "i16", "i32", "i64"],
+        ["f", "d", "n", "w"],
+        ["day", "at", "ntz"],
+        ["time", "took", "hours", "minutes"],
+    ],
     ids=lambda c: c[0],
 )
 def test_values_of_every_type(spark: SparkSession, tmp_path: Path, columns: list[str]) -> None:

@@ -12,6 +12,7 @@ from pyspark.sql.types import IntegerType, StringType, StructField, StructType
 
 from committer.config import CommitterConfig
 from committer.errors import CommitterError, ConfigurationError, InvalidPathError, UnsupportedError
+from committer.spark.formats.parquet import ParquetFormat
 from committer.spark.options import WriteOptions, parse_options
 from committer.spark.schema import arrow_schema, plan_files
 
@@ -44,7 +45,7 @@ def test_keys_come_in_any_case_and_values_as_text() -> None:
     assert found == WriteOptions(
         path=DEST,
         partition_by=("a", "b"),
-        compression="zstd",
+        file_format=ParquetFormat("zstd"),
         job_id="job-1",
         committer="manifest",
         config=CommitterConfig(existing_target="replace", validate_output=True, io_concurrency=12, io_rate=2.5),
@@ -67,7 +68,8 @@ def test_a_partition_column_with_a_comma_goes_into_a_json_list() -> None:
         ({"compression": "rar"}, "'rar' is not known", "snappy"),
         ({"partitionBy": "a,,b"}, "empty name", ""),
         ({"partitionBy": "[1]"}, "not a JSON list of names", ""),
-        ({"format": "orc"}, "'orc' cannot be written", "parquet"),
+        ({"format": "avro"}, "'avro' cannot be written", "parquet"),
+        ({"maxRecordsPerFile": "many"}, "the option maxRecordsPerFile cannot be 'many'", ""),
         ({"path": ""}, "no path", "INSERT INTO"),
     ],
 )
@@ -167,7 +169,7 @@ def test_schemas_that_make_no_sense(columns: tuple[str, ...], partition_by: tupl
         schema(x=IntegerType()),
         T.NullType(),
         T.VariantType(),
-        T.DayTimeIntervalType(),
+        T.CalendarIntervalType(),
         T.YearMonthIntervalType(),
         T.StringType("UTF8_LCASE"),
     ],

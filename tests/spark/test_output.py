@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql.types import IntegerType, LongType, StringType, StructField, StructType, TimestampType
 
-import committer.spark.output as output_module
+from committer.spark.formats import parse_format
 from committer.spark.output import FileNames, TaskOutput
 from committer.spark.schema import plan_files
 
@@ -55,17 +55,24 @@ def output(
     *partition_by: str,
     schema: StructType = SCHEMA,
     task: int = 7,
-    compression: str = "snappy",
+    compression: str | None = None,
     gathered_bytes: int = 1 << 20,
     open_files: int = 10,
+    open_bytes: int = 64 << 20,
+    max_records_per_file: int = 0,
+    file_format: str = "parquet",
     open_file: Callable[[str], IOBase] | None = None,
 ) -> TaskOutput:
+    choice = parse_format(file_format, compression, {})
     return TaskOutput(
-        plan_files(schema, partition_by),
-        FileNames(JOB, task, compression),
+        plan_files(schema, partition_by, choice),
+        choice,
+        FileNames(JOB, task, choice.suffix),
         open_file or disk.open,
+        max_records_per_file=max_records_per_file,
         gathered_bytes=gathered_bytes,
         open_files=open_files,
+        open_bytes=open_bytes,
     )
 
 
@@ -87,6 +94,8 @@ def test_names_are_spark_s(disk: Disk) -> None:
         ("snappy", ".snappy", "SNAPPY"),
         ("gzip", ".gz", "GZIP"),
         ("zstd", ".zstd", "ZSTD"),
+        ("lz4_raw", ".lz4raw", "LZ4"),
+        ("brotli", ".br", "BROTLI"),
         ("none", "", "UNCOMPRESSED"),
         ("uncompressed", "", "UNCOMPRESSED"),
     ],
@@ -124,8 +133,7 @@ def test_memory_is_bounded_by_flushing_row_groups(disk: Disk) -> None:
     assert disk.rows() == {name: list(range(48 * rows))}
 
 
-def test_what_open_files_hold_is_bounded(disk: Disk, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(output_module, "OPEN_BYTES", 1 << 20)
+def test_what_open_files_hold_is_bounded(disk: Disk) -> None:
     held: list[int] = []
 
     def batches() -> Iterator[pa.RecordBatch]:
@@ -134,29 +142,24 @@ def test_what_open_files_hold_is_bounded(disk: Disk, monkeypatch: pytest.MonkeyP
             yield pa.RecordBatch.from_arrays([pa.array([str(number)] * 50_000), numbers], names=["p", "v"])
             held.append(pa.total_allocated_bytes())
 
-    output(disk, "p", gathered_bytes=1, open_files=100).write(batches())
+    output(disk, "p", gathered_bytes=1, open_files=100, open_bytes=1 << 20).write(batches())
     assert max(held[8:]) <= max(held[:8]) + (1 << 20)
     assert len(disk.names()) == 30
-    assert disk.most_open <= 3
+    assert disk.most_open <= 4
 
 
-def test_rows_clustered_by_partition_make_one_file_each(disk: Disk) -> None:
+@pytest.mark.parametrize("order", ["clustered", "in turn", "large and small"])
+def test_each_directory_gets_one_file_whatever_the_order_of_rows(disk: Disk, order: str) -> None:
     rows = [(letter, number) for letter in "abcdefgh" for number in range(50)]
+    if order == "in turn":
+        rows.sort(key=lambda row: row[1])
+    elif order == "large and small":
+        rows = [row for row in rows if row[0] != "a"] + [("a", number) for number in range(50)]
+        rows.sort(key=lambda row: (row[1] // 10 if row[0] != "a" else 2, row[0]))
     batches = [batch(*rows[start : start + 20]) for start in range(0, len(rows), 20)]
-    output(disk, "p", gathered_bytes=1, open_files=2).write(batches)
-    assert disk.most_open <= 2
+    output(disk, "p", gathered_bytes=1500, open_files=3).write(batches)
+    assert disk.most_open <= 3
     assert disk.rows() == {f"p={letter}/part-00007-{JOB}.c000.snappy.parquet": list(range(50)) for letter in "abcdefgh"}
-
-
-def test_past_the_bound_of_open_files_partitions_go_on_in_next_files(disk: Disk) -> None:
-    rounds = [batch(*((letter, number) for letter in "abcd")) for number in range(3)]
-    output(disk, "p", gathered_bytes=1, open_files=2).write(rounds)
-    assert disk.most_open == 2
-    for letter in "abcd":
-        files = {name: rows for name, rows in disk.rows().items() if name.startswith(f"p={letter}/")}
-        assert list(files) == [f"p={letter}/part-00007-{JOB}.c{n:03d}.snappy.parquet" for n in range(len(files))]
-        assert [row for rows in files.values() for row in rows] == [0, 1, 2]
-    assert len(disk.names()) > 4
 
 
 def test_one_gathering_needs_one_open_file_whatever_the_partitions(disk: Disk) -> None:
@@ -221,3 +224,25 @@ def test_an_error_of_the_store_is_the_one_that_shows(disk: Disk) -> None:
     with pytest.raises(OSError, match="disk full") as raised:
         output(disk, open_file=lambda name: full).write([batch(("a", 1))])  # type: ignore[arg-type,return-value]
     assert full.ended_by is raised.value
+
+
+# --- Rows a file --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("rows", "sizes"), [(10, [3, 3, 3, 1]), (9, [3, 3, 3]), (1, [1])])
+@pytest.mark.parametrize("gathered_bytes", [1, 1 << 20])
+def test_files_hold_as_many_rows_as_they_may(disk: Disk, rows: int, sizes: list[int], gathered_bytes: int) -> None:
+    batches = [batch(*((letter, number) for letter in "ab")) for number in range(rows)]
+    output(disk, "p", max_records_per_file=3, gathered_bytes=gathered_bytes).write(batches)
+    for letter in "ab":
+        files = {name: found for name, found in disk.rows().items() if name.startswith(f"p={letter}/")}
+        assert list(files) == [
+            f"p={letter}/part-00007-{JOB}.c{number:03d}.snappy.parquet" for number in range(len(sizes))
+        ]
+        assert [len(found) for found in files.values()] == sizes
+        assert [row for found in files.values() for row in found] == list(range(rows))
+
+
+def test_unpartitioned_files_hold_as_many_rows_as_they_may(disk: Disk) -> None:
+    output(disk, max_records_per_file=4, gathered_bytes=1).write([batch(*(("a", n) for n in range(10)))])
+    assert list(disk.rows().values()) == [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9]]

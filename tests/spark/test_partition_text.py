@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from committer.errors import UnsupportedError
-from committer.spark.partition_text import date_text, partition_texts, timestamp_text
+from committer.spark.partition_text import date_text, interval_text, partition_texts, timestamp_text
 from committer.spark.zones import local_micros, zone
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -165,7 +165,35 @@ def test_unknown_zones_are_refused(name: str) -> None:
         zone(name)
 
 
-@pytest.mark.parametrize("kind", [pa.binary(), pa.list_(pa.int32()), pa.duration("us"), pa.null()])
+@pytest.mark.parametrize("kind", [pa.binary(), pa.list_(pa.int32()), pa.struct([]), pa.null()])
 def test_other_types_are_refused(kind: pa.DataType) -> None:
     with pytest.raises(UnsupportedError, match="cannot name partitions"):
         partition_texts(pa.array([], kind))
+
+
+@pytest.mark.parametrize(
+    ("micros", "kind", "text"),
+    [
+        (93_784_500_000, "interval day to second", "INTERVAL '1 02:03:04.5' DAY TO SECOND"),
+        (-93_784_000_001, "interval day to second", "INTERVAL '-1 02:03:04.000001' DAY TO SECOND"),
+        (93_784_500_000, "interval day", "INTERVAL '1' DAY"),
+        (93_784_500_000, "interval day to hour", "INTERVAL '1 02' DAY TO HOUR"),
+        (360_000_000_000, "interval hour", "INTERVAL '100' HOUR"),
+        (93_784_500_000, "interval minute to second", "INTERVAL '1563:04.5' MINUTE TO SECOND"),
+        (-(2**63), "interval day to second", "INTERVAL '-106751991 04:00:54.775808' DAY TO SECOND"),
+    ],
+)
+def test_intervals_are_told_in_the_units_of_their_type(micros: int, kind: str, text: str) -> None:
+    assert interval_text(micros, kind) == text
+    assert partition_texts(pa.array([micros, None], pa.duration("us")), kind) == [text, None]
+
+
+def test_times() -> None:
+    times = pa.array([0, 45_000_500_000_000, 86_399_999_999_000, None], pa.time64("ns"))
+    assert partition_texts(times) == ["00:00:00", "12:30:00.5", "23:59:59.999999", None]
+
+
+def test_strings_that_are_not_utf8_are_refused() -> None:
+    text = pa.array([b"a", b"\xff"], pa.binary()).view(pa.string())
+    with pytest.raises(UnsupportedError, match="not UTF-8"):
+        partition_texts(text)
