@@ -17,10 +17,22 @@ import msgspec
 from committer.config import CommitterConfig
 from committer.errors import ConfigurationError, InvalidPathError, UnsupportedError
 from committer.paths import StorePath
+from committer.spark.modes import PartitionOverwriteMode, SaveMode, partition_overwrite_mode, save_mode
+from committer.spark.option_keys import config_of_hadoop, is_hadoop_key, refuse_secret
 from committer.spark.output import COMPRESSIONS
 
 _STORAGE: Final = "storage."
-_OWN: Final = ("path", "format", "partitionBy", "compression", "committer", "job_id")
+_OWN: Final = (
+    "path",
+    "format",
+    "partitionBy",
+    "compression",
+    "committer",
+    "job_id",
+    "existing",
+    "partitionOverwriteMode",
+    "keep_report",
+)
 _ABSOLUTE: Final = re.compile(r"/|[A-Za-z][A-Za-z0-9+.\-]+:")
 
 
@@ -33,6 +45,9 @@ class WriteOptions(msgspec.Struct, frozen=True, kw_only=True):
         compression: A key of `COMPRESSIONS`.
         committer: The committer's name; None takes the store's default.
         job_id: The job's id; None draws a UUID.
+        existing: What becomes of data that stands at the destination; None leaves it to Spark's mode.
+        overwrite_mode: What overwriting replaces where there are partitions; None when not said.
+        keep_report: Leave the `JobReport` in ``_temporary`` for `committer.spark.write`, which takes it away.
         config: The commit's choices.
         storage: Storage options as references: ``env:NAME`` or ``file:PATH``.
     """
@@ -42,6 +57,9 @@ class WriteOptions(msgspec.Struct, frozen=True, kw_only=True):
     compression: str = "snappy"
     committer: str | None = None
     job_id: str | None = None
+    existing: SaveMode | None = None
+    overwrite_mode: PartitionOverwriteMode | None = None
+    keep_report: bool = False
     config: CommitterConfig = msgspec.field(default_factory=CommitterConfig)
     storage: dict[str, str] = msgspec.field(default_factory=dict)
 
@@ -59,7 +77,8 @@ def parse_options(options: Mapping[str, str]) -> WriteOptions:
 
     Args:
         options: As Spark hands them over. ``partitionBy`` is ``"a,b"``, or a JSON list where a name holds a comma;
-            fields of `CommitterConfig` go by their names; ``storage.<key>`` takes ``env:NAME`` or ``file:PATH``.
+            fields of `CommitterConfig` go by their names, or by Hadoop's keys; ``storage.<key>`` takes ``env:NAME`` or
+            ``file:PATH``; a key that looks like a secret's is refused.
 
     Raises:
         ConfigurationError: A key is unknown, a value is not one the option takes, or the path is missing or relative.
@@ -67,6 +86,7 @@ def parse_options(options: Mapping[str, str]) -> WriteOptions:
     """
     own: dict[str, str] = {}
     config: dict[str, str] = {}
+    hadoop: dict[str, str] = {}
     storage: dict[str, str] = {}
     own_keys = {key.lower(): key for key in _OWN}
     config_keys = {field.name for field in msgspec.structs.fields(CommitterConfig)}
@@ -79,7 +99,10 @@ def parse_options(options: Mapping[str, str]) -> WriteOptions:
         elif folded in config_keys:
             config[folded] = value
         else:
-            raise _unknown(key, [*_OWN, *config_keys])
+            refuse_secret(key)
+            if not is_hadoop_key(folded):
+                raise _unknown(key, [*_OWN, *config_keys])
+            hadoop[folded] = value
     file_format = own.get("format", "parquet")
     if file_format.lower() != "parquet":
         raise UnsupportedError(
@@ -91,7 +114,12 @@ def parse_options(options: Mapping[str, str]) -> WriteOptions:
         compression=_compression(own.get("compression", "snappy")),
         committer=own.get("committer"),
         job_id=own.get("job_id"),
-        config=_config(config),
+        existing=save_mode(own["existing"], "the option existing") if "existing" in own else None,
+        overwrite_mode=partition_overwrite_mode(own["partitionOverwriteMode"])
+        if "partitionOverwriteMode" in own
+        else None,
+        keep_report=_flag("keep_report", own.get("keep_report", "false")),
+        config=_config(config, hadoop),
         storage=storage,
     )
 
@@ -138,11 +166,21 @@ def _compression(text: str) -> str:
     return folded
 
 
-def _config(values: Mapping[str, str]) -> CommitterConfig:
+def _flag(key: str, text: str) -> bool:
+    if text.lower() not in {"true", "false"}:
+        raise ConfigurationError(f"the option {key} cannot be {text!r}: it must be true or false", operation="save")
+    return text.lower() == "true"
+
+
+def _config(values: Mapping[str, str], hadoop: Mapping[str, str]) -> CommitterConfig:
     # One by one, so that the error can name the option.
     for key, value in values.items():
         _converted({key: value}, f"the option {key} cannot be {value!r}")
-    return _converted(values, "the options of the commit do not fit together")
+    chosen = _converted(values, "the options of the commit do not fit together")
+    if not hadoop:
+        return chosen
+    # The same choice under both of its names: ours wins.
+    return config_of_hadoop(hadoop).replace(**{key: getattr(chosen, key) for key in values})
 
 
 def _converted(values: Mapping[str, str], problem: str) -> CommitterConfig:

@@ -65,7 +65,13 @@ def test_a_commit_that_refuses_leaves_nothing_and_says_why(spark: SparkSession, 
     [
         ({"partition_by": "id"}, "append", AnalysisException, "did you mean 'partitionBy'?"),
         ({"partitionBy": "id"}, "append", AnalysisException, "every column is a partition column"),
-        ({}, "overwrite", AnalysisException, 'mode "overwrite" is not supported'),
+        ({"existing": "append"}, "overwrite", AnalysisException, "contradict each other"),
+        (
+            {"fs.azure.account.key.a.dfs.core.windows.net": "hunter2"},
+            "append",
+            AnalysisException,
+            "looks like a secret",
+        ),
         ({"storage.account_key": "hunter2"}, "append", AnalysisException, "storage.account_key must say where"),
         ({}, "error", AnalysisException, "UNSUPPORTED_DATA_SOURCE_SAVE_MODE"),
     ],
@@ -206,6 +212,7 @@ def message(job_id: str = "j", task: int = 0, attempt: int = 0) -> TaskCommitMes
         ([message(), message("other", 1)], RecordError, "of job other, and this is job j"),
         ([Stranger()], RecordError, "returned a Stranger"),
         ([TaskCommitMessage(b"{}")], RecordError, "not a task commit"),
+        ([message(), message(task=2)], TaskMissingError, "of task 2, but the job has 2 tasks"),
     ],
 )
 def test_messages_are_checked(messages: list[Any], error: type[Exception], text: str) -> None:
