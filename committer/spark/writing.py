@@ -111,6 +111,9 @@ def write(
     # Looked at first, so that Spark computes nothing for a write that is to be ignored.
     if chosen == "ignore" and _beside_spark(session, partial(_used, parsed)) is not None:
         return msgspec.structs.replace(_ignored(parsed), duration_s=time.monotonic() - started)
+    # Spark looks for data sources written in Python in the active session of the calling thread alone, and only a few
+    # calls make a session that: in another thread than the first, or after Ctrl-C, there may be none.
+    session.createDataFrame([], "nothing int")
     writer = df.write.format("committer").options(**settings)
     try:
         writer.mode("overwrite" if chosen == "overwrite" else "append").save()
