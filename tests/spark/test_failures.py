@@ -98,7 +98,7 @@ def test_what_spark_says_before_it_asks_the_data_source(spark: SparkSession, tmp
     frame = spark.range(3).selectExpr("id v", "id % 2 a")
     with pytest.raises(IllegalArgumentException, match="provided partitioning or clustering columns"):
         frame.write.format("committer").partitionBy("a").mode("append").save(str(tmp_path / "t"))
-    with pytest.raises(AnalysisException, match="cannot be written in the .ErrorIfExists. mode"):
+    with pytest.raises(AnalysisException, match=r"cannot be written in the .ErrorIfExists. mode"):
         frame.write.format("committer").save(str(tmp_path / "t"))
     assert not (tmp_path / "t").exists()
 
