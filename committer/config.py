@@ -74,6 +74,8 @@ class CommitterConfig(msgspec.Struct, frozen=True, kw_only=True, dict=True):
             them, ``fail`` refuses the job, ``replace`` supersedes them.
         superseded_scope: With ``conflict_mode="replace"``: ``directories`` supersedes the subtree of each directory
             written, ``destination`` all of the destination but names that start with ``_`` or ``.`` (without ``=``).
+            With ``conflict_mode="fail"``: ``destination`` refuses a destination that holds any other name, and of
+            several jobs that commit at once lets one through; it takes the replace lock for that.
         durability: ``fsync`` survives a power loss, on stores that need it; ``none`` leaves it to the system.
         validate_output: Look at every published file before `_SUCCESS` and compare length and identity.
         promote_directories: Publish a directory that one task attempt alone wrote, and that is absent, in one rename.
@@ -161,6 +163,16 @@ class CommitterConfig(msgspec.Struct, frozen=True, kw_only=True, dict=True):
                 _check_alone(cls, field, value, resolved.origins[field])
             raise
         return _with_origins(config, resolved.origins)
+
+    @property
+    def takes_replace_lock(self) -> bool:
+        """Whether a job with these choices excludes others from its destination while it commits."""
+        return self.conflict_mode == "replace" or self.refuses_used_destination
+
+    @property
+    def refuses_used_destination(self) -> bool:
+        """Whether a job with these choices commits only into a destination that holds nothing."""
+        return self.conflict_mode == "fail" and self.superseded_scope == "destination"
 
     def replace(self, **changes: object) -> CommitterConfig:
         """The same choices but for `changes`, by field; the others keep their origins.

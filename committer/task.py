@@ -257,6 +257,19 @@ class TaskAttempt:
                 next_step="open a new attempt",
             )
 
+    def count(self, name: str, n: int = 1) -> None:
+        """Adds to a statistic of this attempt, such as rows written; that of a winner becomes part of the job's.
+
+        Args:
+            name: The statistic's name in reports and `_SUCCESS`.
+            n: How much to add.
+
+        Raises:
+            TaskError: The attempt is over.
+        """
+        self._check_open("count")
+        self._context.statistics.count(name, n)
+
     # -- ending -------------------------------------------------------------------------------------------------
 
     @property

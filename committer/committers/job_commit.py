@@ -154,7 +154,7 @@ class JobCommit:
             refs = refs_of_messages(self._context, task_commits)
             winners = [NamedRecord(ref.record, ref.digest or "") for ref in refs]
         return await self._decide_and_go(
-            CommitIntent(winners, tasks, self._context.config.conflict_mode == "replace"),
+            CommitIntent(winners, tasks, self._context.config.takes_replace_lock),
             lambda: find_refs(self._context, task_commits, tasks, freeze=True),
         )
 
@@ -293,8 +293,7 @@ class JobCommit:
                 ]
             return [RecordRef(winner.record, winner.digest) for winner in winners]
 
-        replacing = context.config.conflict_mode == "replace"
-        return await self._decide_and_go(CommitIntent(winners, tasks, replacing), find)
+        return await self._decide_and_go(CommitIntent(winners, tasks, context.config.takes_replace_lock), find)
 
     async def _abort_instead(self, *, force: bool) -> JobReport:
         """Rolls back a job that was undecided when it was looked at: by an abort, unless somebody was faster."""

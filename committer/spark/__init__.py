@@ -1,6 +1,8 @@
-"""PySpark binding: a Python data source named ``committer``.
+"""PySpark binding: a Python data source named ``committer``, and `write`, which returns the report of the commit.
 
     df.write.format("committer").option("partitionBy", "month,day").mode("append").save("file:///data/flights")
+
+    report = committer.spark.write(df, "file:///data/flights", partition_by=["month", "day"], mode="error")
 
 Spark finds the data source by itself through the top-level module ``pyspark_committer``; nothing has to be registered.
 Drivers and executors need this distribution with its extra ``spark``, and Java 17 or later (`committer.spark.java`).
@@ -9,26 +11,33 @@ Importing this package imports neither PySpark nor pyarrow.
 
 from __future__ import annotations
 
+import importlib
 from typing import TYPE_CHECKING
 
 from committer.errors import UnsupportedError
 
 if TYPE_CHECKING:
     from committer.spark.datasource import CommitterDataSource
+    from committer.spark.writing import write
 
-__all__ = ["CommitterDataSource"]
+__all__ = ["CommitterDataSource", "write"]
+
+_MODULES = {
+    "CommitterDataSource": "committer.spark.datasource",
+    "write": "committer.spark.writing",
+}
 
 
 def __getattr__(name: str) -> object:
-    if name != "CommitterDataSource":
+    if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     try:
-        from committer.spark.datasource import CommitterDataSource
+        found: object = getattr(importlib.import_module(_MODULES[name]), name)
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] not in {"pyspark", "pyarrow"}:
             raise
         raise missing_package(error.name or "pyspark") from error
-    return CommitterDataSource
+    return found
 
 
 def missing_package(name: str) -> UnsupportedError:

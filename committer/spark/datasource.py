@@ -9,6 +9,7 @@ references to options, no secrets) and one `TaskCommitMessage` a partition.
 - Exactly the attempts that Spark's messages name win (``delivery="message"``): what a speculative or lost attempt wrote
   lies in its own directory and goes with the job's.
 - Spark calls `abort` also after a `commit` that raised. The job's persisted decision says what abort may still do.
+- Nothing that stands at the destination is touched before job commit, whatever the mode.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
+import msgspec
 from anyio.from_thread import start_blocking_portal
 from pyspark import TaskContext
 from pyspark.sql.datasource import DataSource, DataSourceArrowWriter, WriterCommitMessage
@@ -32,6 +34,7 @@ from committer.errors import (
     JobDecidedError,
     JobNotFoundError,
     RecordError,
+    TargetExistsError,
     TaskMissingError,
     UnsupportedError,
 )
@@ -39,6 +42,9 @@ from committer.events import JobEvent
 from committer.job import attach_job, open_job
 from committer.records.task_commit import TaskCommit
 from committer.spark import missing_package
+from committer.spark.destination import look_at_destination
+from committer.spark.kept_report import keep_report
+from committer.spark.modes import SaveMode, commit_config, mode_of_write
 from committer.spark.options import WriteOptions, parse_options
 from committer.spark.output import FileNames, TaskOutput
 from committer.spark.schema import FilePlan, plan_files
@@ -51,6 +57,10 @@ if TYPE_CHECKING:
 _LOG = logging.getLogger("committer.spark")
 _ATTEMPT_BITS = 0x7FFFFFFF
 
+SMALL_MESSAGE = 3 * 1024
+ROWS_WRITTEN = "committer_rows_written"
+"""Among the statistics of the report and of `_SUCCESS`: rows of the tasks that won."""
+
 
 class CommitterDataSource(DataSource):
     """``df.write.format("committer")``. Writes only: the result is plain files that ``spark.read`` reads."""
@@ -60,24 +70,24 @@ class CommitterDataSource(DataSource):
         """The format's name."""
         return "committer"
 
-    def writer(self, schema: StructType, overwrite: bool) -> CommitterWriter:
+    def writer(self, schema: StructType, overwrite: bool) -> CommitterWriter | IgnoringWriter:
         """Checks everything that can be checked without data, then sets the job up.
+
+        Args:
+            schema: All columns, partition columns too.
+            overwrite: Whether Spark's mode is ``overwrite``; the option ``existing`` says more.
 
         Raises:
             ConfigurationError: An option, or the schema, cannot be honoured. Nothing was done.
-            UnsupportedError: The same, for what may come.
+            UnsupportedError: The same, for what may come; or a table format owns the destination.
+            TargetExistsError: The destination holds data, and the mode is ``error``.
         """
         if importlib.util.find_spec("pyarrow") is None:
             raise missing_package("pyarrow")
-        if overwrite:
-            raise UnsupportedError(
-                'mode "overwrite" is not supported by this version of the data source; nothing was changed',
-                operation="save",
-                next_step='use mode("append") into a new or emptied destination',
-            )
         options = parse_options(self.options)
+        mode = mode_of_write(overwrite, options.existing)
         plan = plan_files(schema, options.partition_by, options.file_format)
-        return CommitterWriter(options, plan, asyncio.run(_set_up(options)))
+        return asyncio.run(_set_up(options, mode, plan))
 
 
 @dataclass(frozen=True)
@@ -125,14 +135,15 @@ class CommitterWriter(DataSourceArrowWriter):
                 open_task(self.spec, task=task, attempt=attempt, storage_options=storage)
             ) as handle,
         ):
-            TaskOutput(
+            rows = TaskOutput(
                 self.plan,
                 self.options.file_format,
                 names,
                 partial(portal.call, handle.open_blocking),
                 max_records_per_file=self.options.max_records_per_file,
             ).write(iterator)
-        return TaskCommitMessage(handle.task_commit.encode())
+            portal.call(handle.count, ROWS_WRITTEN, rows)
+        return TaskCommitMessage(encoded(handle.task_commit))
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """Commits the job with exactly the attempts that the messages name.
@@ -151,6 +162,8 @@ class CommitterWriter(DataSourceArrowWriter):
             self.options.path,
             report.duration_s,
         )
+        if self.options.keep_report:
+            asyncio.run(keep_report(self.options, report))
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """Aborts the job; where the decision to commit it stands, nothing is deleted and the log says what to do."""
@@ -160,6 +173,32 @@ class CommitterWriter(DataSourceArrowWriter):
             _LOG.info("job %s is gone already, there is nothing to abort", self.spec.job_id)
         except JobDecidedError as error:
             _LOG.warning("%s", error)
+
+
+class IgnoringWriter(DataSourceArrowWriter):
+    """What mode ``ignore`` makes of a destination that holds data: tasks run, and write nothing."""
+
+    def write(self, iterator: Iterator[RecordBatch]) -> WriterCommitMessage:
+        """Takes no row."""
+        return WriterCommitMessage()
+
+    def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
+        """Does nothing."""
+
+    def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
+        """Does nothing."""
+
+
+def encoded(commit: TaskCommit) -> bytes:
+    """A message as Spark takes it to the driver: at most `SMALL_MESSAGE` bytes where it can be.
+
+    The record inside only saves job commit a call, and ``spark.driver.maxResultSize`` counts every byte, of messages
+    and of what Spark sends with each, before the first one is looked at.
+    """
+    data = commit.encode()
+    if len(data) > SMALL_MESSAGE and commit.inline is not None:
+        return msgspec.structs.replace(commit, inline=None).encode()
+    return data
 
 
 def task_commits(messages: Sequence[WriterCommitMessage | None], job_id: str) -> list[TaskCommit]:
@@ -194,22 +233,41 @@ def task_commits(messages: Sequence[WriterCommitMessage | None], job_id: str) ->
                 f" {commit.attempt}",
                 operation="commit_job",
             )
+        if commit.task >= len(messages):
+            raise TaskMissingError(
+                f"there is a message of task {commit.task}, but the job has {len(messages)} tasks",
+                operation="commit_job",
+            )
         commits[commit.task] = commit
     return list(commits.values())
 
 
-async def _set_up(options: WriteOptions) -> JobSpec:
+async def _set_up(options: WriteOptions, mode: SaveMode, plan: FilePlan) -> CommitterWriter | IgnoringWriter:
+    found = await look_at_destination(options, mode)
+    if found.used and mode == "ignore":
+        _LOG.info("%s holds data, and the mode is ignore: nothing is written", options.path)
+        return IgnoringWriter()
+    if found.used and mode == "error":
+        raise TargetExistsError(
+            "the destination holds data already, and the mode is error",
+            operation="save",
+            path=options.path,
+            next_step="use append or overwrite as the mode (existing=... of the data source), or another destination",
+        )
+    config = commit_config(
+        options.config, mode, partition_by=options.partition_by, overwrite_mode=options.overwrite_mode, used=found.used
+    )
     job = await open_job(
         options.path,
         job_id=options.job_id or str(uuid.uuid4()),
         committer=options.committer,
         delivery="message",
-        config=options.config,
+        config=config,
         storage_options=options.storage_options(),
     )
     spec = job.spec
     await job.close()
-    return spec
+    return CommitterWriter(options, plan, spec)
 
 
 async def _commit(spec: JobSpec, options: WriteOptions, commits: list[TaskCommit]) -> JobReport:

@@ -19,9 +19,22 @@ from committer.errors import ConfigurationError, InvalidPathError
 from committer.paths import StorePath
 from committer.spark.formats import FORMAT_OPTIONS, FileFormat, parse_format
 from committer.spark.formats.parquet import SNAPPY_PARQUET
+from committer.spark.modes import PartitionOverwriteMode, SaveMode, partition_overwrite_mode, save_mode
+from committer.spark.option_keys import config_of_hadoop, is_hadoop_key, refuse_secret
 
 _STORAGE: Final = "storage."
-_OWN: Final = ("path", "format", "partitionBy", "compression", "maxRecordsPerFile", "committer", "job_id")
+_OWN: Final = (
+    "path",
+    "format",
+    "partitionBy",
+    "compression",
+    "maxRecordsPerFile",
+    "committer",
+    "job_id",
+    "existing",
+    "partitionOverwriteMode",
+    "keep_report",
+)
 _ABSOLUTE: Final = re.compile(r"/|[A-Za-z][A-Za-z0-9+.\-]+:")
 
 
@@ -35,6 +48,9 @@ class WriteOptions(msgspec.Struct, frozen=True, kw_only=True):
         max_records_per_file: How many rows a file may hold; 0 for any number.
         committer: The committer's name; None takes the store's default.
         job_id: The job's id; None draws a UUID.
+        existing: What becomes of data that stands at the destination; None leaves it to Spark's mode.
+        overwrite_mode: What overwriting replaces where there are partitions; None when not said.
+        keep_report: Leave the `JobReport` in ``_temporary`` for `committer.spark.write`, which takes it away.
         config: The commit's choices.
         storage: Storage options as references: ``env:NAME`` or ``file:PATH``.
     """
@@ -45,6 +61,9 @@ class WriteOptions(msgspec.Struct, frozen=True, kw_only=True):
     max_records_per_file: int = 0
     committer: str | None = None
     job_id: str | None = None
+    existing: SaveMode | None = None
+    overwrite_mode: PartitionOverwriteMode | None = None
+    keep_report: bool = False
     config: CommitterConfig = msgspec.field(default_factory=CommitterConfig)
     storage: dict[str, str] = msgspec.field(default_factory=dict)
 
@@ -62,7 +81,8 @@ def parse_options(options: Mapping[str, str]) -> WriteOptions:
 
     Args:
         options: As Spark hands them over. ``partitionBy`` is ``"a,b"``, or a JSON list where a name holds a comma;
-            fields of `CommitterConfig` go by their names; ``storage.<key>`` takes ``env:NAME`` or ``file:PATH``.
+            fields of `CommitterConfig` go by their names, or by Hadoop's keys; ``storage.<key>`` takes ``env:NAME`` or
+            ``file:PATH``; a key that looks like a secret's is refused.
 
     Raises:
         ConfigurationError: A key is unknown, a value is not one the option takes, or the path is missing or relative.
@@ -70,6 +90,7 @@ def parse_options(options: Mapping[str, str]) -> WriteOptions:
     """
     own: dict[str, str] = {}
     config: dict[str, str] = {}
+    hadoop: dict[str, str] = {}
     storage: dict[str, str] = {}
     formatting: dict[str, str] = {}
     own_keys = {key.lower(): key for key in _OWN}
@@ -85,7 +106,10 @@ def parse_options(options: Mapping[str, str]) -> WriteOptions:
         elif folded in FORMAT_OPTIONS:
             formatting[FORMAT_OPTIONS[folded]] = value
         else:
-            raise _unknown(key, [*_OWN, *config_keys, *FORMAT_OPTIONS.values()])
+            refuse_secret(key)
+            if not is_hadoop_key(folded):
+                raise _unknown(key, [*_OWN, *config_keys, *FORMAT_OPTIONS.values()])
+            hadoop[folded] = value
     return WriteOptions(
         path=_path(own.get("path")),
         partition_by=_columns(own.get("partitionBy", "")),
@@ -93,7 +117,12 @@ def parse_options(options: Mapping[str, str]) -> WriteOptions:
         max_records_per_file=_records(own.get("maxRecordsPerFile", "0")),
         committer=own.get("committer"),
         job_id=own.get("job_id"),
-        config=_config(config),
+        existing=save_mode(own["existing"], "the option existing") if "existing" in own else None,
+        overwrite_mode=partition_overwrite_mode(own["partitionOverwriteMode"])
+        if "partitionOverwriteMode" in own
+        else None,
+        keep_report=_flag("keep_report", own.get("keep_report", "false")),
+        config=_config(config, hadoop),
         storage=storage,
     )
 
@@ -137,11 +166,21 @@ def _records(text: str) -> int:
         raise ConfigurationError(f"the option maxRecordsPerFile cannot be {text!r}", operation="save") from error
 
 
-def _config(values: Mapping[str, str]) -> CommitterConfig:
+def _flag(key: str, text: str) -> bool:
+    if text.lower() not in {"true", "false"}:
+        raise ConfigurationError(f"the option {key} cannot be {text!r}: it must be true or false", operation="save")
+    return text.lower() == "true"
+
+
+def _config(values: Mapping[str, str], hadoop: Mapping[str, str]) -> CommitterConfig:
     # One by one, so that the error can name the option.
     for key, value in values.items():
         _converted({key: value}, f"the option {key} cannot be {value!r}")
-    return _converted(values, "the options of the commit do not fit together")
+    chosen = _converted(values, "the options of the commit do not fit together")
+    if not hadoop:
+        return chosen
+    # The same choice under both of its names: ours wins.
+    return config_of_hadoop(hadoop).replace(**{key: getattr(chosen, key) for key in values})
 
 
 def _converted(values: Mapping[str, str], problem: str) -> CommitterConfig:

@@ -107,7 +107,10 @@ class Preflight(Stage[PreflightRequest, Conflicts]):
 
     def _collect_targets(self, value: PreflightRequest, targets: list[str]) -> None:
         config, view = self.context.config, value.view
-        if config.conflict_mode == "fail":
+        if config.refuses_used_destination:
+            if not view.was_empty:
+                targets.append("the destination already holds data")
+        elif config.conflict_mode == "fail":
             targets.extend(f"{name or 'the destination'} already holds files" for name in sorted(view.occupied))
         if view.success is not None and view.success.is_directory:
             targets.append("a directory stands at _SUCCESS, where the marker goes")

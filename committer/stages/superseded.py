@@ -19,7 +19,6 @@ from committer.stages.commit_state import explain_missing, fenced_off, looking_a
 from committer.stages.identity import as_entry, is_recorded, stands_as_directory
 from committer.stages.names import NameFolding, in_job_directory, is_hidden, with_ancestors
 from committer.stores.base import FileStatus
-from committer.stores.helpers import walk
 
 
 class ListSuperseded(Stage[list[str], dict[str, FileStatus]]):
@@ -31,7 +30,7 @@ class ListSuperseded(Stage[list[str], dict[str, FileStatus]]):
     Preconditions: the replace lock is held.
     Postconditions: every old file with its identity; at the destination itself names that start with `_` or `.` stay
     (unless they hold `=`), so that `_temporary` and metadata are never taken.
-    Cost: one listing a directory of the old tree.
+    Cost: one listing a directory of the old tree, those of one depth at once; dependent round trips: its depth.
     """
 
     name = "job_stage_list_superseded"
@@ -41,40 +40,32 @@ class ListSuperseded(Stage[list[str], dict[str, FileStatus]]):
         self._folding = NameFolding(context.store.capabilities)
 
     async def execute(self, value: list[str]) -> dict[str, FileStatus]:
-        """Walks the topmost of the directories `value`, each once."""
+        """Lists the topmost of the directories `value` and all that is below, each directory once, level by level."""
         found: dict[str, FileStatus] = {}
         destination = self.context.layout.destination
-        fold = self._folding.fold
-        written = {fold(directory) for directory in with_ancestors(value)}
+        written = {self._folding.fold(directory) for directory in with_ancestors(value)}
+        level = [destination / directory if directory else destination for directory in topmost(value)]
+        while level:
+            below: list[StorePath] = []
 
-        async def look(directory: str) -> None:
-            if directory:
-                await self._walk(destination / directory, found, written)
-                return
-            with contextlib.suppress(StoreNotFoundError):
-                async for child in self.context.store.list(destination):
-                    if is_hidden(child.path.name):
-                        continue
-                    if child.is_directory and (not child.is_link or fold(child.path.name) in written):
-                        await self._walk(child.path, found, written)
-                    else:
-                        found[child.path.name] = as_entry(child)
+            async def look(directory: StorePath, below: list[StorePath] = below) -> None:
+                with contextlib.suppress(StoreNotFoundError, StoreNotADirectoryError):
+                    async for child in self.context.store.list(directory):
+                        self._take(child, written, found, below)
 
-        await run_workers(topmost(value), look, workers=self.context.config.io_concurrency, operation=self.name)
+            await run_workers(level, look, workers=self.context.config.io_concurrency, operation=self.name)
+            level = below
         return found
 
-    async def _walk(self, directory: StorePath, found: dict[str, FileStatus], written: set[str]) -> None:
-        destination = self.context.layout.destination
-        with contextlib.suppress(StoreNotFoundError, StoreNotADirectoryError):
-            async for child in walk(self.context.store, directory):
-                name = child.path.relative_to(destination)
-                # Jobs may run into a directory below this one, and their own directories are theirs (G11).
-                if in_job_directory(name):
-                    continue
-                if child.is_directory and child.is_link and self._folding.fold(name) in written:
-                    await self._walk(child.path, found, written)
-                elif not stands_as_directory(child):
-                    found[name] = as_entry(child)
+    def _take(self, child: FileStatus, written: set[str], found: dict[str, FileStatus], below: list[StorePath]) -> None:
+        name = child.path.relative_to(self.context.layout.destination)
+        # Jobs may run into a directory below this one, and their own directories are theirs (G11).
+        if in_job_directory(name) or ("/" not in name and is_hidden(name)):
+            return
+        if child.is_directory and (not child.is_link or self._folding.fold(name) in written):
+            below.append(child.path)
+        elif not stands_as_directory(child):
+            found[name] = as_entry(child)
 
 
 def topmost(directories: list[str]) -> list[str]:

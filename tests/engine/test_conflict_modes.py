@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import msgspec
 import pytest
 
-from committer import CommitterConfig
-from committer.errors import CommitterError, TargetExistsError
+from committer import CommitterConfig, JobReport
+from committer.errors import CommitterError, DestinationBusyError, TargetExistsError
 from committer.testing.faults import Call, Fault
 from tests.engine.places import Place
 
@@ -203,3 +205,61 @@ async def test_plan_of_an_appending_job(place: Place) -> None:
             assert (await job.plan()).tasks == 2
         assert place.all_files() == before
         await job.abort()
+
+
+USED = config("fail", superseded_scope="destination")
+
+
+@pytest.mark.parametrize("name", ["p=7/old", "elsewhere/deep/old", "_a=1/old"])
+async def test_fail_refuses_a_destination_that_holds_data_anywhere(place: Place, name: str) -> None:
+    place.write(name, b"old")
+    place.write("_metadata", b"hidden names do not count")
+    job = await place.open_job(config=USED)
+    await place.run_task(job, 0, NEW)
+    assert (await job.plan()).conflicts == ["the destination already holds data"]
+    with pytest.raises(TargetExistsError, match="the destination already holds data"):
+        await job.commit()
+    await job.abort()
+    assert place.files() == {name: b"old", "_metadata": b"hidden names do not count"}
+    assert place.temporary() == set()
+
+
+async def test_of_two_jobs_that_want_an_empty_destination_one_gets_it(place: Place) -> None:
+    jobs = [await place.open_job(config=USED) for _ in range(2)]
+    for number, job in enumerate(jobs):
+        await place.run_task(job, 0, {f"p={number}/new": b"new"})
+    ends = await asyncio.gather(*(job.commit() for job in jobs), return_exceptions=True)
+    won = [number for number, end in enumerate(ends) if isinstance(end, JobReport)]
+    assert len(won) <= 1
+    assert all(
+        isinstance(end, DestinationBusyError | TargetExistsError) for end in ends if not isinstance(end, JobReport)
+    )
+    assert place.files() == {f"p={number}/new": b"new" for number in won}
+    for job in jobs:
+        await job.abort()
+    assert place.temporary() == set()
+
+
+@pytest.mark.parametrize("scope", ["destination", "directories"])
+async def test_old_files_are_listed_in_many_directories_at_once(place: Place, scope: str) -> None:
+    """One after the other, as Spark does it, ten thousand partitions take minutes."""
+    days = {f"year=1/month={month}/day={day}" for month in range(2) for day in range(3)}
+    for day in days:
+        place.write(f"{day}/old", b"old")
+    job = await place.open_job(config=config("replace", superseded_scope=scope))
+    await place.run_task(job, 0, {f"{day}/new": b"new" for day in days})
+    waiting, all_wait = set(), asyncio.Event()
+
+    async def meet(call: Call) -> None:
+        name = str(call.path).partition(f"{job.spec.layout.destination}/")[2]
+        if call.operation == "list" and name in days:
+            waiting.add(name)
+            if waiting == days:
+                all_wait.set()
+            await asyncio.wait_for(all_wait.wait(), 10)
+
+    place.store.before_call = meet
+    await job.commit()
+    place.store.before_call = None
+    assert waiting == days
+    assert place.files() == {f"{day}/new": b"new" for day in days}

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pyspark.errors import AnalysisException
+from pyspark.errors import AnalysisException, IllegalArgumentException
 from pyspark.sql import SparkSession
 from pyspark.sql.datasource import WriterCommitMessage
 from pyspark.sql.types import LongType, StructField, StructType
@@ -65,7 +65,13 @@ def test_a_commit_that_refuses_leaves_nothing_and_says_why(spark: SparkSession, 
     [
         ({"partition_by": "id"}, "append", AnalysisException, "did you mean 'partitionBy'?"),
         ({"partitionBy": "id"}, "append", AnalysisException, "every column is a partition column"),
-        ({}, "overwrite", AnalysisException, 'mode "overwrite" is not supported'),
+        ({"existing": "append"}, "overwrite", AnalysisException, "contradict each other"),
+        (
+            {"fs.azure.account.key.a.dfs.core.windows.net": "hunter2"},
+            "append",
+            AnalysisException,
+            "looks like a secret",
+        ),
         ({"storage.account_key": "hunter2"}, "append", AnalysisException, "storage.account_key must say where"),
         ({}, "error", AnalysisException, "UNSUPPORTED_DATA_SOURCE_SAVE_MODE"),
     ],
@@ -85,6 +91,30 @@ def test_no_absolute_path(spark: SparkSession, path: str | None) -> None:
     with pytest.raises(AnalysisException, match="path"):
         spark.range(3).write.format("committer").mode("append").save(path)
     assert not Path("relative").exists()
+
+
+def test_what_spark_says_before_it_asks_the_data_source(spark: SparkSession, tmp_path: Path) -> None:
+    """Nothing of this library runs by then; docs/spark.md says what these mean."""
+    frame = spark.range(3).selectExpr("id v", "id % 2 a")
+    with pytest.raises(IllegalArgumentException, match="provided partitioning or clustering columns"):
+        frame.write.format("committer").partitionBy("a").mode("append").save(str(tmp_path / "t"))
+    with pytest.raises(AnalysisException, match=r"cannot be written in the .ErrorIfExists. mode"):
+        frame.write.format("committer").save(str(tmp_path / "t"))
+    assert not (tmp_path / "t").exists()
+
+
+def test_tables_of_the_catalog_have_no_path(spark: SparkSession, tmp_path: Path) -> None:
+    spark.sql(f"create table no_path (v long) using committer location '{tmp_path / 't'}'")
+    try:
+        for insert in (
+            lambda: spark.sql("insert into no_path values (1)"),
+            lambda: spark.range(1).write.insertInto("no_path"),
+        ):
+            with pytest.raises(AnalysisException, match=r"no path: .*INSERT INTO"):
+                insert()
+    finally:
+        spark.sql("drop table no_path")
+    assert not (tmp_path / "t").exists()
 
 
 # --- The writer, called as Spark calls it --------------------------------------------------------------------------
@@ -206,6 +236,7 @@ def message(job_id: str = "j", task: int = 0, attempt: int = 0) -> TaskCommitMes
         ([message(), message("other", 1)], RecordError, "of job other, and this is job j"),
         ([Stranger()], RecordError, "returned a Stranger"),
         ([TaskCommitMessage(b"{}")], RecordError, "not a task commit"),
+        ([message(), message(task=2)], TaskMissingError, "of task 2, but the job has 2 tasks"),
     ],
 )
 def test_messages_are_checked(messages: list[Any], error: type[Exception], text: str) -> None:

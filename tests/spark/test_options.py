@@ -187,3 +187,103 @@ def test_types_that_cannot_be_written_wherever_they_hide(kind: T.DataType) -> No
         with pytest.raises(UnsupportedError, match=r"the column 'v.*cannot be written") as raised:
             plan_files(schema(v=nested), ())
         assert isinstance(raised.value, CommitterError)
+
+
+# --- Hadoop's keys, and secrets under any name ---------------------------------------------------------------------
+
+
+def test_hadoops_keys_are_taken_as_spark_folds_them() -> None:
+    found = options(
+        **{
+            "mapreduce.manifest.committer.io.threads": "12",
+            "spark.hadoop.mapreduce.manifest.committer.delete.target.files": "TRUE",
+            "mapreduce.fileoutputcommitter.marksuccessfuljobs": "false",
+            "mapreduce.fileoutputcommitter.algorithm.version": "2",
+            "mapreduce.outputcommitter.factory.scheme.abfs": "org.example.Factory",
+            "committer.durability": "fsync",
+            "fs.azure.io.rate.limit": "100",
+        }
+    )
+    assert found.config == CommitterConfig(
+        io_concurrency=12,
+        existing_target="replace",
+        mark_successful_jobs=False,
+        durability="fsync",
+        azure_io_rate=100.0,
+    )
+
+
+def test_a_choice_under_its_own_name_wins() -> None:
+    found = options(**{"io_concurrency": "3", "mapreduce.manifest.committer.io.threads": "12"})
+    assert found.config.io_concurrency == 3
+
+
+@pytest.mark.parametrize(
+    ("more", "problem"),
+    [
+        ({"mapreduce.manifest.committer.io.thread": "12"}, "did you mean mapreduce.manifest.committer.io.threads"),
+        ({"mapreduce.manifest.committer.io.threads": "many"}, "io.threads cannot be 'many'"),
+        ({"committer.io_concurrency": "1"}, "made with mapreduce.manifest.committer.io.threads"),
+        ({"mapreduce.job.name": "x"}, "'mapreduce.job.name' is not known"),
+        ({"existing": "maybe"}, "the option existing cannot be 'maybe'"),
+        ({"partitionOverwriteMode": "some"}, "static"),
+        ({"keep_report": "perhaps"}, "keep_report cannot be 'perhaps'"),
+    ],
+)
+def test_keys_and_values_that_hadoop_or_spark_would_pass_over(more: dict[str, str], problem: str) -> None:
+    with pytest.raises(ConfigurationError) as raised:
+        options(**more)
+    assert problem in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        "fs.azure.account.key.acct.dfs.core.windows.net",
+        "spark.hadoop.fs.azure.account.key.acct.dfs.core.windows.net",
+        "fs.azure.account.oauth2.client.secret",
+        "fs.azure.sas.fixed.token.acct.dfs.core.windows.net",
+        "fs.azure.sas.container.acct.dfs.core.windows.net",
+        "fs.s3a.access.key",
+        "fs.s3a.secret.key",
+        "fs.s3a.session.token",
+        "fs.gs.auth.service.account.private.key",
+        "accountKey",
+        "account_key",
+        "sas",
+        "sasToken",
+        "SAS_KEY",
+        "aws_secret_access_key",
+        "password",
+        "db.passwd",
+        "connection_string",
+        "apiKey",
+        "credential",
+        "committer.token",
+    ],
+)
+def test_a_secret_is_refused_by_its_keys_name(key: str) -> None:
+    with pytest.raises(ConfigurationError, match="looks like a secret") as raised:
+        options(**{key: "hunter2"})
+    assert key in str(raised.value)
+    assert "hunter2" not in str(raised.value) + repr(raised.value)
+    assert "env:NAME" in raised.value.next_step
+
+
+@pytest.mark.parametrize("key", ["sassafras", "keys", "monkey", "classname"])
+def test_other_unknown_keys_are_just_unknown(key: str) -> None:
+    with pytest.raises(ConfigurationError, match="is not known"):
+        options(**{key: "x"})
+
+
+@pytest.mark.parametrize("path", ["s3://key:hunter2@bucket/t", "abfs://c:hunter2@account/t"])
+def test_a_path_holds_no_secret(path: str) -> None:
+    with pytest.raises(InvalidPathError) as raised:
+        options(path=path)
+    assert "hunter2" not in str(raised.value)
+
+
+def test_every_own_option_is_no_secret() -> None:
+    assert options(existing="IGNORE", partitionOverwriteMode="Dynamic", keep_report="True") == WriteOptions(
+        path=DEST, existing="ignore", overwrite_mode="dynamic", keep_report=True
+    )

@@ -1,0 +1,87 @@
+"""What stands at the destination of a write, looked at before the job is set up."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+from committer.committers.context import open_store
+from committer.errors import ConfigurationError, StoreNotADirectoryError, StoreNotFoundError, UnsupportedError
+from committer.paths import StorePath
+from committer.spark.modes import SaveMode
+from committer.spark.options import WriteOptions
+from committer.stages.names import in_job_directory
+from committer.stores.base import Store
+from committer.stores.helpers import status_or_none
+
+_LOGS: Final = {"_delta_log": "Delta Lake", ".hoodie": "Hudi"}
+_ICEBERG_DIRECTORY: Final = "metadata"
+
+
+class DestinationState(msgspec.Struct, frozen=True):
+    """What a write finds.
+
+    Attributes:
+        used: Whether anything is there but directories of jobs. Unlike with Spark's default mode, an empty directory
+            does not count: a job that was aborted may leave one.
+    """
+
+    used: bool
+
+
+async def look_at_destination(options: WriteOptions, mode: SaveMode) -> DestinationState:
+    """Looks at the destination of a write, and refuses what no mode may write into: 1 listing, and 3 looks if used.
+
+    Raises:
+        ConfigurationError: All of a disk or bucket would be replaced.
+        UnsupportedError: A table format with a log of its own keeps its files there.
+    """
+    destination = StorePath.of(options.path)
+    if mode == "overwrite" and destination.path in ("", "/"):
+        raise ConfigurationError(
+            "the root of a disk or bucket is never overwritten",
+            operation="save",
+            path=destination,
+            next_step="write into a directory below it, or append",
+        )
+    store = await open_store(destination, options.storage_options(), options.config)
+    try:
+        used = await _is_used(store, destination)
+        kind = await _table_format(store, destination) if used else None
+    finally:
+        await store.close()
+    if kind is not None:
+        raise UnsupportedError(
+            f"the destination is a {kind} table: its readers go by its own log, and would not see what is written here"
+            " or miss what is replaced",
+            operation="save",
+            path=destination,
+            next_step=f"write it with {kind}, or give a directory of its own",
+        )
+    return DestinationState(used)
+
+
+async def _is_used(store: Store, destination: StorePath) -> bool:
+    try:
+        async for child in store.list(destination):
+            if not in_job_directory(child.path.name):
+                return True
+    except StoreNotFoundError:
+        return False
+    except StoreNotADirectoryError:
+        return True
+    return False
+
+
+async def _table_format(store: Store, destination: StorePath) -> str | None:
+    for name, kind in _LOGS.items():
+        if await status_or_none(store, destination / name) is not None:
+            return kind
+    try:
+        async for child in store.list(destination / _ICEBERG_DIRECTORY):
+            if child.path.name == "version-hint.text" or child.path.name.endswith(".metadata.json"):
+                return "Iceberg"
+    except (StoreNotFoundError, StoreNotADirectoryError):
+        return None
+    return None

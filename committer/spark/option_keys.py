@@ -1,0 +1,78 @@
+"""Option keys that are not this data source's own: Hadoop's, which it takes, and secrets, which it refuses."""
+
+from __future__ import annotations
+
+import re
+import warnings
+from collections.abc import Mapping
+from typing import Final
+
+from committer.config import CommitterConfig
+from committer.errors import ConfigurationError
+from committer.options import (
+    FILE_OUTPUT,
+    JOB_ATTEMPT,
+    MANIFEST,
+    NATIVE,
+    OPTIONS,
+    SPARK_HADOOP,
+    WRITE_JOB_UUID,
+    ConfigurationWarning,
+    resolve,
+)
+
+# Which job it is, Spark and the option job_id say.
+_SPELLED: Final = {
+    option.key.lower(): option.key for option in OPTIONS if option.key not in {JOB_ATTEMPT, WRITE_JOB_UUID}
+}
+_HADOOP_PREFIXES: Final = (MANIFEST, FILE_OUTPUT, NATIVE, "mapreduce.outputcommitter.")
+_NO_LETTERS: Final = re.compile(r"[^a-z0-9]+")
+_SECRET: Final = re.compile(
+    r"secret|passw(?:or)?d|passphrase|token|credential|signature|connectionstring|(?:access|account|private|shared|api|sas)key"
+)
+
+
+def is_hadoop_key(key: str) -> bool:
+    """Whether a key, in lower case, is one of the table in `committer.options`, or looks like one."""
+    plain = key.removeprefix(SPARK_HADOOP)
+    return plain.startswith(_HADOOP_PREFIXES) or plain in _SPELLED
+
+
+def config_of_hadoop(options: Mapping[str, str]) -> CommitterConfig:
+    """The choices that Hadoop's options make.
+
+    Args:
+        options: Keys as `is_hadoop_key` takes them, in lower case: Spark folds the keys of options.
+
+    Raises:
+        ConfigurationError: A value is not one its option takes, or there is no such option.
+    """
+    given = {}
+    for key, value in options.items():
+        plain = key.removeprefix(SPARK_HADOOP)
+        given[_SPELLED.get(plain, plain)] = value
+    for key, value in given.items():
+        found = resolve({key: value})
+        if found.warnings and not found.values:
+            raise ConfigurationError(found.warnings[0], operation="save", next_step="docs/options.md lists the options")
+    with warnings.catch_warnings():
+        # The process that reads options is not the user's: nobody would see them.
+        warnings.simplefilter("ignore", ConfigurationWarning)
+        return CommitterConfig.from_hadoop(given)
+
+
+def refuse_secret(key: str) -> None:
+    """Refuses an option whose key says that its value is a secret; the value is not looked at.
+
+    Raises:
+        ConfigurationError: The key looks like a secret's, in Hadoop's spelling or any other.
+    """
+    words = _NO_LETTERS.split(key.lower())
+    if "sas" not in words and not _SECRET.search("".join(words)):
+        return
+    raise ConfigurationError(
+        f"the option {key} looks like a secret, and Spark shows options in plans and logs",
+        operation="save",
+        next_step="give storage.<key> as a reference, env:NAME for an environment variable or file:PATH for a file on"
+        " every machine, for example storage.account_key=env:ACCOUNT_KEY",
+    )

@@ -1,0 +1,238 @@
+"""`write`: a DataFrame into a destination, in any of Spark's save modes, and the report of the commit.
+
+It goes through the data source, so that Spark names the winners and the commit runs beside Spark's driver: where the
+store can be reached also when the caller is a Spark Connect client, and to its end also when the caller is interrupted.
+The price is that the report has to be fetched (`committer.spark.kept_report`), by a Spark job of one task.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import time
+import uuid
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+import committer.errors
+from committer.committers.base import DEFAULT_COMMITTER
+from committer.committers.results import JobReport
+from committer.config import CommitterConfig
+from committer.errors import CommitterError, ConfigurationError, DestinationBusyError, JobNotFoundError, Outcome
+from committer.spark.destination import look_at_destination
+from committer.spark.kept_report import take_report
+from committer.spark.modes import SaveMode, save_mode
+from committer.spark.options import WriteOptions, parse_options
+
+if TYPE_CHECKING:
+    from pyarrow import RecordBatch
+    from pyspark.sql import DataFrame, SparkSession
+
+_OVERWRITE_MODE: Final = "spark.sql.sources.partitionOverwriteMode"
+_ERROR: Final = re.compile(
+    r"^.*\bcommitter\.errors\.(?P<kind>\w+): (?P<message>.*?)"
+    r"(?:; path: (?P<path>.*?))?(?:; operation: (?P<operation>[^;]*))?"
+    r"; outcome: (?P<outcome>unchanged|partial|committed|unknown)(?:; next step: (?P<next_step>.*))?$",
+    re.MULTILINE,
+)
+_OWNER: Final = re.compile(r"now: job (\S+) ")
+
+
+def write(
+    df: DataFrame,
+    uri: str | os.PathLike[str],
+    *,
+    format: str = "parquet",
+    partition_by: str | Iterable[str] = (),
+    mode: str = "error",
+    partition_overwrite_mode: str | None = None,
+    options: Mapping[str, object] | None = None,
+    committer: str | None = None,
+    config: CommitterConfig | None = None,
+    storage_options: Mapping[str, str] | None = None,
+    job_id: str | None = None,
+) -> JobReport:
+    """Writes a DataFrame and returns how its commit ended. In classic sessions and through Spark Connect.
+
+    Nothing at the destination is touched before all tasks are done; then the new files appear, and what an overwrite
+    replaces goes after them (G13). Interrupted (Ctrl-C, ``interruptAll``), it raises at once while a commit that began
+    goes on: ``committer.recover(uri, job_id)`` then tells its end; the error's notes name the job.
+
+    Args:
+        df: What to write.
+        uri: The destination: an absolute path or a URI.
+        format: The format of the files.
+        partition_by: Partition columns, outermost first.
+        mode: ``error`` (refuses a destination that holds anything, checked again at commit), ``ignore`` (then writes
+            nothing), ``append`` or ``overwrite``.
+        partition_overwrite_mode: ``static`` replaces everything there but names that start with ``_`` or ``.``
+            (without ``=``), ``dynamic`` the partitions that are written. None takes the session's
+            ``spark.sql.sources.partitionOverwriteMode`` if it was set. Needed to overwrite with partitions what holds
+            data.
+        options: More options of the data source, ``compression`` for example.
+        committer: The committer's name; the store's default when None.
+        config: The commit's choices.
+        storage_options: How to reach the store, as references: ``env:NAME`` or ``file:PATH``.
+        job_id: The job's id; a UUID when None.
+
+    Returns:
+        The report. Its statistics hold ``committer_rows_written``; `duration_s` is the time of this call. Where mode
+        ``ignore`` wrote nothing, `job_id` is empty.
+
+    Raises:
+        ConfigurationError: An argument cannot be honoured. Nothing was done.
+        TargetExistsError: The mode is ``error`` and the destination holds data.
+        CommitterError: What failed on Spark's side and was raised by this library there, of the class it had there.
+        pyspark.errors.PySparkException: What else failed in Spark. Nothing is visible at the destination unless the
+            error says otherwise.
+    """
+    started = time.monotonic()
+    chosen = save_mode(mode)
+    settings = _settings(
+        options,
+        path=os.fspath(uri),
+        format=format,
+        partitionBy=_columns(partition_by),
+        existing=chosen,
+        partitionOverwriteMode=_overwrite_mode(df, chosen, partition_overwrite_mode),
+        committer=committer,
+        job_id=job_id or str(uuid.uuid4()),
+        keep_report="true",
+        **_config_options(config),
+        **{f"storage.{key}": value for key, value in (storage_options or {}).items()},
+    )
+    parsed = parse_options(settings)
+    job_id = settings["job_id"]
+    session = df.sparkSession
+    # Looked at first, so that Spark computes nothing for a write that is to be ignored.
+    if chosen == "ignore" and _beside_spark(session, partial(_used, parsed)) is not None:
+        return msgspec.structs.replace(_ignored(parsed), duration_s=time.monotonic() - started)
+    # Spark looks for data sources written in Python in the active session of the calling thread alone, and only a few
+    # calls make a session that: in another thread than the first, or after Ctrl-C, there may be none.
+    session.createDataFrame([], "nothing int")
+    writer = df.write.format("committer").options(**settings)
+    try:
+        writer.mode("overwrite" if chosen == "overwrite" else "append").save()
+    except BaseException as error:
+        raised = error_behind(error)
+        _note(raised or error, parsed, job_id)
+        if raised is None:
+            raise
+        raise raised from error
+    found = _beside_spark(session, partial(_report, parsed, job_id))
+    if found is not None:
+        report = msgspec.json.decode(found, type=JobReport)
+    elif chosen == "ignore":  # somebody else wrote since it was looked at
+        report = _ignored(parsed)
+    else:
+        raise JobNotFoundError(
+            f"job {job_id} is committed, but its report is gone: somebody removed _temporary, and wrote _SUCCESS anew",
+            operation="write",
+            path=parsed.path,
+            outcome="committed",
+            next_step="do not write again: the data is in place",
+        )
+    return msgspec.structs.replace(report, duration_s=time.monotonic() - started)
+
+
+def error_behind(error: BaseException) -> CommitterError | None:
+    """The error of this library that an error of Spark tells of; None when it tells of none.
+
+    Spark carries errors of its Python processes over as text. The last one in it is the one that was raised last.
+    """
+    found = list(_ERROR.finditer(str(error)))
+    if not found:
+        return None
+    match = found[-1]
+    kind = getattr(committer.errors, match["kind"], None)
+    if not (isinstance(kind, type) and issubclass(kind, CommitterError)):
+        return None
+    message, outcome = match["message"], msgspec.convert(match["outcome"], Outcome)
+    path, operation, next_step = (match[key] or "" for key in ("path", "operation", "next_step"))
+    if kind is DestinationBusyError:
+        owner = _OWNER.search(message)
+        return DestinationBusyError(
+            message,
+            owner=owner[1] if owner else "",
+            path=path,
+            operation=operation,
+            outcome=outcome,
+            next_step=next_step,
+        )
+    return kind(message, path=path, operation=operation, outcome=outcome, next_step=next_step)
+
+
+def _note(error: BaseException, options: WriteOptions, job_id: str) -> None:
+    if not isinstance(error, CommitterError) or error.outcome != "unchanged":
+        error.add_note(
+            f"this was job {job_id} at {options.path}; if its commit had begun it may go on and succeed:"
+            f" committer.recover({options.path!r}, {job_id!r}) tells"
+        )
+
+
+def _settings(more: Mapping[str, object] | None, **own: str | None) -> dict[str, str]:
+    settings = {key: value for key, value in own.items() if value is not None}
+    for key, value in (more or {}).items():
+        if key.lower() in {name.lower() for name in own}:
+            raise ConfigurationError(
+                f"{key} is given twice, or is an argument of write, not an option", operation="save"
+            )
+        settings[key] = str(value).lower() if isinstance(value, bool) else str(value)
+    return settings
+
+
+def _columns(names: str | Iterable[str]) -> str:
+    # As a list, because a name may hold a comma.
+    return msgspec.json.encode([names] if isinstance(names, str) else list(names)).decode()
+
+
+def _config_options(config: CommitterConfig | None) -> dict[str, str]:
+    if config is None:
+        return {}
+    defaults = CommitterConfig()
+    changed = {key: value for key, value in config.to_record().items() if value != getattr(defaults, key)}
+    return {key: str(value).lower() if isinstance(value, bool) else str(value) for key, value in changed.items()}
+
+
+def _overwrite_mode(df: DataFrame, mode: SaveMode, chosen: str | None) -> str | None:
+    if chosen is not None or mode != "overwrite":
+        return chosen
+    # Asked with both defaults: only a value that somebody set is told alike. Spark's own default, static, chooses
+    # nothing here: whoever knows nothing of this option must not lose partitions by it.
+    answers = {df.sparkSession.conf.get(_OVERWRITE_MODE, default) for default in ("static", "dynamic")}
+    return answers.pop() if len(answers) == 1 else None
+
+
+def _beside_spark(session: SparkSession, work: Callable[[], Coroutine[object, object, bytes | None]]) -> bytes | None:
+    """Runs `work` in one Spark task, where the store can be reached, and brings its result back."""
+    frame = session.range(0, 1, 1, 1).mapInArrow(partial(_one_result, work), "result binary")
+    (row,) = frame.collect()
+    return None if row.result is None else bytes(row.result)
+
+
+def _one_result(
+    work: Callable[[], Coroutine[object, object, bytes | None]], batches: Iterator[RecordBatch]
+) -> Iterator[RecordBatch]:
+    import pyarrow as pa
+
+    for _ in batches:
+        pass
+    yield pa.RecordBatch.from_pydict({"result": pa.array([asyncio.run(work())], pa.binary())})
+
+
+async def _report(options: WriteOptions, job_id: str) -> bytes | None:
+    report = await take_report(options, job_id)
+    return None if report is None else msgspec.json.encode(report)
+
+
+async def _used(options: WriteOptions) -> bytes | None:
+    found = await look_at_destination(options, "ignore")
+    return b"used" if found.used else None
+
+
+def _ignored(options: WriteOptions) -> JobReport:
+    return JobReport(success=True, job_id="", committer=options.committer or DEFAULT_COMMITTER)

@@ -1,0 +1,94 @@
+"""Spark Connect: the same calls, from a client that has no SparkContext. One server for all of it."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib.util
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import committer
+from committer.errors import UnsupportedError
+from committer.spark.java import find_java
+
+from .trees import data_files, rows_by_directory
+
+pytestmark = [pytest.mark.spark, pytest.mark.java, pytest.mark.xdist_group("spark")]
+
+if importlib.util.find_spec("grpc") is None:
+    pytest.skip("Spark Connect needs grpcio", allow_module_level=True)
+
+
+@pytest.fixture(scope="module")
+def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    root = tmp_path_factory.mktemp("connect")
+    try:
+        home = str(find_java())
+    except UnsupportedError as error:
+        pytest.skip(str(error))
+    environment = {
+        **os.environ,
+        "JAVA_HOME": home,
+        "PYSPARK_PYTHON": sys.executable,
+        "PYSPARK_DRIVER_PYTHON": sys.executable,
+        "LC_ALL": "C.UTF-8" if sys.platform == "linux" else "en_US.UTF-8",
+        "PYTHONPYCACHEPREFIX": str(root / "pycache"),
+        "SPARK_LOCAL_IP": "127.0.0.1",
+    }
+    environment.pop("PYTHONDONTWRITEBYTECODE", None)
+    environment.pop("SPARK_REMOTE", None)
+    done = subprocess.run(
+        [sys.executable, str(Path(__file__).with_name("connect_script.py")), str(root)],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=230,
+        env=environment,
+        cwd=root,
+    )
+    assert done.returncode == 0, done.stderr[-4000:]
+    return {**json.loads(done.stdout.splitlines()[-1]), "root": root}
+
+
+def test_write_returns_the_jobs_report(found: dict[str, Any]) -> None:
+    assert found["session"].startswith("pyspark.sql.connect")
+    success, job_id, files, size = found["report"]
+    assert (success, job_id, files) == (True, "connect-1", 6)
+    assert size > 0
+    assert found["rows"] == 6
+
+
+def test_modes(found: dict[str, Any]) -> None:
+    kind, text, *_ = found["error"]
+    assert (kind, "holds data already" in text) == ("TargetExistsError", True)
+    assert found["ignored"] == ""
+    kind, text, *_ = found["undecided"]
+    assert (kind, "it is not said whether" in text) == ("ConfigurationError", True)
+    dynamic = [[0, 0], [3, 0], [101, 1], [104, 1], [2, 2], [5, 2]]
+    appended = [[v, v % 3] for v in range(6)]
+    assert found["values"] == sorted(dynamic + appended)
+    assert not (found["root"] / "t" / "_temporary").exists()
+
+
+def test_what_spark_says_before_it_asks_the_data_source(found: dict[str, Any]) -> None:
+    kind, text, *_ = found["partitionBy"]
+    assert (kind, "provided partitioning" in text) == ("IllegalArgumentException", True)
+    kind, text, *_ = found["default mode"]
+    assert (kind, "UNSUPPORTED_DATA_SOURCE_SAVE_MODE" in text) == ("AnalysisException", True)
+
+
+def test_an_interrupted_commit_goes_on(found: dict[str, Any]) -> None:
+    _kind, text, *notes = found["interrupted"]
+    assert "OPERATION_CANCELED" in text
+    assert any("committer.recover" in note and "'connect-2'" in note for note in notes)
+    dest = found["root"] / "interrupted"
+    report = asyncio.run(committer.recover(dest, "connect-2"))
+    assert (report.success, report.files_committed) == (True, 40)
+    assert len(data_files(dest)) == 40
+    assert sum(map(len, rows_by_directory(dest, "v").values())) == 40
