@@ -2,6 +2,8 @@
 
     df.write.format("committer").option("partitionBy", "month,day").mode("append").save("file:///data/flights")
 
+One's own writers run in Spark's tasks through `foreach_partition`, or `task_attempt` in a plain ``foreachPartition``.
+
 Spark finds the data source by itself through the top-level module ``pyspark_committer``; nothing has to be registered.
 Drivers and executors need this distribution with its extra ``spark``, and Java 17 or later (`committer.spark.java`).
 Importing this package imports neither PySpark nor pyarrow.
@@ -9,26 +11,33 @@ Importing this package imports neither PySpark nor pyarrow.
 
 from __future__ import annotations
 
+import importlib
 from typing import TYPE_CHECKING
 
 from committer.errors import UnsupportedError
 
 if TYPE_CHECKING:
     from committer.spark.datasource import CommitterDataSource
+    from committer.spark.own_writers import foreach_partition, task_attempt
 
-__all__ = ["CommitterDataSource"]
+__all__ = ["CommitterDataSource", "foreach_partition", "task_attempt"]
+
+_MODULES = {
+    "CommitterDataSource": "datasource",
+    "foreach_partition": "own_writers",
+    "task_attempt": "own_writers",
+}
 
 
 def __getattr__(name: str) -> object:
-    if name != "CommitterDataSource":
+    if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     try:
-        from committer.spark.datasource import CommitterDataSource
+        return getattr(importlib.import_module(f"{__name__}.{_MODULES[name]}"), name)
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] not in {"pyspark", "pyarrow"}:
             raise
         raise missing_package(error.name or "pyspark") from error
-    return CommitterDataSource
 
 
 def missing_package(name: str) -> UnsupportedError:
