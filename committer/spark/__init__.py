@@ -4,6 +4,8 @@
 
     report = committer.spark.write(df, "file:///data/flights", partition_by=["month", "day"], mode="error")
 
+One's own writers run in Spark's tasks through `foreach_partition`, or `task_attempt` in a plain ``foreachPartition``.
+
 Spark finds the data source by itself through the top-level module ``pyspark_committer``; nothing has to be registered.
 Drivers and executors need this distribution with its extra ``spark``, and Java 17 or later (`committer.spark.java`).
 Importing this package imports neither PySpark nor pyarrow.
@@ -18,13 +20,16 @@ from committer.errors import UnsupportedError
 
 if TYPE_CHECKING:
     from committer.spark.datasource import CommitterDataSource
+    from committer.spark.own_writers import foreach_partition, task_attempt
     from committer.spark.writing import write
 
-__all__ = ["CommitterDataSource", "write"]
+__all__ = ["CommitterDataSource", "foreach_partition", "task_attempt", "write"]
 
 _MODULES = {
-    "CommitterDataSource": "committer.spark.datasource",
-    "write": "committer.spark.writing",
+    "CommitterDataSource": "datasource",
+    "foreach_partition": "own_writers",
+    "task_attempt": "own_writers",
+    "write": "writing",
 }
 
 
@@ -32,7 +37,7 @@ def __getattr__(name: str) -> object:
     if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     try:
-        found: object = getattr(importlib.import_module(_MODULES[name]), name)
+        found: object = getattr(importlib.import_module(f"{__name__}.{_MODULES[name]}"), name)
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] not in {"pyspark", "pyarrow"}:
             raise

@@ -1,0 +1,295 @@
+r"""One's own writer in Spark tasks: any code that writes files, committed as one job.
+
+    def write_json(rows, task):
+        with task.open(f"part-{task.task:05d}.json") as file:
+            for row in rows:
+                file.write(json.dumps(row.asDict(), default=str).encode() + b"\n")
+
+    report = committer.spark.foreach_partition(df, "abfss://data@account.dfs.core.windows.net/events", write_json)
+
+`foreach_partition` is the whole job: its winners are named by messages that come back from the tasks, one a partition.
+Where a plain ``df.foreachPartition`` has to stay, `task_attempt` gives its callback an attempt; nothing comes back
+from there, so the driver commits what a listing finds:
+
+    with committer.sync.open_job(uri) as job:
+        spec = job.spec
+
+        def write(rows):
+            with committer.spark.task_attempt(spec) as task, task.open(f"part-{task.task:05d}.txt") as file:
+                for row in rows:
+                    file.write(f"{row.id}\n".encode())
+
+        df.foreachPartition(write)
+        job.commit(tasks=df.rdd.getNumPartitions())
+
+A task's number is its partition, its attempt the low 31 bits of Spark's ``taskAttemptId``: ``attemptNumber`` starts
+again at 0 when a stage is run again, so it would not tell two attempts apart.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import inspect
+import os
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias, overload
+
+import msgspec
+from pyspark import TaskContext
+from pyspark.sql import DataFrame, Row
+from pyspark.sql.types import StructType
+
+from committer import sync
+from committer.committers.results import JobReport
+from committer.config import CommitterConfig
+from committer.errors import TaskError, TaskMissingError, UnsupportedError
+from committer.events import Listener
+from committer.paths import StorePath
+from committer.records.task_commit import TaskCommit
+from committer.spark import missing_package
+from committer.spark.datasource import TaskCommitMessage, task_commits
+from committer.spark.options import WriteOptions, parse_options
+from committer.spec import JobSpec
+from committer.sync import TaskAttempt
+
+if TYPE_CHECKING:
+    from pyarrow import RecordBatch
+
+RowWriter: TypeAlias = Callable[[Iterator[Row], TaskAttempt], object]
+"""Writes the rows of one partition into a task attempt; what it returns is not looked at."""
+
+BatchWriter: TypeAlias = "Callable[[Iterator[RecordBatch], TaskAttempt], object]"
+"""The same, from Arrow record batches."""
+
+_MESSAGE: Final = "message"
+_ATTEMPT_BITS: Final = 0x7FFFFFFF
+
+
+@overload
+def foreach_partition(
+    df: DataFrame,
+    uri: str | os.PathLike[str] | StorePath,
+    write_fn: RowWriter,
+    *,
+    arrow: Literal[False] = False,
+    job_id: str | None = None,
+    committer: str | None = None,
+    config: CommitterConfig | None = None,
+    storage_options: Mapping[str, str] | None = None,
+    listeners: Iterable[Listener] = (),
+) -> JobReport: ...
+
+
+@overload
+def foreach_partition(
+    df: DataFrame,
+    uri: str | os.PathLike[str] | StorePath,
+    write_fn: BatchWriter,
+    *,
+    arrow: Literal[True],
+    job_id: str | None = None,
+    committer: str | None = None,
+    config: CommitterConfig | None = None,
+    storage_options: Mapping[str, str] | None = None,
+    listeners: Iterable[Listener] = (),
+) -> JobReport: ...
+
+
+def foreach_partition(
+    df: DataFrame,
+    uri: str | os.PathLike[str] | StorePath,
+    write_fn: RowWriter | BatchWriter,
+    *,
+    arrow: bool = False,
+    job_id: str | None = None,
+    committer: str | None = None,
+    config: CommitterConfig | None = None,
+    storage_options: Mapping[str, str] | None = None,
+    listeners: Iterable[Listener] = (),
+) -> JobReport:
+    """Runs `write_fn` once on every partition of a batch DataFrame, and commits what the winning attempts wrote.
+
+    An attempt commits when `write_fn` returns and is aborted when it raises; Spark then runs the task again, in an
+    attempt of its own. A job whose tasks fail for good, or that is interrupted, is aborted: nothing of it is ever
+    visible. `write_fn` is called for empty partitions too, and need not write anything. It may stop reading early: the
+    rows that it leaves are dropped.
+
+    The DataFrame is computed once, through ``mapInArrow`` and ``collect``. The job is set up and committed in this
+    process, which in Spark Connect is the client's: it needs the store as the executors do. A commit takes one message
+    of every partition. How many there are says the plan that ran, adaptive execution included; a Connect client cannot
+    ask for it and relies on the messages' numbers having no gap.
+
+    Args:
+        df: What to write.
+        uri: The destination: an absolute path or a URI. Made when missing.
+        write_fn: Called in an executor with an iterator of the partition's rows and a `committer.sync.TaskAttempt`.
+            Pickled like every function that Spark ships, so it must not hold a secret.
+        arrow: Give `write_fn` the partition's ``pyarrow.RecordBatch`` es, as many rows each as
+            ``spark.sql.execution.arrow.maxRecordsPerBatch`` says, instead of `Row` objects as ``df.foreachPartition``
+            gives them. Costs far less for each row.
+        job_id: The job's id; a UUID when None.
+        committer: The committer's name; the store's default when None.
+        config: The commit's choices.
+        storage_options: How to reach the store, as references that each process resolves: ``env:NAME`` or
+            ``file:PATH``.
+        listeners: Called with each event of the commit's progress, on the thread of `committer.sync`'s loop.
+
+    Raises:
+        ConfigurationError: An argument cannot be honoured. Nothing was done.
+        UnsupportedError: The DataFrame is a streaming one, or pyarrow is missing. Nothing was done.
+        JobExistsError: The job id is in use at the destination.
+        TaskMissingError: A partition returned no message, or two; the job was aborted.
+        PySparkException: A task failed for good, or Spark refused the plan; the job was aborted.
+        CommitterError: As `committer.sync.Job.commit`.
+    """
+    if importlib.util.find_spec("pyarrow") is None:
+        raise missing_package("pyarrow")
+    where = uri.uri if isinstance(uri, StorePath) else os.fspath(uri)
+    options = _parse(where, storage_options)
+    if df.isStreaming:
+        raise UnsupportedError(
+            "a streaming DataFrame has no partitions to go through",
+            operation="foreach_partition",
+            next_step="call foreach_partition inside df.writeStream.foreachBatch",
+        )
+    schema = df.schema.json()
+    with sync.open_job(
+        options.path,
+        job_id=job_id,
+        committer=committer,
+        delivery="message",
+        config=config,
+        storage_options=options.storage_options(),
+        listeners=listeners,
+    ) as job:
+        spec = job.spec
+
+        def write_partition(batches: Iterator[RecordBatch]) -> Iterator[RecordBatch]:
+            rows = _named(batches, schema) if arrow else _rows(batches, schema)
+            yield _as_batch(_write(rows, write_fn, spec, options))
+            # Spark's worker ends its talk with the executor properly only where all input was read.
+            deque(batches, maxlen=0)
+
+        # mapInArrow looks its columns up by name, and fails where two share one or a name holds a period.
+        plain = df.toDF(*(f"c{number}" for number in range(len(df.columns))))
+        messages = plain.mapInArrow(write_partition, f"{_MESSAGE} binary")
+        commits = task_commits([TaskCommitMessage(bytes(row[_MESSAGE])) for row in messages.collect()], job.job_id)
+        check_every_partition(commits, _number_of_partitions(messages))
+        return job.commit(task_commits=commits, tasks=len(commits))
+
+
+def task_attempt(spec: JobSpec, storage_options: Mapping[str, str] | None = None) -> TaskAttempt:
+    """Opens an attempt of the Spark task that this is called in: ``with task_attempt(spec) as task: ...``.
+
+    For the callback of ``df.foreachPartition``, ``rdd.foreachPartition`` and the like, which return nothing to the
+    driver: there open the job with `committer.sync.open_job` and end it with ``job.commit(tasks=N)``, N being the
+    number of partitions. ``df.rdd.getNumPartitions()`` says it for the plan that ``df.foreachPartition`` then runs; in
+    Spark Connect, which has no ``rdd``, ``df.repartition(N)`` fixes it. The callback must open an attempt for an empty
+    partition too.
+
+    Args:
+        spec: The job, from ``job.spec``.
+        storage_options: How to reach the store, as references that are resolved here: ``env:NAME`` or ``file:PATH``.
+
+    Raises:
+        UnsupportedError: This is not a Spark task.
+        JobNotFoundError: The job was never set up, or was cleaned up.
+        JobDecidedError: The job is decided.
+    """
+    options = _parse(spec.layout.destination.uri, storage_options)
+    task, attempt = _current_task("task_attempt")
+    return sync.open_task(spec, task=task, attempt=attempt, storage_options=options.storage_options())
+
+
+def check_every_partition(commits: Iterable[TaskCommit], partitions: int | None) -> None:
+    """Checks that the messages are those of all partitions of one run.
+
+    Args:
+        commits: One a task.
+        partitions: How many partitions there were; None where that is not known.
+
+    Raises:
+        TaskMissingError: A partition has no message, or there are more messages than partitions.
+    """
+    tasks = {commit.task for commit in commits}
+    expected = len(tasks) if partitions is None else partitions
+    if tasks != set(range(expected)):
+        missing = sorted(set(range(expected)) - tasks)
+        what = f"partition {missing[0]} has none" if missing else f"partition {max(tasks)} has one"
+        raise TaskMissingError(
+            f"{len(tasks)} task commit messages came back for {expected} partitions: {what}",
+            operation="foreach_partition",
+            next_step="run it again; nothing was published",
+        )
+
+
+def _parse(where: str, storage_options: Mapping[str, str] | None) -> WriteOptions:
+    return parse_options({"path": where} | {f"storage.{key}": value for key, value in (storage_options or {}).items()})
+
+
+def _number_of_partitions(frame: DataFrame) -> int | None:
+    """How many partitions the plan of `frame` has, which was collected; None where only the server knows.
+
+    Asked after the run: adaptive execution settles a plan while it runs, once, and the same DataFrame keeps the settled
+    one. So the number is that of the very run, and asking starts no job.
+    """
+    plan = getattr(frame, "_jdf", None)
+    return None if plan is None else int(plan.queryExecution().toRdd().getNumPartitions())
+
+
+# --- In the executors ----------------------------------------------------------------------------------------------
+
+
+def _write(
+    rows: Iterator[Row] | Iterator[RecordBatch], write_fn: RowWriter | BatchWriter, spec: JobSpec, options: WriteOptions
+) -> bytes:
+    """One attempt of one task, from its first row to its message."""
+    task, number = _current_task("foreach_partition")
+    storage = options.storage_options()
+    with sync.open_task(spec, task=task, attempt=number, storage_options=storage) as attempt:
+        returned = write_fn(rows, attempt)
+        if inspect.isgenerator(returned) or inspect.isawaitable(returned):
+            if inspect.iscoroutine(returned):
+                returned.close()
+            raise TaskError(
+                f"write_fn returned a {type(returned).__name__}, which nobody runs: nothing was written",
+                operation="foreach_partition",
+                next_step="make write_fn a plain function that writes before it returns",
+            )
+    return attempt.task_commit.encode()
+
+
+def _current_task(operation: str) -> tuple[int, int]:
+    """Number and attempt of the Spark task that this runs in."""
+    context = TaskContext.get()
+    if context is None:
+        raise UnsupportedError(
+            "this is not a Spark task, so that there is no partition to open an attempt for",
+            operation=operation,
+            next_step="call it inside the function that Spark runs on executors; elsewhere use"
+            " committer.sync.open_task(spec, task=..., attempt=...)",
+        )
+    return context.partitionId(), context.taskAttemptId() & _ATTEMPT_BITS
+
+
+def _named(batches: Iterator[RecordBatch], schema: str) -> Iterator[RecordBatch]:
+    """The batches with the user's column names."""
+    names = StructType.fromJson(msgspec.json.decode(schema)).fieldNames()
+    return (batch.rename_columns(names) for batch in batches)
+
+
+def _rows(batches: Iterator[RecordBatch], schema: str) -> Iterator[Row]:
+    """The rows of Arrow batches, as ``df.foreachPartition`` hands them over."""
+    import pyarrow as pa
+    from pyspark.sql.conversion import ArrowTableToRowsConversion
+
+    fields = StructType.fromJson(msgspec.json.decode(schema))
+    for batch in batches:
+        yield from ArrowTableToRowsConversion.convert(pa.Table.from_batches([batch]), fields)
+
+
+def _as_batch(message: bytes) -> RecordBatch:
+    import pyarrow as pa
+
+    return pa.RecordBatch.from_arrays([pa.array([message], pa.binary())], names=[_MESSAGE])

@@ -1,0 +1,291 @@
+"""A Spark driver for the tests of real failures: reads a scenario a line from stdin, answers a line on stdout.
+
+    python cluster_driver.py MASTER
+
+Everything here belongs to `__main__`, so that Spark ships it by value: executors have the library and not its tests.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+import time
+import traceback
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from pyspark import TaskContext
+from pyspark.sql import DataFrame, Row, SparkSession
+from pyspark.sql.types import StructType
+
+from committer import sync
+from committer.config import CommitterConfig
+from committer.spark import CommitterDataSource, foreach_partition, task_attempt
+from committer.spark.datasource import CommitterWriter, TaskCommitMessage
+from committer.spark.options import WriteOptions
+from committer.spark.schema import FilePlan
+from committer.spec import JobSpec
+
+PATIENCE_S = 60.0
+Act = Callable[[int, int], None]
+"""What a task does when all of its rows are written and its attempt is not committed: (partition, attempt number)."""
+
+
+def start(master: str) -> SparkSession:
+    settings = {
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.driver.memory": "512m",
+        "spark.driver.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1",
+        "spark.executor.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1",
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.sql.shuffle.partitions": "2",
+        "spark.executor.memory": "512m",
+        "spark.executor.cores": "2",
+        "spark.cores.max": "4",
+        "spark.speculation": str("spark://" in master).lower(),
+        "spark.speculation.interval": "100ms",
+        "spark.speculation.quantile": "0.5",
+        "spark.speculation.multiplier": "1.2",
+        "spark.speculation.minTaskRuntime": "100ms",
+        "spark.speculation.efficiency.enabled": "false",
+        # How long Spark leaves a loser's Python process alone before it kills it.
+        "spark.python.task.killTimeout": "30s",
+    }
+    builder = SparkSession.builder.master(master).appName("committer failures")
+    for key, value in settings.items():
+        builder = builder.config(key, value)
+    session = builder.getOrCreate()
+    session.sparkContext.setLogLevel("ERROR")
+    return session
+
+
+# --- Three ways to write -------------------------------------------------------------------------------------------
+
+
+class ActingSource(CommitterDataSource):
+    """The data source, with something that happens in its tasks."""
+
+    act: Act
+
+    @classmethod
+    def name(cls) -> str:
+        return "acting"
+
+    def writer(self, schema: StructType, overwrite: bool) -> CommitterWriter:
+        writer = super().writer(schema, overwrite)
+        return ActingWriter(writer.options, writer.plan, writer.spec, type(self).act)
+
+
+class ActingWriter(CommitterWriter):
+    def __init__(self, options: WriteOptions, plan: FilePlan, spec: JobSpec, act: Act) -> None:
+        super().__init__(options, plan, spec)
+        self.act = act
+
+    def write(self, iterator: Iterator[Any]) -> TaskCommitMessage:
+        context = TaskContext.get()
+        assert context is not None
+        partition, number = context.partitionId(), context.attemptNumber()
+
+        def then_act() -> Iterator[Any]:
+            yield from iterator
+            self.act(partition, number)
+
+        return told_of(self.spec, partition, number, lambda: super(ActingWriter, self).write(then_act()))
+
+
+def with_attempt(batches: Iterator[Any]) -> Iterator[Any]:
+    """Says in a column which attempt handed a row over."""
+    import pyarrow as pa
+
+    context = TaskContext.get()
+    assert context is not None
+    for batch in batches:
+        number = pa.array([context.attemptNumber()] * batch.num_rows, pa.int32())
+        yield pa.RecordBatch.from_arrays([*batch.columns, number], names=["id", "d", "attempt"])
+
+
+def write_rows(rows: Iterator[Row], task: sync.TaskAttempt, act: Act, spec: JobSpec) -> None:
+    """One file a directory, named after partition and attempt; then what the scenario wants."""
+    context = TaskContext.get()
+    assert context is not None
+    number = context.attemptNumber()
+    by_directory: dict[int, list[int]] = {}
+    for row in rows:
+        by_directory.setdefault(row.d, []).append(row.id)
+    for directory, ids in by_directory.items():
+        with task.open(f"d={directory}/part-{task.task}-{number}.txt") as file:
+            file.write("".join(f"{value}\n" for value in ids).encode())
+    act(task.task, number)
+    told_of(spec, task.task, number, task.commit)
+
+
+def save(frame: DataFrame, way: str, dest: str, job_id: str, config: CommitterConfig, act: Act) -> None:
+    """Writes id and d of a DataFrame; `act` is called in each task."""
+    if way == "data source":
+        ActingSource.act = staticmethod(act)
+        frame.sparkSession.dataSource.register(ActingSource)
+        writer = frame.mapInArrow(with_attempt, "id long, d long, attempt int").write.format("acting").mode("append")
+        options = {"partitionBy": "d", "job_id": job_id}
+        if config.io_rate is not None:
+            options["io_rate"] = str(config.io_rate)
+        writer.options(**options).save(dest)
+    elif way == "messages":
+        spec = JobSpec(destination=Path(dest).as_uri(), job_id=job_id)
+        foreach_partition(
+            frame, dest, lambda rows, task: write_rows(rows, task, act, spec), job_id=job_id, config=config
+        )
+    else:
+        with sync.open_job(dest, job_id=job_id, config=config) as job:
+            spec = job.spec
+
+            def callback(rows: Iterator[Row]) -> None:
+                with task_attempt(spec) as task:
+                    write_rows(rows, task, act, spec)
+
+            frame.foreachPartition(callback)
+            job.commit(tasks=frame.rdd.getNumPartitions())
+
+
+# --- What happens in tasks -----------------------------------------------------------------------------------------
+
+
+def job_directory(spec: JobSpec) -> Path:
+    return Path(spec.layout.job_directory.path)
+
+
+def flags(spec: JobSpec) -> Path:
+    """Where tasks leave word: beside the destination."""
+    return Path(spec.layout.destination.path).parent / "flags"
+
+
+def wait_for(condition: Callable[[], object]) -> None:
+    deadline = time.monotonic() + PATIENCE_S
+    while not condition():
+        if time.monotonic() > deadline:
+            raise TimeoutError("what the task waited for did not come")
+        time.sleep(0.01)
+
+
+def told_of(spec: JobSpec, partition: int, number: int, commit: Callable[[], Any]) -> Any:
+    """Commits an attempt, and leaves word of how that went and of how far the job was."""
+    result = "committed"
+    try:
+        return commit()
+    except BaseException as error:
+        result = type(error).__name__
+        raise
+    finally:
+        context = TaskContext.get()
+        assert context is not None
+        directory = job_directory(spec)
+        far = [name for name in ("decision", "outcome") if (directory / name).exists()]
+        far += [] if directory.exists() else ["gone"]
+        word = {
+            "partition": partition,
+            "attempt_number": number,
+            "task_attempt": context.taskAttemptId(),
+            "result": result,
+            "job": far,
+        }
+        temporary = flags(spec) / f".{partition}-{number}-{context.taskAttemptId()}"
+        temporary.write_text(json.dumps(word))
+        temporary.rename(flags(spec) / temporary.name[1:])
+
+
+def kill_executor() -> None:
+    """SIGKILL for the Java process that this Python worker works for."""
+    pid = os.getpid()
+    while "CoarseGrainedExecutorBackend" not in Path(f"/proc/{pid}/cmdline").read_text():
+        pid = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+        if pid <= 1:
+            raise RuntimeError("no executor above this worker")
+    os.kill(pid, signal.SIGKILL)
+    time.sleep(PATIENCE_S)
+
+
+# --- Scenarios -----------------------------------------------------------------------------------------------------
+
+
+def frame_of(spark: SparkSession, rows: int = 50) -> DataFrame:
+    """5 partitions; the rows of the first go into directories of their own."""
+    return spark.range(0, 5 * rows, 1, 5).selectExpr("id", f"if(id < {rows}, id, -1) d")
+
+
+def speculation(spark: SparkSession, way: str, moment: str, dest: str, job_id: str) -> list[Any]:
+    """Partition 1 hangs, its copy wins; the first attempt finishes before, during or after the commit of the job."""
+    spec = JobSpec(destination=Path(dest).as_uri(), job_id=job_id)
+    attempt_directory = "manifests" if way == "listing" else "attempts"
+
+    def act(partition: int, number: int) -> None:
+        directory, told = job_directory(spec), flags(spec)
+        if partition == 1 and number == 0:
+            if moment == "before":
+                wait_for(lambda: list((directory / "00" / attempt_directory).glob("*_m_000001*-manifest.json")))
+            elif moment == "during":
+                wait_for((directory / "decision").exists)
+            else:
+                wait_for(lambda: not directory.exists())
+        if partition == 2 and moment == "before":
+            wait_for(lambda: list(told.glob("1-0-*")))
+
+    # At 40 requests a second the commit of 54 files takes long enough for a loser to come in between.
+    config = CommitterConfig(io_rate=40) if moment == "during" else CommitterConfig()
+    save(frame_of(spark), way, dest, job_id, config, act)
+    wait_for(lambda: list(flags(spec).glob("1-0-*")))
+    return words(spec)
+
+
+def lost_executor(spark: SparkSession, way: str, shuffled: bool, dest: str, job_id: str) -> list[Any]:
+    """The executor of partition 1 dies when the partition is written. With a shuffle, its map outputs are lost too."""
+    spec = JobSpec(destination=Path(dest).as_uri(), job_id=job_id)
+
+    def act(partition: int, number: int) -> None:
+        mark = flags(spec) / ".killed"
+        if partition == 1 and not mark.exists():
+            mark.touch()
+            told_of(spec, partition, number, lambda: None)
+            kill_executor()
+
+    frame = frame_of(spark, 10)
+    if shuffled:
+        frame = frame.repartition(5, "id")
+    save(frame, way, dest, job_id, CommitterConfig(), act)
+    return words(spec)
+
+
+def slow_commit(spark: SparkSession, way: str, dest: str, job_id: str) -> None:
+    """A commit of several seconds, for somebody to kill."""
+    save(frame_of(spark), way, dest, job_id, CommitterConfig(io_rate=40), nothing)
+
+
+def nothing(partition: int, number: int) -> None:
+    pass
+
+
+def words(spec: JobSpec) -> list[Any]:
+    return [json.loads(path.read_text()) for path in sorted(flags(spec).glob("[0-9]*"))]
+
+
+SCENARIOS = {scenario.__name__: scenario for scenario in (speculation, lost_executor, slow_commit)}
+
+
+def main(arguments: Sequence[str]) -> None:
+    spark = start(arguments[0])
+    print(json.dumps({"told": "ready"}), flush=True)
+    for line in sys.stdin:
+        command = json.loads(line)
+        try:
+            answer = {"told": SCENARIOS[command.pop("scenario")](spark, **command)}
+        except Exception:
+            answer = {"failed": traceback.format_exc()}
+        print(json.dumps(answer), flush=True)
+    spark.stop()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
