@@ -1,6 +1,6 @@
 """One side of a comparison: prepares jobs and commits them, each commit measured by itself.
 
-    python benchmarks/commit_worker.py            reads one shape a line from standard input, prints one result a line
+    python benchmarks/commit_worker.py [uvloop]   reads one shape a line from standard input, prints one result a line
     python benchmarks/commit_worker.py prepare    writes one job, whose shape is the line on standard input, and ends
 
 A job is prepared by a process of its own, so that what writing it took is in nobody's memory or CPU time.
@@ -15,6 +15,7 @@ import shutil
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
@@ -168,13 +169,22 @@ def _run(shape: Shape, line: str) -> Measured:
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(["", *sys.path])}
     subprocess.run([sys.executable, __file__, "prepare"], input=line, text=True, check=True, env=environment)
     try:
-        measured = asyncio.run(measure(shape))
+        with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+            measured = runner.run(measure(shape))
         if not shape.no_op:
             found = sum(name.startswith("part-") for _, _, names in os.walk(shape.destination) for name in names)
             assert found == shape.tasks * shape.files, found
         return measured
     finally:
         shutil.rmtree(shape.destination, ignore_errors=True)
+
+
+def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
+    if "uvloop" not in sys.argv[1:]:
+        return None
+    import uvloop
+
+    return uvloop.new_event_loop
 
 
 def main() -> None:

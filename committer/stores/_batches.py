@@ -23,6 +23,19 @@ WHOLE_BATCH: Final = 128
 _SLOW_CALL_S: Final = 0.001
 
 
+# Forks between this process and the first that loaded this module: cheaper to compare than to ask for the process id at
+# each call.
+_forks = 0
+
+
+def _count_fork() -> None:
+    global _forks  # noqa: PLW0603 - a property of the process
+    _forks += 1
+
+
+os.register_at_fork(after_in_child=_count_fork)
+
+
 class _Call:
     """One call on its way: waiting, with a thread, or done. Only the loop's thread touches anything but the result."""
 
@@ -51,7 +64,7 @@ class _Lane:
     def __init__(self, loop: asyncio.AbstractEventLoop, threads: int) -> None:
         # Weak, because the lanes of a store are kept by loop and must not keep that loop alive.
         self.loop = weakref.ref(loop)
-        self.pid = os.getpid()
+        self.forks = _forks
         self.hops = 0
         self._threads = threads
         self._executor: ThreadPoolExecutor | None = None
@@ -219,7 +232,7 @@ class BatchExecutor:
     async def close(self) -> None:
         """Waits for this loop's calls and ends its threads. A later call starts new ones."""
         lane = self._lanes.get(asyncio.get_running_loop())
-        if lane is None or lane.pid != os.getpid():
+        if lane is None or lane.forks != _forks:
             return
         await lane.drain()
         if lane._executor is None and self._lanes.pop(asyncio.get_running_loop(), None) is not None:
@@ -230,9 +243,9 @@ class BatchExecutor:
     def _lane(self) -> _Lane:
         loop = asyncio.get_running_loop()
         lane = self._latest
-        if lane is None or lane.loop() is not loop or lane.pid != os.getpid():
+        if lane is None or lane.loop() is not loop or lane.forks != _forks:
             lane = self._lanes.get(loop)
-            if lane is None or lane.pid != os.getpid():
+            if lane is None or lane.forks != _forks:
                 lane = self._lanes[loop] = _Lane(loop, self._threads)
             self._latest = lane
         return lane

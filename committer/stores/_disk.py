@@ -32,6 +32,7 @@ from committer.stores._disk_calls import (
     drop_orphan,
     drop_sidecar,
     finish_rename,
+    first_link,
     flush,
     flush_directory,
     make_one_directory,
@@ -270,25 +271,7 @@ class Disk:
     @_typed
     def find_link(self, root: StorePath, directories: Iterable[str]) -> str | None:
         """Looks for a link on the way from `root` to each directory."""
-        prefix = root.path if root.path == "/" else f"{root.path}/"
-        seen: set[str] = set()
-        for directory in directories:
-            end = 0
-            while end >= 0:
-                end = directory.find("/", end + 1)
-                name = directory if end < 0 else directory[:end]
-                if not name or name in seen:
-                    continue
-                seen.add(name)
-                try:
-                    found = os.lstat(prefix + name)
-                except OSError as error:
-                    if error.errno in LEADS_NOWHERE:
-                        break
-                    raise
-                if stat.S_ISLNK(found.st_mode):
-                    return name
-        return None
+        return first_link(root.path if root.path == "/" else f"{root.path}/", directories)
 
     @_typed
     def delete_file(self, path: StorePath) -> bool:

@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import errno
 import os
-import shutil
 import stat
 import sys
+from collections.abc import Iterable
+from contextlib import suppress
 from typing import Final, TypeAlias
 
 from committer.paths import StorePath
@@ -25,6 +26,10 @@ Entries: TypeAlias = "os._ScandirIterator[str]"
 PAGE: Final = 1000
 LEADS_NOWHERE: Final = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ELOOP})
 GONE: Final = (FileNotFoundError, NotADirectoryError)
+
+_DIRECTORY: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+# Names in one directory from which on listing it costs less than a look at each.
+_WORTH_A_LISTING: Final = 4
 
 
 def write_all(handle: int, data: Buffer, offset: int) -> None:
@@ -158,22 +163,48 @@ def finish_rename(source: str, destination: str, found: os.stat_result) -> None:
 
 
 def remove_tree(path: str) -> None:
-    """Deletes a directory and all below it, links themselves included."""
-    # What is gone already was deleted by another that cleans the same directory.
-    if sys.version_info >= (3, 12):
+    """Deletes a directory and all below it, links themselves included.
 
-        def onexc(_call: object, _path: str, error: BaseException) -> None:
-            if not isinstance(error, FileNotFoundError):
-                raise error
+    Everything is named relative to an open directory, so that no link put in the place of one leads elsewhere. A third
+    of the cost of `shutil.rmtree` where directories are empty, which those of a published task attempt are.
 
-        shutil.rmtree(path, onexc=onexc)
+    Raises:
+        FileNotFoundError: The directory itself is gone.
+    """
+    handle = os.open(path, _DIRECTORY)
+    try:
+        _empty(handle)
+    finally:
+        os.close(handle)
+    os.rmdir(path)
+
+
+def _empty(handle: int) -> None:
+    with os.scandir(handle) as entries:
+        children = [(entry.name, entry.is_dir(follow_symlinks=False)) for entry in entries]
+    for name, is_directory in children:
+        # What is gone already was deleted by another that cleans the same directory.
+        with suppress(FileNotFoundError):
+            if is_directory:
+                _remove_directory(name, handle)
+            else:
+                os.unlink(name, dir_fd=handle)
+
+
+def _remove_directory(name: str, above: int) -> None:
+    try:
+        os.rmdir(name, dir_fd=above)
+    except OSError as error:
+        if error.errno not in {errno.ENOTEMPTY, errno.EEXIST}:
+            raise
     else:
-
-        def onerror(_call: object, _path: str, failure: tuple[object, BaseException, object]) -> None:
-            if not isinstance(failure[1], FileNotFoundError):
-                raise failure[1]
-
-        shutil.rmtree(path, onerror=onerror)
+        return
+    handle = os.open(name, _DIRECTORY, dir_fd=above)
+    try:
+        _empty(handle)
+    finally:
+        os.close(handle)
+    os.rmdir(name, dir_fd=above)
 
 
 def flush(handle: int) -> None:
@@ -204,3 +235,49 @@ def flush_directory(path: str) -> None:
 def no_entry() -> FileNotFoundError:
     """What the system raises where nothing is."""
     return FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
+
+
+def first_link(prefix: str, directories: Iterable[str]) -> str | None:
+    """The first of some relative directories, or of those above them, that is a link; None without any.
+
+    Args:
+        prefix: What they are relative to, with a slash at its end.
+        directories: Relative names; what is not there is passed over.
+    """
+    children: dict[str, set[str]] = {}
+    for directory in directories:
+        name = directory
+        while name:
+            parent, _, child = name.rpartition("/")
+            known = children.setdefault(parent, set())
+            if child in known:
+                break
+            known.add(child)
+            name = parent
+    # In this order a parent comes before what lies below it, so nothing is looked at through a link.
+    for parent in sorted(children):
+        link = _link_among(f"{prefix}{parent}", children[parent])
+        if link is not None:
+            return f"{parent}/{link}" if parent else link
+    return None
+
+
+def _link_among(parent: str, names: set[str]) -> str | None:
+    try:
+        if len(names) < _WORTH_A_LISTING:
+            return next((name for name in sorted(names) if _is_link(f"{parent}/{name}")), None)
+        with os.scandir(parent) as entries:
+            return min((entry.name for entry in entries if entry.name in names and entry.is_symlink()), default=None)
+    except OSError as error:
+        if error.errno in LEADS_NOWHERE:
+            return None
+        raise
+
+
+def _is_link(path: str) -> bool:
+    try:
+        return stat.S_ISLNK(os.lstat(path).st_mode)
+    except OSError as error:
+        if error.errno in LEADS_NOWHERE:
+            return False
+        raise

@@ -177,7 +177,7 @@ class LocalStore(Store):
 
     async def delete_directory(self, path: StorePath, *, recursive: bool) -> bool:
         """Deletes a directory. Links in it are not followed, and what others delete meanwhile is no error."""
-        weight = 32 if recursive else 1
+        weight = 16 if recursive else 1
         return await self._batches.run(self._disk.delete_directory, _checked(path), recursive, weight=weight)
 
     async def link_file(self, source: StorePath, destination: StorePath) -> None:
@@ -186,7 +186,7 @@ class LocalStore(Store):
 
     async def find_link(self, root: StorePath, directories: Collection[str]) -> str | None:
         """Looks for a link on the way to many directories; one hop to a thread."""
-        weight = min(WHOLE_BATCH, 1 + len(directories))
+        weight = min(WHOLE_BATCH, 1 + len(directories) // 4)
         return await self._batches.run(self._disk.find_link, _checked(root), directories, weight=weight)
 
     async def sync(self, path: StorePath, *, kind: Literal["file", "directory"]) -> None:

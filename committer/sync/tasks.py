@@ -125,6 +125,16 @@ class TaskAttempt:
         with self._claiming:
             return self._attempt.work_path(name)
 
+    def count(self, name: str, n: int = 1) -> None:
+        """Adds to a statistic of this attempt, such as rows written; that of a winner becomes part of the job's.
+
+        Raises:
+            TaskError: The attempt is over.
+        """
+        self._check_process()
+        with self._claiming:
+            self._attempt.count(name, n)
+
     @property
     def task_commit(self) -> TaskCommit:
         """The message that names this attempt as its task's winner; there once it committed.

@@ -112,7 +112,7 @@ def test_options_and_config_reach_the_job(spark: SparkSession, tmp_path: Path) -
     assert [path.parent.name for path in data_files(tmp_path / "t")] == [f"a,b={value}" for value in range(4)]
     assert all(path.name.endswith(".c000.zstd.parquet") for path in data_files(tmp_path / "t"))
     assert (tmp_path / "reports" / "summary-j.json").exists()
-    assert report.statistics.counters["job_stage_validate_output"] == 1
+    assert report.statistics.counters["job_stage_optional_validate_output"] == 1
 
 
 @pytest.mark.parametrize(
