@@ -10,8 +10,11 @@ from typing import Any
 async def together(*calls: Coroutine[Any, Any, object]) -> None:
     """Awaits a handful of calls at once; the first that fails cancels the others, and its error is raised as it is.
 
-    For two or three different calls; many alike go through `run_workers`.
+    For two or three different calls; many alike go through `run_workers`. A single one is awaited as it is.
     """
+    if len(calls) == 1:
+        await calls[0]
+        return
     try:
         async with asyncio.TaskGroup() as group:
             for call in calls:

@@ -14,6 +14,7 @@ from committer.errors import (
     StoreNotFoundError,
 )
 from committer.flow.outlast import outlast
+from committer.flow.together import together
 from committer.flow.workers import run_workers
 from committer.paths import StorePath
 from committer.stages.base import Stage, StageContext
@@ -44,18 +45,19 @@ class CleanupJob(Stage[None, None]):
     async def execute(self, value: None) -> None:
         """Deletes children of the job's directory, task attempts in parallel before their parent."""
         layout, config = self.context.layout, self.context.config
-        children = await _children(self.context, layout.job_directory)
+        in_parallel = config.cleanup_parallel_delete and not config.cleanup_base_first
+        places = [layout.job_directory, *([layout.tasks, layout.tasks_fenced] if in_parallel else [])]
+        found: dict[StorePath, list[FileStatus]] = {}
+
+        async def look(place: StorePath) -> None:
+            found[place] = await _children(self.context, place)
+
+        await together(*map(look, places))
+        children = found.pop(layout.job_directory)
         fate = {layout.decision, layout.outcome}
         doomed = [child for child in children if child.path not in fate or child.is_directory]
-        if config.cleanup_parallel_delete and not config.cleanup_base_first:
-            # What fails here is tried once more with its parent, below.
-            await self._delete_in_parallel(
-                [
-                    attempt
-                    for parent in (layout.tasks, layout.tasks_fenced)
-                    for attempt in await _children(self.context, parent)
-                ]
-            )
+        # What fails here is tried once more with its parent, below.
+        await self._delete_in_parallel([attempt for attempts in found.values() for attempt in attempts])
         failures = await self._delete_in_parallel(doomed)
         if failures:
             raise failures[0] if len(failures) == 1 else MultipleError.of(self.name, failures)

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from committer.errors import InvalidPathError, StoreNotADirectoryError, StoreNotFoundError
 from committer.events import names
+from committer.flow.together import together
 from committer.flow.workers import run_workers
 from committer.layout import SUCCESS
 from committer.stages.base import Stage, StageContext
@@ -13,6 +14,7 @@ from committer.stages.identity import as_entry
 from committer.stages.load_records import LoadedRecords, PlannedFiles
 from committer.stages.names import NameFolding, is_hidden
 from committer.stores.base import FileStatus
+from committer.stores.helpers import status_or_none
 
 # Up to this many names are looked up one by one; more are found by listing their directory.
 _FEW = 4
@@ -86,7 +88,7 @@ class InspectDestination(Stage[InspectionRequest, DestinationView]):
         self._directories = {fold(name) for name in loaded.directories}
         if loaded.entries is not None:
             self._files = {fold(file.destination) for file in loaded.entries}
-        await self._look_at_root()
+        await together(self._look_at_root(), self._look_at_success())
         level = [""]
         with self.context.statistics.timed(names.OP_PREPARE_DIR_ANCESTORS):
             while level:
@@ -125,11 +127,10 @@ class InspectDestination(Stage[InspectionRequest, DestinationView]):
             if not is_hidden(child.path.name):
                 view.was_empty = False
                 break
+
+    async def _look_at_success(self) -> None:
         if self.context.config.mark_successful_jobs:
-            try:
-                view.success = await store.status(layout.success)
-            except StoreNotFoundError:
-                view.success = None
+            self._view.success = await status_or_none(self.context.store, self.context.layout.success)
 
     async def _look(
         self, directories: list[str], wanted: dict[str, list[str]], loaded: LoadedRecords
@@ -148,8 +149,7 @@ class InspectDestination(Stage[InspectionRequest, DestinationView]):
             if few is None:
                 await self._list(directory, found, keep_files=files > 0)
             else:
-                for name in few:
-                    await self._ask(name, found)
+                await together(*(self._ask(name, found) for name in few))
 
         await run_workers(directories, look, workers=self.context.config.io_concurrency, operation=self.name)
         return found

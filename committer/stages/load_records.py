@@ -131,13 +131,13 @@ async def freeze_manifests(context: StageContext) -> bool:
     layout, store = context.layout, context.store
     if not store.capabilities.atomic_directory_rename:
         return False
-    if await exists(store, layout.manifests_frozen):
-        return True
     try:
+        # Not looked for first: where it stands already, the rename refuses to replace it.
         await store.rename_directory(layout.manifests, layout.manifests_frozen)
     except UnsupportedError:
-        # A disk says so only when it is tried; from now on the store's capabilities say it too.
-        return False
+        # A disk says so only when it is tried; from now on the store's capabilities say it too. Another machine may have
+        # been able to.
+        return await exists(store, layout.manifests_frozen)
     except CommitterError as error:
         # A lost answer, or another driver of this job: what counts is what stands there now.
         if await exists(store, layout.manifests_frozen):
