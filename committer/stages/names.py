@@ -1,20 +1,26 @@
-"""Relative names at a destination: ancestors, folding, and what a store can hold."""
+"""Names at a destination, or at an absolute path: ancestors, folding, and what a store can hold."""
 
 from __future__ import annotations
 
 import unicodedata
 from collections.abc import Iterable
+from collections.abc import Set as AbstractSet
 
 from committer.layout import TEMPORARY
 from committer.stores.base import Capabilities
 
 
-def with_ancestors(directories: Iterable[str]) -> set[str]:
-    """Relative directories and all their ancestors below the destination (which itself is left out)."""
-    found = set(directories)
+def with_ancestors(directories: Iterable[str], roots: AbstractSet[str] = frozenset()) -> set[str]:
+    """Directories and all their ancestors below the destination, or below the root they lie in.
+
+    Args:
+        directories: By name: relative to the destination, or absolute.
+        roots: Where absolute names start. They are left out, as the destination itself is.
+    """
+    found = set(directories) - roots
     for directory in tuple(found):
         parent = directory.rpartition("/")[0]
-        while parent and parent not in found:
+        while parent and parent not in found and parent not in roots:
             found.add(parent)
             parent = parent.rpartition("/")[0]
     found.discard("")
@@ -68,6 +74,11 @@ def name_problem(name: str, capabilities: Capabilities, path_prefix_bytes: int) 
     if whole is not None and path_prefix_bytes + len(name.encode()) > whole:
         return f"the path is longer than {whole} bytes"
     return None
+
+
+def is_absolute(name: str) -> bool:
+    """Whether a name is an absolute path, outside the destination."""
+    return name[:1] == "/"
 
 
 def in_job_directory(name: str) -> bool:

@@ -8,7 +8,7 @@ from committer.errors import PreflightError, TargetExistsError
 from committer.stages.base import Stage, StageContext
 from committer.stages.inspect_destination import DestinationView
 from committer.stages.load_records import DIRECTORY_PAYLOAD, TASK_PAYLOAD, LoadedRecords, PlannedFiles
-from committer.stages.names import NameFolding, name_problem
+from committer.stages.names import NameFolding, is_absolute, name_problem
 
 MOST_CONFLICTS = 100
 
@@ -102,7 +102,8 @@ class Preflight(Stage[PreflightRequest, Conflicts]):
             return
         prefix = len(self.context.layout.destination.path.encode()) + 1
         async for file in files:
-            problem = name_problem(file.destination, capabilities, prefix)
+            before = 0 if is_absolute(file.destination) else prefix
+            problem = name_problem(file.destination, capabilities, before)
             if problem is not None:
                 output.append(f"{file.destination[:200]}: {problem}")
                 if len(output) >= MOST_CONFLICTS:
@@ -118,6 +119,7 @@ class Preflight(Stage[PreflightRequest, Conflicts]):
             targets.extend(
                 f"{name} is a link to a directory: replacing the whole destination would take it away, with new files"
                 for name in sorted(view.linked)
+                if not is_absolute(name)
             )
         if config.existing_target == "replace":
             return

@@ -17,7 +17,7 @@ from committer.records.job_state import Fact
 from committer.stages.base import Stage, StageContext
 from committer.stages.commit_state import explain_missing, fenced_off, looking_again
 from committer.stages.identity import as_entry, is_recorded, stands_as_directory
-from committer.stages.names import NameFolding, in_job_directory, is_hidden, with_ancestors
+from committer.stages.names import NameFolding, in_job_directory, is_absolute, is_hidden, with_ancestors
 from committer.stores.base import FileStatus
 from committer.stores.helpers import walk
 
@@ -30,7 +30,7 @@ class ListSuperseded(Stage[list[str], dict[str, FileStatus]]):
 
     Preconditions: the replace lock is held.
     Postconditions: every old file with its identity; at the destination itself names that start with `_` or `.` stay
-    (unless they hold `=`), so that `_temporary` and metadata are never taken.
+    (unless they hold `=`), so that `_temporary` and metadata are never taken; at a root outside it likewise.
     Cost: one listing a directory of the old tree.
     """
 
@@ -43,31 +43,32 @@ class ListSuperseded(Stage[list[str], dict[str, FileStatus]]):
     async def execute(self, value: list[str]) -> dict[str, FileStatus]:
         """Walks the topmost of the directories `value`, each once."""
         found: dict[str, FileStatus] = {}
-        destination = self.context.layout.destination
+        layout = self.context.layout
         fold = self._folding.fold
-        written = {fold(directory) for directory in with_ancestors(value)}
+        written = {fold(directory) for directory in with_ancestors(value, layout.roots)}
 
         async def look(directory: str) -> None:
-            if directory:
-                await self._walk(destination / directory, found, written)
+            if directory and directory not in layout.roots:
+                await self._walk(layout.target(directory), found, written)
                 return
             with contextlib.suppress(StoreNotFoundError):
-                async for child in self.context.store.list(destination):
+                async for child in self.context.store.list(layout.target(directory)):
                     if is_hidden(child.path.name):
                         continue
-                    if child.is_directory and (not child.is_link or fold(child.path.name) in written):
+                    name = layout.name_of(child.path)
+                    if child.is_directory and (not child.is_link or fold(name) in written):
                         await self._walk(child.path, found, written)
                     else:
-                        found[child.path.name] = as_entry(child)
+                        found[name] = as_entry(child)
 
         await run_workers(topmost(value), look, workers=self.context.config.io_concurrency, operation=self.name)
         return found
 
     async def _walk(self, directory: StorePath, found: dict[str, FileStatus], written: set[str]) -> None:
-        destination = self.context.layout.destination
+        layout = self.context.layout
         with contextlib.suppress(StoreNotFoundError, StoreNotADirectoryError):
             async for child in walk(self.context.store, directory):
-                name = child.path.relative_to(destination)
+                name = layout.name_of(child.path)
                 # Jobs may run into a directory below this one, and their own directories are theirs (G11).
                 if in_job_directory(name):
                     continue
@@ -80,7 +81,7 @@ class ListSuperseded(Stage[list[str], dict[str, FileStatus]]):
 def topmost(directories: list[str]) -> list[str]:
     """The directories that lie below no other of them."""
     if "" in directories:
-        return [""]
+        return ["", *topmost([directory for directory in directories if is_absolute(directory)])]
     chosen: set[str] = set()
     for directory in sorted(directories):
         parent = directory
@@ -119,7 +120,7 @@ class MoveAside(Stage[list[Fact], int]):
 
     async def _move(self, fact: Fact) -> bool:
         layout, store = self.context.layout, self.context.store
-        path, aside = layout.destination / fact.path, layout.superseded / f"{fact.aside:08d}"
+        path, aside = layout.target(fact.path), layout.superseded / f"{fact.aside:08d}"
         conditional = store.capabilities.conditional_rename and fact.identity is not None
         try:
             if not conditional:
