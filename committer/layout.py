@@ -131,7 +131,7 @@ class JobLayout:
             text = os.fspath(place)
             if text.startswith("/") and not text.startswith("//"):
                 text = f"{StorePath(destination.scheme, destination.authority, '')}{text}"
-            elif ":" not in text.partition("/")[0]:
+            elif not text.startswith("/") and ":" not in text.partition("/")[0]:
                 raise InvalidPathError("a path outside the destination must be absolute", path=ascii(text))
             path = StorePath.of(text)
         if (path.scheme, path.authority) != (destination.scheme, destination.authority):
