@@ -29,8 +29,8 @@ class SetupJob(Stage[None, JobSetup]):
     Preconditions: the store renames files atomically and creates exclusively; nothing is in the job's directory.
     Postconditions: the setup record and the directories for task attempts and their records stand; the store proved
     that a rename keeps identity. Nothing at the destination outside `_temporary/<job id>` changed: an old `_SUCCESS`
-    stays until the commit decision (Hadoop deletes it here). Roots outside the destination stand, and files can be
-    renamed into them. With `durability="fsync"` the name of every directory made
+    stays until the commit decision (Hadoop deletes it here). Roots outside the destination stand, and are on its volume
+    as far as that can be tried. With `durability="fsync"` the name of every directory made
     here survives a power loss, those of the destination and its parents too.
     Failure modes: `JobExistsError` changes nothing; any other failure, and a cancellation, removes what was made below
     `_temporary`, so that the id is free again.
@@ -75,24 +75,28 @@ class SetupJob(Stage[None, JobSetup]):
         return setup
 
     async def _prove_root(self, root: str) -> None:
-        """Makes a root outside the destination, and tries what job commit will do there: to rename a file into it.
+        """Makes a root outside the destination, and tries to rename something into it.
 
-        Whether a directory is on another volume cannot be told from its name, nor from its device (bind mounts).
+        Whether a directory is on another volume cannot be told from its name, nor from its device (bind mounts). What
+        is tried is an empty directory, so that no reader finds a file there before the job is decided. Where a store
+        cannot rename one, publishing finds out, and the job is taken back.
         """
         layout, store = self.context.layout, self.context.store
         directory = layout.target(root)
         name = f".committer-probe-{self.context.runtime.nonce()}"
         source, probe = layout.job_attempt_directory / name, directory / name
-        await store.put(source, b"")
         try:
             await store.make_directory(directory, parents=True)
+            if not store.capabilities.atomic_directory_rename:
+                return
+            await store.make_directory(source, parents=False)
             try:
-                await store.rename_file(source, probe)
-            except StoreOutcomeUnknownError:
-                # What the answer would have said is found out when files are published.
+                await store.rename_directory(source, probe)
+            except (StoreOutcomeUnknownError, UnsupportedError):
+                # Then publishing finds out.
                 pass
             finally:
-                await outlast(lambda: store.delete_file(probe), bound_s=_PROBE_BOUND_S)
+                await outlast(lambda: store.delete_directory(probe, recursive=False), bound_s=_PROBE_BOUND_S)
         except StoreCrossDeviceError as error:
             raise UnsupportedError(
                 f"absolute_roots: no file of job {layout.job_id} can be renamed into {directory}: it is on another "
