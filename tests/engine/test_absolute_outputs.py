@@ -250,6 +250,38 @@ async def test_validate_looks_outside_only_where_it_may(place: Place) -> None:
     assert report.files == 4
 
 
+async def test_totals_of_the_destination_are_not_compared_with_what_went_elsewhere(memory: MemoryPlace) -> None:
+    """`_SUCCESS` names a hundred files and counts all; the destination alone cannot add up to that."""
+    async with memory.open_job(config=config(memory)) as job:
+        await run_task(memory, job, 0, {f"part-{number}": b"x" for number in range(120)}, HERE)
+    report = await committer.validate(memory.dest, storage_options=memory.options, config=config(memory))
+    assert report.ok, report
+    assert not report.complete
+
+
+async def test_promoted_directories_beside_files_elsewhere(memory: MemoryPlace) -> None:
+    here = {f"p=1/part-{number}": b"x" for number in range(8)}
+    there = {f"p=1/part-{number}": b"y" for number in range(8)}
+    async with memory.open_job(config=config(memory, promote_directories=True)) as job:
+        await run_task(memory, job, 0, there, here)
+    assert (outside(memory), memory.files()) == (there, here)
+    renamed = [call for call in memory.store.calls if call.operation == "rename_directory" and "/tasks/" in str(call)]
+    assert [str(call.destination) for call in renamed] == [f"{memory.dest}/p=1"]
+
+
+async def test_directory_outside_that_is_a_link_stays_one(tmp_path: Path) -> None:
+    """Replacing the whole destination takes its links away; what lies outside it is no part of that."""
+    place = DiskPlace(tmp_path)
+    put(place, "kept/old", b"old")
+    await asyncio.to_thread(os.symlink, tmp_path / ROOT / "kept", tmp_path / ROOT / "p=1")
+    choices = config(place, conflict_mode="replace", superseded_scope="destination")
+    async with place.open_job(config=choices) as job:
+        await run_task(place, job, 0, {"p=1/new": b"new"})
+    assert outside(place) == {"kept/new": b"new"}
+    assert (tmp_path / ROOT / "p=1").is_symlink()
+    await place.store.close()
+
+
 # -- names and roots that are refused -----------------------------------------------------------------------------
 
 
