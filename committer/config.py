@@ -95,6 +95,9 @@ class CommitterConfig(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         record_size_limit: Longest record that is read, in bytes.
         manifest_queue_capacity: Records read at once when a job has more files than are kept in memory; 8 MiB of them
             at most.
+        absolute_roots: Directories outside the destination, in the same store, below which tasks may publish files too
+            (`TaskAttempt.open_absolute`): URIs, or absolute paths of that store. Made when missing. Whoever goes on
+            with the job must give them again: a record never says where else a job may write.
 
     Raises:
         ConfigurationError: A value is not one its field can have; the message names both.
@@ -121,6 +124,7 @@ class CommitterConfig(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     record_save_attempts: int = 5
     record_size_limit: int = 1 << 30
     manifest_queue_capacity: int = 512
+    absolute_roots: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         for name in _FLAGS:
@@ -140,6 +144,9 @@ class CommitterConfig(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         for name in _TEXTS:
             if not isinstance(getattr(self, name), str):
                 raise _bad(name, getattr(self, name), "it must be text: a path or URI, or empty")
+        roots: object = self.absolute_roots
+        if not isinstance(roots, tuple) or not all(isinstance(root, str) and root for root in roots):
+            raise _bad("absolute_roots", roots, "it must be a tuple of texts: URIs, or absolute paths")
 
     @classmethod
     def from_hadoop(cls, options: Mapping[str, object]) -> CommitterConfig:

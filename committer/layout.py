@@ -14,15 +14,20 @@ Below the destination D of job J, attempt N (Hadoop's layout, with this engine's
     D/_temporary/J/NN/attempts/                    records under the attempt's name (delivery by message)
     D/_temporary/J/NN/superseded/                  old files moved aside until cleanup
 
+What a job publishes goes by *names*: relative to D, or (with `CommitterConfig.absolute_roots`) an absolute path of the
+same store, which starts with a slash as no relative name does.
+
 Source of the names that Hadoop shares: ``ManifestCommitterConstants``, ``ManifestCommitterSupport``.
 """
 
 from __future__ import annotations
 
+import os
 import re
+from collections.abc import Iterable
 
-from committer.errors import ConfigurationError
-from committer.paths import StorePath
+from committer.errors import ConfigurationError, InvalidPathError
+from committer.paths import StorePath, root_of
 
 TEMPORARY = "_temporary"
 SUCCESS = "_SUCCESS"
@@ -64,9 +69,18 @@ class JobLayout:
         destination: The directory the job writes to.
         job_id: The job's id.
         job_attempt: Hadoop's job attempt number; 0 but for jobs that Hadoop set up.
+        roots: Directories outside the destination, in the same store, that the caller lets the job write to.
+
+    Attributes:
+        roots: Their absolute paths; one below another is left out.
+
+    Raises:
+        InvalidPathError: A root is relative, or of another store.
     """
 
-    def __init__(self, destination: StorePath, job_id: str, job_attempt: int = 0) -> None:
+    def __init__(
+        self, destination: StorePath, job_id: str, job_attempt: int = 0, roots: Iterable[str | StorePath] = ()
+    ) -> None:
         self.destination = destination
         self.job_id = job_id
         self.job_attempt = job_attempt
@@ -88,6 +102,44 @@ class JobLayout:
         self.superseded_fenced: StorePath = self.job_attempt_directory / "superseded-fenced"
         hadoop = _HADOOP_JOB_ID.match(job_id)
         self._task_stem = hadoop.group(1) if hadoop else job_id
+        given = {self.absolute(root) for root in roots}
+        self.roots: frozenset[str] = frozenset(root for root in given if root_of(root, given) is None)
+
+    def target(self, name: str) -> StorePath:
+        """Where the file or directory of a name goes: below the destination, or at an absolute path of its store.
+
+        The empty name is the destination itself.
+        """
+        if name[:1] == "/":
+            return StorePath(self.destination.scheme, self.destination.authority, name)
+        return self.destination / name if name else self.destination
+
+    def name_of(self, path: StorePath) -> str:
+        """The name that `target` makes this path of: relative below the destination, else absolute."""
+        return path.relative_to(self.destination) if path.is_under(self.destination) else path.path
+
+    def absolute(self, place: str | os.PathLike[str] | StorePath) -> str:
+        """The absolute path that a user means: a URI of the destination's store, or a path in it.
+
+        Raises:
+            InvalidPathError: It is relative, or of another store.
+        """
+        destination = self.destination
+        if isinstance(place, StorePath):
+            path = place
+        else:
+            text = os.fspath(place)
+            if text.startswith("/") and not text.startswith("//"):
+                text = f"{StorePath(destination.scheme, destination.authority, '')}{text}"
+            elif not text.startswith("/") and ":" not in text.partition("/")[0]:
+                raise InvalidPathError("a path outside the destination must be absolute", path=ascii(text))
+            path = StorePath.of(text)
+        if (path.scheme, path.authority) != (destination.scheme, destination.authority):
+            raise InvalidPathError(
+                f"{path} is not in the store of the destination {destination}: a file can only be renamed within one",
+                path=path,
+            )
+        return path.path
 
     def task_id(self, task: int) -> str:
         """The task's name in records: ``task_X_N_m_%06d`` for ``job_X_N``, else ``task_<J>_m_%06d``."""

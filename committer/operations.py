@@ -111,8 +111,8 @@ async def recover(
         rollback: Take back what a decided commit published instead of finishing it; abort an undecided job.
         force: The old driver is known to be dead: roll back where the store cannot fence it off, or commit what a
             listing finds although nobody began to.
-        config: Where reports and kept records go. All else is as the job was set up: a record on the store may not
-            name a place outside the destination (G10).
+        config: Where reports and kept records go, and below which roots outside the destination the job may write. All
+            else is as the job was set up: a record on the store may not name a place outside the destination (G10).
         storage_options: How to reach the store.
         listeners: Called with each event of progress.
 
@@ -120,6 +120,7 @@ async def recover(
         JobNotFoundError: There is no such job, and no report speaks of it.
         JobUndecidedError: Nobody began to commit it: commit or abort it instead.
         JobDecidedError: It was aborted.
+        ConfigurationError: It publishes below `absolute_roots` that were not given; nothing was changed.
         JobRolledBackError: It was rolled back (without `rollback`).
         OutcomeUnknownError: See `next_step`; nothing was deleted.
     """

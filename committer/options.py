@@ -20,7 +20,7 @@ import msgspec
 
 from committer.errors import ConfigurationError
 
-Kind: TypeAlias = Literal["boolean", "int", "size", "rate", "text"]
+Kind: TypeAlias = Literal["boolean", "int", "size", "rate", "text", "list"]
 
 MANIFEST = "mapreduce.manifest.committer."
 FILE_OUTPUT = "mapreduce.fileoutputcommitter."
@@ -107,6 +107,7 @@ OPTIONS: tuple[Option, ...] = (
     Option(f"{NATIVE}unique_names", "unique_names", "boolean"),
     Option(f"{NATIVE}hadoop_driver", "hadoop_driver", "boolean"),
     Option(f"{NATIVE}record_size_limit", "record_size_limit", "size", "bytes, or with a suffix as in `64m` or `1g`"),
+    Option(f"{NATIVE}absolute_roots", "absolute_roots", "list", "taken from the caller only, never from a record"),
 )
 
 _BY_KEY = {option.key: option for option in OPTIONS}
@@ -232,6 +233,9 @@ def _parse(kind: Kind, key: str, value: object) -> object:
         return _size(key, value)
     if kind == "rate":
         return _rate(key, value)
+    if kind == "list":
+        parts = value if isinstance(value, list | tuple) else str(value).split(",")
+        return tuple(text for part in parts if (text := str(part).strip()))
     return str(value).strip()
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import re
 import unicodedata
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from functools import lru_cache
 from typing import Final
 from urllib.parse import unquote_to_bytes
@@ -36,6 +36,7 @@ _HOST: Final = re.compile(r"(?:\[[^\[\]]*\]|[^:\[\]]*)(?::[0-9]*)?")
 
 _BAD_SEGMENT: Final = re.compile(r"(?:\A|/)\.{0,2}(?:/|\Z)")
 _RESERVED_FIRST_SEGMENT: Final = re.compile(r"_SUCCESS(?:/|\Z)|_temporary|__magic", re.IGNORECASE)
+_RESERVED_SEGMENT: Final = re.compile(r"/(?:_SUCCESS(?:/|\Z)|_temporary|__magic)", re.IGNORECASE)
 
 _HIVE_ESCAPED: Final = re.compile("[\x01-\x1f\x7f\"#%'*/:=?\\[\\\\\\]^{]")
 _HIVE_ESCAPE: Final = re.compile("%([0-9A-Fa-f]{2})")
@@ -208,12 +209,47 @@ def check_file_name(name: str) -> str:
     _check_relative(name)
     if is_reserved(name):
         raise InvalidPathError(f"a file name starts with {name.partition('/')[0]}, which commits own", path=name)
-    if not name.isascii():
-        try:
-            name.encode()
-        except UnicodeEncodeError as error:
-            raise InvalidPathError("a file name is not valid Unicode", path=ascii(name)) from error
+    _check_unicode(name)
     return name
+
+
+def check_absolute_name(name: str, roots: Collection[str]) -> str:
+    """Returns `name`, an absolute path, when it may be the destination of a file outside the job's destination.
+
+    Commits own their names at every depth there: other jobs may run into any directory below a root.
+
+    Args:
+        name: Absolute, not escaped.
+        roots: Absolute paths, none of them below another.
+
+    Raises:
+        InvalidPathError: It lies strictly below none of `roots`, has an empty, ``.`` or ``..`` segment or a NUL, is not
+            valid Unicode, or has a segment ``_SUCCESS``, ``_temporary*`` or ``__magic*`` below its root.
+    """
+    _check_relative(name[1:])
+    root = root_of(name, roots)
+    if root is None:
+        raise InvalidPathError(
+            f"{name!a} lies outside the destination, and below none of the roots that were given", path=ascii(name)
+        )
+    reserved = _RESERVED_SEGMENT.search(name, len(root))
+    if reserved is not None:
+        raise InvalidPathError(f"a path has a segment {reserved[0].strip('/')}, which commits own", path=ascii(name))
+    _check_unicode(name)
+    return name
+
+
+def root_of(name: str, roots: Collection[str]) -> str | None:
+    """The root that an absolute path lies strictly below; None when there is none."""
+    parent = name.rpartition("/")[0]
+    while parent and parent not in roots:
+        parent = parent.rpartition("/")[0]
+    return parent or None
+
+
+def has_reserved_segment(path: str) -> bool:
+    """Whether any segment of an absolute path is one that the commit protocols own."""
+    return _RESERVED_SEGMENT.search(path) is not None
 
 
 def is_reserved(name: str) -> bool:
@@ -342,6 +378,14 @@ def _without_tail(path: str, text: str) -> str:
     if _has_illegal(tail, _PLAIN_IN_TAIL) or _BAD_ESCAPE.search(tail):
         raise InvalidPathError("a URI has a malformed query or fragment", path=ascii(text))
     return path[:end]
+
+
+def _check_unicode(name: str) -> None:
+    if not name.isascii():
+        try:
+            name.encode()
+        except UnicodeEncodeError as error:
+            raise InvalidPathError("a file name is not valid Unicode", path=ascii(name)) from error
 
 
 def _check_relative(name: str) -> None:

@@ -65,7 +65,8 @@ class JobSpec(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def layout(self) -> JobLayout:
         """Where everything of the job lives."""
-        return JobLayout(StorePath.from_uri(self.destination), self.job_id, self.job_attempt)
+        roots = self.config.absolute_roots
+        return JobLayout(StorePath.from_uri(self.destination), self.job_id, self.job_attempt, roots)
 
     def encode(self) -> bytes:
         """The spec as JSON."""

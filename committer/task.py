@@ -26,14 +26,14 @@ from committer.events import audit, names
 from committer.flow.outlast import outlast
 from committer.layout import check_number, unique_name
 from committer.opening import Opening
-from committer.paths import StorePath, check_file_name, is_reserved
+from committer.paths import StorePath, check_absolute_name, check_file_name, is_reserved
 from committer.records.task_commit import TaskCommit
 from committer.spec import JobSpec
 from committer.stages.abort_task import AbortRequest
 from committer.stages.base import StageContext
 from committer.stages.commit_task import TaskOutput, WrittenFile
 from committer.stages.job_directory import check_job_stands
-from committer.stages.names import NameFolding, ancestors, name_problem
+from committer.stages.names import NameFolding, ancestors, is_absolute, name_problem
 from committer.stages.scan_task import ScanTask
 from committer.stages.setup_task import AttemptIdentity
 from committer.stores.base import FileStatus, FileWriter, SupportsLocalPaths
@@ -42,6 +42,9 @@ from committer.task_files import BlockingTaskFile, TaskFile
 _log = logging.getLogger("committer.task")
 
 _ABORT_BOUND_S = 60.0
+
+# Where files that go outside the destination are written, below the task attempt directory, each under a number.
+_STAGED_ABSOLUTE = "_temporary-absolute"
 
 
 class TaskAttempt:
@@ -106,13 +109,41 @@ class TaskAttempt:
             TaskError: The attempt is over, or the name was opened before, or it is a directory of another file.
         """
         destination = self._claim(name)
+        return self._open(destination, destination, absolute="")
 
+    def open_absolute(self, path: str | os.PathLike[str] | StorePath) -> TaskFile:
+        """A file to write that goes to an absolute path outside the destination, in the same store.
+
+        ``async with task.open_absolute("file:///warehouse/custom/part-0.parquet") as f: await f.write(b"...")``. It is
+        written below the job's directory like any other, and published with them. Hive's custom partition locations
+        need it; Spark's name is ``newTaskTempFileAbsPath``. Costs as `open`.
+
+        Args:
+            path: Where it goes: a URI of the destination's store, or an absolute path in it; below one of the job's
+                `CommitterConfig.absolute_roots`.
+
+        Raises:
+            InvalidPathError: It is relative, of another store, below none of the roots, or reserved.
+            TaskError: The attempt is over, or the path was opened before, or it is a directory of another file.
+        """
+        destination = self._claim_absolute(path)
+        # A name that no relative one can have, nor clash with.
+        staged = f"{_STAGED_ABSOLUTE}/{len(self._opened)}"
+        return self._open(destination, staged, absolute=destination)
+
+    def open_absolute_blocking(self, path: str | os.PathLike[str] | StorePath) -> BlockingTaskFile:
+        """The file of `open_absolute` for libraries that block, to be used as that of `open_blocking`.
+
+        Raises:
+            InvalidPathError, TaskError: As `open_absolute`.
+        """
+        return BlockingTaskFile(self.open_absolute(path), asyncio.get_running_loop())
+
+    def _open(self, destination: str, staged: str, *, absolute: str) -> TaskFile:
         async def open_writer() -> FileWriter:
-            await self._make_directory(destination.rpartition("/")[0])
+            await self._make_directory(staged.rpartition("/")[0])
             try:
-                return await self._context.store.open_writer(
-                    self.directory / destination, durable=self._context.durable
-                )
+                return await self._context.store.open_writer(self.directory / staged, durable=self._context.durable)
             except StoreExistsError as error:
                 raise TaskError(
                     f"{destination} was written into the task attempt directory already",
@@ -124,9 +155,9 @@ class TaskAttempt:
         def finished(status: FileStatus | None) -> None:
             self._unfinished.discard(destination)
             if status is None:
-                self._given_up.add(destination)
+                self._given_up.add(staged)
             else:
-                self._files[destination] = WrittenFile(destination, status.size, status.identity)
+                self._files[staged] = WrittenFile(staged, status.size, status.identity, absolute=absolute)
 
         self._unfinished.add(destination)
         return TaskFile(destination, open_writer, finished)
@@ -187,7 +218,25 @@ class TaskAttempt:
     def _claim(self, name: str) -> str:
         """Checks a name as preflight would, and takes it."""
         self._check_open("open")
-        destination = check_file_name(name)
+        return self._take(check_file_name(name))
+
+    def _claim_absolute(self, path: str | os.PathLike[str] | StorePath) -> str:
+        self._check_open("open_absolute")
+        layout = self._context.layout
+        try:
+            if not isinstance(path, StorePath) and os.fspath(path).endswith("/"):
+                raise InvalidPathError("a file's path ends in a slash", path=ascii(os.fspath(path)))
+            return self._take(check_absolute_name(layout.absolute(path), layout.roots))
+        except InvalidPathError as error:
+            error.operation = "open_absolute"
+            error.next_step = error.next_step or (
+                f"the job may write below {', '.join(str(layout.target(root)) for root in sorted(layout.roots))}"
+                if layout.roots
+                else "open the job with config=CommitterConfig(absolute_roots=(...))"
+            )
+            raise
+
+    def _take(self, destination: str) -> str:
         if self._context.config.unique_names:
             destination = unique_name(destination, self._context.layout.job_id)
         self._check_name(destination, "open")
@@ -215,8 +264,10 @@ class TaskAttempt:
 
     def _check_name(self, destination: str, operation: str) -> None:
         """Refuses a name that preflight would refuse."""
-        prefix = max(len(self.directory.path.encode()), len(self._context.layout.destination.path.encode()))
-        problem = name_problem(destination, self._context.store.capabilities, prefix + 1)
+        prefix = 0
+        if not is_absolute(destination):
+            prefix = 1 + max(len(self.directory.path.encode()), len(self._context.layout.destination.path.encode()))
+        problem = name_problem(destination, self._context.store.capabilities, prefix)
         if problem is not None:
             raise InvalidPathError(
                 f"{destination[:200]}: {problem}",

@@ -26,7 +26,7 @@ class TaskFile:
     It becomes part of the attempt when it is closed; leaving the block with an exception gives it up.
 
     Attributes:
-        name: Its name, relative to the destination.
+        name: Its name, relative to the destination; of a file that goes outside it, the absolute path.
     """
 
     def __init__(self, name: str, open_writer: OpenWriter, finished: Finished) -> None:

@@ -12,8 +12,8 @@ from committer.config import CommitterConfig
 from committer.errors import JobNotFoundError, StoreIsADirectoryError, StoreNotFoundError
 from committer.events import names
 from committer.flow.workers import run_workers
-from committer.layout import SUCCESS, TEMPORARY
-from committer.paths import StorePath
+from committer.layout import SUCCESS, TEMPORARY, JobLayout
+from committer.paths import StorePath, root_of
 from committer.records.success import SuccessData, decode_success
 from committer.stages.identity import stands_as_directory
 from committer.stages.names import is_hidden
@@ -55,7 +55,8 @@ async def validate(
 ) -> ValidationReport:
     """Compares a destination with its `_SUCCESS`: names, lengths, and in a destination that was empty, totals.
 
-    One look a file that `_SUCCESS` names (at most a hundred); when the destination was empty before the job, also one
+    One look a file that `_SUCCESS` names (at most a hundred), outside the destination only below one of
+    `config.absolute_roots`. When the destination was empty before the job (and nothing went elsewhere), also one
     listing a directory, which finds what `_SUCCESS` has no room to name by number and bytes.
 
     Of a `_SUCCESS` that names Hadoop's manifest committer with no file committed, the files that stand there all the
@@ -149,13 +150,16 @@ async def _compare_named(
 ) -> tuple[list[str], list[str]]:
     missing: list[str] = []
     wrong: list[str] = []
+    roots = JobLayout(destination, marker.jobId, roots=config.absolute_roots).roots
 
     async def look(number: int) -> None:
         uri = marker.filenames[number]
         # S3A writes bare absolute paths.
         path = StorePath.from_uri(uri) if ":" in uri.partition("/")[0] else destination_path(destination, uri)
-        if not path.is_under(destination):
-            wrong.append(f"{uri}: lies outside the destination")
+        outside = (path.scheme, path.authority) != (destination.scheme, destination.authority)
+        if outside or not (path.is_under(destination) or root_of(path.path, roots)):
+            hint = "" if outside else "; if the job may have written there, give absolute_roots"
+            wrong.append(f"{uri}: lies outside the destination{hint}")
             return
         try:
             status = await store.status(path)

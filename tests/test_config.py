@@ -49,6 +49,8 @@ HONOURED = [
     ("committer.record_size_limit", "64M", "record_size_limit", 64 << 20),
     ("committer.record_size_limit", "1g", "record_size_limit", 1 << 30),
     ("committer.record_size_limit", "4096", "record_size_limit", 4096),
+    ("committer.absolute_roots", "/warehouse/a , file:/b", "absolute_roots", ("/warehouse/a", "file:/b")),
+    ("committer.absolute_roots", ["/warehouse/a"], "absolute_roots", ("/warehouse/a",)),
 ]
 
 REFUSED = [
@@ -197,6 +199,9 @@ def test_the_identity_of_a_job() -> None:
         ("record_size_limit", 0),
         ("manifest_queue_capacity", 0),
         ("summary_report_directory", None),
+        ("absolute_roots", "/warehouse"),
+        ("absolute_roots", ("/warehouse", "")),
+        ("absolute_roots", ("/warehouse", 1)),
     ],
 )
 def test_a_value_its_field_cannot_have_is_refused(field: str, value: object) -> None:

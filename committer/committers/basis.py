@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from committer.errors import StoreNotADirectoryError, StoreNotFoundError
 from committer.flow.workers import run_workers
+from committer.paths import root_of
 from committer.records.job_state import Fact
 from committer.records.task_commit import TaskCommit
 from committer.stages.base import StageContext
@@ -23,7 +24,7 @@ from committer.stages.load_records import (
     list_manifests,
     refs_of_messages,
 )
-from committer.stages.names import NameFolding
+from committer.stages.names import NameFolding, is_absolute
 from committer.stages.preflight import MOST_CONFLICTS, Conflicts, Preflight, PreflightRequest
 from committer.stages.superseded import ListSuperseded
 from committer.stores.base import FileStatus
@@ -105,7 +106,9 @@ async def prepare(context: StageContext, refs: list[RecordRef], *, copy_records:
         await loaded.repeats.close()
     superseded: dict[str, FileStatus] = {}
     if context.config.conflict_mode == "replace":
-        scope = [""] if context.config.superseded_scope == "destination" else sorted(loaded.written)
+        scope = sorted(loaded.written)
+        if context.config.superseded_scope == "destination":
+            scope = ["", *filter(is_absolute, scope)]
         superseded = await ListSuperseded(context).run(scope)
         conflicts.targets.extend(_not_unicode(superseded))
     return Prepared(loaded, files, view, superseded, conflicts)
@@ -155,6 +158,15 @@ async def _look_up_identities(context: StageContext, loaded: LoadedRecords) -> N
             loaded.changed.append(f"the source of {file.destination} {problem}")
 
 
+def _roots_written(context: StageContext, loaded: LoadedRecords) -> tuple[str, ...]:
+    roots = context.layout.roots
+    if not roots:
+        return ()
+    used = {root_of(f"{directory}/", roots) for directory in loaded.written if is_absolute(directory)}
+    used |= {root_of(directory, roots) for directory in loaded.directories if is_absolute(directory)}
+    return tuple(sorted(str(context.layout.target(root)) for root in used if root is not None))
+
+
 def basis_of(context: StageContext, prepared: Prepared) -> CommitBasis:
     """What the decision says, with a place aside for everything that has to make room."""
     loaded, view = prepared.loaded, prepared.view
@@ -189,6 +201,7 @@ def basis_of(context: StageContext, prepared: Prepared) -> CommitBasis:
         Fact(kind="identity", path=source, identity=identity) for source, identity in sorted(loaded.identities.items())
     )
     facts.extend(Fact(kind="directory", path=path) for path in sorted(view.absent))
+    roots = _roots_written(context, loaded)
     return CommitBasis(
         winners=loaded.winners,
         files=loaded.files,
@@ -197,7 +210,9 @@ def basis_of(context: StageContext, prepared: Prepared) -> CommitBasis:
         facts=facts,
         success=view.success,
         replacing=bool(prepared.superseded) or any(fact.kind == "target" for fact in facts),
-        was_empty=view.was_empty,
+        # It lets `validate` compare all that the destination holds with all that was committed.
+        was_empty=view.was_empty and not roots,
         first_plan_file=len(loaded.winners),
         statistics=loaded.statistics.snapshot(),
+        roots=roots,
     )

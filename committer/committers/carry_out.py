@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from committer.committers.abort import abort_job
-from committer.committers.context import trusted_config
+from committer.committers.context import refuse_roots_not_given, trusted_config
 from committer.committers.failures import among, definite_refusal, is_missing
 from committer.committers.finish import finish_committed, finish_rolled_back, report_of, report_of_finished
 from committer.committers.results import JobReport
@@ -87,6 +87,7 @@ class CarryOut:
             JobDecidedError: It was decided against the job.
             JobRolledBackError: It was rolled back by somebody else.
             JobStateError: It is committed and cannot be rolled back.
+            ConfigurationError: It publishes below roots that the caller did not give. Nothing was changed.
             EndedElsewhereError: Another driver ended the job and cleaned up.
         """
         self.context = context = replace(self.context, config=trusted_config(decision.config, self.context.config))
@@ -104,6 +105,8 @@ class CarryOut:
                 next_step="run the job again under another id; cleanup removes what is left of this one",
             )
         outcome = await read_outcome(store, layout)
+        if outcome is None or not outcome.finished:
+            refuse_roots_not_given(layout, decision.config)
         if outcome is not None:
             return await self._after_outcome(decision, outcome, rollback=rollback)
         if state is None:
@@ -198,7 +201,7 @@ class CarryOut:
         await CreateDirectories(context).run(directories)
         if directories:
             # Nothing moves into a directory that a power loss could take away again.
-            await self._sync((context.layout.destination / name).parent for name in directories)
+            await self._sync(context.layout.target(name).parent for name in directories)
         if promotions:
             for promotion in await PromoteDirectories(context).run(promotions):
                 state.promoted.update({file.destination: file for file in promotion.files.values()})
@@ -232,8 +235,9 @@ class CarryOut:
         if not context.durable:
             return
         # A rollback makes directories again that were removed since, and removes those that the job made.
-        above = with_ancestors(fact.path.rpartition("/")[0] for fact in _moved_aside(state))
-        restored = {context.layout.destination / name for name in above}
+        layout = context.layout
+        above = with_ancestors((fact.path.rpartition("/")[0] for fact in _moved_aside(state)), layout.roots)
+        restored = {layout.target(name) for name in above}
         await sync_directories(context, restored | await _touched(context, state), missing_ok=True)
 
     def _promotions(self, state: CommitState) -> list[Promotion]:
@@ -330,12 +334,12 @@ def _not_below(directories: list[str], promotions: list[Promotion]) -> list[str]
 
 async def _touched(context: StageContext, state: CommitState) -> set[StorePath]:
     """Every directory of the destination that gains or loses a name."""
-    destination = context.layout.destination
-    touched = {destination, *(destination / name for name in state.directories)}
-    touched.update((destination / name).parent for name in state.directories)
-    touched.update((destination / fact.path).parent for fact in _moved_aside(state))
+    target = context.layout.target
+    touched = {context.layout.destination, *(target(name) for name in state.directories)}
+    touched.update(target(name).parent for name in state.directories)
+    touched.update(target(fact.path).parent for fact in _moved_aside(state))
     async for file in state.files:
-        touched.add((destination / file.destination).parent)
+        touched.add(target(file.destination).parent)
     return touched
 
 
@@ -353,7 +357,7 @@ async def _published_before(context: StageContext, state: CommitState) -> Publis
         return published
     try:
         async for file in state.files:
-            published.add(context.layout.destination, file)
+            published.add(context.layout, file)
             if len(published.filenames) >= FILENAMES_LIMIT:
                 break
     except CommitterError:

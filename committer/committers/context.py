@@ -15,11 +15,11 @@ from committer.flow.pacing import pacer_for
 from committer.flow.retry import RetryPolicy
 from committer.flow.runtime import current_runtime
 from committer.layout import TEMPORARY, JobLayout, check_job_id
-from committer.paths import StorePath
+from committer.paths import StorePath, has_reserved_segment, root_of
 from committer.spec import JobSpec
 from committer.stages.base import StageContext
 from committer.stages.job_directory import look_at_job, read_setup
-from committer.stages.names import is_hidden
+from committer.stages.names import NameFolding, is_hidden
 from committer.stores.base import Store
 from committer.stores.paced import PacedStore
 from committer.stores.registry import find_store
@@ -53,12 +53,15 @@ async def open_context(
     """The context of one job in this process; no store call.
 
     Raises:
-        ConfigurationError: Reports or kept records would lie among the job's output, or in `_temporary`.
+        ConfigurationError: Reports or kept records would lie among the job's output, or in `_temporary`; or a root
+            outside the destination holds it, or lies in it.
+        InvalidPathError: A root is relative, or of another store.
     """
     layout = spec.layout
     _check_report_places(spec.config, layout)
     statistics = Statistics()
     store = await find_store(layout.destination, storage_options)
+    _check_roots(layout, NameFolding(store.capabilities))
     return StageContext(
         spec=spec,
         layout=layout,
@@ -93,6 +96,28 @@ def _check_report_places(config: CommitterConfig, layout: JobLayout) -> None:
             )
 
 
+def _check_roots(layout: JobLayout, folding: NameFolding) -> None:
+    destination = f"{folding.fold(layout.destination.path).rstrip('/')}/"
+    for root in sorted(layout.roots):
+        folded = f"{folding.fold(root).rstrip('/')}/"
+        if folded == "/":
+            problem = "is the whole store"
+        elif destination.startswith(folded):
+            problem = f"holds the destination {layout.destination}"
+        elif folded.startswith(destination):
+            problem = f"lies in the destination {layout.destination}, where task.open writes"
+        elif has_reserved_segment(root):
+            problem = "lies in a directory that commits own"
+        else:
+            continue
+        raise ConfigurationError(
+            f"absolute_roots: {layout.target(root)} {problem}",
+            operation="open_job",
+            path=layout.target(root),
+            next_step="name directories beside the destination that hold nothing but what the job may write to",
+        )
+
+
 def _is_visible(place: StorePath, layout: JobLayout) -> bool:
     first = place.relative_to(layout.destination).partition("/")[0]
     return first == TEMPORARY or not is_hidden(first)
@@ -115,7 +140,8 @@ async def find_spec(
 ) -> JobSpec:
     """Rebuilds the spec of a job that stands, from its setup record: 2 calls.
 
-    `config` says where reports and kept records go; for a job without setup record it holds altogether.
+    `config` says where reports and kept records go, and where outside the destination files may; for a job without
+    setup record it holds altogether.
 
     A job without one was set up by Hadoop, or is half cleaned up; then its highest job attempt is taken. Where
     directories are not real, a task that writes after its job was cleaned up looks the same: there nothing but another
@@ -152,9 +178,39 @@ def trusted_config(stored: CommitterConfig, given: CommitterConfig | None) -> Co
     """Choices as a record holds them, but for places outside the destination: those only the caller may name (G10)."""
     return msgspec.structs.replace(
         stored,
+        absolute_roots=given.absolute_roots if given is not None else (),
         summary_report_directory=given.summary_report_directory if given is not None else "",
         diagnostics_manifest_directory=given.diagnostics_manifest_directory if given is not None else "",
     )
+
+
+def refuse_roots_not_given(layout: JobLayout, stored: CommitterConfig) -> None:
+    """Refuses to go on with a job that publishes outside its destination where the caller did not say it may (G10).
+
+    Args:
+        layout: The job, with the roots that the caller gave.
+        stored: What the decision says: the roots that are written to.
+
+    Raises:
+        ConfigurationError: One of them lies below none that was given. Nothing was changed.
+    """
+    missing = [root for root in stored.absolute_roots if not _is_given(layout, root)]
+    if missing:
+        named = ", ".join(f"{root!r}" for root in stored.absolute_roots)
+        raise ConfigurationError(
+            f"job {layout.job_id} publishes files outside its destination, and whoever goes on with it must "
+            f"say that it may write below {', '.join(missing)}",
+            operation="commit_job",
+            path=layout.decision,
+            next_step=f"if that is right, give config=CommitterConfig(absolute_roots=({named},)); nothing was changed",
+        )
+
+
+def _is_given(layout: JobLayout, root: str) -> bool:
+    try:
+        return root_of(f"{layout.absolute(root)}/", layout.roots) is not None
+    except InvalidPathError:
+        return False
 
 
 def _at(dest: StorePath, job_id: str, spec: JobSpec, config: CommitterConfig | None) -> JobSpec:

@@ -215,14 +215,14 @@ async def _remove_fate(context: StageContext) -> None:
 
 async def _remove_emptied_directories(context: StageContext, state: CommitState) -> None:
     """Removes directories that held only superseded files, deepest first. A courtesy: failures are ignored."""
-    store, destination = context.store, context.layout.destination
+    store, layout = context.store, context.layout
     if not store.capabilities.directories:
         return
-    emptied = with_ancestors(fact.path.rpartition("/")[0] for fact in state.superseded)
+    emptied = with_ancestors((fact.path.rpartition("/")[0] for fact in state.superseded), layout.roots)
 
     async def remove(directory: str) -> None:
         try:
-            await store.delete_directory(destination / directory, recursive=False)
+            await store.delete_directory(layout.target(directory), recursive=False)
         except CommitterError:
             return
 

@@ -73,7 +73,11 @@ class ManifestCommitter(Committer):
             if manifest.taskAttemptID != attempt_id:
                 continue
             files, _directories = relative_entries(
-                manifest, destination=layout.destination, source_root=layout.tasks, source=str(path)
+                manifest,
+                destination=layout.destination,
+                source_root=layout.tasks,
+                source=str(path),
+                roots=layout.roots,
             )
             nonce = path.name.removeprefix(f"{attempt_id}-").removesuffix("-manifest.json")
             return TaskCommit(

@@ -9,12 +9,13 @@ size (0), absent or null statistics, any status and depth of a directory, a byte
 # ruff: noqa: E741, N815 - field names are Hadoop's
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Annotated, Final
 
 import msgspec
 
 from committer.errors import InvalidPathError, RecordError
-from committer.paths import StorePath, check_file_name
+from committer.paths import StorePath, check_absolute_name, check_file_name
 from committer.records.hadoop_json import bad_record, decode, encode
 from committer.records.statistics import IOStatistics, LazyStatistics, statistics_of
 from committer.records.uris import plain_names_below, read_uris
@@ -168,7 +169,12 @@ def decode_task_manifest(data: bytes, *, source: str, names_checked: bool = True
 
 
 def relative_entries(
-    manifest: TaskManifest, *, destination: StorePath, source_root: StorePath, source: str
+    manifest: TaskManifest,
+    *,
+    destination: StorePath,
+    source_root: StorePath,
+    source: str,
+    roots: Collection[str] = (),
 ) -> tuple[list[tuple[str, str, int, str | None]], list[tuple[str, int]]]:
     """Proves that a manifest stays where it may act, and gives its entries as decoded relative names.
 
@@ -177,13 +183,15 @@ def relative_entries(
 
     Args:
         manifest: A manifest, loaded or made.
-        destination: The job's destination: every destination lies strictly below.
+        destination: The job's destination: every destination lies strictly below, or below one of `roots`.
         source_root: What every source lies strictly below, such as the directory of the job's task attempts.
         source: Where the manifest came from, for the error.
+        roots: Absolute paths of the destination's store, none below another, that the caller vouches for.
 
     Returns:
         Files as (name below `source_root`, name below `destination`, bytes, identity or None), and directories as
-        (name below `destination`, status 0 to 4), both in the manifest's order.
+        (name below `destination`, status 0 to 4), both in the manifest's order. What lies below one of `roots` has its
+        absolute path for a name.
 
     Raises:
         RecordError: An entry lies elsewhere, at a name that the commit protocols own (``_SUCCESS``, ``_temporary*``,
@@ -191,8 +199,8 @@ def relative_entries(
     """
     files, directories = manifest.files, manifest.directories
     sources = _names_below(source_root, [entry.s for entry in files], "files[%d].s", source)
-    targets = _names_below(destination, [entry.d for entry in files], "files[%d].d", source)
-    made = _names_below(destination, [entry.d for entry in directories], "directories[%d].d", source)
+    targets = _names_below(destination, [entry.d for entry in files], "files[%d].d", source, roots)
+    made = _names_below(destination, [entry.d for entry in directories], "directories[%d].d", source, roots)
     _refuse_twice(sources, "files[%d].s", "another entry has the same source", source)
     _refuse_twice(targets, "files[%d].d", "another entry has the same destination", source)
     _refuse_reserved(targets, "files[%d].d", source)
@@ -211,7 +219,9 @@ def _check_header(header: _Header, source: str) -> None:
         raise bad_record(_WHAT, "version", f"{header.version} is not {MANIFEST_VERSION}", source=source)
 
 
-def _names_below(base: StorePath, uris: list[str], field: str, source: str) -> list[str]:
+def _names_below(
+    base: StorePath, uris: list[str], field: str, source: str, roots: Collection[str] | None = None
+) -> list[str]:
     plain = plain_names_below(base, uris)
     if plain is not None:
         return plain
@@ -219,10 +229,32 @@ def _names_below(base: StorePath, uris: list[str], field: str, source: str) -> l
     prefix = str(base) if base.path == "/" else f"{base}/"
     cut = len(prefix)
     names = [text[cut:] for text in texts if text.startswith(prefix)]
-    if len(names) != len(texts) or (base.path == "/" and "" in names):
-        index = next(index for index, text in enumerate(texts) if len(text) == cut or not text.startswith(prefix))
-        raise bad_record(_WHAT, field % index, f"{texts[index]} does not lie below {base}", source=source)
-    return names
+    if len(names) == len(texts) and not (base.path == "/" and "" in names):
+        return names
+    return [
+        text[cut:]
+        if text.startswith(prefix) and len(text) > cut
+        else _name_outside(base, text, field % index, source, roots)
+        for index, text in enumerate(texts)
+    ]
+
+
+def _name_outside(base: StorePath, text: str, field: str, source: str, roots: Collection[str] | None) -> str:
+    """The name of what does not lie below `base`: its absolute path, if that lies below one of `roots`."""
+    store = str(StorePath(base.scheme, base.authority, ""))
+    refused = bad_record(_WHAT, field, f"{text} does not lie below {base}", source=source)
+    if roots is None or not text.startswith(f"{store}/"):
+        raise refused
+    try:
+        return check_absolute_name(text[len(store) :], roots)
+    except InvalidPathError as error:
+        if roots:
+            refused = bad_record(_WHAT, field, f"{text} does not lie below {base}: {error.message}", source=source)
+        refused.next_step = (
+            "if its task may write there, give the roots that the job was opened with again: "
+            "config=CommitterConfig(absolute_roots=(...))"
+        )
+        raise refused from error
 
 
 def _refuse_twice(texts: list[str], field: str, reason: str, source: str) -> None:

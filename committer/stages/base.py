@@ -58,7 +58,9 @@ class StageContext:
     @property
     def recover_command(self) -> str:
         """What to tell a user whose job is decided but not ended."""
-        return f"committer.recover({str(self.layout.destination)!r}, {self.layout.job_id!r})"
+        roots = tuple(str(self.layout.target(root)) for root in sorted(self.layout.roots))
+        given = f", config=CommitterConfig(absolute_roots={roots!r})" if roots else ""
+        return f"committer.recover({str(self.layout.destination)!r}, {self.layout.job_id!r}{given})"
 
 
 class Stage(ABC, Generic[In, Out]):

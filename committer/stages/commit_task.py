@@ -41,16 +41,23 @@ class WrittenFile:
     """A file of a task attempt.
 
     Attributes:
-        name: Relative to the task attempt directory; its destination is the same name below the destination.
+        name: Relative to the task attempt directory.
         size: Bytes.
         identity: As the store gave it once the file was closed.
         synced: Whether its data survives a power loss already, where that was asked for.
+        absolute: The absolute path it goes to; empty where it goes to the same name below the destination.
     """
 
     name: str
     size: int
     identity: str | None
     synced: bool = True
+    absolute: str = ""
+
+    @property
+    def destination(self) -> str:
+        """The name it is published under."""
+        return self.absolute or self.name
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,11 +126,9 @@ class CommitTask(Stage[TaskOutput, TaskCommit]):
         )
 
     def _file_entries(self, value: TaskOutput) -> list[FileEntry]:
-        destination = self.context.layout.destination
+        target = self.context.layout.target
         return [
-            FileEntry(
-                s=(value.directory / file.name).uri, d=(destination / file.name).uri, z=file.size, e=file.identity
-            )
+            FileEntry(s=(value.directory / file.name).uri, d=target(file.destination).uri, z=file.size, e=file.identity)
             for file in value.files
         ]
 

@@ -31,12 +31,12 @@ class CreateDirectories(Stage[list[str], int]):
 
     async def execute(self, value: list[str]) -> int:
         """Makes the leaves of `value` in parallel; returns how many that were."""
-        store, destination = self.context.store, self.context.layout.destination
+        store, layout = self.context.store, self.context.layout
         if not store.capabilities.directories:
             return 0
 
         async def make(directory: str) -> None:
-            path = destination / directory
+            path = layout.target(directory)
             for tries_left in reversed(range(_TRIES)):
                 try:
                     await store.make_directory(path, parents=True)

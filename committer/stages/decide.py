@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from typing import Literal
+
+import msgspec
 
 from committer.errors import (
     InvalidPathError,
@@ -14,7 +17,7 @@ from committer.errors import (
     StoreOutcomeUnknownError,
 )
 from committer.flow.workers import run_workers
-from committer.paths import StorePath, check_file_name
+from committer.paths import StorePath, check_absolute_name, check_file_name
 from committer.records.job_state import (
     Decision,
     Fact,
@@ -31,7 +34,7 @@ from committer.stages.base import Stage, StageContext
 from committer.stages.cleanup import remove_emptied
 from committer.stages.durability import sync_directories
 from committer.stages.job_directory import OWN_RECORD_LIMIT, JobDirectory
-from committer.stages.names import in_job_directory
+from committer.stages.names import in_job_directory, is_absolute
 from committer.stores.base import FileStatus
 from committer.stores.helpers import create_exclusively
 
@@ -53,6 +56,7 @@ class CommitBasis:
         was_empty: Whether the destination held nothing visible.
         first_plan_file: The first free number for a side file.
         statistics: What the records count, added up.
+        roots: The roots outside the destination that are written to; whoever finishes the job must give them.
     """
 
     winners: list[Winner]
@@ -65,6 +69,7 @@ class CommitBasis:
     was_empty: bool = False
     first_plan_file: int = 0
     statistics: IOStatistics = field(default_factory=IOStatistics)
+    roots: tuple[str, ...] = ()
 
 
 class DecideCommit(Stage[CommitBasis, Decision]):
@@ -95,7 +100,7 @@ class DecideCommit(Stage[CommitBasis, Decision]):
             decision="commit",
             driver=self.context.driver,
             created=self.context.timestamp(),
-            config=self.context.config,
+            config=msgspec.structs.replace(self.context.config, absolute_roots=value.roots),
             winners=value.winners,
             files=value.files,
             size=value.size,
@@ -199,16 +204,23 @@ async def read_facts(context: StageContext, decision: Decision) -> list[Fact]:
                 outcome="unknown",
                 next_step="find out who writes into the job's directory",
             )
-        found[file.name] = [_contained(fact, path) for fact in decode_facts(data, source=str(path))]
+        roots = context.layout.roots
+        found[file.name] = [_contained(fact, path, roots) for fact in decode_facts(data, source=str(path))]
 
     await run_workers(decision.plan, read, workers=context.config.io_concurrency, operation="read_facts")
     return [fact for file in decision.plan for fact in found[file.name]]
 
 
-def _contained(fact: Fact, source: StorePath) -> Fact:
-    """A fact is acted upon, so it must stay below the destination and out of other jobs' directories (G10)."""
+def _contained(fact: Fact, source: StorePath, roots: AbstractSet[str]) -> Fact:
+    """A fact is acted upon, so it must stay below the destination, or below a root that the caller gave, and out of
+    other jobs' directories (G10).
+    """
     try:
-        if fact.kind != "identity":
+        if fact.kind == "identity" or (fact.kind in ("directory", "blocking") and fact.path in roots):
+            return fact
+        if is_absolute(fact.path):
+            check_absolute_name(fact.path, roots)
+        else:
             check_file_name(fact.path)
         if fact.kind == "superseded" and in_job_directory(fact.path):
             raise InvalidPathError("it lies in a job's own directory, below this destination")

@@ -22,7 +22,7 @@ _FEW = 4
 
 @dataclass(slots=True)
 class DestinationView:
-    """What stood at the destination before the decision. Names are relative to it.
+    """What stood at the destination before the decision. Names are relative to it, or absolute.
 
     Attributes:
         targets: Files and directories that stand where a file goes.
@@ -63,7 +63,8 @@ class InspectDestination(Stage[InspectionRequest, DestinationView]):
     Postconditions: everything that stands in the way of a file or directory is known, with its identity.
     Failure modes: a store error; nothing changed.
     Cost: per directory that exists and is written to, one listing, or up to 4 looks when it gets no more names than
-    that; 1 listing of the destination, 1 look at `_SUCCESS`. Dependent round trips: depth.
+    that; 1 listing of the destination, 1 look at `_SUCCESS`, 1 at each root outside that is written to. Dependent round
+    trips: depth.
     Hadoop: the probes of ``TaskAttemptScanDirectoryStage`` and ``CreateOutputDirectoriesStage``.
     """
 
@@ -89,7 +90,7 @@ class InspectDestination(Stage[InspectionRequest, DestinationView]):
         if loaded.entries is not None:
             self._files = {fold(file.destination) for file in loaded.entries}
         await together(self._look_at_root(), self._look_at_success())
-        level = [""]
+        level = ["", *await self._look_at_roots(loaded, wanted)]
         with self.context.statistics.timed(names.OP_PREPARE_DIR_ANCESTORS):
             while level:
                 found = await self._look(level, wanted, loaded)
@@ -120,6 +121,24 @@ class InspectDestination(Stage[InspectionRequest, DestinationView]):
             name = pending.pop()
             self._view.absent.add(name)
             pending.extend(wanted.get(name, ()))
+
+    async def _look_at_roots(self, loaded: LoadedRecords, wanted: dict[str, list[str]]) -> list[str]:
+        """The roots outside the destination that are written to and stand; one look each."""
+        layout, view = self.context.layout, self._view
+        standing: list[str] = []
+
+        async def look(root: str) -> None:
+            status = await status_or_none(self.context.store, layout.target(root))
+            if status is not None and status.is_directory:
+                standing.append(root)
+                return
+            if status is not None:
+                view.blocking[root] = status
+            self._absent(root, wanted)
+
+        written = layout.roots & (loaded.written.keys() | wanted.keys())
+        await run_workers(sorted(written), look, workers=self.context.config.io_concurrency, operation=self.name)
+        return sorted(standing)
 
     async def _look_at_root(self) -> None:
         layout, store, view = self.context.layout, self.context.store, self._view
@@ -156,7 +175,7 @@ class InspectDestination(Stage[InspectionRequest, DestinationView]):
 
     async def _ask(self, name: str, found: dict[str, FileStatus]) -> None:
         try:
-            status = await self.context.store.status(self.context.layout.destination / name)
+            status = await self.context.store.status(self.context.layout.target(name))
         except (StoreNotFoundError, InvalidPathError):
             # At a name that the store cannot hold nothing stands; preflight refuses it.
             return
@@ -164,8 +183,7 @@ class InspectDestination(Stage[InspectionRequest, DestinationView]):
         self._found[self._folding.fold(name)] = status
 
     async def _list(self, directory: str, found: dict[str, FileStatus], *, keep_files: bool) -> None:
-        destination = self.context.layout.destination
-        path = destination / directory if directory else destination
+        path = self.context.layout.target(directory)
         prefix = f"{directory}/" if directory else ""
         try:
             async for child in self.context.store.list(path):

@@ -52,7 +52,7 @@ class PlannedFile(msgspec.Struct, gc=False):
 
     Attributes:
         source: Relative to the job's `tasks` directory.
-        destination: Relative to the destination.
+        destination: Relative to the destination; outside it, below a root of the job, an absolute path.
         size: Bytes.
         identity: What proves it is this file; None where the store has none, or until it is looked up.
     """
@@ -89,7 +89,7 @@ class LoadedRecords:
         files: File entries in all.
         size: Bytes in all.
         entries: Every entry, or None when there are too many to keep.
-        directories: Every directory the files need, relative, with all ancestors.
+        directories: Every directory the files need, by name, with all ancestors (a root of the job is none).
         written: Directories that files go into, with how many.
         identities: Identity by source, for entries whose record has none.
         lacking: Source directories (relative to `tasks`) of entries without identity.
@@ -135,8 +135,8 @@ async def freeze_manifests(context: StageContext) -> bool:
         # Not looked for first: where it stands already, the rename refuses to replace it.
         await store.rename_directory(layout.manifests, layout.manifests_frozen)
     except UnsupportedError:
-        # A disk says so only when it is tried; from now on the store's capabilities say it too. Another machine may have
-        # been able to.
+        # A disk says so only when it is tried; from now on the store's capabilities say it too. Another machine may
+        # have been able to.
         return await exists(store, layout.manifests_frozen)
     except CommitterError as error:
         # A lost answer, or another driver of this job: what counts is what stands there now.
@@ -253,7 +253,7 @@ class LoadRecords(Stage[list[RecordRef], LoadedRecords]):
         except BaseException:
             await loaded.repeats.close()
             raise
-        loaded.directories = with_ancestors({*loaded.directories, *loaded.written})
+        loaded.directories = with_ancestors({*loaded.directories, *loaded.written}, self.context.layout.roots)
         return loaded
 
     async def _load(self, number: int, ref: RecordRef, loaded: LoadedRecords) -> Winner:
@@ -387,11 +387,12 @@ async def _read(context: StageContext, record: str) -> bytes:
 
 
 def _decode(context: StageContext, record: str, data: bytes) -> tuple[TaskManifest, list[PlannedFile], list[str]]:
-    source = str(context.layout.job_directory / record)
+    layout = context.layout
+    source = str(layout.job_directory / record)
     with context.statistics.timed(names.OP_LOAD_MANIFEST):
         manifest = decode_task_manifest(data, source=source, names_checked=False)
         files, directories = relative_entries(
-            manifest, destination=context.layout.destination, source_root=context.layout.tasks, source=source
+            manifest, destination=layout.destination, source_root=layout.tasks, source=source, roots=layout.roots
         )
     return manifest, [PlannedFile(*entry) for entry in files], [name for name, _status in directories]
 

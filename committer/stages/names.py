@@ -1,20 +1,26 @@
-"""Relative names at a destination: ancestors, folding, and what a store can hold."""
+"""Names at a destination, or at an absolute path: ancestors, folding, and what a store can hold."""
 
 from __future__ import annotations
 
 import unicodedata
 from collections.abc import Iterable, Iterator
+from collections.abc import Set as AbstractSet
 
 from committer.layout import TEMPORARY
 from committer.stores.base import Capabilities
 
 
-def with_ancestors(directories: Iterable[str]) -> set[str]:
-    """Relative directories and all their ancestors below the destination (which itself is left out)."""
-    found = set(directories)
+def with_ancestors(directories: Iterable[str], roots: AbstractSet[str] = frozenset()) -> set[str]:
+    """Directories and all their ancestors below the destination, or below the root they lie in.
+
+    Args:
+        directories: By name: relative to the destination, or absolute.
+        roots: Where absolute names start. They are left out, as the destination itself is.
+    """
+    found = set(directories) - roots
     for directory in tuple(found):
         parent = directory.rpartition("/")[0]
-        while parent and parent not in found:
+        while parent and parent not in found and parent not in roots:
             found.add(parent)
             parent = parent.rpartition("/")[0]
     found.discard("")
@@ -75,14 +81,14 @@ def name_problem(name: str, capabilities: Capabilities, path_prefix_bytes: int) 
 
 
 def name_problems(names: list[str], capabilities: Capabilities, path_prefix_bytes: int) -> Iterator[str]:
-    """Why the store cannot hold some of many relative names, a sentence each; see `name_problem`.
+    """Why the store cannot hold some of many names, a sentence each; see `name_problem`.
 
     One look at all of them proves nearly always that there is none: about 0.1 microseconds a name.
     """
     if not names or _all_storable(names, capabilities, path_prefix_bytes):
         return
     for name in names:
-        problem = name_problem(name, capabilities, path_prefix_bytes)
+        problem = name_problem(name, capabilities, 0 if is_absolute(name) else path_prefix_bytes)
         if problem is not None:
             yield f"{name[:200]}: {problem}"
 
@@ -96,6 +102,11 @@ def _all_storable(names: list[str], capabilities: Capabilities, path_prefix_byte
         or (capabilities.forbids_trailing_period and ("./" in text or ".\n" in text))
         or (capabilities.checksum_sidecars and ("/." in text or "\n." in text))
     )
+
+
+def is_absolute(name: str) -> bool:
+    """Whether a name is an absolute path, outside the destination."""
+    return name[:1] == "/"
 
 
 def in_job_directory(name: str) -> bool:

@@ -10,7 +10,7 @@ from committer.errors import PreflightError, TargetExistsError
 from committer.stages.base import Stage, StageContext
 from committer.stages.inspect_destination import DestinationView
 from committer.stages.load_records import MOST_PROBLEMS, LoadedRecords, PlannedFiles
-from committer.stages.names import NameFolding
+from committer.stages.names import NameFolding, is_absolute
 
 MOST_CONFLICTS = MOST_PROBLEMS
 
@@ -118,6 +118,7 @@ class Preflight(Stage[PreflightRequest, Conflicts]):
             targets.extend(
                 f"{name} is a link to a directory: replacing the whole destination would take it away, with new files"
                 for name in sorted(view.linked)
+                if not is_absolute(name)
             )
         if config.existing_target == "replace":
             return

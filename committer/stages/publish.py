@@ -22,6 +22,7 @@ from committer.errors import (
 )
 from committer.events import names
 from committer.flow.workers import run_workers
+from committer.layout import JobLayout
 from committer.paths import StorePath
 from committer.records.job_state import Fact
 from committer.records.success import FILENAMES_LIMIT
@@ -55,12 +56,12 @@ class Published:
     filenames: list[str] = field(default_factory=list)
     lengths: list[int] = field(default_factory=list)
 
-    def add(self, destination: StorePath, file: PlannedFile) -> None:
+    def add(self, layout: JobLayout, file: PlannedFile) -> None:
         """Counts a file that is in place."""
         self.files += 1
         self.size += file.size
         if len(self.filenames) < FILENAMES_LIMIT:
-            self.filenames.append((destination / file.destination).uri)
+            self.filenames.append(layout.target(file.destination).uri)
             self.lengths.append(file.size)
 
 
@@ -93,15 +94,15 @@ class PublishFiles(Stage[CommitState, Published]):
         self._targets = value.targets
         self.context.progress.expect(value.decision.files)
         layout, store, published = self.context.layout, self.context.store, self._published
-        tasks, destination, targets = layout.tasks, layout.destination, value.targets
+        tasks, targets = layout.tasks, value.targets
 
         promoted = value.promoted
 
         async def publish(file: PlannedFile) -> None:
             if file.destination in promoted:
-                published.add(destination, file)
+                published.add(layout, file)
                 return
-            source, target = tasks.below(file.source), destination.below(file.destination)
+            source, target = tasks.below(file.source), layout.target(file.destination)
             if file.destination in targets:
                 await self._settle(file, source, target, None)
             else:
@@ -109,7 +110,7 @@ class PublishFiles(Stage[CommitState, Published]):
                     await store.rename_file(source, target, identity=file.identity)
                 except StoreError as error:
                     await self._settle(file, source, target, error)
-            published.add(destination, file)
+            published.add(layout, file)
             self.context.progress.advance(bytes=file.size)
 
         async for batch in value.files.batches():

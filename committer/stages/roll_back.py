@@ -139,7 +139,7 @@ class RollBack(Stage[RollBackRequest, JobOutcome]):
                 raise OutcomeUnknownError(
                     f"cannot tell whether what stands at {file.destination} is the job's: the store keeps no proof",
                     operation=self.name,
-                    path=self.context.layout.destination / file.destination,
+                    path=self.context.layout.target(file.destination),
                     next_step=f"look at it; {self.context.recover_command} goes on from here, nothing was deleted",
                 )
 
@@ -200,7 +200,7 @@ class RollBack(Stage[RollBackRequest, JobOutcome]):
 
     async def _take_back(self, file: PlannedFile, stood: Fact | None) -> None:
         store = self.context.store
-        target = self.context.layout.destination / file.destination
+        target = self.context.layout.target(file.destination)
         source = self._tasks / file.source
         if stood_there(file, stood):
             return
@@ -249,7 +249,7 @@ class RollBack(Stage[RollBackRequest, JobOutcome]):
         return True
 
     async def _delete_ours(self, file: PlannedFile, stood: Fact | None) -> None:
-        target = self.context.layout.destination / file.destination
+        target = self.context.layout.target(file.destination)
         if not stood_there(file, stood) and await self._stands(target, file):
             await self.context.store.delete_file(target)
 
@@ -264,7 +264,7 @@ class RollBack(Stage[RollBackRequest, JobOutcome]):
     async def _restore(self, aside: StorePath, fact: Fact) -> None:
         """Moves one thing back from the job's directory, replacing nothing."""
         store = self.context.store
-        place = self.context.layout.destination / fact.path
+        place = self.context.layout.target(fact.path)
         kept = await status_or_none(store, aside)
         if kept is None:
             return
@@ -307,7 +307,7 @@ class RollBack(Stage[RollBackRequest, JobOutcome]):
 
         async def remove(directory: str) -> None:
             try:
-                await self.context.store.delete_directory(self.context.layout.destination / directory, recursive=False)
+                await self.context.store.delete_directory(self.context.layout.target(directory), recursive=False)
             except (StoreNotEmptyError, StoreNotADirectoryError, StoreNotFoundError):
                 return
 

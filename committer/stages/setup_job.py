@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from committer.errors import (
     JobExistsError,
+    StoreCrossDeviceError,
     StoreExistsError,
     StoreNotADirectoryError,
     StoreNotFoundError,
+    StoreOutcomeUnknownError,
     UnsupportedError,
 )
+from committer.flow.outlast import outlast
+from committer.flow.workers import run_workers
 from committer.records.job_state import JobSetup, encode_record
 from committer.stages.base import Stage
 from committer.stages.cleanup import remove_job_directory
@@ -16,6 +20,7 @@ from committer.stages.durability import missing_directories, sync_directories
 from committer.stores.helpers import create_exclusively
 
 _CLAIM_TRIES = 10
+_PROBE_BOUND_S = 60.0
 
 
 class SetupJob(Stage[None, JobSetup]):
@@ -24,12 +29,13 @@ class SetupJob(Stage[None, JobSetup]):
     Preconditions: the store renames files atomically and creates exclusively; nothing is in the job's directory.
     Postconditions: the setup record and the directories for task attempts and their records stand; the store proved
     that a rename keeps identity. Nothing at the destination outside `_temporary/<job id>` changed: an old `_SUCCESS`
-    stays until the commit decision (Hadoop deletes it here). With `durability="fsync"` the name of every directory made
+    stays until the commit decision (Hadoop deletes it here). Roots outside the destination stand, and are on its volume
+    as far as that can be tried. With `durability="fsync"` the name of every directory made
     here survives a power loss, those of the destination and its parents too.
     Failure modes: `JobExistsError` changes nothing; any other failure, and a cancellation, removes what was made below
     `_temporary`, so that the id is free again.
     Cost: about 8 calls and the store's probe. With `durability="fsync"` 5 more (one look, four directories synced), one
-    where `_temporary` is made, and two a directory made above it. For a failed setup 3 or 4.
+    where `_temporary` is made, and two a directory made above it. For a failed setup 3 or 4. For a root 4.
     Hadoop: ``SetupJobStage``.
     """
 
@@ -43,6 +49,8 @@ class SetupJob(Stage[None, JobSetup]):
         setup = JobSetup(spec=self.context.spec, created=self.context.timestamp(), owner=self.context.driver)
         claim = encode_record(setup)
         missing = await missing_directories(self.context, layout.temporary)
+        for root in sorted(layout.roots):
+            missing += await missing_directories(self.context, layout.target(root))
         try:
             await self._claim(claim)
             await store.make_directory(layout.job_attempt_directory, parents=False)
@@ -50,6 +58,9 @@ class SetupJob(Stage[None, JobSetup]):
             records = layout.manifests if self.context.spec.delivery == "listing" else layout.attempts
             await store.make_directory(records, parents=False)
             await store.probe(layout.job_attempt_directory)
+            await run_workers(
+                sorted(layout.roots), self._prove_root, workers=self.context.config.io_concurrency, operation=self.name
+            )
             # What a task commits rests on every name above it. `_temporary` may be another job's, made a moment ago and
             # not synced yet.
             made_in = {directory.parent for directory in missing}
@@ -62,6 +73,47 @@ class SetupJob(Stage[None, JobSetup]):
             await remove_job_directory(self.context, claim)
             raise
         return setup
+
+    async def _prove_root(self, root: str) -> None:
+        """Makes a root outside the destination, and tries to rename something into it.
+
+        Whether a directory is on another volume cannot be told from its name, nor from its device (bind mounts). What
+        is tried is an empty directory, so that no reader finds a file there before the job is decided. Where a store
+        cannot rename one, publishing finds out, and the job is taken back.
+        """
+        layout, store = self.context.layout, self.context.store
+        directory = layout.target(root)
+        name = f".committer-probe-{self.context.runtime.nonce()}"
+        source, probe = layout.job_attempt_directory / name, directory / name
+        try:
+            await store.make_directory(directory, parents=True)
+            if not store.capabilities.atomic_directory_rename:
+                return
+            await store.make_directory(source, parents=False)
+            try:
+                await store.rename_directory(source, probe)
+            except (StoreOutcomeUnknownError, UnsupportedError):
+                # Then publishing finds out.
+                pass
+            finally:
+                await outlast(lambda: store.delete_directory(probe, recursive=False), bound_s=_PROBE_BOUND_S)
+        except StoreCrossDeviceError as error:
+            raise UnsupportedError(
+                f"absolute_roots: no file of job {layout.job_id} can be renamed into {directory}: it is on another "
+                f"volume than the destination {layout.destination}",
+                operation=self.name,
+                path=directory,
+                next_step="write there with a job of its own, whose destination it is",
+                causes=[error],
+            ) from error
+        except (StoreExistsError, StoreNotADirectoryError) as error:
+            raise StoreNotADirectoryError(
+                f"a file stands where a directory must be: {error.path or directory}",
+                operation=self.name,
+                path=directory,
+                next_step="name another root, or remove the file",
+                causes=[error],
+            ) from error
 
     def _check_capabilities(self) -> None:
         can = self.context.store.capabilities

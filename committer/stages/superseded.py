@@ -17,7 +17,7 @@ from committer.records.job_state import Fact
 from committer.stages.base import Stage, StageContext
 from committer.stages.commit_state import explain_missing, fenced_off, looking_again
 from committer.stages.identity import as_entry, is_recorded, stands_as_directory
-from committer.stages.names import NameFolding, in_job_directory, is_hidden, with_ancestors
+from committer.stages.names import NameFolding, in_job_directory, is_absolute, is_hidden, with_ancestors
 from committer.stores.base import FileStatus
 
 
@@ -29,7 +29,7 @@ class ListSuperseded(Stage[list[str], dict[str, FileStatus]]):
 
     Preconditions: the replace lock is held.
     Postconditions: every old file with its identity; at the destination itself names that start with `_` or `.` stay
-    (unless they hold `=`), so that `_temporary` and metadata are never taken.
+    (unless they hold `=`), so that `_temporary` and metadata are never taken; at a root outside it likewise.
     Cost: one listing a directory of the old tree, those of one depth at once; dependent round trips: its depth.
     """
 
@@ -42,9 +42,9 @@ class ListSuperseded(Stage[list[str], dict[str, FileStatus]]):
     async def execute(self, value: list[str]) -> dict[str, FileStatus]:
         """Lists the topmost of the directories `value` and all that is below, each directory once, level by level."""
         found: dict[str, FileStatus] = {}
-        destination = self.context.layout.destination
-        written = {self._folding.fold(directory) for directory in with_ancestors(value)}
-        level = [destination / directory if directory else destination for directory in topmost(value)]
+        layout = self.context.layout
+        written = {self._folding.fold(directory) for directory in with_ancestors(value, layout.roots)}
+        level = [layout.target(directory) for directory in topmost(value)]
         while level:
             below: list[StorePath] = []
 
@@ -58,20 +58,24 @@ class ListSuperseded(Stage[list[str], dict[str, FileStatus]]):
         return found
 
     def _take(self, child: FileStatus, written: set[str], found: dict[str, FileStatus], below: list[StorePath]) -> None:
-        name = child.path.relative_to(self.context.layout.destination)
+        name = self.context.layout.name_of(child.path)
         # Jobs may run into a directory below this one, and their own directories are theirs (G11).
-        if in_job_directory(name) or ("/" not in name and is_hidden(name)):
+        if in_job_directory(name) or (self._is_at_top(name) and is_hidden(child.path.name)):
             return
         if child.is_directory and (not child.is_link or self._folding.fold(name) in written):
             below.append(child.path)
         elif not stands_as_directory(child):
             found[name] = as_entry(child)
 
+    def _is_at_top(self, name: str) -> bool:
+        """Whether a name lies in the destination itself, or in a root outside it."""
+        return name.rpartition("/")[0] in self.context.layout.roots if is_absolute(name) else "/" not in name
+
 
 def topmost(directories: list[str]) -> list[str]:
     """The directories that lie below no other of them."""
     if "" in directories:
-        return [""]
+        return ["", *topmost([directory for directory in directories if is_absolute(directory)])]
     chosen: set[str] = set()
     for directory in sorted(directories):
         parent = directory
@@ -110,7 +114,7 @@ class MoveAside(Stage[list[Fact], int]):
 
     async def _move(self, fact: Fact) -> bool:
         layout, store = self.context.layout, self.context.store
-        path, aside = layout.destination / fact.path, layout.superseded / f"{fact.aside:08d}"
+        path, aside = layout.target(fact.path), layout.superseded / f"{fact.aside:08d}"
         conditional = store.capabilities.conditional_rename and fact.identity is not None
         try:
             if not conditional:

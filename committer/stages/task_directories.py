@@ -27,22 +27,20 @@ async def destination_directories(context: StageContext, output: TaskOutput) -> 
     With `hadoop_driver` each directory whose parent exists is looked at, as ``TaskAttemptScanDirectoryStage`` does:
     one call each, level by level.
     """
-    wanted = {file.name.rpartition("/")[0] for file in output.files} | set(output.directories)
-    wanted = with_ancestors(wanted)
+    layout = context.layout
+    wanted = {file.destination.rpartition("/")[0] for file in output.files} | set(output.directories)
+    wanted = with_ancestors(wanted, layout.roots)
     statuses = dict.fromkeys(wanted, DIRECTORY_UNKNOWN)
     if context.config.hadoop_driver:
         await _probe(context, statuses)
-    destination = context.layout.destination
     ordered = sorted(wanted, key=lambda name: (name.count("/"), name))
-    return [DirectoryEntry(d=(destination / name).uri, t=statuses[name], l=name.count("/") + 1) for name in ordered]
+    return [DirectoryEntry(d=layout.target(name).uri, t=statuses[name], l=name.count("/") + 1) for name in ordered]
 
 
 async def _probe(context: StageContext, statuses: dict[str, int]) -> None:
-    destination = context.layout.destination
-
     async def look(name: str) -> None:
         try:
-            status = await context.store.status(destination / name)
+            status = await context.store.status(context.layout.target(name))
         except StoreNotFoundError:
             statuses[name] = DIRECTORY_NOT_FOUND
         else:
@@ -55,7 +53,8 @@ async def _probe(context: StageContext, statuses: dict[str, int]) -> None:
             if name.count("/") != level:
                 continue
             parent = name.rpartition("/")[0]
-            if parent and statuses[parent] != DIRECTORY_IS_DIRECTORY:
+            # A root outside the destination is none of them; it stands, as the destination does.
+            if parent and statuses.get(parent, DIRECTORY_IS_DIRECTORY) != DIRECTORY_IS_DIRECTORY:
                 statuses[name] = DIRECTORY_NOT_FOUND
             else:
                 asked.append(name)

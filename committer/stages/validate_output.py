@@ -64,7 +64,7 @@ class ValidateOutput(Stage[tuple[CommitState, Published], None]):
             raise self._problem(problems or [f"{state.decision.files} files were decided, {seen} were seen"])
 
     async def _problem_with(self, file: PlannedFile) -> str | None:
-        path = self.context.layout.destination / file.destination
+        path = self.context.layout.target(file.destination)
         try:
             status = await self.context.store.status(path)
         except StoreNotFoundError:

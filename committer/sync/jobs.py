@@ -222,8 +222,8 @@ def attach_job(
     Args:
         job: Its spec, or its destination together with `job_id`.
         job_id: Its id, with a destination.
-        config: Where reports and kept records go; all else is as the job was set up. For a job that Hadoop set up, all
-            choices.
+        config: Where reports and kept records go, and `absolute_roots`; all else is as the job was set up. For a job
+            that Hadoop set up, all choices.
         storage_options: How to reach the store.
         listeners: Called with each event of the job's progress, on the thread of this module's loop.
 

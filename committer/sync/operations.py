@@ -40,7 +40,7 @@ def recover(
         rollback: Take back what a decided commit published instead of finishing it; abort an undecided job.
         force: The old driver is known to be dead: roll back where the store cannot fence it off, or commit what a
             listing finds although nobody began to.
-        config: Where reports and kept records go. All else is as the job was set up.
+        config: Where reports and kept records go, and `absolute_roots`. All else is as the job was set up.
         storage_options: How to reach the store.
         listeners: Called with each event of progress, on the thread of this module's loop.
 

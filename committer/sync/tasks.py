@@ -91,9 +91,33 @@ class TaskAttempt:
             TaskError: The attempt is over, or the name was opened before, or it is a directory of another file.
             JobNotFoundError: The job was cleaned up.
         """
+        return self._opened(lambda: self._attempt.open(name))
+
+    def open_absolute(self, path: str | os.PathLike[str] | StorePath) -> TaskFile:
+        """Opens a file to write that goes to an absolute path outside the destination, in the same store.
+
+        ``with task.open_absolute("file:///warehouse/custom/part-0.parquet") as f: f.write(b"...")``. It is written
+        below the job's directory like any other, and published with them. Costs as `open`.
+
+        Args:
+            path: Where it goes: a URI of the destination's store, or an absolute path in it; below one of the job's
+                `CommitterConfig.absolute_roots`.
+
+        Raises:
+            InvalidPathError: It is relative, of another store, below none of the roots, or reserved.
+            TaskError: The attempt is over, or the path was opened before, or it is a directory of another file.
+            JobNotFoundError: The job was cleaned up.
+        """
+        return self._opened(lambda: self._attempt.open_absolute(path))
+
+    def open_absolute_blocking(self, path: str | os.PathLike[str] | StorePath) -> TaskFile:
+        """The same as `open_absolute`: a file object for pyarrow, pandas and the like, on every store."""
+        return self.open_absolute(path)
+
+    def _opened(self, claim: Callable[[], task_files.TaskFile]) -> TaskFile:
         self._check_process()
         with self._claiming:
-            file = self._attempt.open(name)
+            file = claim()
 
         async def make() -> TaskFile:
             try:

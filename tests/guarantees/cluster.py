@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal, TypeAlias
 
 import committer
@@ -39,6 +39,7 @@ class Plan:
         retried: A task whose first attempt fails half way.
         inline: Whether tasks run in the driver's own process.
         before: What stands in the world beforehand.
+        elsewhere: Whether every second file goes to an absolute path outside the destination.
     """
 
     delivery: Delivery = "listing"
@@ -49,6 +50,7 @@ class Plan:
     retried: int | None = 1
     inline: bool = False
     before: dict[str, bytes] = field(default_factory=dict)
+    elsewhere: bool = False
 
     def names(self, task: int) -> list[str]:
         """What a task writes; every attempt of it writes the same names."""
@@ -103,6 +105,8 @@ class Cluster:
     def __init__(
         self, world: World, plan: Plan, at: int = 0, trouble: Trouble | None = None, delays: int | None = None
     ) -> None:
+        if plan.elsewhere:
+            plan = replace(plan, config=plan.config.replace(absolute_roots=(str(world.elsewhere),)))
         self.world = world
         self.plan = plan
         self.at = at
@@ -136,6 +140,18 @@ class Cluster:
         store.before_call = before
         self.processes.append(store)
         return store
+
+    @property
+    def vouched(self) -> CommitterConfig:
+        """What others who go on with the job must say: where outside it may write."""
+        return CommitterConfig(absolute_roots=self.plan.config.absolute_roots)
+
+    def names(self, task: int) -> list[str]:
+        """What a task writes, by name or absolute path."""
+        names = self.plan.names(task)
+        if self.plan.elsewhere:
+            names[1::2] = [f"{self.world.elsewhere.path}/{name}" for name in names[1::2]]
+        return names
 
     def delay(self, seed: int) -> None:
         """Has every call from now on wait a few turns of the loop."""
@@ -229,7 +245,7 @@ class Cluster:
         self, task: int, attempt: int, *, fails: bool = False, job: committer.Job | None = None
     ) -> TaskCommit | None:
         """Runs one attempt in a process of its own, or in the driver's; None when it did not commit."""
-        noted = Attempt(task, attempt, {name: content(task, attempt, name) for name in self.plan.names(task)})
+        noted = Attempt(task, attempt, {name: content(task, attempt, name) for name in self.names(task)})
         assert self.spec is not None
         if job is None:
             store = self.process()
@@ -245,7 +261,7 @@ class Cluster:
                 for name, data in noted.files.items():
                     if fails and written == len(noted.files) // 2:
                         raise TaskFailedError
-                    async with writer.open(name) as file:
+                    async with (writer.open_absolute if name.startswith("/") else writer.open)(name) as file:
                         await file.write(data)
                     written += 1
                 noted.began, noted.state = self.calls, "unknown"

@@ -92,7 +92,7 @@ async def end(cluster: Cluster, *, commit: bool = False) -> str:
     checker, destination = cluster.checker, cluster.world.destination
     options = {"store": cluster.process()}
     try:
-        report = await committer.recover(destination, JOB_ID, storage_options=options)
+        report = await committer.recover(destination, JOB_ID, config=cluster.vouched, storage_options=options)
     except JobUndecidedError:
         checker.end("untouched", left_over=True)
         word = await _end_undecided(cluster, commit=commit)
@@ -120,7 +120,7 @@ async def end(cluster: Cluster, *, commit: bool = False) -> str:
 
 async def _end_undecided(cluster: Cluster, *, commit: bool) -> str:
     destination, options = cluster.world.destination, {"store": cluster.process()}
-    job = await committer.attach_job(destination, job_id=JOB_ID, storage_options=options)
+    job = await committer.attach_job(destination, job_id=JOB_ID, config=cluster.vouched, storage_options=options)
     if commit and len(cluster.messages) == cluster.plan.tasks:
         await job.commit(cluster.named(), tasks=cluster.plan.tasks)
         return "committed"
@@ -161,7 +161,9 @@ async def abort(cluster: Cluster) -> None:
     """Somebody aborts the job; of a committed job that says nothing."""
     options = {"store": cluster.process()}
     try:
-        job = await committer.attach_job(cluster.world.destination, job_id=JOB_ID, storage_options=options)
+        job = await committer.attach_job(
+            cluster.world.destination, job_id=JOB_ID, config=cluster.vouched, storage_options=options
+        )
         await job.abort()
     except (JobDecidedError, JobNotFoundError):
         return
@@ -174,7 +176,9 @@ async def commit(cluster: Cluster) -> None:
         return
     options = {"store": cluster.process()}
     try:
-        job = await committer.attach_job(cluster.world.destination, job_id=JOB_ID, storage_options=options)
+        job = await committer.attach_job(
+            cluster.world.destination, job_id=JOB_ID, config=cluster.vouched, storage_options=options
+        )
         await job.commit(cluster.named(), tasks=cluster.plan.tasks)
     except (JobDecidedError, JobNotFoundError, DestinationBusyError):
         return
@@ -194,7 +198,12 @@ async def _recover(cluster: Cluster, *, rollback: bool = False, force: bool = Fa
     options = {"store": cluster.process()}
     try:
         report = await committer.recover(
-            cluster.world.destination, JOB_ID, rollback=rollback, force=force, storage_options=options
+            cluster.world.destination,
+            JOB_ID,
+            rollback=rollback,
+            force=force,
+            config=cluster.vouched,
+            storage_options=options,
         )
     except JobRolledBackError:
         cluster.claims.append("untouched")

@@ -41,6 +41,11 @@ AROUND = {
 EXISTING = _old(["day=0/old-1.csv", "day=0/old-2.csv", "day=1/old-3.csv", "other/old.csv", "top.csv"])
 SAME = _old(["day=0/part-0-0.csv", "day=1/part-0-1.csv", "day=0/part-1-0.csv", "day=2/part-1-2.csv"])
 
+OUTSIDE = {
+    f"elsewhere/{name}": f"old {name} outside\n".encode()
+    for name in ("day=0/old.csv", "day=1/old.csv", "day=7/old.csv", "top.csv")
+}
+
 SITUATIONS: dict[str, dict[str, object]] = {
     "fresh": {},
     "append": {"before": {**EXISTING, **AROUND}},
@@ -60,6 +65,13 @@ SITUATIONS: dict[str, dict[str, object]] = {
     "unmarked": {
         "before": {**EXISTING, **AROUND},
         "config": CommitterConfig(mark_successful_jobs=False, validate_output=True),
+    },
+    # Every second file goes to an absolute path outside the destination.
+    "elsewhere": {"before": {**EXISTING, **AROUND, **OUTSIDE}, "elsewhere": True},
+    "replace-elsewhere": {
+        "before": {**EXISTING, **SAME, **AROUND, **OUTSIDE, "elsewhere/day=1/part-1-1.csv": b"old part"},
+        "config": CommitterConfig(conflict_mode="replace", superseded_scope="destination", validate_output=True),
+        "elsewhere": True,
     },
     # A file where a directory must go, a directory where a file goes.
     "in-the-way": {

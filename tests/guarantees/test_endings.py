@@ -13,7 +13,7 @@ from tests.guarantees.outcomes import abort, check_claims, drive, is_crash, roll
 from tests.guarantees.sweeps import MEMORY, SMALL, memory, plan_of, sweep
 
 DELIVERIES = ["listing", "message"]
-REPLACING = ["append", "same-names", "replace", "replace-same-names"]
+REPLACING = ["append", "same-names", "replace", "replace-same-names", "elsewhere", "replace-elsewhere"]
 
 
 async def then_rolled_back(cluster: Cluster) -> str:
@@ -60,7 +60,11 @@ def dying_in_turn(at: int, *, rollback: bool) -> object:
         cluster.at, cluster.trouble, cluster.hit = cluster.calls + at, "crash_after", None
         try:
             await committer.recover(
-                cluster.world.destination, JOB_ID, rollback=rollback, storage_options={"store": second}
+                cluster.world.destination,
+                JOB_ID,
+                rollback=rollback,
+                config=cluster.vouched,
+                storage_options={"store": second},
             )
         except CommitterError:
             pass

@@ -58,6 +58,15 @@ async def test_fault_at_every_call_of_a_commit(situation: str, kind: str, tally:
     await sweep(memory(kind), plan, ("lost", "crash_before"), then_recovered, tally, commit_only=True)
 
 
+@pytest.mark.parametrize("situation", ["elsewhere", "replace-elsewhere"])
+@pytest.mark.parametrize("kind", ["local", "gcs"])
+async def test_every_fault_at_every_call_of_a_commit_that_writes_elsewhere(
+    situation: str, kind: str, tally: Tally
+) -> None:
+    plan = plan_of(situation, delivery=DELIVERIES[len(situation + kind) % 2])
+    await sweep(memory(kind), plan, (*FAULTS, *REFUSALS), then_recovered, tally, commit_only=True)
+
+
 @pytest.mark.parametrize("situation", ["in-the-way", "promoted"])
 @pytest.mark.parametrize("kind", FENCING)
 async def test_fault_at_every_call_where_directories_are_real(situation: str, kind: str, tally: Tally) -> None:
@@ -76,7 +85,7 @@ async def test_fault_at_every_call_on_a_local_disk(delivery: str, tmp_path: Path
 
 
 @ON_DISK
-@pytest.mark.parametrize("situation", ["same-names", "replace-same-names"])
+@pytest.mark.parametrize("situation", ["same-names", "replace-same-names", "replace-elsewhere"])
 async def test_crash_at_every_call_of_a_commit_on_a_local_disk(situation: str, tmp_path: Path, tally: Tally) -> None:
     plan = plan_of(situation, delivery="message", **SMALL)
     await sweep(disk(tmp_path), plan, ("crash_before",), then_recovered, tally, commit_only=True)

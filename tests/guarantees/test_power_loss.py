@@ -25,6 +25,7 @@ from tests.guarantees.sweeps import EARLIER_SUCCESS
 
 JOB = "j1"
 OUT = "data/new/out"
+ELSEWHERE = "/data/also/new/elsewhere"
 # The two tasks share a directory, and each has one of its own.
 NEW = {
     0: {"day=0/part-0.csv": b"zero", "day=1/part-0.csv": b"one"},
@@ -32,7 +33,12 @@ NEW = {
 }
 OLD = {"day=0/old.csv": b"old 0", "day=9/old.csv": b"old 9", "top.csv": b"top", "_SUCCESS": EARLIER_SUCCESS}
 SAME = {**OLD, "day=0/part-0.csv": b"old part", "day=2/x=1/part-1.csv": b"old part"}
-ALL_NEW = {**NEW[0], **NEW[1]}
+# Some of it goes to absolute paths, where directories have to be made as well.
+NEW_ELSEWHERE = {
+    0: {"day=0/part-0.csv": b"zero", f"{ELSEWHERE}/day=1/part-0.csv": b"one"},
+    1: {f"{ELSEWHERE}/part-1.csv": b"two", f"{ELSEWHERE}/day=2/x=1/part-1.csv": b"three"},
+}
+OLD_ELSEWHERE = {f"{ELSEWHERE}/day=2/x=1/old.csv": b"old 2", f"{ELSEWHERE}/day=9/old.csv": b"old 9"}
 
 
 @dataclass(frozen=True)
@@ -42,18 +48,33 @@ class Situation:
     before: dict[str, bytes] = field(default_factory=dict)
     config: dict[str, object] = field(default_factory=dict)
     stays: tuple[str, ...] = ()
+    new: dict[int, dict[str, bytes]] = field(default_factory=lambda: NEW)
+
+    @property
+    def all_new(self) -> dict[str, bytes]:
+        """What both tasks write."""
+        return {**self.new[0], **self.new[1]}
 
     def complete(self) -> dict[str, bytes]:
         """What stands there once the job is committed, markers left out."""
-        return {**{name: self.before[name] for name in self.stays}, **ALL_NEW}
+        return {**{name: self.before[name] for name in self.stays}, **self.all_new}
 
 
+# Whoever goes on with the job must say where else it may write.
+VOUCHED = CommitterConfig(absolute_roots=(ELSEWHERE,))
 KEPT = ("day=0/old.csv", "day=9/old.csv", "top.csv")
 SITUATIONS = {
     "fresh": Situation(),
     "append": Situation(OLD, {}, KEPT),
     "same-names": Situation(SAME, {"existing_target": "replace"}, KEPT),
     "replace": Situation(OLD, {"conflict_mode": "replace"}, KEPT[1:]),
+    "elsewhere": Situation(new=NEW_ELSEWHERE),
+    "replace-elsewhere": Situation(
+        {"day=9/old.csv": b"old 9", **OLD_ELSEWHERE, "_SUCCESS": EARLIER_SUCCESS},
+        {"conflict_mode": "replace", "superseded_scope": "destination"},
+        (f"{ELSEWHERE}/day=9/old.csv",),
+        {0: {"day=0/part-0.csv": b"zero"}, 1: {f"{ELSEWHERE}/day=2/x=1/part-1.csv": b"three"}},
+    ),
     "replace-all": Situation(SAME, {"conflict_mode": "replace", "superseded_scope": "destination"}),
 }
 DELIVERIES: tuple[Delivery, ...] = ("listing", "message")
@@ -82,28 +103,29 @@ def _store(situation: Situation, seeds: int, *, dying: bool = False) -> PowerSto
     space = new_space()
     space.write("/data/beside", b"beside")
     for name, data in situation.before.items():
-        space.write(f"/{OUT}/{name}", data)
+        space.write(name if name.startswith("/") else f"/{OUT}/{name}", data)
     return _Dying(space, seeds) if dying else PowerStore(space, seeds)
 
 
 async def _run(store: PowerStore, situation: Situation, delivery: Delivery, durability: str) -> list[TaskCommit]:
     """Runs the job, noting what was promised."""
-    config = CommitterConfig(durability=durability, **situation.config)  # type: ignore[arg-type]
+    roots = (ELSEWHERE,) if situation.new is not NEW else ()
+    config = CommitterConfig(durability=durability, absolute_roots=roots, **situation.config)  # type: ignore[arg-type]
     destination = store.space.path(OUT)
     messages: list[TaskCommit] = []
     job = await committer.open_job(
         destination, job_id=JOB, delivery=delivery, config=config, storage_options={"store": store}
     )
     _promise(store, "job")
-    for number, files in NEW.items():
+    for number, files in situation.new.items():
         async with job.task_attempt(number) as task:
             for name, data in files.items():
-                async with task.open(name) as file:
+                async with (task.open_absolute if name.startswith("/") else task.open)(name) as file:
                     await file.write(data)
         assert task.task_commit is not None
         messages.append(task.task_commit)
         _promise(store, f"task {number}")
-    await job.commit(messages if delivery == "message" else None, tasks=len(NEW))
+    await job.commit(messages if delivery == "message" else None, tasks=len(situation.new))
     _promise(store, "done")
     return messages
 
@@ -115,7 +137,9 @@ def _promise(store: PowerStore, what: str) -> None:
 
 def _standing(files: dict[str, bytes], *, markers: bool = False) -> dict[str, bytes]:
     prefix = f"/{OUT}/"
-    found = {path.removeprefix(prefix): data for path, data in files.items() if path.startswith(prefix)}
+    found = {
+        path.removeprefix(prefix): data for path, data in files.items() if path.startswith((prefix, f"{ELSEWHERE}/"))
+    }
     hidden = ("_temporary/",) if markers else ("_temporary/", "_SUCCESS")
     return {name: data for name, data in found.items() if not name.startswith(hidden)}
 
@@ -140,11 +164,11 @@ async def _check(
         assert _standing(files) == complete, "an outcome without all files"
         # It may be cleaned up as far as anybody can tell.
         with contextlib.suppress(CommitterError):
-            await committer.recover(destination, JOB, storage_options=options)
+            await committer.recover(destination, JOB, config=VOUCHED, storage_options=options)
         assert _standing(space.files()) == complete, "recover changed a job that had ended"
         return "committed"
     if "decision" in promised:
-        report = await committer.recover(destination, JOB, storage_options=options)
+        report = await committer.recover(destination, JOB, config=VOUCHED, storage_options=options)
         assert report.success
         for found in (space.files(), store.left()):
             assert _standing(found) == complete
@@ -156,13 +180,13 @@ async def _check(
     if "job" not in promised:
         return "untouched"
     named = [message for message in messages if f"task {message.task}" in promised]
-    job = await committer.attach_job(destination, job_id=JOB, storage_options=options)
+    job = await committer.attach_job(destination, job_id=JOB, config=VOUCHED, storage_options=options)
     await job.commit(named if delivery == "message" else None)
-    expected = {name: data for message in named for name, data in NEW[message.task].items()}
+    expected = {name: data for message in named for name, data in situation.new[message.task].items()}
     standing = _standing(store.left())
     assert expected.items() <= standing.items(), "the files of a committed task are gone"
-    assert all(data in (untouched.get(name), ALL_NEW.get(name)) for name, data in standing.items())
-    if len(named) == len(NEW):
+    assert all(data in (untouched.get(name), situation.all_new.get(name)) for name, data in standing.items())
+    if len(named) == len(situation.new):
         assert standing == complete
     return "committed"
 
@@ -207,14 +231,16 @@ async def _lose_power_while_rolled_back(name: str, delivery: Delivery, seeds: in
         store.pictures.clear()
         _promise(store, "the start")
         destination = store.space.path(OUT)
-        await committer.recover(destination, JOB, rollback=True, storage_options={"store": store})
+        await committer.recover(destination, JOB, rollback=True, config=VOUCHED, storage_options={"store": store})
         assert _standing(store.space.files(), markers=True) == situation.before
         _promise(store, "done")
 
         async def check(space: MemorySpace, promised: frozenset[str]) -> str:
             again = PowerStore(space, watched=False)
             with contextlib.suppress(JobNotFoundError):
-                await committer.recover(space.path(OUT), JOB, rollback=True, storage_options={"store": again})
+                await committer.recover(
+                    space.path(OUT), JOB, rollback=True, config=VOUCHED, storage_options={"store": again}
+                )
             for found in (space.files(), again.left()):
                 assert _standing(found, markers=True) == situation.before
             return "untouched"

@@ -16,7 +16,9 @@ from typing import Literal, TypeAlias
 from committer.layout import SUCCESS
 from committer.testing.simulate.ledger import Attempt, Ledger
 from committer.testing.simulate.watch import JobWatch
-from committer.testing.simulate.worlds import OUT, TEMPORARY, World
+from committer.testing.simulate.worlds import ELSEWHERE, OUT, TEMPORARY, World
+
+_VISIBLE = (f"{OUT}/", f"{ELSEWHERE}/")
 
 Files: TypeAlias = Mapping[str, bytes]
 Fate: TypeAlias = Literal["committed", "untouched", "unknown"]
@@ -53,16 +55,16 @@ class Checker:
         self.must_stand: dict[str, bytes] = world.visible()
         self._markers = {self.must_stand[SUCCESS]} if SUCCESS in self.must_stand else set()
         self._strangers: set[str] = set()
-        self._before_directories = {name for name in world.directories() if name.startswith(f"{OUT}/")}
+        self._before_directories = {name for name in world.directories() if name.startswith(_VISIBLE)}
         self._around = {
-            name: data for name, data in world.files().items() if not name.startswith(f"{OUT}/") or is_temporary(name)
+            name: data for name, data in world.files().items() if not name.startswith(_VISIBLE) or is_temporary(name)
         }
         self._report = report
         self._last: dict[str, bytes] | None = None
 
     def adopt(self, name: str, data: bytes) -> None:
         """Somebody else puts a file at the destination, which must stay as he left it."""
-        self.world.write(f"{OUT}/{name}", data)
+        self.world.write(self.world.name_of(name), data)
         self.must_stand[name] = data
         self._strangers.add(name)
         for watch in self.jobs.values():
@@ -243,7 +245,7 @@ class Checker:
             self._fail(f"G4: the jobs are over and left {standing[:5]}", files)
 
     def _may_be_here(self, name: str) -> bool:
-        if not name.startswith(f"{OUT}/"):
+        if not name.startswith(_VISIBLE):
             return False
         return not is_temporary(name) or is_lock(name) or any(name.startswith(job.own) for job in self.jobs.values())
 
@@ -270,19 +272,19 @@ class Checker:
                 for attempt in able:
                     new.update(attempt.files)
         for name, data in self.must_stand.items():
-            if data not in everything and name != SUCCESS and files.get(f"{OUT}/{name}") != new.get(name, b""):
+            if data not in everything and name != SUCCESS and files.get(self.world.name_of(name)) != new.get(name, b""):
                 self._fail(f"G8: {name} is lost", files)
 
     def _check_directories(self, visible: Files) -> None:
         if not self.world.store().capabilities.directories:
             return
         found = {
-            name for name in self.world.directories() if name.startswith(f"{OUT}/") and not is_temporary(f"{name}/")
+            name for name in self.world.directories() if name.startswith(_VISIBLE) and not is_temporary(f"{name}/")
         }
         needed: set[str] = set()
         for name in visible:
-            parts = name.split("/")[:-1]
-            needed.update(f"{OUT}/{'/'.join(parts[:depth])}" for depth in range(1, len(parts) + 1))
+            parts = self.world.name_of(name).split("/")[:-1]
+            needed.update("/".join(parts[:depth]) for depth in range(2, len(parts) + 1))
         extra = found - needed - self._before_directories
         replaced = any(watch.decided and (watch.superseded or watch.blocking) for watch in self.jobs.values())
         missing = set() if replaced else self._before_directories - found

@@ -17,7 +17,7 @@ class Attempt:
     Attributes:
         task: The task's number.
         attempt: The attempt's number.
-        files: Names, relative to the destination, and contents.
+        files: Names, relative to the destination or absolute, and contents.
         state: ``writing`` until it tries to commit, ``unknown`` while it does and when nobody can tell whether it did.
         began: When its commit began, on the clock of whoever keeps the ledger.
         ended: When its commit was over.
@@ -81,10 +81,12 @@ class Ledger:
         if self.config.conflict_mode != "replace":
             return set()
         old = {name for name in names if not is_hidden(name)}
-        if self.config.superseded_scope == "destination":
-            return old
         written = {name.rpartition("/")[0] for name in self.all_names()}
-        return {name for name in old if any(not where or name.startswith(f"{where}/") for where in written)}
+        if self.config.superseded_scope == "destination":
+            written.add("")
+        # Names are relative to the destination, or absolute paths outside it.
+        here = {name for name in old if "" in written and not name.startswith("/")}
+        return here | {name for name in old if any(where and name.startswith(f"{where}/") for where in written)}
 
     def in_the_way_among(self, names: set[str]) -> set[str]:
         """Which of them cannot stand beside the new ones: below a file's name, or where a directory goes."""

@@ -16,13 +16,30 @@ from committer.stores.memory import MemoryStore
 
 TEMPORARY = "_temporary"
 OUT = "out"
+# Beside the destination: where jobs may be let publish files by absolute paths.
+ELSEWHERE = "elsewhere"
 
 _OUT_LENGTH = len(f"/{OUT}/")
 _TEMPORARY = f"/{OUT}/{TEMPORARY}/"
+_ELSEWHERE = f"/{ELSEWHERE}/"
 
 
 class World(ABC):
-    """A tree of files with a destination in it, seen past the store. Names are relative to its root."""
+    """A tree of files with a destination in it, seen past the store. Names are relative to its root.
+
+    What readers see is named as jobs name it: relative to the destination, or by an absolute path below `ELSEWHERE`.
+    """
+
+    @property
+    def elsewhere(self) -> StorePath:
+        """The directory outside the destination that jobs may be let write to."""
+        return self.destination.parent / ELSEWHERE
+
+    def name_of(self, visible: str) -> str:
+        """The name, relative to the root, of what readers see under another."""
+        if not visible.startswith("/"):
+            return f"{OUT}/{visible}"
+        return visible.removeprefix(self.elsewhere.parent.path.rstrip("/") + "/")
 
     @property
     @abstractmethod
@@ -39,7 +56,7 @@ class World(ABC):
 
     @abstractmethod
     def visible(self) -> dict[str, bytes]:
-        """What a reader of the destination sees, named relative to it: every file but those below `_temporary`."""
+        """What readers see at the destination but below its `_temporary`, and below `ELSEWHERE`."""
 
     @abstractmethod
     def read(self, name: str) -> bytes | None:
@@ -91,9 +108,11 @@ class MemoryWorld(World):
     def visible(self) -> dict[str, bytes]:
         """See `World.visible`."""
         return {
-            name[_OUT_LENGTH:]: file.data
+            name if name.startswith(_ELSEWHERE) else name[_OUT_LENGTH:]: file.data
             for path, file in self._space.tree
-            if file is not None and (name := path.path).startswith(f"/{OUT}/") and not name.startswith(_TEMPORARY)
+            if file is not None
+            and (name := path.path).startswith((f"/{OUT}/", _ELSEWHERE))
+            and not name.startswith(_TEMPORARY)
         }
 
     def read(self, name: str) -> bytes | None:
@@ -186,7 +205,8 @@ class DiskWorld(World):
     def visible(self) -> dict[str, bytes]:
         """See `World.visible`."""
         found = self.files(but=f"{OUT}/{TEMPORARY}")
-        return {name[_OUT_LENGTH - 1 :]: data for name, data in found.items() if name.startswith(f"{OUT}/")}
+        here = {name[_OUT_LENGTH - 1 :]: data for name, data in found.items() if name.startswith(f"{OUT}/")}
+        return here | {f"{self._root}/{name}": data for name, data in found.items() if name.startswith(f"{ELSEWHERE}/")}
 
     def read(self, name: str) -> bytes | None:
         """See `World.read`."""
