@@ -39,7 +39,7 @@ from committer.records.manifest import TaskManifest, decode_task_manifest
 from committer.records.success import SuccessData, decode_success
 from committer.spec import JobSpec
 from committer.stages.base import StageContext
-from committer.stages.cleanup import CleanupJob, RemoveFate
+from committer.stages.cleanup import CleanupJob, RemoveDecision, RemoveFate
 from committer.stages.decide import abort_decision, create_decision
 from committer.stages.intent import release_lock, remove_taken_lock
 from committer.stages.job_directory import (
@@ -231,13 +231,14 @@ async def cleanup(
     """Removes what jobs left below a destination's `_temporary`; never anything else.
 
     An open job is decided `abort` first, so that a driver that still lives learns of it. A job that is decided to be
-    committed but did not end is kept unless `force`: its files would be lost; `recover` it instead.
+    committed but did not end is kept unless `force`: its files would be lost; `recover` it instead. An outcome that was
+    to be kept (`CommitterConfig.outcome_kept`) goes when its job is named, or with `force`; by age alone it stays.
 
     Args:
         dest: The destination.
         job_id: This job.
         older_than: Every job whose newest record is older than this (seconds, or a timedelta).
-        force: Remove even a decided commit without outcome.
+        force: Remove even a decided commit without outcome, and outcomes that are kept.
         storage_options: How to reach the store.
         config: Concurrency and rate of the deletes.
 
@@ -290,6 +291,7 @@ async def cleanup(
 
 _DECIDED = "it is decided to be committed and did not end: recover it"
 _FOREIGN = "it holds no record of a job: another committer's, perhaps alive; job_id and force=True remove it"
+_KEPT = "it committed, and its outcome is kept: job_id or force=True removes it"
 _UNFINISHED = "it ended, but its last steps were not done: recover it"
 
 
@@ -324,7 +326,7 @@ async def _clean_one(
                 return "its age is unknown: the store does not say when its records were written"
             if context.runtime.now().timestamp() - newest < age_s:
                 return "it is younger"
-        return await _remove(context, found, force=force)
+        return await _remove(context, found, force=force, named=age_s is None)
     finally:
         await context.store.close()
 
@@ -358,7 +360,7 @@ async def _newest_below(context: StageContext, found: JobDirectory) -> float:
     return newest
 
 
-async def _remove(context: StageContext, found: JobDirectory, *, force: bool) -> str | None:
+async def _remove(context: StageContext, found: JobDirectory, *, force: bool, named: bool) -> str | None:
     store, layout = context.store, context.layout
     outcome = await read_outcome(store, layout) if found.ended and not force else None
     if outcome is not None and not outcome.finished:
@@ -378,6 +380,12 @@ async def _remove(context: StageContext, found: JobDirectory, *, force: bool) ->
             return _DECIDED
     await release_lock(context)
     await CleanupJob(context).run(None)
+    if not (force or (named and found.ended)):
+        # Also one that an open job got since it was looked at.
+        outcome = await read_outcome(store, layout)
+        if outcome is not None and outcome.kept:
+            await RemoveDecision(context).run(None)
+            return _KEPT
     await RemoveFate(context).run(None)
     return None
 

@@ -32,7 +32,8 @@ class CleanupJob(Stage[None, None]):
     Unlike Hadoop's, it never touches another job's directory: `_temporary` itself goes only when it is empty.
 
     Preconditions: the job ended (outcome written), or was aborted, or the caller vouches for it.
-    Postconditions: of the job's directory only `decision` and `outcome` are left; `RemoveFate` removes them.
+    Postconditions: of the job's directory only `decision` and `outcome` are left; `RemoveFate` removes them,
+    `RemoveDecision` leaves an outcome that is kept.
     Failure modes: what cannot be deleted stays, and the error says so; the job's result does not change.
     Cost: one delete a task attempt, or one in all with `cleanup_base_first`.
     Hadoop: ``CleanupJobStage``.
@@ -94,6 +95,22 @@ class RemoveFate(Stage[None, None]):
         await sync_directories(self.context, [layout.job_directory], missing_ok=True)
         await store.delete_file(layout.outcome)
         await remove_emptied(self.context)
+
+
+class RemoveDecision(Stage[None, None]):
+    """Removes the decision of a job whose outcome is kept: what `RemoveFate` does, but for the outcome.
+
+    Preconditions: `CleanupJob` ran; the outcome is marked as kept.
+    Cost: 1 call.
+    """
+
+    name = "job_stage_cleanup_decision"
+
+    async def execute(self, value: None) -> None:
+        """Deletes the decision."""
+        layout = self.context.layout
+        await sync_directories(self.context, [layout.job_directory], missing_ok=True)
+        await self.context.store.delete_file(layout.decision)
 
 
 async def remove_emptied(context: StageContext) -> None:
