@@ -9,26 +9,29 @@ Importing this package imports neither PySpark nor pyarrow.
 
 from __future__ import annotations
 
+import importlib
 from typing import TYPE_CHECKING
 
 from committer.errors import UnsupportedError
 
 if TYPE_CHECKING:
     from committer.spark.datasource import CommitterDataSource
+    from committer.spark.streaming import foreach_batch
 
-__all__ = ["CommitterDataSource"]
+__all__ = ["CommitterDataSource", "foreach_batch"]
+
+_HOMES = {"CommitterDataSource": "datasource", "foreach_batch": "streaming"}
 
 
 def __getattr__(name: str) -> object:
-    if name != "CommitterDataSource":
+    if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     try:
-        from committer.spark.datasource import CommitterDataSource
+        return getattr(importlib.import_module(f"committer.spark.{_HOMES[name]}"), name)
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] not in {"pyspark", "pyarrow"}:
             raise
         raise missing_package(error.name or "pyspark") from error
-    return CommitterDataSource
 
 
 def missing_package(name: str) -> UnsupportedError:

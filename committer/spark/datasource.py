@@ -48,6 +48,8 @@ from committer.task import open_task
 if TYPE_CHECKING:
     from pyarrow import RecordBatch
 
+    from committer.spark.streaming import CommitterStreamWriter
+
 _LOG = logging.getLogger("committer.spark")
 _ATTEMPT_BITS = 0x7FFFFFFF
 
@@ -78,6 +80,19 @@ class CommitterDataSource(DataSource):
         options = parse_options(self.options)
         plan = plan_files(schema, options.partition_by)
         return CommitterWriter(options, plan, asyncio.run(_set_up(options)))
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> CommitterStreamWriter:  # noqa: N802
+        """Checks everything that can be checked without data; see `committer.spark.streaming`.
+
+        Raises:
+            ConfigurationError: An option, or the schema, cannot be honoured.
+            UnsupportedError: The output mode is not append.
+        """
+        if importlib.util.find_spec("pyarrow") is None:
+            raise missing_package("pyarrow")
+        from committer.spark.streaming import stream_writer
+
+        return stream_writer(self.options, schema, overwrite)
 
 
 @dataclass(frozen=True)
