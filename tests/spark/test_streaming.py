@@ -201,6 +201,7 @@ def test_two_queries_write_into_one_table(spark: SparkSession, tmp_path: Path) -
     ("mode", "options", "text"),
     [
         ("complete", {}, 'output mode "complete" is not supported'),
+        ("update", {}, "does not support Update mode"),
         ("append", {"job_id": "mine"}, "job_id is not for streams"),
         ("append", {"partition_by": "odd"}, "did you mean 'partitionBy'?"),
     ],
@@ -210,7 +211,7 @@ def test_what_cannot_be_honoured_is_refused(
 ) -> None:
     stream = Stream(spark, tmp_path, "format")
     stream.add([1])
-    frame = stream.frame().groupBy("odd").count() if mode == "complete" else stream.frame()
+    frame = stream.frame().groupBy("odd").count() if mode != "append" else stream.frame()
     writer = frame.writeStream.format("committer").options(**options).outputMode(mode).trigger(availableNow=True)
     with pytest.raises((AnalysisException, StreamingQueryException)) as raised:
         writer.option("checkpointLocation", str(stream.checkpoint)).start(str(stream.table)).awaitTermination()
