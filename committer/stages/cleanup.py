@@ -20,6 +20,7 @@ from committer.stages.base import Stage, StageContext
 from committer.stages.durability import sync_directories
 from committer.stages.job_directory import OWN_RECORD_LIMIT
 from committer.stores.base import FileStatus
+from committer.stores.helpers import exists
 
 _log = logging.getLogger("committer.stages")
 
@@ -142,7 +143,8 @@ async def remove_job_directory(context: StageContext, claim: bytes) -> None:
     """Removes what a failed setup made of a job's directory: shielded, bounded, and silent.
 
     The whole directory where the setup record is this driver's; an empty one where there is none; else nothing: it is
-    another driver's. The error that brought us here is the one the user must see; what is left is found by `list_jobs`.
+    another driver's. An outcome that an earlier job of this id keeps stays. The error that brought us here is the one
+    the user must see; what is left is found by `list_jobs`.
 
     Args:
         context: The job.
@@ -153,6 +155,10 @@ async def remove_job_directory(context: StageContext, claim: bytes) -> None:
         layout = context.layout
         try:
             if await _claimed(context) == claim:
+                if await exists(context.store, layout.outcome):
+                    # The id was another job's, which committed and keeps its outcome: only the claim came too late.
+                    await context.store.delete_file(layout.setup)
+                    return
                 await context.store.delete_directory(layout.job_directory, recursive=True)
         except CommitterError as error:
             _log.warning("could not remove %s after a failed setup: %s", layout.job_directory, error)

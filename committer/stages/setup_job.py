@@ -29,8 +29,8 @@ class SetupJob(Stage[None, JobSetup]):
     Failure modes: `JobExistsError` changes nothing; any other failure, and a cancellation, removes what was made below
     `_temporary`, so that the id is free again.
     Cost: about 8 calls and the store's probe; with `outcome_kept` one more. With `durability="fsync"` 5 more (one look,
-    four directories synced), one where `_temporary` is made, and two a directory made above it. For a failed setup 3
-    or 4.
+    four directories synced), one where `_temporary` is made, and two a directory made above it. For a failed setup 4
+    or 5.
     Hadoop: ``SetupJobStage``.
     """
 

@@ -8,7 +8,7 @@ import pytest
 
 import committer
 from committer import CommitterConfig
-from committer.errors import CommitterError, JobExistsError, JobStateError, JobUndecidedError
+from committer.errors import CommitterError, JobExistsError, JobStateError, JobUndecidedError, StorePermissionError
 from committer.records.job_state import JobOutcome
 from committer.testing.faults import Call, Fault, FaultKind, FaultyStore, SimulatedCrash
 from tests.engine.places import MemoryPlace, Place
@@ -267,6 +267,19 @@ async def test_who_claims_the_id_at_the_last_moment_is_refused(place: Place) -> 
     """Both saw the id free; one sets up, commits and cleans up before the other's claim arrives."""
     await at(place, creates("setup"), lambda: committed(place))
     with pytest.raises(JobExistsError):
+        await place.open_job(job_id="job-1", config=KEPT)
+    assert left(place) == OUTCOME
+
+
+async def test_who_claims_the_id_at_the_last_moment_and_fails_takes_nothing_with_it(place: Place) -> None:
+    """A setup that fails removes what it made, and the outcome was there before."""
+
+    async def others_commit() -> None:
+        await committed(place)
+        place.faults(Fault(kind="forbidden", operation="status", path="job-1/outcome", times=1))
+
+    await at(place, creates("setup"), others_commit)
+    with pytest.raises(StorePermissionError):
         await place.open_job(job_id="job-1", config=KEPT)
     assert left(place) == OUTCOME
 
