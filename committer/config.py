@@ -33,6 +33,7 @@ _FLAGS = (
     "cleanup_failures_ignored",
     "cleanup_parallel_delete",
     "cleanup_base_first",
+    "outcome_kept",
 )
 _ABOVE_ZERO = ("io_concurrency", "record_save_attempts", "record_size_limit", "manifest_queue_capacity")
 _RATES = ("io_rate", "azure_io_rate")
@@ -89,6 +90,8 @@ class CommitterConfig(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         cleanup_failures_ignored: A cleanup that fails does not fail the job.
         cleanup_parallel_delete: Delete task attempt directories in parallel before their parent.
         cleanup_base_first: Try one delete of the whole job directory first.
+        outcome_kept: Leave the outcome of a committed job in its directory, and nothing else, so that anyone can ask
+            later whether this job id committed; `cleanup` of that job id removes it.
         summary_report_directory: Where `summary-<job id>.json` goes, on any store; empty for nowhere.
         diagnostics_manifest_directory: Where the records of the job are kept after a commit; empty for nowhere.
         record_save_attempts: How often saving a record is tried.
@@ -119,6 +122,7 @@ class CommitterConfig(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     cleanup_failures_ignored: bool = False
     cleanup_parallel_delete: bool = True
     cleanup_base_first: bool = False
+    outcome_kept: bool = False
     summary_report_directory: str = ""
     diagnostics_manifest_directory: str = ""
     record_save_attempts: int = 5

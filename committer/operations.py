@@ -39,7 +39,7 @@ from committer.records.manifest import TaskManifest, decode_task_manifest
 from committer.records.success import SuccessData, decode_success
 from committer.spec import JobSpec
 from committer.stages.base import StageContext
-from committer.stages.cleanup import CleanupJob, RemoveFate
+from committer.stages.cleanup import CleanupJob, RemoveDecision, RemoveFate
 from committer.stages.decide import abort_decision, create_decision
 from committer.stages.intent import release_lock, remove_taken_lock
 from committer.stages.job_directory import (
@@ -232,13 +232,14 @@ async def cleanup(
     """Removes what jobs left below a destination's `_temporary`; never anything else.
 
     An open job is decided `abort` first, so that a driver that still lives learns of it. A job that is decided to be
-    committed but did not end is kept unless `force`: its files would be lost; `recover` it instead.
+    committed but did not end is kept unless `force`: its files would be lost; `recover` it instead. An outcome that was
+    to be kept (`CommitterConfig.outcome_kept`) goes when its job is named, or with `force`; by age alone it stays.
 
     Args:
         dest: The destination.
         job_id: This job.
         older_than: Every job whose newest record is older than this (seconds, or a timedelta).
-        force: Remove even a decided commit without outcome.
+        force: Remove even a decided commit without outcome, and outcomes that are kept.
         storage_options: How to reach the store.
         config: Concurrency and rate of the deletes.
 
@@ -345,6 +346,7 @@ async def _cleanup(
 
 _DECIDED = "it is decided to be committed and did not end: recover it"
 _FOREIGN = "it holds no record of a job: another committer's, perhaps alive; only its id with force removes it"
+_KEPT = "it committed, and its outcome is kept: only its id, or force, removes it"
 _UNFINISHED = "it ended, but its last steps were not done: recover it"
 
 
@@ -381,8 +383,11 @@ async def _clean_one(
                 return "its age is unknown: the store does not say when its records were written"
             if context.runtime.now().timestamp() - newest < age_s:
                 return "it is younger"
-        reason = await _reason_to_keep(context, found, force=force)
-        return reason if dry or reason is not None else await _remove(context, found, force=force)
+        named = age_s is None
+        reason = await _reason_to_keep(context, found, force=force, spares_kept=dry and not named)
+        if dry or reason is not None:
+            return reason
+        return await _remove(context, found, force=force, named=named)
     finally:
         await context.store.close()
 
@@ -416,20 +421,23 @@ async def _newest_below(context: StageContext, found: JobDirectory) -> float:
     return newest
 
 
-async def _reason_to_keep(context: StageContext, found: JobDirectory, *, force: bool) -> str | None:
+async def _reason_to_keep(context: StageContext, found: JobDirectory, *, force: bool, spares_kept: bool) -> str | None:
     store, layout = context.store, context.layout
     if force:
         # With force nobody asks what was decided: it may be what cannot be read.
         return None
     if found.ended:
         outcome = await read_outcome(store, layout)
-        # `_SUCCESS`, or files that a rollback has to put back, may be missing.
-        return _UNFINISHED if outcome is not None and not outcome.finished else None
+        if outcome is not None and not outcome.finished:
+            # `_SUCCESS`, or files that a rollback has to put back, may be missing.
+            return _UNFINISHED
+        # What else is left of such a job is removed all the same: `_remove` says this at its end.
+        return _KEPT if spares_kept and outcome is not None and outcome.kept else None
     decision = await read_decision(store, layout) if found.decided and not found.is_void else None
     return _DECIDED if decision is not None and decision.decision == "commit" else None
 
 
-async def _remove(context: StageContext, found: JobDirectory, *, force: bool) -> str | None:
+async def _remove(context: StageContext, found: JobDirectory, *, force: bool, named: bool) -> str | None:
     if not (found.ended or found.decided) and (found.set_up or found.attempts):
         anchored = context if found.set_up else _without_setup(context)
         try:
@@ -442,6 +450,12 @@ async def _remove(context: StageContext, found: JobDirectory, *, force: bool) ->
                 return _DECIDED
     await release_lock(context)
     await CleanupJob(context).run(None)
+    if not (force or (named and found.ended)):
+        # Also one that an open job got since it was looked at.
+        outcome = await read_outcome(context.store, context.layout)
+        if outcome is not None and outcome.kept:
+            await RemoveDecision(context).run(None)
+            return _KEPT
     await RemoveFate(context).run(None)
     return None
 

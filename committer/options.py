@@ -106,6 +106,12 @@ OPTIONS: tuple[Option, ...] = (
     Option(f"{NATIVE}promote_directories", "promote_directories", "boolean"),
     Option(f"{NATIVE}unique_names", "unique_names", "boolean"),
     Option(f"{NATIVE}hadoop_driver", "hadoop_driver", "boolean"),
+    Option(
+        f"{NATIVE}outcome_kept",
+        "outcome_kept",
+        "boolean",
+        "a committed job leaves its `outcome` record in `_temporary/<job id>/`, until `cleanup` of that job id",
+    ),
     Option(f"{NATIVE}record_size_limit", "record_size_limit", "size", "bytes, or with a suffix as in `64m` or `1g`"),
     Option(f"{NATIVE}absolute_roots", "absolute_roots", "list", "taken from the caller only, never from a record"),
 )

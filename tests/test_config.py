@@ -46,6 +46,7 @@ HONOURED = [
     ("committer.promote_directories", "true", "promote_directories", True),
     ("committer.unique_names", "true", "unique_names", True),
     ("committer.hadoop_driver", "true", "hadoop_driver", True),
+    ("committer.outcome_kept", "true", "outcome_kept", True),
     ("committer.record_size_limit", "64M", "record_size_limit", 64 << 20),
     ("committer.record_size_limit", "1g", "record_size_limit", 1 << 30),
     ("committer.record_size_limit", "4096", "record_size_limit", 4096),

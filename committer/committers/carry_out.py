@@ -9,7 +9,13 @@ from dataclasses import replace
 from committer.committers.abort import abort_job
 from committer.committers.context import refuse_roots_not_given, trusted_config
 from committer.committers.failures import among, definite_refusal, is_missing
-from committer.committers.finish import finish_committed, finish_rolled_back, report_of, report_of_finished
+from committer.committers.finish import (
+    finish_committed,
+    finish_kept,
+    finish_rolled_back,
+    report_of,
+    report_of_finished,
+)
 from committer.committers.results import JobReport
 from committer.errors import (
     CommitterError,
@@ -74,6 +80,17 @@ class CarryOut:
         """
         return await report_of_finished(self.context, self._started, decided=self.decided)
 
+    async def report_of_kept(self, *, rollback: bool) -> JobReport:
+        """The report of a job that committed and left its outcome; removes what else stands there.
+
+        Raises:
+            JobStateError: It was to be rolled back.
+        """
+        if rollback:
+            raise self._refuse_rollback()
+        await finish_kept(self.context)
+        return await self.report_of_finished()
+
     async def obey(self, decision: Decision, state: CommitState | None, *, rollback: bool, force: bool) -> JobReport:
         """Goes on from where the store says the job stands.
 
@@ -95,6 +112,10 @@ class CarryOut:
         self.decided = decision.decision == "commit"
         context.statistics.merge(decision.statistics)
         if decision.decision == "abort":
+            outcome = await read_outcome(store, layout)
+            if outcome is not None and outcome.kept:
+                # An abort that looked before the job committed, and decides only now; it is about to find out.
+                return await self.report_of_kept(rollback=rollback)
             if rollback:
                 await abort_job(context)
                 return report_of(context, self._started, success=False, published=Published(), directories=0)
@@ -143,14 +164,18 @@ class CarryOut:
         if outcome.outcome == "rolled-back":
             return await self._end_rolled_back(state, raising=not rollback, reason=outcome.reason, undone=finished)
         if rollback:
-            raise JobStateError(
-                f"job {context.layout.job_id} is committed: it cannot be rolled back",
-                operation="recover",
-                path=context.layout.outcome,
-                outcome="committed",
-                next_step="recover it without rollback to clean up; remove its files by hand if you must",
-            )
+            raise self._refuse_rollback()
         return await self._complete(state, None)
+
+    def _refuse_rollback(self) -> JobStateError:
+        layout = self.context.layout
+        return JobStateError(
+            f"job {layout.job_id} is committed: it cannot be rolled back",
+            operation="recover",
+            path=layout.outcome,
+            outcome="committed",
+            next_step="recover it without rollback to clean up; remove its files by hand if you must",
+        )
 
     async def _forward(self, state: CommitState) -> JobReport:
         context = self.context

@@ -10,9 +10,10 @@ from committer.errors import CommitterError, JobNotFoundError, RecordError, Stor
 from committer.events import names
 from committer.flow.workers import run_workers
 from committer.paths import StorePath
+from committer.records.job_state import JobOutcome
 from committer.records.success import SuccessData, decode_success
 from committer.stages.base import StageContext
-from committer.stages.cleanup import CleanupJob, RemoveFate
+from committer.stages.cleanup import CleanupJob, RemoveDecision, RemoveFate
 from committer.stages.commit_state import CommitState
 from committer.stages.durability import sync_directories
 from committer.stages.end_job import mark_finished
@@ -74,7 +75,22 @@ async def finish_committed(context: StageContext, state: CommitState, published:
         directories=state.decision.directories,
     )
     if cleaned:
-        await _remove_fate(context)
+        await _remove_fate(context, kept=context.config.outcome_kept and outcome is not None)
+
+
+async def finish_kept(context: StageContext) -> None:
+    """Removes what stands beside a kept outcome: what came late, or what a cleanup that died left. Idempotent.
+
+    Raises:
+        CommitterError: With `outcome="committed"`: the output is complete; `recover` does the rest.
+    """
+    try:
+        if await _clean_up(context):
+            await _remove_fate(context, kept=True)
+    except CommitterError as error:
+        error.outcome = "committed"
+        error.next_step = f"the output is complete; call {context.recover_command} to finish the rest"
+        raise
 
 
 def report_of(
@@ -116,6 +132,8 @@ async def _is_alone(context: StageContext) -> bool:
 async def report_of_finished(context: StageContext, started: float, *, decided: bool) -> JobReport:
     """The report of a job that ended and was cleaned up: from its summary, else from `_SUCCESS` if that is its own.
 
+    A job whose outcome is kept committed, whatever they say; where neither speaks of it, the outcome says how much.
+
     Args:
         context: The job.
         started: When the call began, on the runtime's clock.
@@ -133,6 +151,10 @@ async def report_of_finished(context: StageContext, started: float, *, decided: 
         # A driver that failed says so in its summary, whatever another did later; `_SUCCESS` comes only with success.
         marker = await read_success(context)
         found = marker if marker is not None and marker.jobId == layout.job_id else found
+    if found is None or not found.success:
+        outcome = await read_outcome(context.store, layout)
+        if outcome is not None and outcome.kept:
+            return _report_of_kept(context, outcome, started)
     if found is None:
         raise JobNotFoundError(
             f"there is no job {layout.job_id} at {layout.destination}, and neither a summary report nor _SUCCESS "
@@ -158,6 +180,17 @@ async def report_of_finished(context: StageContext, started: float, *, decided: 
         duration_s=context.runtime.monotonic() - started,
         statistics=statistics,
         filenames=found.filenames,
+    )
+
+
+def _report_of_kept(context: StageContext, outcome: JobOutcome, started: float) -> JobReport:
+    return JobReport(
+        success=True,
+        job_id=context.layout.job_id,
+        committer=context.spec.committer,
+        files_committed=outcome.files,
+        bytes_committed=outcome.size,
+        duration_s=context.runtime.monotonic() - started,
     )
 
 
@@ -188,7 +221,7 @@ async def finish_rolled_back(context: StageContext) -> None:
     if outcome is not None and not outcome.finished:
         await mark_finished(context, outcome)
     if not context.config.cleanup_skipped and await _clean_up(context):
-        await _remove_fate(context)
+        await _remove_fate(context, kept=False)
 
 
 async def _clean_up(context: StageContext) -> bool:
@@ -203,9 +236,9 @@ async def _clean_up(context: StageContext) -> bool:
     return True
 
 
-async def _remove_fate(context: StageContext) -> None:
+async def _remove_fate(context: StageContext, *, kept: bool) -> None:
     try:
-        await RemoveFate(context).run(None)
+        await (RemoveDecision(context) if kept else RemoveFate(context)).run(None)
     except CommitterError as error:
         if not context.config.cleanup_failures_ignored:
             error.outcome = "committed"

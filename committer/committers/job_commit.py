@@ -314,6 +314,8 @@ class JobCommit:
             outcome = await read_outcome(self._context.store, self._context.layout)
             if outcome is None:
                 raise EndedElsewhereError(None)
+            if outcome.kept:
+                return await self._carry_out.report_of_kept(rollback=rollback)
             await RemoveFate(self._context).run(None)
             raise EndedElsewhereError(outcome)
         return await self._carry_out.obey(decision, None, rollback=rollback, force=force)

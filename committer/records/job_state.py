@@ -132,6 +132,8 @@ class JobOutcome(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", ta
         reason: Why it was rolled back.
         finished: Whether all that follows the end was done (`_SUCCESS`, the lock, what a rollback puts back), so that
             only cleaning is left.
+        kept: Whether it stays when all else of the job is gone (`CommitterConfig.outcome_kept`). It is the last word
+            then: what stands beside it came late.
     """
 
     version: int = VERSION
@@ -143,6 +145,7 @@ class JobOutcome(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", ta
     size: int = 0
     reason: str = ""
     finished: bool = False
+    kept: bool = False
 
 
 class ReplaceLock(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="committer.replace-lock"):

@@ -54,6 +54,8 @@ from committer.task import open_task
 if TYPE_CHECKING:
     from pyarrow import RecordBatch
 
+    from committer.spark.streaming import CommitterStreamWriter
+
 _LOG = logging.getLogger("committer.spark")
 _ATTEMPT_BITS = 0x7FFFFFFF
 
@@ -88,6 +90,19 @@ class CommitterDataSource(DataSource):
         mode = mode_of_write(overwrite, options.existing)
         plan = plan_files(schema, options.partition_by, options.file_format)
         return asyncio.run(_set_up(options, mode, plan))
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> CommitterStreamWriter:  # noqa: N802
+        """Checks everything that can be checked without data; see `committer.spark.streaming`.
+
+        Raises:
+            ConfigurationError: An option, or the schema, cannot be honoured.
+            UnsupportedError: The output mode is not append.
+        """
+        if importlib.util.find_spec("pyarrow") is None:
+            raise missing_package("pyarrow")
+        from committer.spark.streaming import stream_writer
+
+        return stream_writer(self.options, schema, overwrite)
 
 
 @dataclass(frozen=True)

@@ -21,6 +21,7 @@ from committer.stages.base import Stage, StageContext
 from committer.stages.durability import sync_directories
 from committer.stages.job_directory import OWN_RECORD_LIMIT
 from committer.stores.base import FileStatus
+from committer.stores.helpers import exists
 
 _log = logging.getLogger("committer.stages")
 
@@ -33,7 +34,8 @@ class CleanupJob(Stage[None, None]):
     Unlike Hadoop's, it never touches another job's directory: `_temporary` itself goes only when it is empty.
 
     Preconditions: the job ended (outcome written), or was aborted, or the caller vouches for it.
-    Postconditions: of the job's directory only `decision` and `outcome` are left; `RemoveFate` removes them.
+    Postconditions: of the job's directory only `decision` and `outcome` are left; `RemoveFate` removes them,
+    `RemoveDecision` leaves an outcome that is kept.
     Failure modes: what cannot be deleted stays, and the error says so; the job's result does not change.
     Cost: one delete a task attempt, or one in all with `cleanup_base_first`.
     Hadoop: ``CleanupJobStage``.
@@ -98,6 +100,22 @@ class RemoveFate(Stage[None, None]):
         await remove_emptied(self.context)
 
 
+class RemoveDecision(Stage[None, None]):
+    """Removes the decision of a job whose outcome is kept: what `RemoveFate` does, but for the outcome.
+
+    Preconditions: `CleanupJob` ran; the outcome is marked as kept.
+    Cost: 1 call.
+    """
+
+    name = "job_stage_cleanup_decision"
+
+    async def execute(self, value: None) -> None:
+        """Deletes the decision."""
+        layout = self.context.layout
+        await sync_directories(self.context, [layout.job_directory], missing_ok=True)
+        await self.context.store.delete_file(layout.decision)
+
+
 async def remove_emptied(context: StageContext) -> None:
     """Removes a job's directory when nothing is in it any more, then `_temporary` likewise: at most 2 calls."""
     for directory in (context.layout.job_directory, context.layout.temporary):
@@ -127,7 +145,8 @@ async def remove_job_directory(context: StageContext, claim: bytes) -> None:
     """Removes what a failed setup made of a job's directory: shielded, bounded, and silent.
 
     The whole directory where the setup record is this driver's; an empty one where there is none; else nothing: it is
-    another driver's. The error that brought us here is the one the user must see; what is left is found by `list_jobs`.
+    another driver's. An outcome that an earlier job of this id keeps stays. The error that brought us here is the one
+    the user must see; what is left is found by `list_jobs`.
 
     Args:
         context: The job.
@@ -138,6 +157,10 @@ async def remove_job_directory(context: StageContext, claim: bytes) -> None:
         layout = context.layout
         try:
             if await _claimed(context) == claim:
+                if await exists(context.store, layout.outcome):
+                    # The id was another job's, which committed and keeps its outcome: only the claim came too late.
+                    await context.store.delete_file(layout.setup)
+                    return
                 await context.store.delete_directory(layout.job_directory, recursive=True)
         except CommitterError as error:
             _log.warning("could not remove %s after a failed setup: %s", layout.job_directory, error)

@@ -11,7 +11,7 @@ from committer.records.job_state import Decision, JobOutcome, decode_record, enc
 from committer.stages.base import Stage, StageContext
 from committer.stages.cleanup import remove_emptied
 from committer.stages.commit_state import EndedElsewhereError, check_still_decided, looking_again
-from committer.stages.job_directory import read_decision
+from committer.stages.job_directory import read_decision, read_outcome
 from committer.stores.helpers import create_exclusively
 
 
@@ -20,7 +20,8 @@ class EndJob(Stage[tuple[Decision, Literal["committed", "rolled-back"], str], Jo
 
     A driver that finished the job removes decision and outcome before the job's directory (which, where directories are
     not real, cannot refuse a late outcome at all). So the decision is looked for again after the create too, and an
-    outcome of a job that ended meanwhile is taken back: it could say the contrary of how the job ended.
+    outcome of a job that ended meanwhile is taken back: it could say the contrary of how the job ended. Only another
+    driver that went by this very outcome may have ended the job so fast, and left it there to be kept.
 
     Preconditions: for `committed`, everything is published and validated; for `rolled-back`, the fence stands.
     Postconditions: the job's end is on the store; what is returned may be another driver's.
@@ -51,6 +52,9 @@ class EndJob(Stage[tuple[Decision, Literal["committed", "rolled-back"], str], Jo
         except StoreNotFoundError as error:
             raise EndedElsewhereError(None) from error
         if found == wanted and await read_decision(store, layout) is None:
+            standing = await read_outcome(store, layout)
+            if standing is not None and standing.kept:
+                return standing
             await store.delete_file(layout.outcome)
             await remove_emptied(self.context)
             raise EndedElsewhereError(None)
@@ -62,14 +66,18 @@ async def mark_finished(context: StageContext, outcome: JobOutcome) -> None:
 
     From here on nobody writes `_SUCCESS` for the job again, where a later job's may stand by now, and nobody reads what
     cleanup removes. One call; where directories are not real one more, because nothing there refuses a late write.
+
+    The outcome of a committed job that is to be kept is marked so, and is not taken back here: that its decision is
+    gone says only that another driver did the rest.
     """
     layout, store = context.layout, context.store
-    record = encode_record(msgspec.structs.replace(outcome, finished=True))
+    kept = context.config.outcome_kept and outcome.outcome == "committed"
+    record = encode_record(msgspec.structs.replace(outcome, finished=True, kept=kept))
     try:
         # A lost answer is no harm: the second time it writes what it wrote the first.
         await looking_again(lambda: store.put(layout.outcome, record, durable=context.durable))
     except StoreNotFoundError:
         return
-    if not store.capabilities.directories and await read_decision(store, layout) is None:
+    if not (kept or store.capabilities.directories) and await read_decision(store, layout) is None:
         await store.delete_file(layout.outcome)
         await remove_emptied(context)

@@ -17,7 +17,7 @@ from committer.records.job_state import JobSetup, encode_record
 from committer.stages.base import Stage
 from committer.stages.cleanup import remove_job_directory
 from committer.stages.durability import missing_directories, sync_directories
-from committer.stores.helpers import create_exclusively
+from committer.stores.helpers import create_exclusively, exists
 
 _CLAIM_TRIES = 10
 _PROBE_BOUND_S = 60.0
@@ -34,8 +34,9 @@ class SetupJob(Stage[None, JobSetup]):
     here survives a power loss, those of the destination and its parents too.
     Failure modes: `JobExistsError` changes nothing; any other failure, and a cancellation, removes what was made below
     `_temporary`, so that the id is free again.
-    Cost: about 8 calls and the store's probe. With `durability="fsync"` 5 more (one look, four directories synced), one
-    where `_temporary` is made, and two a directory made above it. For a failed setup 3 or 4. For a root 4.
+    Cost: about 8 calls and the store's probe; with `outcome_kept` one more. With `durability="fsync"` 5 more (one look,
+    four directories synced), one where `_temporary` is made, and two a directory made above it. For a failed setup 4
+    or 5. For a root 4.
     Hadoop: ``SetupJobStage``.
     """
 
@@ -163,7 +164,7 @@ class SetupJob(Stage[None, JobSetup]):
         # record does. Anything else in the directory belongs to another job: Hadoop's, or one being cleaned up.
         if await self._is_vacant():
             found = await create_exclusively(store, layout.setup, claim, durable=self.context.durable)
-            if found == claim:
+            if found == claim and not await self._is_taken():
                 return
         raise JobExistsError(
             f"job id {layout.job_id} is in use at {layout.destination}",
@@ -171,6 +172,18 @@ class SetupJob(Stage[None, JobSetup]):
             path=layout.job_directory,
             next_step="choose another job id, or join the job with attach_job or open_task",
         )
+
+    async def _is_taken(self) -> bool:
+        """Whether a job of this id committed between the look at its directory and the claim, and kept its outcome.
+
+        Its setup record was cleaned up since, so that this one could be created; it is taken back. Without kept
+        outcomes the directory is gone by then, or the whole job is new.
+        """
+        layout, store = self.context.layout, self.context.store
+        if not (self.context.config.outcome_kept and await exists(store, layout.outcome)):
+            return False
+        await store.delete_file(layout.setup)
+        return True
 
     async def _is_vacant(self) -> bool:
         try:

@@ -10,7 +10,7 @@ from committer.committers.manifest import ManifestCommitter
 from committer.committers.results import JobReport
 from committer.errors import CommitterError, StoreExistsError, StoreNotFoundError, StoreOutcomeUnknownError
 from committer.stages.base import StageContext
-from committer.stages.cleanup import CleanupJob, RemoveFate
+from committer.stages.cleanup import CleanupJob, RemoveDecision, RemoveFate
 from committer.stages.intent import release_lock
 from committer.stages.publish import Published, PublishFiles
 from committer.stages.roll_back import RollBack, fence
@@ -119,6 +119,15 @@ def decision_cleaned_first(patches: Patches) -> None:
     patches.method(CleanupJob, "execute", execute)
 
 
+def kept_outcome_cleaned_up(patches: Patches) -> None:
+    """Cleanup removes the outcome of every job, those that are to be kept too."""
+
+    async def execute(self: RemoveDecision, value: None) -> None:
+        await RemoveFate(self.context).run(None)
+
+    patches.method(RemoveDecision, "execute", execute)
+
+
 def cancelled_commit_reported_done(patches: Patches) -> None:
     """A commit that is cancelled returns as if it were over."""
     original = ManifestCommitter.commit_job
@@ -174,6 +183,7 @@ AFTER_DECISION: tuple[Callable[[Patches], None], ...] = (
     outcome_not_exclusive,
     cleanup_of_all_temporary,
     decision_cleaned_first,
+    kept_outcome_cleaned_up,
     cancelled_commit_reported_done,
     abort_ignores_decision,
     no_fence,

@@ -257,6 +257,12 @@ class Checker:
         elif not marking and marker != old:
             self._fail("G4, G9: no job that writes _SUCCESS committed, and it changed", visible)
 
+    def check_kept(self, job_id: str) -> None:
+        """Checks that a committed job that keeps its outcome left that, whole, and nothing else."""
+        watch = self.jobs[job_id]
+        if watch.committed and watch.ledger.config.outcome_kept and not watch.is_kept():
+            self._fail(f"kept outcomes: {job_id} committed and left other than its outcome: {self.left_over()}", {})
+
     def check_nothing_lost(self) -> None:
         """Checks what must hold where nobody can tell how far a job came: its files and the old ones are somewhere."""
         files = self.world.files()

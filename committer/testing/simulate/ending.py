@@ -44,6 +44,9 @@ async def end_all(simulation: Simulation) -> None:
     if unknown:
         simulation.checker.check_nothing_lost()
         return
+    for job_id, job in simulation.jobs.items():
+        if not job.forgotten:
+            simulation.checker.check_kept(job_id)
     await _sweep(simulation)
     simulation.checker.settle()
 

@@ -41,6 +41,7 @@ class JobRun:
         driver: The driver itself.
         commit_begins: Set when the driver begins to commit.
         aborting: Whether anybody aborted a task attempt by its ids, whose record may then be missing.
+        forgotten: Whether somebody cleaned it up by name, after which no outcome is kept.
     """
 
     def __init__(self, simulation: Simulation, plan: JobPlan, ledger: Ledger) -> None:
@@ -52,6 +53,7 @@ class JobRun:
         self.driver: asyncio.Task[object] | None = None
         self.commit_begins: asyncio.Event = asyncio.Event()
         self.aborting: bool = False
+        self.forgotten: bool = False
         self._simulation = simulation
 
     @property

@@ -77,6 +77,7 @@ async def _abort(simulation: Simulation, job: JobRun, event: Event) -> None:
 
 
 async def _clean_up(simulation: Simulation, job: JobRun, event: Event) -> None:
+    job.forgotten = True
     options = {"store": _operator(simulation, event)}
     await committer.cleanup(simulation.world.destination, job_id=job.plan.job_id, storage_options=options)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal, TypeAlias
 
 from committer.config import CommitterConfig
@@ -239,7 +239,11 @@ def draw_scenario(seed: int, committer: CommitterName = "manifest") -> Scenario:
     if committer == "manifest":
         events = tuple(_draw_event(draw, number, jobs, kind) for number in range(draw.choice((0, 1, 1, 2, 3, 5))))
         fault_rate = draw.choice((0.0, 0.003, 0.01, 0.03))
-    return Scenario(seed, kind, jobs, events, before=before, fault_rate=fault_rate, calm=draw.random() < 0.5)
+    calm = draw.random() < 0.5
+    if committer == "manifest":
+        # Drawn last, so that all else of a seed is what it was before there was this choice.
+        jobs = tuple(replace(job, config=job.config.replace(outcome_kept=draw.random() < 0.25)) for job in jobs)
+    return Scenario(seed, kind, jobs, events, before=before, fault_rate=fault_rate, calm=calm)
 
 
 def _in_the_way(before: Mapping[str, bytes]) -> dict[str, bytes]:

@@ -69,6 +69,15 @@ class JobWatch:
         """Another committer's model says that its job is committed."""
         self._said = "committed"
 
+    def is_kept(self) -> bool:
+        """Whether the outcome of a committed job stands, marked to be kept, and nothing else of the job does."""
+        data = self._world.read(f"{self.own}outcome")
+        names = [name for name in (*self._world.files(), *self._world.directories()) if name.startswith(self.own)]
+        if data is None or names != [f"{self.own}outcome"]:
+            return False
+        outcome = decode_record(data, JobOutcome, source="outcome")
+        return outcome.kept and outcome.finished and outcome.outcome == "committed"
+
     def look(self) -> str | None:
         """Reads the records; says what is wrong with them."""
         self.just_decided = self.just_committed = False
@@ -108,8 +117,9 @@ class JobWatch:
         outcome = decode_record(data, JobOutcome, source="outcome")
         if before is not None:
             ended = decode_record(before, JobOutcome, source="outcome")
-            if outcome in (ended, msgspec.structs.replace(ended, finished=True)):
-                # Only that nothing but cleaning is left was added.
+            kept = self.ledger.config.outcome_kept and ended.outcome == "committed"
+            if outcome in (ended, msgspec.structs.replace(ended, finished=True, kept=kept)):
+                # Only that nothing but cleaning is left was added, and whether it stays.
                 return None
             return f"G7: {self.job_id} ended {self.outcome}, and then {outcome.outcome}"
         if self.aborted:

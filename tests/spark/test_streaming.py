@@ -1,0 +1,283 @@
+"""Streams: each micro-batch is committed exactly once, whatever befalls the query between two of its steps."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import pickle
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from pyspark.errors import AnalysisException, StreamingQueryException
+from pyspark.sql import DataFrame, SparkSession
+
+import committer
+from committer.errors import ConfigurationError
+from committer.spark import foreach_batch
+from committer.spark.streaming import batch_job_id
+
+from .trees import data_files, everything
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql.streaming import StreamingQuery
+    from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+Rows = list[tuple[int, int]]
+
+
+class Stream:
+    """Files of numbers, one a batch, and a query that carries them to a table."""
+
+    def __init__(self, spark: SparkSession, root: Path, how: str, name: str = "one") -> None:
+        self.spark = spark
+        self.how = how
+        self.source = root / f"source-{name}"
+        self.checkpoint = root / f"checkpoint-{name}"
+        self.table = root / "table"
+        self.fails = root / f"fails-{name}"
+        self.query: StreamingQuery | None = None
+        self.source.mkdir()
+
+    def add(self, *batches: list[int]) -> None:
+        """Adds a file a batch."""
+        for batch in batches:
+            number = len(list(self.source.iterdir()))
+            text = "".join(json.dumps({"id": value}) + "\n" for value in batch)
+            path = self.source / f"{number:03d}.json"
+            path.write_text(text)
+            # Spark takes the oldest first.
+            os.utime(path, (1_700_000_000 + number,) * 2)
+
+    def frame(self) -> DataFrame:
+        """The rows as they stream in; a task fails for as long as a file says so."""
+        fails = str(self.fails)
+
+        def pass_on(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            for batch in batches:
+                if os.path.exists(fails) and any(value.as_py() == 5 for value in batch.column(0)):
+                    raise ValueError("5 is not to be had today")
+                yield batch
+
+        read = self.spark.readStream.schema("id long").option("maxFilesPerTrigger", 1).json(str(self.source))
+        return read.repartition(2).mapInArrow(pass_on, "id long").selectExpr("id", "id % 2 odd")
+
+    def writer(self, **options: Any) -> DataStreamWriter:
+        """The query, not yet started."""
+        writer = self.frame().writeStream.option("checkpointLocation", str(self.checkpoint)).trigger(availableNow=True)
+        if self.how == "format":
+            return writer.format("committer").option("partitionBy", "odd").options(**options)
+        return writer.foreachBatch(foreach_batch(str(self.table), partition_by=["odd"], options=options))
+
+    def start(self, **options: Any) -> StreamingQuery:
+        """Starts the query."""
+        writer = self.writer(**options)
+        self.query = writer.start(str(self.table)) if self.how == "format" else writer.start()
+        return self.query
+
+    def run(self, **options: Any) -> None:
+        """Runs until all is read."""
+        self.start(**options).awaitTermination()
+
+    def rows(self) -> list[int]:
+        """What a reader finds."""
+        return sorted(row.id for row in self.spark.read.parquet(str(self.table)).collect())
+
+    def job_ids(self, *batches: int) -> set[str]:
+        """The ids of batches' jobs."""
+        assert self.query is not None
+        return {batch_job_id(self.query.id, batch) for batch in batches}
+
+    def kept(self) -> set[str]:
+        """Jobs of which anything stands; of each nothing but its outcome."""
+        jobs = {path.name for path in (self.table / "_temporary").iterdir()}
+        for job in jobs:
+            assert [path.name for path in (self.table / "_temporary" / job).iterdir()] == ["outcome"]
+        return jobs
+
+    def forget_that_it_committed(self, batch: int) -> None:
+        """Takes back what Spark notes after a batch committed, as if its driver had died right before."""
+        for path in (self.checkpoint / "commits").glob(f"*{batch}*"):
+            path.unlink()
+
+    def files(self) -> dict[str, int]:
+        """Every data file, and when it was written."""
+        return {str(path): path.stat().st_mtime_ns for path in data_files(self.table)}
+
+
+@pytest.fixture(params=["format", "foreach_batch"])
+def stream(spark: SparkSession, tmp_path: Path, request: pytest.FixtureRequest) -> Stream:
+    return Stream(spark, tmp_path, request.param)
+
+
+def test_batches_arrive_once_and_the_last_two_keep_their_outcomes(stream: Stream) -> None:
+    stream.add([1, 2], [3, 4], [5, 6, 7])
+    stream.run()
+    assert stream.rows() == [1, 2, 3, 4, 5, 6, 7]
+    assert stream.kept() == stream.job_ids(1, 2)
+    assert {path.parent.name for path in data_files(stream.table)} == {"odd=0", "odd=1"}
+
+
+def test_a_query_started_again_goes_on(stream: Stream) -> None:
+    stream.add([1, 2], [3])
+    stream.run()
+    stream.run()  # nothing new
+    stream.add([4], [5])
+    stream.run()
+    assert stream.rows() == [1, 2, 3, 4, 5]
+    assert stream.kept() == stream.job_ids(2, 3)
+
+
+def test_a_batch_that_is_repeated_writes_and_deletes_nothing(stream: Stream) -> None:
+    stream.add([1, 2], [3, 4])
+    stream.run()
+    before, kept = stream.files(), stream.kept()
+    for _again in range(2):
+        stream.forget_that_it_committed(1)
+        stream.run()
+        assert stream.files() == before
+        assert stream.kept() == kept
+    stream.add([5])
+    stream.run()
+    assert stream.rows() == [1, 2, 3, 4, 5]
+
+
+def test_a_cleanup_by_age_makes_no_duplicates(stream: Stream) -> None:
+    stream.add([1, 2], [3, 4])
+    stream.run()
+    report = asyncio.run(committer.cleanup(stream.table, older_than=0))
+    assert (report.removed, set(report.kept)) == ([], stream.job_ids(0, 1))
+    stream.forget_that_it_committed(1)
+    stream.run()
+    assert stream.rows() == [1, 2, 3, 4]
+
+
+def test_a_batch_that_fails_is_repeated_whole(stream: Stream) -> None:
+    stream.add([1, 2], [3, 4, 5, 6], [7])
+    stream.fails.touch()
+    with pytest.raises(StreamingQueryException, match="not to be had today"):
+        stream.run()
+    assert stream.rows() == [1, 2]
+    stream.fails.unlink()
+    stream.run()
+    assert stream.rows() == [1, 2, 3, 4, 5, 6, 7]
+    assert stream.kept() == stream.job_ids(1, 2)
+
+
+def test_a_commit_that_is_refused_is_repeated_when_the_cause_is_gone(stream: Stream) -> None:
+    stream.add([1])
+    (stream.table / "odd=1").parent.mkdir()
+    (stream.table / "odd=1").write_text("a file where a directory goes")
+    with pytest.raises(StreamingQueryException, match="odd=1"):
+        stream.run()
+    assert everything(stream.table) == {"odd=1"}
+    (stream.table / "odd=1").unlink()
+    stream.run()
+    assert stream.rows() == [1]
+
+
+def test_two_queries_write_into_one_table(spark: SparkSession, tmp_path: Path) -> None:
+    streams = [Stream(spark, tmp_path, how, how) for how in ("format", "foreach_batch")]
+    for number, stream in enumerate(streams):
+        stream.add(*([number * 10 + value] for value in range(3)))
+    for query in [stream.start() for stream in streams]:
+        query.awaitTermination()
+    assert streams[0].rows() == [0, 1, 2, 10, 11, 12]
+    assert streams[0].kept() == streams[0].job_ids(1, 2) | streams[1].job_ids(1, 2)
+    for stream in streams:
+        stream.forget_that_it_committed(2)
+        stream.run()
+    assert streams[0].rows() == [0, 1, 2, 10, 11, 12]
+
+
+# -- what one kind of stream has of its own ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("mode", "options", "text"),
+    [
+        ("complete", {}, 'output mode "complete" is not supported'),
+        ("update", {}, "does not support Update mode"),
+        ("append", {"job_id": "mine"}, "job_id is not for streams"),
+        ("append", {"partition_by": "odd"}, "did you mean 'partitionBy'?"),
+    ],
+)
+def test_what_cannot_be_honoured_is_refused(
+    spark: SparkSession, tmp_path: Path, mode: str, options: dict[str, str], text: str
+) -> None:
+    stream = Stream(spark, tmp_path, "format")
+    stream.add([1])
+    frame = stream.frame().groupBy("odd").count() if mode != "append" else stream.frame()
+    writer = frame.writeStream.format("committer").options(**options).outputMode(mode).trigger(availableNow=True)
+    with pytest.raises((AnalysisException, StreamingQueryException)) as raised:
+        writer.option("checkpointLocation", str(stream.checkpoint)).start(str(stream.table)).awaitTermination()
+    assert text in str(raised.value)
+    assert not stream.table.exists()
+
+
+def test_several_writes_of_one_batch_are_told_apart_by_name(spark: SparkSession, tmp_path: Path) -> None:
+    stream = Stream(spark, tmp_path, "foreach_batch")
+    stream.add([1, 2], [3])
+    odd, even = (
+        foreach_batch(str(stream.table), sink=name, options={"compression": "zstd"}) for name in ("odd", "even")
+    )
+    seen: list[int] = []
+
+    def write_both(df: DataFrame, batch_id: int) -> None:
+        odd(df.where("odd = 1"), batch_id)
+        even(df.where("odd = 0"), batch_id)
+        seen.append(batch_id)
+
+    def run() -> None:
+        writer = stream.frame().writeStream.foreachBatch(write_both).trigger(availableNow=True)
+        writer.option("checkpointLocation", str(stream.checkpoint)).start().awaitTermination()
+
+    run()
+    before = stream.files()
+    assert stream.rows() == [1, 2, 3]
+    assert all(".zstd." in path for path in before)
+    stream.forget_that_it_committed(1)
+    run()
+    assert seen == [0, 1, 1]
+    assert stream.files() == before
+
+
+def test_a_batch_by_hand_needs_the_name_of_its_query(spark: SparkSession, tmp_path: Path) -> None:
+    write = foreach_batch(str(tmp_path / "t"))
+    with pytest.raises(ConfigurationError, match='query="'):
+        write(spark.range(3), 0)
+    assert not (tmp_path / "t").exists()
+    named = pickle.loads(pickle.dumps(foreach_batch(str(tmp_path / "t"), query="orders")))
+    for _again in range(2):
+        named(spark.range(3), 0)
+    foreach_batch(str(tmp_path / "t"), query="returns")(spark.range(3), 0)
+    assert spark.read.parquet(str(tmp_path / "t")).count() == 6
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        ({"uri": "relative"}, "relative"),
+        ({"mode": "ignore"}, "'ignore' cannot be used for a stream"),
+        ({"options": {"job_id": "mine"}}, "job_id is not for streams"),
+        ({"options": {"compresion": "zstd"}}, "did you mean 'compression'"),
+        ({"query": ""}, "query cannot be empty"),
+    ],
+)
+def test_a_function_for_batches_is_checked_when_it_is_made(arguments: dict[str, Any], text: str) -> None:
+    make: Callable[..., object] = foreach_batch
+    with pytest.raises(ConfigurationError, match=text):
+        make(**{"uri": "/data/t", **arguments})
+
+
+def test_a_new_checkpoint_is_a_new_query(spark: SparkSession, tmp_path: Path) -> None:
+    stream = Stream(spark, tmp_path, "format")
+    stream.add([1])
+    stream.run()
+    shutil.rmtree(stream.checkpoint)
+    stream.run()
+    assert stream.rows() == [1, 1]
