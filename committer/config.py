@@ -185,6 +185,21 @@ class CommitterConfig(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         """Whether a job with these choices commits only into a destination that holds nothing."""
         return self.conflict_mode == "fail" and self.superseded_scope == "destination"
 
+    @classmethod
+    def from_text(cls, values: Mapping[str, str]) -> CommitterConfig:
+        """Reads choices by field, each as text, as a command line or a Spark option gives them; lists by commas.
+
+        Raises:
+            msgspec.ValidationError: A text is not a value its field can have.
+            ConfigurationError: The same, or values do not fit together.
+        """
+        lists = {field.name for field in msgspec.structs.fields(cls) if isinstance(field.default, tuple)}
+        read = {
+            name: [part.strip() for part in text.split(",") if part.strip()] if name in lists else text
+            for name, text in values.items()
+        }
+        return msgspec.convert(read, cls, strict=False)
+
     def replace(self, **changes: object) -> CommitterConfig:
         """The same choices but for `changes`, by field; the others keep their origins.
 

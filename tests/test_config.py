@@ -306,3 +306,12 @@ def test_a_record_that_does_not_hold_names_the_field_and_the_file(field: str, va
 def test_the_page_of_options_is_in_step() -> None:
     page = Path(__file__).parent.parent / "docs" / "options.md"
     assert page.read_text(encoding="utf-8").endswith(markdown_table())
+
+
+def test_choices_as_text() -> None:
+    config = CommitterConfig.from_text(
+        {"io_concurrency": "7", "validate_output": "true", "absolute_roots": "/a, file:///b,", "io_rate": "0"}
+    )
+    assert (config.io_concurrency, config.validate_output, config.io_rate) == (7, True, 0)
+    assert config.absolute_roots == ("/a", "file:///b")
+    assert CommitterConfig.from_text({"absolute_roots": ""}).absolute_roots == ()

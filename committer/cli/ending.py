@@ -15,7 +15,8 @@ from committer.operations import recover
 from committer.records.task_commit import TaskCommit
 from committer.spec import JobSpec
 
-_REPORTS = frozenset({"summary_report_directory", "diagnostics_manifest_directory"})
+# A job keeps all other choices: a record may not name a place outside the destination (G10), so whoever goes on says.
+_PLACES = frozenset({"summary_report_directory", "diagnostics_manifest_directory", "absolute_roots"})
 
 
 # -- plan and commit ------------------------------------------------------------------------------------------------
@@ -69,7 +70,7 @@ def _without_effect(session: Session, spec: JobSpec) -> list[str]:
     return [
         f"-o {field} has no effect: the job keeps the choices it was set up with"
         for field in session.choices.given
-        if field not in _REPORTS
+        if field not in _PLACES
     ]
 
 

@@ -121,7 +121,7 @@ def _split(text: str, option: str) -> tuple[str, str]:
 def _converted(field: str, value: str) -> object:
     text = "null" if value.strip().lower() == "none" else value.strip()
     try:
-        return getattr(msgspec.convert({field: text}, CommitterConfig, strict=False), field)
+        return getattr(CommitterConfig.from_text({field: text}), field)
     except (msgspec.ValidationError, ConfigurationError) as error:
         reason = error.message if isinstance(error, ConfigurationError) else str(error).partition(" - at")[0]
         raise _bad(f"-o {field} cannot be {value!r}: {reason}") from error

@@ -185,7 +185,7 @@ def _config(values: Mapping[str, str], hadoop: Mapping[str, str]) -> CommitterCo
 
 def _converted(values: Mapping[str, str], problem: str) -> CommitterConfig:
     try:
-        return msgspec.convert(dict(values), CommitterConfig, strict=False)
+        return CommitterConfig.from_text(values)
     except (msgspec.ValidationError, ConfigurationError) as error:
         raise ConfigurationError(f"{problem}: {error}", operation="save") from error
 

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+import committer.sync
+from committer import CommitterConfig
 from committer.cli.target import older
 from committer.errors import ConfigurationError
 from tests.cli.conftest import JAVA_JOB, Lake, Run
@@ -293,3 +295,24 @@ def test_a_job_that_is_not_there(run: Run, lake: Lake, command: str) -> None:
 
 def test_a_bad_job_id_is_usage(run: Run, lake: Lake) -> None:
     assert run("recover", lake.path, "../../etc", "--yes").code == 2
+
+
+# -- outputs outside the destination --------------------------------------------------------------------------------
+
+
+def test_roots_outside_the_destination_are_given_again(run: Run, tmp_path: Path) -> None:
+    outside = tmp_path / "warehouse"
+    lake = Lake(tmp_path / "lake")
+    job = committer.sync.open_job(lake.path, job_id="nightly", config=CommitterConfig(absolute_roots=(str(outside),)))
+    spec = job.spec
+    job.close()
+    with committer.sync.open_task(spec, task=0) as task, task.open_absolute(str(outside / "p/part-0")) as file:
+        file.write(b"1")
+    refused = run("commit", lake.path, "nightly", "--yes")
+    assert refused.code == 1
+    assert "absolute_roots" in refused.err
+    assert not list(outside.rglob("part-0"))
+    done = run("commit", lake.path, "nightly", "--yes", "-o", f"absolute_roots={outside}")
+    assert done.code == 0
+    assert "no effect" not in done.err
+    assert (outside / "p/part-0").read_bytes() == b"1"
