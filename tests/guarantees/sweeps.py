@@ -7,6 +7,8 @@ from contextlib import asynccontextmanager
 from itertools import count
 from pathlib import Path
 
+import pytest
+
 from committer import CommitterConfig
 from committer.flow.runtime import use_runtime
 from committer.testing.simulate.worlds import KINDS, DiskWorld, World, world_of
@@ -83,7 +85,9 @@ SITUATIONS: dict[str, dict[str, object]] = {
 }
 
 
-MEMORY = list(KINDS)
+# Of stores that differ in nothing a sweep looks at, one a kind is swept each time.
+QUICK = ("local", "adls", "gcs", "no-identity")
+MEMORY = [kind if kind in QUICK else pytest.param(kind, marks=pytest.mark.slow) for kind in KINDS]
 
 # Enough for every step to have something to do, at half the calls.
 SMALL: dict[str, object] = {"tasks": 2, "files": 3, "directories": 2, "retried": None}
