@@ -426,7 +426,9 @@ async def _reason_to_keep(context: StageContext, found: JobDirectory, *, force: 
         # `_SUCCESS`, or files that a rollback has to put back, may be missing.
         return _UNFINISHED if outcome is not None and not outcome.finished else None
     decision = await read_decision(store, layout) if found.decided and not found.is_void else None
-    return _DECIDED if decision is not None and decision.decision == "commit" else None
+    if decision is None or decision.decision != "commit":
+        return None
+    return None if found.voids(decision, directories=store.capabilities.directories) else _DECIDED
 
 
 async def _remove(context: StageContext, found: JobDirectory, *, force: bool) -> str | None:

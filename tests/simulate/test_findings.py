@@ -30,6 +30,13 @@ def test_decision_that_arrives_when_the_job_is_cleaned_up() -> None:
     clean(simulate(Scenario(0, "gcs", scenario.jobs, before=scenario.before, forced={place: "again"})))
 
 
+def test_decision_that_arrives_where_a_task_outlived_the_cleanup() -> None:
+    plan = JobPlan("j0", delivery="message", tasks=1, files=1, patience_s=0.1, mischief=0.5)
+    for seed in (3, 10, 11):
+        place = call_of(Scenario(seed, "gcs", (plan,), forced={}), "j0.driver", "put", "j0/decision")
+        clean(simulate(Scenario(seed, "gcs", (plan,), forced={place: "again"})))
+
+
 def test_record_that_arrives_after_it_was_saved_again() -> None:
     plan = JobPlan("j0", delivery="message", tasks=1, files=1)
     quiet = Scenario(0, "adls", (plan,), forced={})
