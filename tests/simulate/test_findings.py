@@ -99,3 +99,17 @@ def test_success_file_whose_rename_arrives_again_after_the_rollback(
         result = simulate(Scenario(at, "gcs", (plan,), events, before=before, forced={aside: "again"}))
         broken += result.violations
     assert bool(broken) is not bound
+
+
+@pytest.mark.parametrize("kind", ["adls", "gcs", "hdfs", "local"])
+@pytest.mark.parametrize("old", ["day=1/part-j0-0-1.csv", "day=1/old.csv"], ids=["same name", "other name"])
+def test_job_that_can_only_go_forward_and_meets_a_strangers_file(kind: str, old: str) -> None:
+    # Only a job that replaces under the same name, where the old file cannot be kept, needs somebody to make way.
+    plan = JobPlan("j0", delivery="message", config=CommitterConfig(conflict_mode="replace"), tasks=1, files=2)
+    helped = 0
+    for at in range(16, 24):
+        events = (Event(0, "squatter", "j0", True, at * 0.01),)
+        result = simulate(Scenario(at, kind, (plan,), events, before={f"{OUT}/{old}": b"old"}, forced={}))
+        clean(result)
+        helped += any("removes day=0/part-j0-0-0.csv, as it was told" in line for line in result.history())
+    assert bool(helped) is (kind in ("adls", "gcs", "hdfs") and old.endswith("-1.csv"))
