@@ -434,7 +434,9 @@ async def _reason_to_keep(context: StageContext, found: JobDirectory, *, force: 
         # What else is left of such a job is removed all the same: `_remove` says this at its end.
         return _KEPT if spares_kept and outcome is not None and outcome.kept else None
     decision = await read_decision(store, layout) if found.decided and not found.is_void else None
-    return _DECIDED if decision is not None and decision.decision == "commit" else None
+    if decision is None or decision.decision != "commit":
+        return None
+    return None if found.voids(decision, directories=store.capabilities.directories) else _DECIDED
 
 
 async def _remove(context: StageContext, found: JobDirectory, *, force: bool, named: bool) -> str | None:

@@ -145,7 +145,7 @@ class CarryOut:
         """
         context = self.context
         found = await look_at_job(context.store, context.layout)
-        if not found.is_void:
+        if not found.voids(decision, directories=context.store.capabilities.directories):
             return
         await context.store.delete_file(context.layout.decision)
         await remove_side_files(context, found)

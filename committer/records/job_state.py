@@ -100,6 +100,7 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag=
         success_present: Whether a `_SUCCESS` stood there.
         replacing: Whether old files are taken away.
         was_empty: Whether the destination held nothing visible.
+        hadoop: Whether Hadoop set the job up, so that no setup record stands beside the decision.
         statistics: What the winners' records count, added up: whoever finishes the job reports it.
     """
 
@@ -118,6 +119,7 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag=
     success_present: bool = False
     replacing: bool = False
     was_empty: bool = False
+    hadoop: bool = False
     statistics: IOStatistics = msgspec.field(default_factory=IOStatistics)
 
 

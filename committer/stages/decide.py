@@ -110,6 +110,7 @@ class DecideCommit(Stage[CommitBasis, Decision]):
             success_present=value.success is not None,
             replacing=value.replacing,
             was_empty=value.was_empty,
+            hadoop=self.context.spec.hadoop,
             statistics=value.statistics,
         )
         return await create_decision(self.context, decision)

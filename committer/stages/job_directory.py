@@ -63,6 +63,20 @@ class JobDirectory:
         """Whether a decision that may stand there speaks of nothing: a late request made it after a cleanup."""
         return not (self.set_up or self.ended or any(child.is_directory for child in self.children.values()))
 
+    def voids(self, decision: Decision, *, directories: bool) -> bool:
+        """Whether this decision, which was read there, speaks of nothing: a late request made it after a cleanup.
+
+        Where directories are not real, those that stand there say nothing: a task that outlived its job makes them
+        again with its record. But a decision without outcome stands beside the setup record of its job, always.
+
+        Args:
+            decision: The decision.
+            directories: Whether the store's directories are real.
+        """
+        if self.is_void:
+            return True
+        return not (directories or decision.hadoop or self.set_up or self.ended)
+
     @property
     def is_foreign(self) -> bool:
         """Whether it holds things that this engine did not put there: perhaps another committer's, and alive."""

@@ -8,11 +8,12 @@ from pathlib import Path
 import pytest
 
 import committer
-from committer import CommitterConfig
+from committer import CommitterConfig, JobSpec, TaskCommit
 from committer.committers.finish import CleanupJob
 from committer.errors import (
     CommitterError,
     ConfigurationError,
+    JobDecidedError,
     JobNotFoundError,
     JobStateError,
     RecordError,
@@ -27,7 +28,9 @@ FILES = {"a=1/part-0": b"x"}
 BOTH = pytest.mark.parametrize("delivery", ["listing", "message"])
 
 
-async def kept_while_committing(place: Place, job: committer.Job, ending: str) -> bytes:
+async def kept_while_committing(
+    place: Place, job: committer.Job, ending: str, messages: list[TaskCommit] | None = None
+) -> bytes:
     """Commits a job; the record of that name which stood meanwhile, as a late request would bring it back."""
     kept = b""
 
@@ -38,7 +41,7 @@ async def kept_while_committing(place: Place, job: committer.Job, ending: str) -
                 kept = data
 
     place.store.before_call = before
-    await job.commit()
+    await job.commit(messages)
     place.store.before_call = None
     assert kept
     return kept
@@ -399,6 +402,41 @@ async def test_decision_that_arrived_after_the_cleanup_speaks_of_nothing(flat: M
     assert report.removed == ["j"]
     assert flat.files() == FILES
     assert flat.temporary() == set()
+
+
+@BOTH
+async def test_decision_that_arrived_after_the_cleanup_speaks_of_nothing_beside_a_late_record(
+    flat: MemoryPlace, delivery: Delivery
+) -> None:
+    """A task that outlives its job makes its directories again, and those are no sign that the job stands."""
+    job = await flat.open_job(job_id="j", delivery=delivery)
+    message = await flat.run_task(job, 0, FILES)
+    record = f"_temporary/j/00/{'manifests' if delivery == 'listing' else 'attempts'}/of-a-late-task-manifest.json"
+    kept = await kept_while_committing(flat, job, "/j/decision", [message])
+    flat.write(record, b"late")
+    flat.write("_temporary/j/decision", kept)
+    assert (await flat.recover("j")).success
+    assert flat.temporary() == {record}
+    flat.write("_temporary/j/decision", kept)
+    report = await committer.cleanup(flat.dest, job_id="j", storage_options=flat.options)
+    assert report.removed == ["j"]
+    assert flat.files() == FILES
+    assert flat.temporary() == set()
+
+
+async def test_decision_about_a_job_of_hadoops_stands_without_setup_record(flat: MemoryPlace) -> None:
+    flat.write("_temporary/job_202601010000_0001/00/manifests/.keep", b"")
+    spec = JobSpec.for_hadoop(flat.dest, "job_202601010000_0001")
+    await flat.run_task(spec, 0, FILES)
+    flat.faults(Fault(kind="forbidden", operation="rename_file", path=lambda path: path.name == "part-0"))
+    async with committer.attach_job(spec, storage_options=flat.options) as job:
+        with pytest.raises(CommitterError):
+            await job.commit(tasks=1)
+    flat.store.faults.clear()
+    with pytest.raises(JobDecidedError):
+        await committer.cleanup(flat.dest, job_id=spec.job_id, storage_options=flat.options)
+    assert (await flat.recover(spec.job_id)).files_committed == 1
+    assert flat.files() == FILES
 
 
 async def test_late_driver_puts_back_what_it_moved_aside_of_a_job_that_was_rolled_back(flat: MemoryPlace) -> None:

@@ -131,6 +131,36 @@ async def test_target_that_appears_while_the_job_replaces(place: Place) -> None:
     assert place.files() == {"part-0": b"new"}
 
 
+async def test_target_that_appears_while_the_job_replaces_its_directory(place: Place) -> None:
+    """It was not told to replace that file, and where old files cannot be kept it cannot go back: somebody must help."""
+    place.write("p=1/part-0", b"old")
+    job = await place.open_job(job_id="job-1", config=CommitterConfig(conflict_mode="replace"))
+    await place.run_task(job, 0, {"p=1/part-0": b"new", "p=2/part-1": b"new"})
+
+    async def appear(call: Call) -> None:
+        if call.operation == "put" and call.path.name == "decision":
+            place.write("p=2/part-1", b"stranger")
+
+    place.store.before_call = appear
+    with pytest.raises(TargetExistsError) as caught:
+        await job.commit()
+    place.store.before_call = None
+    if place.store.capabilities.hard_links:
+        assert caught.value.outcome == "unchanged"
+        assert place.files() == {"p=1/part-0": b"old", "p=2/part-1": b"stranger"}
+        return
+    assert caught.value.outcome == "partial"
+    assert place.read("p=2/part-1") == b"stranger"
+    for _again in range(2):
+        with pytest.raises(TargetExistsError, match="remove the cause") as caught:
+            await place.recover("job-1")
+        assert caught.value.path == str(place.layout("job-1").target("p=2/part-1"))
+    place.remove("p=2/part-1")
+    assert (await place.recover("job-1")).files_committed == 2
+    assert place.files() == {"p=1/part-0": b"new", "p=2/part-1": b"new"}
+    assert place.temporary() == set()
+
+
 async def test_replacing_driver_that_stops_half_way_is_finished(place: Place) -> None:
     for number in range(6):
         place.write(f"part-{number}", b"old")

@@ -30,6 +30,13 @@ def test_decision_that_arrives_when_the_job_is_cleaned_up() -> None:
     clean(simulate(Scenario(0, "gcs", scenario.jobs, before=scenario.before, forced={place: "again"})))
 
 
+def test_decision_that_arrives_where_a_task_outlived_the_cleanup() -> None:
+    plan = JobPlan("j0", delivery="message", tasks=1, files=1, patience_s=0.1, mischief=0.5)
+    for seed in (3, 10, 11):
+        place = call_of(Scenario(seed, "gcs", (plan,), forced={}), "j0.driver", "put", "j0/decision")
+        clean(simulate(Scenario(seed, "gcs", (plan,), forced={place: "again"})))
+
+
 def test_record_that_arrives_after_it_was_saved_again() -> None:
     plan = JobPlan("j0", delivery="message", tasks=1, files=1)
     quiet = Scenario(0, "adls", (plan,), forced={})
@@ -92,3 +99,17 @@ def test_success_file_whose_rename_arrives_again_after_the_rollback(
         result = simulate(Scenario(at, "gcs", (plan,), events, before=before, forced={aside: "again"}))
         broken += result.violations
     assert bool(broken) is not bound
+
+
+@pytest.mark.parametrize("kind", ["adls", "gcs", "hdfs", "local"])
+@pytest.mark.parametrize("old", ["day=1/part-j0-0-1.csv", "day=1/old.csv"], ids=["same name", "other name"])
+def test_job_that_can_only_go_forward_and_meets_a_strangers_file(kind: str, old: str) -> None:
+    # Only a job that replaces under the same name, where the old file cannot be kept, needs somebody to make way.
+    plan = JobPlan("j0", delivery="message", config=CommitterConfig(conflict_mode="replace"), tasks=1, files=2)
+    helped = 0
+    for at in range(16, 24):
+        events = (Event(0, "squatter", "j0", True, at * 0.01),)
+        result = simulate(Scenario(at, kind, (plan,), events, before={f"{OUT}/{old}": b"old"}, forced={}))
+        clean(result)
+        helped += any("removes day=0/part-j0-0-0.csv, as it was told" in line for line in result.history())
+    assert bool(helped) is (kind in ("adls", "gcs", "hdfs") and old.endswith("-1.csv"))

@@ -54,7 +54,7 @@ class Checker:
         self.jobs: dict[str, JobWatch] = {job_id: JobWatch(job_id, ledger, world) for job_id, ledger in ledgers.items()}
         self.must_stand: dict[str, bytes] = world.visible()
         self._markers = {self.must_stand[SUCCESS]} if SUCCESS in self.must_stand else set()
-        self._strangers: set[str] = set()
+        self._strangers: dict[str, bytes] = {}
         self._before_directories = {name for name in world.directories() if name.startswith(_VISIBLE)}
         self._around = {
             name: data for name, data in world.files().items() if not name.startswith(_VISIBLE) or is_temporary(name)
@@ -66,9 +66,18 @@ class Checker:
         """Somebody else puts a file at the destination, which must stay as he left it."""
         self.world.write(self.world.name_of(name), data)
         self.must_stand[name] = data
-        self._strangers.add(name)
+        self._strangers[name] = data
         for watch in self.jobs.values():
             watch.superseded.discard(name)
+
+    def make_way(self, name: str) -> bool:
+        """Removes a file that somebody else put there, as an error told a user to do; False when none stands there."""
+        data = self.world.read(self.world.name_of(name))
+        if data is None or data != self._strangers.get(name) or data != self.must_stand.get(name):
+            return False
+        self.world.remove(self.world.name_of(name))
+        del self.must_stand[name], self._strangers[name]
+        return True
 
     # -- at every step --------------------------------------------------------------------------------------------
 
@@ -98,6 +107,7 @@ class Checker:
         if watch.just_decided:
             watch.superseded = watch.ledger.superseded_among({*self.must_stand})
             watch.blocking = watch.ledger.in_the_way_among({*self.must_stand})
+            watch.targets = watch.ledger.winning_names() & visible.keys()
             self._check_alone(watch)
         if watch.just_committed:
             self._commit(watch, visible)

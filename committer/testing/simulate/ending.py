@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import committer
+from committer.committers.failures import definite_refusal
 from committer.errors import (
     CommitterError,
     DestinationBusyError,
@@ -15,6 +16,7 @@ from committer.errors import (
     OutcomeUnknownError,
     PreflightError,
 )
+from committer.paths import StorePath
 
 if TYPE_CHECKING:
     from committer.testing.simulate.job_run import JobRun
@@ -65,12 +67,16 @@ async def _end(simulation: Simulation, job: JobRun, process: Process, unknown: s
         simulation.judge(process.name, job_id, error)
     except (DestinationBusyError, PreflightError) as error:
         simulation.judge(process.name, job_id, error)
+        if _made_way(simulation, job, process, error):
+            return await _end(simulation, job, process, unknown)
         return await _abort(simulation, job, process) if isinstance(error, PreflightError) else False
     except CommitterError as error:
         simulation.judge(process.name, job_id, error)
         if _is_honest(simulation, error):
             unknown.add(job_id)
             return True
+        if _made_way(simulation, job, process, error):
+            return await _end(simulation, job, process, unknown)
         return await _abort(simulation, job, process)
     else:
         simulation.claim(process.name, job_id, "committed" if report.success else "untouched")
@@ -108,6 +114,23 @@ async def _abort(simulation: Simulation, job: JobRun, process: Process) -> bool:
     except CommitterError as error:
         simulation.judge(process.name, job_id, error)
         return False
+    return True
+
+
+def _made_way(simulation: Simulation, job: JobRun, process: Process, error: CommitterError) -> bool:
+    """Removes the file of a stranger where an error rightly tells to; then the job must end like any other.
+
+    Rightly: the job may replace files that stood there when it was decided, and its store cannot keep those, so that it
+    cannot be taken back when another file came since. Any other job must get out of a stranger's way by itself.
+    """
+    refusal, watch = definite_refusal(error), simulation.checker.jobs[job.plan.job_id]
+    keeps_old = simulation.world.store().capabilities.hard_links
+    if refusal is None or not refusal.path or keeps_old or not watch.running or error.outcome != "partial":
+        return False
+    name = StorePath.of(refusal.path).relative_to(simulation.world.destination)
+    if not (watch.targets - {name} and simulation.checker.make_way(name)):
+        return False
+    simulation.note(process.name, f"removes {name}, as it was told")
     return True
 
 

@@ -72,6 +72,10 @@ class Ledger:
         """Every name that any attempt writes."""
         return {name for attempt in self.attempts for name in attempt.files}
 
+    def winning_names(self) -> set[str]:
+        """Every name that an attempt writes whose output a commit may publish."""
+        return {name for task in range(self.tasks) for attempt in self.may_win(task) for name in attempt.files}
+
     def replaces(self) -> bool:
         """Whether the job may put its files where others stood."""
         return self.config.existing_target == "replace" or self.config.conflict_mode == "replace"

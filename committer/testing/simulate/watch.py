@@ -28,6 +28,7 @@ class JobWatch:
         running: Whether it is decided and not ended.
         superseded: Files that stood there at its decision and that it takes away.
         blocking: Files that stood there at its decision where they cannot stay.
+        targets: Files that stood there at its decision under names that it writes.
         removes_before_outcome: Whether superseded files are gone by the time of the outcome.
         just_decided: Whether the last look was the first that saw the decision.
         just_committed: Whether the last look was the first that saw the job committed.
@@ -43,6 +44,7 @@ class JobWatch:
         self.replacing: bool = ledger.config.conflict_mode == "replace"
         self.superseded: set[str] = set()
         self.blocking: set[str] = set()
+        self.targets: set[str] = set()
         self.removes_before_outcome: bool = True
         self.just_decided: bool = False
         self.just_committed: bool = False
