@@ -56,7 +56,7 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     return {**json.loads(done.stdout.splitlines()[-1]), "root": root}
 
 
-def test_write_returns_the_jobs_report(found: dict[str, Any]) -> None:
+def check_write_returns_the_jobs_report(found: dict[str, Any]) -> None:
     assert found["session"].startswith("pyspark.sql.connect")
     success, job_id, files, size = found["report"]
     assert (success, job_id, files) == (True, "connect-1", 6)
@@ -64,7 +64,7 @@ def test_write_returns_the_jobs_report(found: dict[str, Any]) -> None:
     assert found["rows"] == 6
 
 
-def test_modes(found: dict[str, Any]) -> None:
+def check_modes(found: dict[str, Any]) -> None:
     kind, text, *_ = found["error"]
     assert (kind, "holds data already" in text) == ("TargetExistsError", True)
     assert found["ignored"] == ""
@@ -76,14 +76,14 @@ def test_modes(found: dict[str, Any]) -> None:
     assert not (found["root"] / "t" / "_temporary").exists()
 
 
-def test_what_spark_says_before_it_asks_the_data_source(found: dict[str, Any]) -> None:
+def check_what_spark_says_before_it_asks_the_data_source(found: dict[str, Any]) -> None:
     kind, text, *_ = found["partitionBy"]
     assert (kind, "provided partitioning" in text) == ("IllegalArgumentException", True)
     kind, text, *_ = found["default mode"]
     assert (kind, "UNSUPPORTED_DATA_SOURCE_SAVE_MODE" in text) == ("AnalysisException", True)
 
 
-def test_an_interrupted_commit_goes_on(found: dict[str, Any]) -> None:
+def check_an_interrupted_commit_goes_on(found: dict[str, Any]) -> None:
     _kind, text, *notes = found["interrupted"]
     assert "OPERATION_CANCELED" in text
     assert any("committer.recover" in note and "'connect-2'" in note for note in notes)
@@ -92,3 +92,11 @@ def test_an_interrupted_commit_goes_on(found: dict[str, Any]) -> None:
     assert (report.success, report.files_committed) == (True, 40)
     assert len(data_files(dest)) == 40
     assert sum(map(len, rows_by_directory(dest, "v").values())) == 40
+
+
+def test_connect(found: dict[str, Any]) -> None:
+    # One test, since a server takes one port of the machine and half a minute: spread over workers there would be two.
+    check_write_returns_the_jobs_report(found)
+    check_modes(found)
+    check_what_spark_says_before_it_asks_the_data_source(found)
+    check_an_interrupted_commit_goes_on(found)
