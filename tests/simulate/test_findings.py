@@ -92,3 +92,22 @@ def test_success_file_whose_rename_arrives_again_after_the_rollback(
         result = simulate(Scenario(at, "gcs", (plan,), events, before=before, forced={aside: "again"}))
         broken += result.violations
     assert bool(broken) is not bound
+
+
+REPLACING = JobPlan("j0", delivery="message", config=CommitterConfig(conflict_mode="replace"), tasks=1, files=1)
+
+
+def test_lock_that_a_recoverer_takes_over_from_a_driver_that_decides() -> None:
+    # There must be no moment without the lock: whoever looks just then commits beside the replacing job.
+    recovery = (Event(0, "recover", "j0", True, 0.02),)
+    for ahead in range(3, 7):
+        append = JobPlan("j1", delivery="message", tasks=1, files=1, starts_s=0.02 * ahead)
+        clean(simulate(Scenario(2, "adls", (REPLACING, append), recovery, forced={})))
+
+
+def test_recoverer_that_dies_beside_a_driver_that_decided() -> None:
+    append = JobPlan("j1", delivery="message", tasks=1, files=1, starts_s=1.0)
+    events = (Event(0, "recover", "j0", True, 0.02), Event(1, "freeze", "j0", True, 0.3, 4.0))
+    for number in range(5, 16):
+        forced = {("op0", number): "crash_after"}
+        clean(simulate(Scenario(2, "local", (REPLACING, append), events, forced=forced)))  # type: ignore[arg-type]
