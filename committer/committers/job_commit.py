@@ -235,7 +235,8 @@ class JobCommit:
     async def _stay_undecided(self, intent: StorePath, *, alone: bool) -> None:
         """Takes freeze, lock and intent back after a refusal; what fails here must not hide the refusal.
 
-        Freeze and lock only for the job's first and only driver: another one may be alive and rest on them.
+        The freeze only for the job's first and only driver, and the lock only when no other one rests on it: another
+        one may be alive.
         """
         context = self._context
         first = intent == context.layout.intent
@@ -244,7 +245,7 @@ class JobCommit:
             try:
                 if alone and first and context.spec.delivery == "listing":
                     await thaw_manifests(context)
-                await withdraw(context, intent, keep_lock=not alone)
+                await withdraw(context, intent)
             except CommitterError as error:
                 _log.warning("job %s stays undecided, but: %s", context.layout.job_id, error)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass
 
 from committer.errors import (
@@ -83,7 +84,7 @@ class DeclareIntent(Stage[CommitIntent, StorePath]):
                 if owner is not None and owner != layout.job_id:
                     raise _busy(self.context, owner, "replaces data there")
         except CommitterError:
-            await withdraw(self.context, own, keep_lock=own != layout.intent)
+            await withdraw(self.context, own)
             raise
         return own
 
@@ -113,10 +114,13 @@ class DeclareIntent(Stage[CommitIntent, StorePath]):
 class TakeReplaceLock(Stage[None, None]):
     """Takes the replace lock, then looks for other jobs that are about to commit.
 
+    The lock is the job's: where another driver of the job took it, this one rests on it, and from then on only the
+    job's end releases it.
+
     Preconditions: this job's intent stands.
     Postconditions: the lock is this job's, and no other job has an intent without an end.
     Failure modes: `DestinationBusyError` names the owner; the caller withdraws.
-    Cost: 2 calls and one or two a neighbouring job.
+    Cost: 2 calls and one or two a neighbouring job; 3 more where another driver of the job took the lock.
     """
 
     name = "job_stage_take_replace_lock"
@@ -148,11 +152,32 @@ class TakeReplaceLock(Stage[None, None]):
             standing = decode_record(found, ReplaceLock, source=str(layout.replace_lock))
             if standing.job_id != layout.job_id:
                 raise _busy(self.context, standing.job_id, "replaces data there")
-            if standing.driver == self.context.driver:
+            if standing.driver == self.context.driver or await self._rest_on(standing, lock):
                 return
-            # Another driver of this job took it, and takes it back should it withdraw.
-            await release_lock(self.context)
         raise _busy(self.context, layout.job_id, "has another driver, which takes the lock again and again")
+
+    async def _rest_on(self, standing: ReplaceLock, own: ReplaceLock) -> bool:
+        """Keeps the lock of another driver of this job from being taken back. False when it was, so that none stands.
+
+        The lock is never taken over: the other driver may be alive and decide in the moment in which none stands, and
+        whoever looks in that moment commits beside this job.
+        """
+        context = self.context
+        kept = _kept(context, standing)
+        try:
+            found = await create_exclusively(context.store, kept, encode_record(own), durable=context.durable)
+        except StoreNotFoundError:
+            # What stood there was deleted since, or the job is gone.
+            await look_at_job(context.store, context.layout)
+            return False
+        taken_back = decode_record(found, ReplaceLock, source=str(kept)).driver == standing.driver
+        still = await _lock_at(context, context.layout.replace_lock)
+        if still is None or (still.job_id, still.driver) != (standing.job_id, standing.driver):
+            return False
+        if taken_back:
+            # Its driver died half way, where a rename is a link and a delete. Nobody rests on it.
+            await _take_away(context, driver=standing.driver)
+        return not taken_back
 
     async def _refuse_neighbours(self) -> None:
         layout = self.context.layout
@@ -205,6 +230,16 @@ async def _lock_at(context: StageContext, path: StorePath) -> ReplaceLock | None
         return None
 
 
+def _kept(context: StageContext, lock: ReplaceLock) -> StorePath:
+    """Where a lock goes that its driver takes back undecided, unless another driver of the job rests on it.
+
+    Who does creates a file there, so the rename, which replaces nothing, fails: one of the two comes first.
+    """
+    # The name in a record that was read is not trusted to be one segment of a path.
+    digest = hashlib.sha256(lock.driver.encode()).hexdigest()
+    return context.layout.job_directory / f"replace-lock-of-{digest[:12]}"
+
+
 async def release_lock(context: StageContext, *, driver: str | None = None) -> None:
     """Releases the replace lock when this job holds it: 1 call when it does not, else 4.
 
@@ -212,9 +247,13 @@ async def release_lock(context: StageContext, *, driver: str | None = None) -> N
     What was taken is looked at, and put back should it be another's after all.
 
     Args:
-        context: The job.
-        driver: Only a lock that this driver took.
+        context: The job, which is decided or gone; undecided with `driver` only.
+        driver: Only a lock that this driver took, and that no other driver of the job rests on.
     """
+    await _take_away(context, driver=driver, unless_kept=driver is not None)
+
+
+async def _take_away(context: StageContext, *, driver: str | None, unless_kept: bool = False) -> None:
     layout, store = context.layout, context.store
 
     def is_own(lock: ReplaceLock | None) -> bool:
@@ -223,29 +262,33 @@ async def release_lock(context: StageContext, *, driver: str | None = None) -> N
     try:
         # Looked at before it is read, so that a rename that is told the identity cannot take one that came later.
         known = await store.status(layout.replace_lock) if store.capabilities.conditional_rename else None
-        if not is_own(await _lock_at(context, layout.replace_lock)):
-            return
+        standing = await _lock_at(context, layout.replace_lock)
     except (RecordError, StoreNotFoundError):
+        return
+    if standing is None or not is_own(standing):
         return
     identity = known.identity if known is not None else None
     # Into the job's directory, so that cleanup finds it should this driver die right here; beside the lock only when
     # that directory is gone.
-    for taken in (
-        layout.job_directory / f"replace-lock-{context.driver}",
-        layout.temporary / f"{layout.replace_lock.name}-{layout.job_id}",
-    ):
+    beside = layout.temporary / f"{layout.replace_lock.name}-{layout.job_id}"
+    inside = _kept(context, standing) if unless_kept else layout.job_directory / f"replace-lock-{context.driver}"
+    for taken in (inside, beside):
         try:
-            await store.rename_file(layout.replace_lock, taken, replace=True, identity=identity)
+            replace = taken == beside or not unless_kept
+            await store.rename_file(layout.replace_lock, taken, replace=replace, identity=identity)
             break
-        except StorePreconditionError:
-            # Released and taken anew since.
+        except (StorePreconditionError, StoreExistsError):
+            # Released and taken anew since, or another driver rests on it.
             return
         except StoreNotFoundError:
             if not is_own(await _lock_at(context, layout.replace_lock)):
                 return
         except StoreOutcomeUnknownError:
-            if await _lock_at(context, taken) is None:
+            found = await _lock_at(context, taken)
+            if found is None:
                 raise
+            if unless_kept and not is_own(found):
+                return
             break
     else:
         return
@@ -272,8 +315,7 @@ async def remove_taken_lock(context: StageContext) -> None:
         await remove_emptied(context)
 
 
-async def withdraw(context: StageContext, intent: StorePath, *, keep_lock: bool = False) -> None:
+async def withdraw(context: StageContext, intent: StorePath) -> None:
     """Takes a driver's intent back, and the lock where this driver took it and no other one of the job rests on it."""
-    if not keep_lock:
-        await release_lock(context, driver=context.driver)
+    await release_lock(context, driver=context.driver)
     await context.store.delete_file(intent)

@@ -155,3 +155,58 @@ async def test_lock_that_another_driver_of_the_job_rests_on(profile: str) -> Non
     assert append.error is None
     assert table.files() == {**replaced, **APPENDED}
     assert table.temporary() == set()
+
+
+@PROFILES
+async def test_lock_of_a_driver_that_is_about_to_decide_is_never_open(profile: str) -> None:
+    """A second driver of a replacing job, stopped before any of its calls: nobody finds the lock released."""
+    replaced = {"p=1/r-0": b"r"}
+    deciding = False
+    number = 0
+    while not deciding:
+        table = Table(profile, OLD)
+        one = await table.job("replace", replaced, REPLACE)
+        first = Held(one, lambda call: call.operation == "put" and call.path.name == "decision")
+        await first.stopped()
+        store = Connection(table.space)
+        driver = await committer.attach_job(one.driver.spec, storage_options={"store": store})
+        left = number
+
+        def stop(call: Call) -> bool:
+            nonlocal left, deciding
+            deciding = call.operation == "put" and call.path.name == "decision"
+            left -= 1
+            return left < 0 or deciding
+
+        two = Party(driver, store, one.messages)
+        second = Held(two, stop)
+        await second.stopped()
+        append = await table.job("append", APPENDED, ONE_BY_ONE)
+        await append.commit()
+        assert append.busy, f"with the second driver before its call {number}"
+        await second.finish()
+        await first.finish()
+        assert two.error is None
+        assert one.error is None
+        await append.commit()
+        assert append.error is None
+        assert table.files() == {**replaced, **APPENDED}
+        assert table.temporary() == set()
+        number += 1
+    assert number > 10
+
+
+@PROFILES
+async def test_lock_is_given_back_by_a_driver_that_nobody_rests_on(profile: str) -> None:
+    """A replacing job that stays undecided is in nobody's way, and can be committed again."""
+    table = Table(profile, OLD)
+    one = await table.job("replace", {"p=1/r-0": b"r"}, REPLACE)
+    one.store.faults.append(Fault(kind="forbidden", operation="read", path="manifest.json"))
+    await one.commit()
+    assert one.error is not None
+    append = await table.job("append", APPENDED, ONE_BY_ONE)
+    await append.commit()
+    assert append.error is None
+    await one.commit()
+    assert one.error is None
+    assert table.files() == {"p=1/r-0": b"r"}

@@ -113,3 +113,22 @@ def test_job_that_can_only_go_forward_and_meets_a_strangers_file(kind: str, old:
         clean(result)
         helped += any("removes day=0/part-j0-0-0.csv, as it was told" in line for line in result.history())
     assert bool(helped) is (kind in ("adls", "gcs", "hdfs") and old.endswith("-1.csv"))
+
+
+REPLACING = JobPlan("j0", delivery="message", config=CommitterConfig(conflict_mode="replace"), tasks=1, files=1)
+
+
+def test_lock_that_a_recoverer_takes_over_from_a_driver_that_decides() -> None:
+    # There must be no moment without the lock: whoever looks just then commits beside the replacing job.
+    recovery = (Event(0, "recover", "j0", True, 0.02),)
+    for ahead in range(3, 7):
+        append = JobPlan("j1", delivery="message", tasks=1, files=1, starts_s=0.02 * ahead)
+        clean(simulate(Scenario(2, "adls", (REPLACING, append), recovery, forced={})))
+
+
+def test_recoverer_that_dies_beside_a_driver_that_decided() -> None:
+    append = JobPlan("j1", delivery="message", tasks=1, files=1, starts_s=1.0)
+    events = (Event(0, "recover", "j0", True, 0.02), Event(1, "freeze", "j0", True, 0.3, 4.0))
+    for number in range(5, 16):
+        forced = {("op0", number): "crash_after"}
+        clean(simulate(Scenario(2, "local", (REPLACING, append), events, forced=forced)))  # type: ignore[arg-type]
