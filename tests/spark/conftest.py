@@ -61,6 +61,15 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         session.stop()
 
 
+@pytest.fixture(autouse=True)
+def active_session(request: pytest.FixtureRequest) -> None:
+    # Spark looks for Python data sources in the active session of the calling thread, and a test that interrupts a write,
+    # or writes from other threads, may leave this one without.
+    if "spark" in request.fixturenames:
+        session = request.getfixturevalue("spark")
+        session._jvm.org.apache.spark.sql.classic.SparkSession.setActiveSession(session._jsparkSession)
+
+
 def _start() -> SparkSession:
     from pyspark.sql import SparkSession
 
