@@ -92,3 +92,22 @@ def test_success_file_whose_rename_arrives_again_after_the_rollback(
         result = simulate(Scenario(at, "gcs", (plan,), events, before=before, forced={aside: "again"}))
         broken += result.violations
     assert bool(broken) is not bound
+
+
+def numbers(result: Result, process: str, operation: str, path: str) -> list[int]:
+    """The numbers of a process's calls of one kind, in the order they came."""
+    lines = [line.split() for line in result.history()]
+    return [int(line[2]) for line in lines if line[1] == process and line[3] == operation and path in " ".join(line)]
+
+
+def test_success_file_of_the_job_that_a_slow_driver_takes_for_the_old_one() -> None:
+    plan = JobPlan("j0", delivery="message", tasks=1, files=1)
+    before = {f"{OUT}/_SUCCESS": EARLIER_SUCCESS}
+    quiet = Scenario(0, "hdfs", (plan,), before=before, forced={})
+    aside = call_of(quiet, "j0.driver", "rename_file", "out/_SUCCESS")
+    events = (Event(0, "recover", "j0", True, 0.25),)
+    for seed in range(5):
+        slow = Scenario(seed, "hdfs", (plan,), events, before=before, forced={aside: "slow"})
+        finished = numbers(simulate(slow), "op0", "put", "j0/outcome")[-1]
+        forced = {aside: "slow", ("op0", finished): "crash_after"}
+        clean(simulate(Scenario(seed, "hdfs", (plan,), events, before=before, forced=forced)))  # type: ignore[arg-type]
