@@ -111,3 +111,14 @@ def test_success_file_of_the_job_that_a_slow_driver_takes_for_the_old_one() -> N
         finished = numbers(simulate(slow), "op0", "put", "j0/outcome")[-1]
         forced = {aside: "slow", ("op0", finished): "crash_after"}
         clean(simulate(Scenario(seed, "hdfs", (plan,), events, before=before, forced=forced)))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("kind", ["hdfs", "adls", "local"])
+def test_file_that_came_since_the_decision_and_the_job_is_rolled_back(kind: str) -> None:
+    plan = JobPlan("j0", delivery="message", config=CommitterConfig(existing_target="replace"), tasks=1, files=1)
+    events = (Event(0, "squatter", "j0", True, 0.25), Event(1, "roll_back", "j0", True, 1.0))
+    for seed in range(5):
+        quiet = simulate(Scenario(seed, kind, (plan,), events, forced={}))
+        clean(quiet)
+        place = ("j0.driver", numbers(quiet, "j0.driver", "rename_file", "-> out/day=0/part-j0-0-0.csv")[-1])
+        clean(simulate(Scenario(seed, kind, (plan,), events, forced={place: "crash_after"})))
