@@ -122,3 +122,15 @@ def test_file_that_came_since_the_decision_and_the_job_is_rolled_back(kind: str)
         clean(quiet)
         place = ("j0.driver", numbers(quiet, "j0.driver", "rename_file", "-> out/day=0/part-j0-0-0.csv")[-1])
         clean(simulate(Scenario(seed, kind, (plan,), events, forced={place: "crash_after"})))
+
+
+@pytest.mark.parametrize("kind", ["hdfs", "local"])
+def test_file_in_the_way_that_cannot_come_back_is_kept_until_somebody_takes_it(kind: str) -> None:
+    plan = JobPlan("j0", delivery="message", config=CommitterConfig(existing_target="replace"), tasks=2, files=1)
+    kept = 0
+    for at in range(15, 45):
+        events = (Event(0, "squatter", "j0", True, at * 0.01),)
+        result = simulate(Scenario(at, kind, (plan,), events, before={f"{OUT}/day=0": b"a file"}, forced={}))
+        clean(result)
+        kept += any("could not be put back" in line for line in result.history())
+    assert kept

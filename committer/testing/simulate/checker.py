@@ -70,6 +70,30 @@ class Checker:
         for watch in self.jobs.values():
             watch.superseded.discard(name)
 
+    def take_what_is_kept(self, job_id: str) -> bool:
+        """Somebody takes away what a rolled back job keeps because it cannot come back, as its error tells him to.
+
+        That is an old file that was in the way, once others put files below its name, where a directory was meanwhile:
+        no store with real directories can hold both. Nothing else may be kept, and it must not be lost.
+
+        Returns:
+            Whether there was such a file, and the job still had it.
+        """
+        watch, visible = self.jobs[job_id], self.world.visible()
+        if watch.outcome != "rolled-back" or not self.world.store().capabilities.directories:
+            return False
+        taken = False
+        for name in sorted(watch.blocking & self.must_stand.keys() - visible.keys()):
+            if not any(other.startswith(f"{name}/") for other in self._strangers & visible.keys()):
+                continue
+            for place, data in self.world.files().items():
+                if place.startswith(watch.own) and data == self.must_stand[name]:
+                    self.world.remove(place)
+                    del self.must_stand[name]
+                    taken = True
+                    break
+        return taken
+
     # -- at every step --------------------------------------------------------------------------------------------
 
     def step(self) -> None:

@@ -68,6 +68,8 @@ async def _end(simulation: Simulation, job: JobRun, process: Process, unknown: s
         if _is_honest(simulation, error):
             unknown.add(job_id)
             return True
+        if simulation.checker.take_what_is_kept(job_id):
+            return await _end(simulation, job, process, unknown)
         return await _abort(simulation, job, process)
     else:
         simulation.claim(process.name, job_id, "committed" if report.success else "untouched")
