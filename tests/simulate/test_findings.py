@@ -134,3 +134,13 @@ def test_file_in_the_way_that_cannot_come_back_is_kept_until_somebody_takes_it(k
         clean(result)
         kept += any("could not be put back" in line for line in result.history())
     assert kept
+
+
+def test_directory_at_a_target_that_cannot_be_moved_is_not_missed() -> None:
+    plan = JobPlan("j0", delivery="message", config=CommitterConfig(existing_target="replace"), tasks=2, files=1)
+    before = {f"{OUT}/{plan.names(0, 0)[0]}/inner": b"a directory"}
+    kind = "gcs-no-identity"
+    removal = call_of(Scenario(0, kind, (plan,), before=before, forced={}), "j0.driver", "delete_directory", "-0.csv")
+    for seed in range(4):
+        forced = {(removal[0], removal[1] + 1): "crash_after"}
+        clean(simulate(Scenario(seed, kind, (plan,), before=before, forced=forced)))  # type: ignore[arg-type]

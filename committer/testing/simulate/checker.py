@@ -295,9 +295,22 @@ class Checker:
                     self._fail(f"G8: files of task {task} of {watch.job_id} are lost", files)
                 for attempt in able:
                     new.update(attempt.files)
-        for name, data in self.must_stand.items():
-            if data not in everything and name != SUCCESS and files.get(self.world.name_of(name)) != new.get(name, b""):
+        removed = {name for watch in self.jobs.values() for name in self._removed_with_directories(watch)}
+        for name in self.must_stand.keys() - removed - {SUCCESS}:
+            data = self.must_stand[name]
+            if data not in everything and files.get(self.world.name_of(name)) != new.get(name, b""):
                 self._fail(f"G8: {name} is lost", files)
+
+    def _removed_with_directories(self, watch: JobWatch) -> set[str]:
+        """What a job may remove for good: directories at files' targets that cannot be moved, the exception to G13."""
+        if not (watch.decided and watch.ledger.config.existing_target == "replace"):
+            return set()
+        if self.world.store().capabilities.atomic_directory_rename:
+            return set()
+        targets = {
+            name for task in range(watch.ledger.tasks) for one in watch.ledger.may_win(task) for name in one.files
+        }
+        return {old for old in watch.blocking - self._strangers if any(old.startswith(f"{name}/") for name in targets)}
 
     def _check_directories(self, visible: Files) -> None:
         if not self.world.store().capabilities.directories:
