@@ -30,7 +30,7 @@ from committer.paths import StorePath
 from committer.records.job_state import Decision, Fact, JobOutcome
 from committer.records.success import FILENAMES_LIMIT
 from committer.stages.base import StageContext
-from committer.stages.commit_state import CommitState, EndedElsewhereError, explain_missing
+from committer.stages.commit_state import CommitState, EndedElsewhereError, explain_missing, is_forward_only
 from committer.stages.create_directories import CreateDirectories
 from committer.stages.decide import remove_side_files
 from committer.stages.durability import sync_directories
@@ -39,7 +39,7 @@ from committer.stages.job_directory import look_at_job, read_decision, read_outc
 from committer.stages.names import ancestors, with_ancestors
 from committer.stages.promote import PromoteDirectories, Promotion, find_promotions
 from committer.stages.publish import Published, PublishFiles
-from committer.stages.roll_back import RollBack, RollBackRequest, fence, is_forward_only
+from committer.stages.roll_back import RollBack, RollBackRequest, fence
 from committer.stages.success_file import SetAsideSuccess, read_success
 from committer.stages.superseded import MoveAside
 from committer.stages.validate_output import ValidateOutput

@@ -77,6 +77,11 @@ class CommitState:
         return cls.of(context, decision, await read_facts(context, decision))
 
 
+def is_forward_only(context: StageContext, state: CommitState) -> bool:
+    """Whether files were replaced on a store that cannot keep the old ones: such a job can only go forward."""
+    return not context.store.capabilities.hard_links and any(not fact.is_directory for fact in state.targets.values())
+
+
 class EndedElsewhereError(Exception):
     """Another driver ended the job while this one worked on it; `outcome` says how, None when it is cleaned up."""
 

@@ -27,7 +27,7 @@ from committer.paths import StorePath
 from committer.records.job_state import Fact
 from committer.records.success import FILENAMES_LIMIT
 from committer.stages.base import Stage, StageContext
-from committer.stages.commit_state import CommitState, explain_missing
+from committer.stages.commit_state import CommitState, explain_missing, is_forward_only
 from committer.stages.create_directories import refused_directory
 from committer.stages.identity import is_file_of, is_recorded, may_be_file_of, stands_as_directory
 from committer.stages.load_records import PlannedFile
@@ -88,10 +88,12 @@ class PublishFiles(Stage[CommitState, Published]):
         self._published = Published()
         self._targets: dict[str, Fact] = {}
         self._replace = context.config.existing_target == "replace"
+        self._forward_only = False
 
     async def execute(self, value: CommitState) -> Published:
         """Publishes all files, many at once."""
         self._targets = value.targets
+        self._forward_only = is_forward_only(self.context, value)
         self.context.progress.expect(value.decision.files)
         layout, store, published = self.context.layout, self.context.store, self._published
         tasks, targets = layout.tasks, value.targets
@@ -173,9 +175,9 @@ class PublishFiles(Stage[CommitState, Published]):
         store, layout = self.context.store, self.context.layout
         fact = self._targets.get(file.destination)
         recorded = fact is not None and is_recorded(standing, fact)
-        # What came since the decision could not be put back by a rollback, so it is replaced only on stores whose
-        # replacing jobs cannot roll back anyway.
-        allowed = recorded or (self._replace and not store.capabilities.hard_links)
+        # What came since the decision could not be put back by a rollback, which knows only what the decision recorded:
+        # it is replaced only by a job that cannot roll back anyway.
+        allowed = recorded or (self._replace and self._forward_only)
         if not (allowed and (self._replace or self.context.config.conflict_mode == "replace")):
             raise self._refusal(file, target, "a link" if standing.is_link else "a file")
         aside = layout.superseded / _aside_name(file.destination, fact, standing)

@@ -21,7 +21,7 @@ from committer.layout import SUCCESS
 from committer.paths import StorePath
 from committer.records.job_state import Fact, JobOutcome
 from committer.stages.base import Stage, StageContext
-from committer.stages.commit_state import CommitState, explain_missing, looking_again
+from committer.stages.commit_state import CommitState, explain_missing, is_forward_only, looking_again
 from committer.stages.end_job import EndJob
 from committer.stages.identity import is_file_of, stands_as_directory, stood_there
 from committer.stages.load_records import PlannedFile
@@ -41,11 +41,6 @@ class RollBackRequest:
     state: CommitState
     reason: str
     force: bool
-
-
-def is_forward_only(context: StageContext, state: CommitState) -> bool:
-    """Whether files were replaced on a store that cannot keep the old ones: such a job can only go forward."""
-    return not context.store.capabilities.hard_links and any(not fact.is_directory for fact in state.targets.values())
 
 
 async def fence(context: StageContext) -> None:

@@ -20,7 +20,7 @@ from committer.records.success import SuccessData, decode_success, encode_succes
 from committer.stages.base import Stage, StageContext
 from committer.stages.commit_state import explain_missing, fenced_off, looking_again
 from committer.stages.publish import Published
-from committer.stores.helpers import create_exclusively
+from committer.stores.helpers import create_exclusively, status_or_none
 
 COMMITTER_CLASS = "org.apache.hadoop.mapreduce.lib.output.committer.manifest.ManifestCommitter"
 
@@ -66,9 +66,12 @@ class SetAsideSuccess(Stage[Decision, None]):
             # Another one stands there since it was looked at.
             return
         except StoreExistsError:
-            # Moved before by a link whose old name was not yet removed.
-            kept = await store.status(aside)
-            if kept.identity is not None and kept.identity == value.success_identity:
+            # Moved before: by a link whose old name was not yet removed, or by another driver, which may have written
+            # the job's own marker since this one looked.
+            standing, kept = await status_or_none(store, layout.success), await status_or_none(store, aside)
+            if standing is None or kept is None or kept.identity is None:
+                return
+            if standing.identity == kept.identity == value.success_identity:
                 await store.delete_file(layout.success)
 
     async def _speaks_for_this_job(self) -> bool:

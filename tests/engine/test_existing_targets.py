@@ -108,10 +108,13 @@ async def test_target_that_appears_while_the_job_is_committed(place: Place, when
     assert place.files() == {"old": b"old", "before": b"x", "d/part-5": b"stranger"}
 
 
-async def test_target_that_appears_while_the_job_replaces(place: Place) -> None:
+@pytest.mark.parametrize("replaced", [(), ("part-1",)], ids=["nothing recorded", "another target recorded"])
+async def test_target_that_appears_while_the_job_replaces(place: Place, replaced: tuple[str, ...]) -> None:
     """Refused where a rollback could not put it back; replaced, as the job was told, where there is no rollback."""
+    for name in replaced:
+        place.write(name, b"old")
     job = await place.open_job(config=CommitterConfig(existing_target="replace", cleanup_skipped=True))
-    await place.run_task(job, 0, {"part-0": b"new"})
+    await place.run_task(job, 0, {"part-0": b"new", "part-1": b"new"})
 
     async def appear(call: Call) -> None:
         if call.operation == "rename_file" and str(call.destination).endswith("/table/part-0"):
@@ -119,16 +122,16 @@ async def test_target_that_appears_while_the_job_replaces(place: Place) -> None:
                 place.write("part-0", b"stranger")
 
     place.store.before_call = appear
-    if place.store.capabilities.hard_links:
+    if place.store.capabilities.hard_links or not replaced:
         with pytest.raises(TargetExistsError) as caught:
             await job.commit()
         assert caught.value.outcome == "unchanged"
-        assert place.files() == {"part-0": b"stranger"}
+        assert place.files() == {"part-0": b"stranger", **dict.fromkeys(replaced, b"old")}
         return
     report = await job.commit()
     place.store.before_call = None
-    assert report.files_committed == 1
-    assert place.files() == {"part-0": b"new"}
+    assert report.files_committed == 2
+    assert place.files() == {"part-0": b"new", "part-1": b"new"}
 
 
 async def test_target_that_appears_while_the_job_replaces_its_directory(place: Place) -> None:

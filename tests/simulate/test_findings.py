@@ -132,3 +132,55 @@ def test_recoverer_that_dies_beside_a_driver_that_decided() -> None:
     for number in range(5, 16):
         forced = {("op0", number): "crash_after"}
         clean(simulate(Scenario(2, "local", (REPLACING, append), events, forced=forced)))  # type: ignore[arg-type]
+
+
+def numbers(result: Result, process: str, operation: str, path: str) -> list[int]:
+    """The numbers of a process's calls of one kind, in the order they came."""
+    lines = [line.split() for line in result.history()]
+    return [int(line[2]) for line in lines if line[1] == process and line[3] == operation and path in " ".join(line)]
+
+
+def test_success_file_of_the_job_that_a_slow_driver_takes_for_the_old_one() -> None:
+    plan = JobPlan("j0", delivery="message", tasks=1, files=1)
+    before = {f"{OUT}/_SUCCESS": EARLIER_SUCCESS}
+    quiet = Scenario(0, "hdfs", (plan,), before=before, forced={})
+    aside = call_of(quiet, "j0.driver", "rename_file", "out/_SUCCESS")
+    events = (Event(0, "recover", "j0", True, 0.25),)
+    for seed in range(5):
+        slow = Scenario(seed, "hdfs", (plan,), events, before=before, forced={aside: "slow"})
+        finished = numbers(simulate(slow), "op0", "put", "j0/outcome")[-1]
+        forced = {aside: "slow", ("op0", finished): "crash_after"}
+        clean(simulate(Scenario(seed, "hdfs", (plan,), events, before=before, forced=forced)))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("kind", ["hdfs", "adls", "local"])
+def test_file_that_came_since_the_decision_and_the_job_is_rolled_back(kind: str) -> None:
+    plan = JobPlan("j0", delivery="message", config=CommitterConfig(existing_target="replace"), tasks=1, files=1)
+    events = (Event(0, "squatter", "j0", True, 0.25), Event(1, "roll_back", "j0", True, 1.0))
+    for seed in range(5):
+        quiet = simulate(Scenario(seed, kind, (plan,), events, forced={}))
+        clean(quiet)
+        place = ("j0.driver", numbers(quiet, "j0.driver", "rename_file", "-> out/day=0/part-j0-0-0.csv")[-1])
+        clean(simulate(Scenario(seed, kind, (plan,), events, forced={place: "crash_after"})))
+
+
+@pytest.mark.parametrize("kind", ["hdfs", "local"])
+def test_file_in_the_way_that_cannot_come_back_is_kept_until_somebody_takes_it(kind: str) -> None:
+    plan = JobPlan("j0", delivery="message", config=CommitterConfig(existing_target="replace"), tasks=2, files=1)
+    kept = 0
+    for at in range(15, 45):
+        events = (Event(0, "squatter", "j0", True, at * 0.01),)
+        result = simulate(Scenario(at, kind, (plan,), events, before={f"{OUT}/day=0": b"a file"}, forced={}))
+        clean(result)
+        kept += any("could not be put back" in line for line in result.history())
+    assert kept
+
+
+def test_directory_at_a_target_that_cannot_be_moved_is_not_missed() -> None:
+    plan = JobPlan("j0", delivery="message", config=CommitterConfig(existing_target="replace"), tasks=2, files=1)
+    before = {f"{OUT}/{plan.names(0, 0)[0]}/inner": b"a directory"}
+    kind = "gcs-no-identity"
+    removal = call_of(Scenario(0, kind, (plan,), before=before, forced={}), "j0.driver", "delete_directory", "-0.csv")
+    for seed in range(4):
+        forced = {(removal[0], removal[1] + 1): "crash_after"}
+        clean(simulate(Scenario(seed, kind, (plan,), before=before, forced=forced)))  # type: ignore[arg-type]

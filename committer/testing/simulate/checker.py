@@ -79,6 +79,30 @@ class Checker:
         del self.must_stand[name], self._strangers[name]
         return True
 
+    def take_what_is_kept(self, job_id: str) -> bool:
+        """Somebody takes away what a rolled back job keeps because it cannot come back, as its error tells him to.
+
+        That is an old file that was in the way, once others put files below its name, where a directory was meanwhile:
+        no store with real directories can hold both. Nothing else may be kept, and it must not be lost.
+
+        Returns:
+            Whether there was such a file, and the job still had it.
+        """
+        watch, visible = self.jobs[job_id], self.world.visible()
+        if watch.outcome != "rolled-back" or not self.world.store().capabilities.directories:
+            return False
+        taken = False
+        for name in sorted(watch.blocking & self.must_stand.keys() - visible.keys()):
+            if not any(other.startswith(f"{name}/") for other in self._strangers.keys() & visible.keys()):
+                continue
+            for place, data in self.world.files().items():
+                if place.startswith(watch.own) and data == self.must_stand[name]:
+                    self.world.remove(place)
+                    del self.must_stand[name]
+                    taken = True
+                    break
+        return taken
+
     # -- at every step --------------------------------------------------------------------------------------------
 
     def step(self) -> None:
@@ -287,9 +311,22 @@ class Checker:
                     self._fail(f"G8: files of task {task} of {watch.job_id} are lost", files)
                 for attempt in able:
                     new.update(attempt.files)
-        for name, data in self.must_stand.items():
-            if data not in everything and name != SUCCESS and files.get(self.world.name_of(name)) != new.get(name, b""):
+        removed = {name for watch in self.jobs.values() for name in self._removed_with_directories(watch)}
+        for name in self.must_stand.keys() - removed - {SUCCESS}:
+            data = self.must_stand[name]
+            if data not in everything and files.get(self.world.name_of(name)) != new.get(name, b""):
                 self._fail(f"G8: {name} is lost", files)
+
+    def _removed_with_directories(self, watch: JobWatch) -> set[str]:
+        """What a job may remove for good: directories at files' targets that cannot be moved, the exception to G13."""
+        if not (watch.decided and watch.ledger.config.existing_target == "replace"):
+            return set()
+        if self.world.store().capabilities.atomic_directory_rename:
+            return set()
+        targets = {
+            name for task in range(watch.ledger.tasks) for one in watch.ledger.may_win(task) for name in one.files
+        }
+        return {old for old in watch.blocking - self._strangers.keys() if any(old.startswith(f"{name}/") for name in targets)}
 
     def _check_directories(self, visible: Files) -> None:
         if not self.world.store().capabilities.directories:

@@ -75,7 +75,7 @@ async def _end(simulation: Simulation, job: JobRun, process: Process, unknown: s
         if _is_honest(simulation, error):
             unknown.add(job_id)
             return True
-        if _made_way(simulation, job, process, error):
+        if simulation.checker.take_what_is_kept(job_id) or _made_way(simulation, job, process, error):
             return await _end(simulation, job, process, unknown)
         return await _abort(simulation, job, process)
     else:
