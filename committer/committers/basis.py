@@ -16,7 +16,6 @@ from committer.stages.inspect_destination import DestinationView, InspectDestina
 from committer.stages.load_records import (
     LoadedRecords,
     LoadRecords,
-    PlannedFiles,
     RecordRef,
     check_attempt_records,
     check_task_count,
@@ -25,6 +24,7 @@ from committer.stages.load_records import (
     refs_of_messages,
 )
 from committer.stages.names import NameFolding, is_absolute
+from committer.stages.planned_files import PlannedFiles
 from committer.stages.preflight import MOST_CONFLICTS, Conflicts, Preflight, PreflightRequest
 from committer.stages.superseded import ListSuperseded
 from committer.stores.base import FileStatus

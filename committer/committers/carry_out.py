@@ -382,7 +382,7 @@ async def _published_before(context: StageContext, state: CommitState) -> Publis
         return published
     try:
         async for file in state.files:
-            published.add(context.layout, file)
+            published.add(context.layout, [file])
             if len(published.filenames) >= FILENAMES_LIMIT:
                 break
     except CommitterError:

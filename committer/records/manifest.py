@@ -10,7 +10,7 @@ size (0), absent or null statistics, any status and depth of a directory, a byte
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import Annotated, Final
+from typing import Annotated, Final, NamedTuple
 
 import msgspec
 
@@ -18,7 +18,7 @@ from committer.errors import InvalidPathError, RecordError
 from committer.paths import StorePath, check_absolute_name, check_file_name
 from committer.records.hadoop_json import bad_record, decode, encode
 from committer.records.statistics import IOStatistics, LazyStatistics, statistics_of
-from committer.records.uris import plain_names_below, read_uris
+from committer.records.uris import cut_prefix, plain_names_below, read_uris
 
 MANIFEST_TYPE: Final = "org.apache.hadoop.mapreduce.lib.output.committer.manifest.files.TaskManifest/1"
 MANIFEST_VERSION: Final = 1
@@ -197,19 +197,66 @@ def relative_entries(
         RecordError: An entry lies elsewhere, at a name that the commit protocols own (``_SUCCESS``, ``_temporary*``,
             ``__magic*`` as first segment), or two entries have one source or one destination.
     """
+    read = relative_names(manifest, destination=destination, source_root=source_root, source=source, roots=roots)
     files, directories = manifest.files, manifest.directories
-    sources = _names_below(source_root, [entry.s for entry in files], "files[%d].s", source)
-    targets = _names_below(destination, [entry.d for entry in files], "files[%d].d", source, roots)
-    made = _names_below(destination, [entry.d for entry in directories], "directories[%d].d", source, roots)
+    sizes, identities = [entry.z for entry in files], [entry.e or None for entry in files]
+    statuses = [entry.t if 0 <= entry.t <= DIRECTORY_CREATED else DIRECTORY_UNKNOWN for entry in directories]
+    return (
+        list(zip(read.sources, read.destinations, sizes, identities, strict=True)),
+        list(zip(read.directories, statuses, strict=True)),
+    )
+
+
+class RelativeNames(NamedTuple):
+    """The names of a manifest's entries, in its order; see `relative_entries`.
+
+    Attributes:
+        sources: Of its files, below the source root.
+        destinations: Of its files, below the destination.
+        directories: Of its directories, below the destination.
+        plain: Whether every file's URIs are those of source root and destination, a slash, and the name.
+    """
+
+    sources: list[str]
+    destinations: list[str]
+    directories: list[str]
+    plain: bool
+
+
+def relative_names(
+    manifest: TaskManifest,
+    *,
+    destination: StorePath,
+    source_root: StorePath,
+    source: str,
+    roots: Collection[str] = (),
+) -> RelativeNames:
+    """Proves that a manifest stays where it may act, as `relative_entries` does, and gives its names alone.
+
+    Raises:
+        RecordError: As `relative_entries` does.
+    """
+    files, directories = manifest.files, manifest.directories
+    source_uris, target_uris = [entry.s for entry in files], [entry.d for entry in files]
+    plain_sources = plain_names_below(source_root, source_uris)
+    plain_targets = plain_names_below(destination, target_uris)
+    sources = plain_sources or _names_below(source_root, source_uris, "files[%d].s", source)
+    targets = plain_targets or _names_below(destination, target_uris, "files[%d].d", source, roots)
+    made_uris = [entry.d for entry in directories]
+    made = plain_names_below(destination, made_uris) or _names_below(
+        destination, made_uris, "directories[%d].d", source, roots
+    )
     _refuse_twice(sources, "files[%d].s", "another entry has the same source", source)
     _refuse_twice(targets, "files[%d].d", "another entry has the same destination", source)
     _refuse_reserved(targets, "files[%d].d", source)
     _refuse_reserved(made, "directories[%d].d", source)
-    statuses = [entry.t if 0 <= entry.t <= DIRECTORY_CREATED else DIRECTORY_UNKNOWN for entry in directories]
-    return (
-        list(zip(sources, targets, [entry.z for entry in files], [entry.e or None for entry in files], strict=True)),
-        list(zip(made, statuses, strict=True)),
-    )
+    return RelativeNames(sources, targets, made, plain_sources is not None and plain_targets is not None)
+
+
+def cut_names(manifest: TaskManifest, *, destination: StorePath, source_root: StorePath) -> tuple[list[str], list[str]]:
+    """Sources and destinations of a manifest that `relative_names` proved to be plain: 0.2 microseconds a file."""
+    source_cut, target_cut = cut_prefix(source_root), cut_prefix(destination)
+    return [entry.s[source_cut:] for entry in manifest.files], [entry.d[target_cut:] for entry in manifest.files]
 
 
 def _check_header(header: _Header, source: str) -> None:
@@ -222,9 +269,6 @@ def _check_header(header: _Header, source: str) -> None:
 def _names_below(
     base: StorePath, uris: list[str], field: str, source: str, roots: Collection[str] | None = None
 ) -> list[str]:
-    plain = plain_names_below(base, uris)
-    if plain is not None:
-        return plain
     texts = read_uris(uris, field=field, what=_WHAT, source=source)
     prefix = str(base) if base.path == "/" else f"{base}/"
     cut = len(prefix)

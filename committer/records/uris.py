@@ -62,16 +62,26 @@ def plain_names_below(base: StorePath, uris: Sequence[str]) -> list[str] | None:
     names = [uri[cut:] for uri in uris if uri.startswith(prefix)]
     if len(names) != len(uris):
         return None
+    if not names:
+        return names
     lines = "\n".join(("", *names, ""))
+    if not lines.isascii():
+        return None
+    data = lines.encode()
     if (
-        not lines.isascii()
-        or lines.encode().translate(None, _PLAIN_LINES)
-        or lines.count("\n") != len(names) + 1
-        # Empty or relative segments, and names that begin with a period, which are harmless but rare.
-        or any(odd in lines for odd in ("//", "/.", "/\n", "\n/", "\n.", "\n\n"))
+        data.translate(None, _PLAIN_LINES)
+        or data.count(b"\n") != len(names) + 1
+        # Empty or relative segments have a slash, or an end, beside another one or beside a period. So have names with
+        # a period at the end of a segment, or two in a row, which are harmless but rare.
+        or b"//" in data.translate(_AFTER_SLASH)
     ):
-        return [] if not names else None
+        return None
     return names
+
+
+def cut_prefix(base: StorePath) -> int:
+    """How many characters of a URI that `plain_names_below` accepted come before the name."""
+    return len(base.uri) + (base.path != "/")
 
 
 def _read_plain(chunk: Sequence[str]) -> Sequence[str] | None:

@@ -35,6 +35,8 @@ class StageContext:
         driver: Random name of this driver, in every record it writes.
         config: The choices in force (the decision's, once there is one).
         runtime: Clock and randomness.
+        plain_records: Digests of the task records that this process proved to name nothing but plainly spelled paths
+            inside: when one of them is read again, its names are cut off without another look.
     """
 
     spec: JobSpec
@@ -45,6 +47,7 @@ class StageContext:
     driver: str
     config: CommitterConfig
     runtime: Runtime = field(default_factory=current_runtime)
+    plain_records: set[str] = field(default_factory=set)
 
     def timestamp(self) -> str:
         """Now, as records spell it."""

@@ -18,7 +18,7 @@ from committer.records.job_state import Decision, Fact, JobOutcome
 from committer.stages.base import StageContext
 from committer.stages.decide import read_facts
 from committer.stages.job_directory import read_decision, read_outcome
-from committer.stages.load_records import PlannedFile, PlannedFiles
+from committer.stages.planned_files import PlannedFile, PlannedFiles
 from committer.stores.helpers import exists
 
 T = TypeVar("T")

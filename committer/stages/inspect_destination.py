@@ -11,8 +11,9 @@ from committer.flow.workers import run_workers
 from committer.layout import SUCCESS
 from committer.stages.base import Stage, StageContext
 from committer.stages.identity import as_entry
-from committer.stages.load_records import LoadedRecords, PlannedFiles
+from committer.stages.load_records import LoadedRecords
 from committer.stages.names import NameFolding, is_hidden
+from committer.stages.planned_files import PlannedFiles
 from committer.stores.base import FileStatus
 from committer.stores.helpers import status_or_none
 

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import cast
-
-import msgspec
 
 from committer.errors import (
     CommitterError,
@@ -26,12 +23,18 @@ from committer.flow.workers import run_workers
 from committer.layout import MANIFEST_SUFFIX
 from committer.paths import StorePath
 from committer.records.job_state import Winner
-from committer.records.manifest import TaskManifest, decode_task_manifest, relative_entries
+from committer.records.manifest import TaskManifest, decode_task_manifest
 from committer.records.task_commit import TaskCommit, digest_of
 from committer.stages.base import Stage, StageContext
 from committer.stages.identity import may_be_file_of
 from committer.stages.names import NameFolding, name_problems, with_ancestors
-from committer.stores.base import SupportsLinks
+from committer.stages.planned_files import (
+    BYTES_IN_FLIGHT,
+    PlannedFile,
+    decode_record,
+    read_record,
+    refuse_linked_sources,
+)
 from committer.stores.helpers import exists, status_or_none
 
 # What `AbortTask` names a record it has taken while it looks whose it is.
@@ -40,27 +43,8 @@ ABORTED_SUFFIX = f"-aborted{MANIFEST_SUFFIX}.tmp"
 # Entries kept in memory, some 500 bytes each; a larger job reads its records a second time instead.
 ENTRIES_IN_MEMORY = 50_000
 
-# Bytes of records that are read and decoded at once; decoded they take about three times as much.
-BYTES_IN_FLIGHT = 8 << 20
-
 # Sentences about names that the store cannot hold; a job can have millions of such names.
 MOST_PROBLEMS = 100
-
-
-class PlannedFile(msgspec.Struct, gc=False):
-    """One file to publish, by names that were proved to stay inside.
-
-    Attributes:
-        source: Relative to the job's `tasks` directory.
-        destination: Relative to the destination; outside it, below a root of the job, an absolute path.
-        size: Bytes.
-        identity: What proves it is this file; None where the store has none, or until it is looked up.
-    """
-
-    source: str
-    destination: str
-    size: int
-    identity: str | None
 
 
 @dataclass(slots=True)
@@ -258,7 +242,7 @@ class LoadRecords(Stage[list[RecordRef], LoadedRecords]):
 
     async def _load(self, number: int, ref: RecordRef, loaded: LoadedRecords) -> Winner:
         context = self.context
-        data = ref.inline if ref.inline is not None else await _read(context, ref.record)
+        data = ref.inline if ref.inline is not None else await read_record(context, ref.record)
         digest = digest_of(data)
         if ref.digest is not None and digest != ref.digest:
             raise RecordError(
@@ -268,7 +252,7 @@ class LoadRecords(Stage[list[RecordRef], LoadedRecords]):
                 operation=self.name,
                 next_step="commit with the message of the attempt that wrote last, or run the task again",
             )
-        manifest, files, directories = _decode(context, ref.record, data)
+        manifest, files, directories = decode_record(context, ref.record, data, digest)
         if manifest.jobId != context.layout.job_id:
             raise RecordError(
                 f"the record is one of job {manifest.jobId}, not of {context.layout.job_id}",
@@ -349,26 +333,6 @@ class LoadRecords(Stage[list[RecordRef], LoadedRecords]):
                 loaded.entries = None
 
 
-async def refuse_linked_sources(context: StageContext, record: str, files: list[PlannedFile]) -> None:
-    """Refuses a record with a source behind a link: it would move what is not the job's (G10). At most one call.
-
-    Raises:
-        RecordError: A directory on the way to a source is a link.
-    """
-    if not context.store.capabilities.links:
-        return
-    directories = {file.source.rpartition("/")[0] for file in files}
-    link = await cast("SupportsLinks", context.store).find_link(context.layout.tasks, directories)
-    if link is not None:
-        raise RecordError(
-            f"a source lies behind {link}, which is a link: what is there is not the job's to move",
-            field="files",
-            path=context.layout.job_directory / record,
-            operation="job_stage_load_manifests",
-            next_step="run the task again, with the files themselves in its directory",
-        )
-
-
 def _refuse_one_task_twice(winners: Iterable[Winner]) -> None:
     seen: dict[str, Winner] = {}
     for winner in winners:
@@ -380,115 +344,6 @@ def _refuse_one_task_twice(winners: Iterable[Winner]) -> None:
                 path=winner.record,
                 next_step="name one attempt a task",
             )
-
-
-async def _read(context: StageContext, record: str) -> bytes:
-    return await context.store.read(context.layout.job_directory / record, limit=context.config.record_size_limit)
-
-
-def _decode(context: StageContext, record: str, data: bytes) -> tuple[TaskManifest, list[PlannedFile], list[str]]:
-    layout = context.layout
-    source = str(layout.job_directory / record)
-    with context.statistics.timed(names.OP_LOAD_MANIFEST):
-        manifest = decode_task_manifest(data, source=source, names_checked=False)
-        files, directories = relative_entries(
-            manifest, destination=layout.destination, source_root=layout.tasks, source=source, roots=layout.roots
-        )
-    return manifest, [PlannedFile(*entry) for entry in files], [name for name, _status in directories]
-
-
-class PlannedFiles:
-    """Every file of a job's winners, as often as wanted: from memory, or from the records again.
-
-    Reading again verifies each record's digest, so a second pass sees what the first one saw.
-    """
-
-    def __init__(
-        self,
-        context: StageContext,
-        winners: list[Winner],
-        entries: list[PlannedFile] | None,
-        identities: dict[str, str],
-    ) -> None:
-        self._context = context
-        self._winners = winners
-        self._entries = entries
-        self._identities = identities
-
-    @property
-    def in_memory(self) -> list[PlannedFile] | None:
-        """The files themselves, when they are kept."""
-        return self._entries
-
-    async def __aiter__(self) -> AsyncIterator[PlannedFile]:
-        """Every file; `batches` is cheaper where all are wanted."""
-        async for batch in self.batches():
-            for file in batch:
-                yield file
-
-    async def batches(self) -> AsyncIterator[list[PlannedFile]]:
-        """Every file, many at a time: as many as are kept in memory, else those of a few megabytes of records."""
-        identities = self._identities
-        async for batch in self._kept() if self._entries is not None else self._read_again():
-            if identities:
-                for file in batch:
-                    if file.identity is None:
-                        file.identity = identities.get(file.source)
-            yield batch
-
-    async def _kept(self) -> AsyncIterator[list[PlannedFile]]:
-        yield self._entries or []
-
-    async def _read_again(self) -> AsyncIterator[list[PlannedFile]]:
-        for winners in _by_length(self._winners, self._context.config.manifest_queue_capacity):
-            decoded: dict[int, list[PlannedFile]] = {}
-
-            async def load(item: tuple[int, Winner], decoded: dict[int, list[PlannedFile]] = decoded) -> None:
-                number, winner = item
-                data = await self._read_winner(winner)
-                if digest_of(data) != winner.digest:
-                    raise RecordError(
-                        "the record changed after the job was decided",
-                        field="digest",
-                        path=self._context.layout.job_directory / winner.record,
-                        outcome="unknown",
-                        next_step="find out who writes into the job's directory",
-                    )
-                decoded[number] = _decode(self._context, winner.record, data)[1]
-                await refuse_linked_sources(self._context, winner.record, decoded[number])
-
-            await run_workers(
-                enumerate(winners),
-                load,
-                workers=self._context.config.io_concurrency,
-                operation="job_stage_load_manifests",
-            )
-            yield [file for number in range(len(winners)) for file in decoded.pop(number)]
-
-    async def _read_winner(self, winner: Winner) -> bytes:
-        layout = self._context.layout
-        try:
-            return await _read(self._context, winner.record)
-        except StoreNotFoundError:
-            name = winner.record.rpartition("/")[2]
-            if layout.job_directory / winner.record != layout.manifests_frozen / name:
-                raise
-            # A driver of this job that stayed undecided may undo the freeze after another one decided.
-            return await _read(self._context, (layout.manifests / name).relative_to(layout.job_directory))
-
-
-def _by_length(winners: list[Winner], most: int) -> Iterator[list[Winner]]:
-    """Winners in runs of at most so many, and so many bytes of records as may be read at once; at least one."""
-    run: list[Winner] = []
-    length = 0
-    for winner in winners:
-        if run and (length + winner.length > BYTES_IN_FLIGHT or len(run) == most):
-            yield run
-            run, length = [], 0
-        run.append(winner)
-        length += winner.length
-    if run:
-        yield run
 
 
 def refs_of_messages(context: StageContext, task_commits: Iterable[TaskCommit]) -> list[RecordRef]:

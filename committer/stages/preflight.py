@@ -9,8 +9,9 @@ from itertools import islice
 from committer.errors import PreflightError, TargetExistsError
 from committer.stages.base import Stage, StageContext
 from committer.stages.inspect_destination import DestinationView
-from committer.stages.load_records import MOST_PROBLEMS, LoadedRecords, PlannedFiles
+from committer.stages.load_records import MOST_PROBLEMS, LoadedRecords
 from committer.stages.names import NameFolding, is_absolute
+from committer.stages.planned_files import PlannedFiles
 
 MOST_CONFLICTS = MOST_PROBLEMS
 

@@ -9,8 +9,8 @@ from committer.flow.workers import run_workers
 from committer.stages.base import Stage
 from committer.stages.create_directories import refused_directory
 from committer.stages.identity import is_file_of, stands_as_directory
-from committer.stages.load_records import PlannedFile
 from committer.stages.names import ancestors
+from committer.stages.planned_files import PlannedFile
 from committer.stores.base import FileStatus
 from committer.stores.helpers import walk
 

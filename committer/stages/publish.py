@@ -30,7 +30,8 @@ from committer.stages.base import Stage, StageContext
 from committer.stages.commit_state import CommitState, explain_missing, is_forward_only
 from committer.stages.create_directories import refused_directory
 from committer.stages.identity import is_file_of, is_recorded, may_be_file_of, stands_as_directory
-from committer.stages.load_records import PlannedFile
+from committer.stages.names import is_absolute
+from committer.stages.planned_files import PlannedFile
 from committer.stores.base import FileStatus, SupportsHardLinks
 
 # How often one file is looked at and tried again. Each round either ends or saw the store change under it, so a
@@ -56,11 +57,11 @@ class Published:
     filenames: list[str] = field(default_factory=list)
     lengths: list[int] = field(default_factory=list)
 
-    def add(self, layout: JobLayout, file: PlannedFile) -> None:
-        """Counts a file that is in place."""
-        self.files += 1
-        self.size += file.size
-        if len(self.filenames) < FILENAMES_LIMIT:
+    def add(self, layout: JobLayout, files: list[PlannedFile]) -> None:
+        """Counts files that are in place."""
+        self.files += len(files)
+        self.size += sum([file.size for file in files])
+        for file in files[: FILENAMES_LIMIT - len(self.filenames)]:
             self.filenames.append(layout.target(file.destination).uri)
             self.lengths.append(file.size)
 
@@ -96,27 +97,28 @@ class PublishFiles(Stage[CommitState, Published]):
         self._forward_only = is_forward_only(self.context, value)
         self.context.progress.expect(value.decision.files)
         layout, store, published = self.context.layout, self.context.store, self._published
-        tasks, targets = layout.tasks, value.targets
-
-        promoted = value.promoted
+        tasks, destination = layout.tasks, layout.destination
+        targets, promoted = value.targets, value.promoted
+        rename_file, advance = store.rename_file, self.context.progress.advance
 
         async def publish(file: PlannedFile) -> None:
-            if file.destination in promoted:
-                published.add(layout, file)
+            name = file.destination
+            if name in promoted:
                 return
-            source, target = tasks.below(file.source), layout.target(file.destination)
-            if file.destination in targets:
+            source = tasks.below(file.source)
+            target = layout.target(name) if is_absolute(name) else destination.below(name)
+            if name in targets:
                 await self._settle(file, source, target, None)
             else:
                 try:
-                    await store.rename_file(source, target, identity=file.identity)
+                    await rename_file(source, target, identity=file.identity)
                 except StoreError as error:
                     await self._settle(file, source, target, error)
-            published.add(layout, file)
-            self.context.progress.advance(bytes=file.size)
+            advance(1, file.size)
 
         async for batch in value.files.batches():
             await run_workers(batch, publish, workers=self.context.config.io_concurrency, operation=self.name)
+            published.add(layout, batch)
         return published
 
     async def _settle(self, file: PlannedFile, source: StorePath, target: StorePath, error: StoreError | None) -> None:

@@ -24,7 +24,7 @@ from committer.stages.base import Stage, StageContext
 from committer.stages.commit_state import CommitState, explain_missing, is_forward_only, looking_again
 from committer.stages.end_job import EndJob
 from committer.stages.identity import is_file_of, stands_as_directory, stood_there
-from committer.stages.load_records import PlannedFile
+from committer.stages.planned_files import PlannedFile
 from committer.stores.helpers import exists, status_or_none
 
 

@@ -6,7 +6,7 @@ from committer.errors import StoreNotFoundError, ValidationError
 from committer.flow.workers import run_workers
 from committer.stages.base import Stage
 from committer.stages.commit_state import CommitState
-from committer.stages.load_records import PlannedFile
+from committer.stages.planned_files import PlannedFile
 from committer.stages.publish import Published
 
 _MOST_PROBLEMS = 100

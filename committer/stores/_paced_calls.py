@@ -49,18 +49,27 @@ class PacedCalls:
         statistics.count(names.STORE_IO_REQUEST)
         try:
             result = await call()
-        except Exception as error:
-            pacer.give_back(started, error)
-            with statistics.timed(statistic, since=started):
-                return await self._attempts(call, kind, repetition, failed=error)
         except BaseException as error:
-            pacer.give_back(started, error)
-            with statistics.timed(statistic, since=started):
-                raise
-        now = monotonic()
+            return await self._call_failed(statistic, call, kind, repetition, started, error)
         pacer.give_back(started, None)
-        statistics.done(statistic, now - started)
+        statistics.done(statistic, monotonic() - started)
         return result
+
+    async def _call_failed(
+        self,
+        statistic: str,
+        call: Callable[[], Awaitable[T]],
+        kind: Kind,
+        repetition: Repetition,
+        started: float,
+        error: BaseException,
+    ) -> T:
+        """Goes on after a first attempt that began at `started`, by a permit taken at once, and ended with `error`."""
+        self.pacer.give_back(started, error)
+        with self.statistics.timed(statistic, since=started):
+            if not isinstance(error, Exception):
+                raise error
+            return await self._attempts(call, kind, repetition, failed=error)
 
     async def _attempts(
         self,

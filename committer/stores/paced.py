@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
 from typing import Literal
 
 from committer.errors import StoreError, UnsupportedError
@@ -122,12 +122,30 @@ class PacedStore(PacedCalls, Store):
         self, source: StorePath, destination: StorePath, *, replace: bool = False, identity: str | None = None
     ) -> None:
         """See `Store.rename_file`; never repeated after a lost answer."""
-        await self._call(
-            names.COMMIT_FILE_RENAME,
-            lambda: self.inner.rename_file(source, destination, replace=replace, identity=identity),
-            "write",
-            ONCE,
-        )
+        # The one call made for every file. What `_call` does is done here, without a second coroutine and a closure,
+        # for as long as all goes well: a third less CPU.
+        statistics, pacer = self.statistics, self.pacer
+        monotonic = pacer.runtime.monotonic
+        started = monotonic()
+        if not pacer.take("write", started):
+            await self._call(
+                names.COMMIT_FILE_RENAME, self._renamed(source, destination, replace, identity), "write", ONCE
+            )
+            return
+        statistics.count(names.STORE_IO_REQUEST)
+        try:
+            await self.inner.rename_file(source, destination, replace=replace, identity=identity)
+        except BaseException as error:
+            again = self._renamed(source, destination, replace, identity)
+            await self._call_failed(names.COMMIT_FILE_RENAME, again, "write", ONCE, started, error)
+            return
+        pacer.give_back(started, None)
+        statistics.done(names.COMMIT_FILE_RENAME, monotonic() - started)
+
+    def _renamed(
+        self, source: StorePath, destination: StorePath, replace: bool, identity: str | None
+    ) -> Callable[[], Awaitable[None]]:
+        return lambda: self.inner.rename_file(source, destination, replace=replace, identity=identity)
 
     async def rename_directory(self, source: StorePath, destination: StorePath) -> None:
         """See `Store.rename_directory`; never repeated after a lost answer."""

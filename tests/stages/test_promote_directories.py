@@ -10,7 +10,7 @@ import pytest
 import committer
 from committer import CommitterConfig
 from committer.paths import StorePath
-from committer.stages.load_records import PlannedFile
+from committer.stages.planned_files import PlannedFile
 from committer.stages.promote import find_promotions
 from committer.stores.local import LocalStore
 from committer.stores.memory import MemoryStore

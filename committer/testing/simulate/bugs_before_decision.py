@@ -97,7 +97,7 @@ def decided_after_publishing(patches: Patches) -> None:
     original = DecideCommit.execute
 
     async def execute(self: DecideCommit, value: Any) -> Any:
-        from committer.stages.load_records import PlannedFiles
+        from committer.stages.planned_files import PlannedFiles
 
         store, layout = self.context.store, self.context.layout
         identities = {fact.path: fact.identity for fact in value.facts if fact.kind == "identity"}

@@ -326,7 +326,11 @@ class Checker:
         targets = {
             name for task in range(watch.ledger.tasks) for one in watch.ledger.may_win(task) for name in one.files
         }
-        return {old for old in watch.blocking - self._strangers.keys() if any(old.startswith(f"{name}/") for name in targets)}
+        return {
+            old
+            for old in watch.blocking - self._strangers.keys()
+            if any(old.startswith(f"{name}/") for name in targets)
+        }
 
     def _check_directories(self, visible: Files) -> None:
         if not self.world.store().capabilities.directories:

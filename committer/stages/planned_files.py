@@ -1,0 +1,188 @@
+"""The files of a job, as its winners' records name them: proved to stay inside, kept or read as often as wanted."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator
+from typing import cast
+
+import msgspec
+
+from committer.errors import RecordError, StoreNotFoundError
+from committer.events import names
+from committer.flow.workers import run_workers
+from committer.records.job_state import Winner
+from committer.records.manifest import TaskManifest, cut_names, decode_task_manifest, relative_names
+from committer.records.task_commit import digest_of
+from committer.stages.base import StageContext
+from committer.stores.base import SupportsLinks
+
+# Bytes of records that are read and decoded at once; decoded they take about three times as much.
+BYTES_IN_FLIGHT = 8 << 20
+
+
+class PlannedFile(msgspec.Struct, gc=False):
+    """One file to publish, by names that were proved to stay inside.
+
+    Attributes:
+        source: Relative to the job's `tasks` directory.
+        destination: Relative to the destination; outside it, below a root of the job, an absolute path.
+        size: Bytes.
+        identity: What proves it is this file; None where the store has none, or until it is looked up.
+    """
+
+    source: str
+    destination: str
+    size: int
+    identity: str | None
+
+
+async def refuse_linked_sources(context: StageContext, record: str, files: list[PlannedFile]) -> None:
+    """Refuses a record with a source behind a link: it would move what is not the job's (G10). At most one call.
+
+    Raises:
+        RecordError: A directory on the way to a source is a link.
+    """
+    if not context.store.capabilities.links:
+        return
+    directories = {file.source.rpartition("/")[0] for file in files}
+    link = await cast("SupportsLinks", context.store).find_link(context.layout.tasks, directories)
+    if link is not None:
+        raise RecordError(
+            f"a source lies behind {link}, which is a link: what is there is not the job's to move",
+            field="files",
+            path=context.layout.job_directory / record,
+            operation="job_stage_load_manifests",
+            next_step="run the task again, with the files themselves in its directory",
+        )
+
+
+async def read_record(context: StageContext, record: str) -> bytes:
+    """The bytes of a record in the job's directory: one call."""
+    return await context.store.read(context.layout.job_directory / record, limit=context.config.record_size_limit)
+
+
+def decode_record(
+    context: StageContext, record: str, data: bytes, digest: str
+) -> tuple[TaskManifest, list[PlannedFile], list[str]]:
+    """A record, its files and its directories by names that were proved to stay inside."""
+    layout = context.layout
+    source = str(layout.job_directory / record)
+    with context.statistics.timed(names.OP_LOAD_MANIFEST):
+        manifest = decode_task_manifest(data, source=source, names_checked=False)
+        read = relative_names(
+            manifest, destination=layout.destination, source_root=layout.tasks, source=source, roots=layout.roots
+        )
+    if read.plain:
+        context.plain_records.add(digest)
+    return manifest, _planned(manifest, read.sources, read.destinations), read.directories
+
+
+def _decode_again(context: StageContext, winner: Winner, data: bytes) -> list[PlannedFile]:
+    """The files of a record whose digest was compared. What it proved the first time is not proved once more."""
+    if winner.digest not in context.plain_records:
+        return decode_record(context, winner.record, data, winner.digest)[1]
+    layout = context.layout
+    with context.statistics.timed(names.OP_LOAD_MANIFEST):
+        manifest = decode_task_manifest(data, source=winner.record, names_checked=False)
+        sources, destinations = cut_names(manifest, destination=layout.destination, source_root=layout.tasks)
+    return _planned(manifest, sources, destinations)
+
+
+def _planned(manifest: TaskManifest, sources: list[str], destinations: list[str]) -> list[PlannedFile]:
+    sizes = [entry.z for entry in manifest.files]
+    identities = [entry.e or None for entry in manifest.files]
+    return list(map(PlannedFile, sources, destinations, sizes, identities))
+
+
+class PlannedFiles:
+    """Every file of a job's winners, as often as wanted: from memory, or from the records again.
+
+    Reading again verifies each record's digest, so a second pass sees what the first one saw.
+    """
+
+    def __init__(
+        self,
+        context: StageContext,
+        winners: list[Winner],
+        entries: list[PlannedFile] | None,
+        identities: dict[str, str],
+    ) -> None:
+        self._context = context
+        self._winners = winners
+        self._entries = entries
+        self._identities = identities
+
+    @property
+    def in_memory(self) -> list[PlannedFile] | None:
+        """The files themselves, when they are kept."""
+        return self._entries
+
+    async def __aiter__(self) -> AsyncIterator[PlannedFile]:
+        """Every file; `batches` is cheaper where all are wanted."""
+        async for batch in self.batches():
+            for file in batch:
+                yield file
+
+    async def batches(self) -> AsyncIterator[list[PlannedFile]]:
+        """Every file, many at a time: as many as are kept in memory, else those of a few megabytes of records."""
+        identities = self._identities
+        async for batch in self._kept() if self._entries is not None else self._read_again():
+            if identities:
+                for file in batch:
+                    if file.identity is None:
+                        file.identity = identities.get(file.source)
+            yield batch
+
+    async def _kept(self) -> AsyncIterator[list[PlannedFile]]:
+        yield self._entries or []
+
+    async def _read_again(self) -> AsyncIterator[list[PlannedFile]]:
+        for winners in _by_length(self._winners, self._context.config.manifest_queue_capacity):
+            decoded: dict[int, list[PlannedFile]] = {}
+
+            async def load(item: tuple[int, Winner], decoded: dict[int, list[PlannedFile]] = decoded) -> None:
+                number, winner = item
+                data = await self._read_winner(winner)
+                if digest_of(data) != winner.digest:
+                    raise RecordError(
+                        "the record changed after the job was decided",
+                        field="digest",
+                        path=self._context.layout.job_directory / winner.record,
+                        outcome="unknown",
+                        next_step="find out who writes into the job's directory",
+                    )
+                decoded[number] = _decode_again(self._context, winner, data)
+                await refuse_linked_sources(self._context, winner.record, decoded[number])
+
+            await run_workers(
+                enumerate(winners),
+                load,
+                workers=self._context.config.io_concurrency,
+                operation="job_stage_load_manifests",
+            )
+            yield [file for number in range(len(winners)) for file in decoded.pop(number)]
+
+    async def _read_winner(self, winner: Winner) -> bytes:
+        layout = self._context.layout
+        try:
+            return await read_record(self._context, winner.record)
+        except StoreNotFoundError:
+            name = winner.record.rpartition("/")[2]
+            if layout.job_directory / winner.record != layout.manifests_frozen / name:
+                raise
+            # A driver of this job that stayed undecided may undo the freeze after another one decided.
+            return await read_record(self._context, (layout.manifests / name).relative_to(layout.job_directory))
+
+
+def _by_length(winners: list[Winner], most: int) -> Iterator[list[Winner]]:
+    """Winners in runs of at most so many, and so many bytes of records as may be read at once; at least one."""
+    run: list[Winner] = []
+    length = 0
+    for winner in winners:
+        if run and (length + winner.length > BYTES_IN_FLIGHT or len(run) == most):
+            yield run
+            run, length = [], 0
+        run.append(winner)
+        length += winner.length
+    if run:
+        yield run
