@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Coroutine
 from dataclasses import dataclass
-from typing import cast
+from typing import Any, cast
 
 from committer.errors import (
     CommitterError,
@@ -86,10 +87,10 @@ class CommitTask(Stage[TaskOutput, TaskCommit]):
     Files stay where they are. With `durability="fsync"` files, directories and record survive a power loss.
     Failure modes: nothing of the attempt can be committed; or, with `outcome="unknown"`, its record may stand and be
     read by a job commit, so its files must stay: the next attempt's commit replaces it.
-    Cost: 3 calls in one round trip (2 where directories are not real; 1 more on stores that write first and rename
-    after). With `hadoop_driver` one more a directory, as Hadoop does. With `durability="fsync"` one more a directory of
-    the attempt, one for `tasks`, and one a file that was not written through the store; in a job that Hadoop set up,
-    which synced nothing, 5 more.
+    Cost: 2 calls in one round trip, 3 by listing where directories are real but cannot be renamed atomically; a store
+    that writes first and renames after makes one more, in a second round trip. With `hadoop_driver` one more a
+    directory, as Hadoop does. With `durability="fsync"` one more a directory of the attempt, one for `tasks`, and one a
+    file that was not written through the store; in a job that Hadoop set up, which synced nothing, 5 more.
     Hadoop: ``CommitTaskStage``, ``SaveTaskManifestStage``.
     """
 
@@ -167,11 +168,7 @@ class CommitTask(Stage[TaskOutput, TaskCommit]):
         )
         try:
             # Replacing the same bytes under the same name again is harmless, so a lost answer is simply retried.
-            await together(
-                check_job_stands(store, layout, hadoop=self.context.spec.hadoop, operation=self.name),
-                self._check_not_aborted(value),
-                retry(save, policy=policy, idempotent=True),
-            )
+            await together(*self._checks(value), retry(save, policy=policy, idempotent=True))
         except StoreNotFoundError as error:
             # Where the record goes is gone: the job was cleaned up or decided, or is being committed.
             failure = await self._too_late(path, error)
@@ -190,6 +187,25 @@ class CommitTask(Stage[TaskOutput, TaskCommit]):
             raise
         return saved, path
 
+    def _checks(self, value: TaskOutput) -> list[Coroutine[Any, Any, None]]:
+        """What must be looked at beside the save, which itself fails once the directory of the records is gone.
+
+        By listing, where that directory is renamed before a decision and deleted with the job, the save proves that the
+        job stands. Only the attempt may have been aborted: its record would replace a good one of the same task. By
+        message the record replaces nothing, and a job commit that is given it looks whether its files are there.
+        """
+        capabilities, by_listing = self.context.store.capabilities, self.context.spec.delivery == "listing"
+        checks: list[Coroutine[Any, Any, None]] = []
+        if by_listing and capabilities.directories:
+            checks.append(self._check_not_aborted(value))
+        if not (by_listing and capabilities.directories and capabilities.atomic_directory_rename):
+            checks.append(self._check_job_stands())
+        return checks
+
+    async def _check_job_stands(self) -> None:
+        context = self.context
+        await check_job_stands(context.store, context.layout, hadoop=context.spec.hadoop, operation=self.name)
+
     def _check_size(self, record: bytes, path: StorePath) -> None:
         limit = self.context.config.record_size_limit
         if len(record) > limit:
@@ -203,7 +219,7 @@ class CommitTask(Stage[TaskOutput, TaskCommit]):
     async def _too_late(self, path: StorePath, error: StoreNotFoundError) -> CommitterError:
         layout = self.context.layout
         try:
-            await check_job_stands(self.context.store, layout, hadoop=self.context.spec.hadoop, operation=self.name)
+            await self._check_job_stands()
         except CommitterError as reason:
             return reason
         return JobStateError(
@@ -216,13 +232,10 @@ class CommitTask(Stage[TaskOutput, TaskCommit]):
 
     async def _check_not_aborted(self, value: TaskOutput) -> None:
         """A driver may abort an attempt that still runs; its record would name files that are gone."""
-        if not self.context.store.capabilities.directories:
-            return
         try:
             await self.context.store.status(value.directory)
         except StoreNotFoundError as error:
-            layout = self.context.layout
-            await check_job_stands(self.context.store, layout, hadoop=self.context.spec.hadoop, operation=self.name)
+            await self._check_job_stands()
             raise TaskError(
                 "the task attempt directory is gone: the attempt was aborted",
                 operation=self.name,

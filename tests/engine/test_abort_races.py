@@ -154,10 +154,10 @@ async def test_failed_look_beside_a_saved_record_does_not_take_another_attempts_
     task = await memory.open_task(job.spec, 0, 1)
     async with task.open("part-0") as file:
         await file.write(b"one")
-    memory.faults(Fault(kind="forbidden", operation="list", path=lambda path: path.name == "job-1"))
+    memory.faults(Fault(kind="forbidden", operation="status", path=lambda path: path == task.directory))
 
     async def save_first(call: Call) -> None:
-        if call.operation == "list":
+        if call.operation == "status":
             for _turn in range(5):
                 await asyncio.sleep(0)
 
@@ -178,7 +178,7 @@ async def test_cancelled_task_commit_does_not_take_another_attempts_place(memory
     reached = asyncio.Event()
 
     async def hold(call: Call) -> None:
-        if call.operation == "list" and reached_task:
+        if call.operation == "status" and reached_task:
             reached.set()
             await asyncio.Event().wait()
 
