@@ -1,0 +1,37 @@
+"""How large the suites are, and the table of what pytest-benchmark does not show.
+
+With `--benchmark-enable` each suite runs at full size; without it (in CI) each benchmark runs once, in a smoke size of
+a fraction of a second, as a test that the benchmark still works. BENCHMARK_SIZE=smoke or =full says it outright.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import TypeAlias
+
+import pytest
+
+from benchmarks.kept import aligned
+from benchmarks.suite import HEADINGS, cells
+
+Sized: TypeAlias = Callable[[int, int], int]
+"""The first number at full size, the second in the smoke form."""
+
+
+@pytest.fixture(scope="session")
+def sized(request: pytest.FixtureRequest) -> Sized:
+    wanted = os.environ.get("BENCHMARK_SIZE", "")
+    if wanted not in {"", "smoke", "full"}:
+        raise pytest.UsageError(f"BENCHMARK_SIZE is {wanted!r}: it can be smoke or full")
+    disabled = request.config.getoption("benchmark_disable") and not request.config.getoption("benchmark_enable")
+    full = wanted == "full" or (not wanted and not disabled)
+    return lambda large, small: large if full else small
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    session = getattr(config, "_benchmarksession", None)
+    found = [one for one in getattr(session, "benchmarks", []) if "calls" in one.extra_info]
+    if found:
+        terminalreporter.section("calls and CPU")
+        terminalreporter.write_line(aligned([HEADINGS, *(cells(one.name, one.extra_info) for one in found)]))
