@@ -7,16 +7,11 @@ a fraction of a second, as a test that the benchmark still works. BENCHMARK_SIZE
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
-from typing import TypeAlias
 
 import pytest
 
 from benchmarks.kept import aligned
-from benchmarks.suite import HEADINGS, cells
-
-Sized: TypeAlias = Callable[[int, int], int]
-"""The first number at full size, the second in the smoke form."""
+from benchmarks.suite import HEADINGS, Sized, cells
 
 
 @pytest.fixture(scope="session")

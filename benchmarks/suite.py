@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
-from typing import Any, Final, Literal, NamedTuple
+from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
 import committer
 from benchmarks.slow_store import SlowStore
@@ -22,6 +22,9 @@ from committer.stores.memory import MemoryStore
 
 LATENCY_S: Final = 0.005
 WORKERS: Final = 256
+
+Sized: TypeAlias = Callable[[int, int], int]
+"""The first number at full size, the second in the smoke form."""
 
 Delivery = Literal["listing", "message"]
 DELIVERIES: Final[tuple[Delivery, ...]] = ("listing", "message")

@@ -9,8 +9,7 @@ import pytest
 import uvloop
 from pytest_benchmark.fixture import BenchmarkFixture
 
-from benchmarks.conftest import Sized
-from benchmarks.suite import WORKERS
+from benchmarks.suite import WORKERS, Sized
 from committer.flow.workers import run_workers
 
 LOOPS = {"asyncio": asyncio.new_event_loop, "uvloop": uvloop.new_event_loop}

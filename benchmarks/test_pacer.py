@@ -8,8 +8,7 @@ import time
 import pytest
 from pytest_benchmark.fixture import BenchmarkFixture
 
-from benchmarks.conftest import Sized
-from benchmarks.suite import WORKERS
+from benchmarks.suite import WORKERS, Sized
 from committer.flow.pacing import Pacer
 from committer.flow.workers import run_workers
 

@@ -10,8 +10,8 @@ from pytest_benchmark.fixture import BenchmarkFixture
 
 import committer
 from benchmarks.commit_worker import JOB, Shape, prepare
-from benchmarks.conftest import Sized
 from benchmarks.slow_store import SlowStore
+from benchmarks.suite import Sized
 from committer.flow.repeats import Repeats
 
 

@@ -10,9 +10,8 @@ from pytest_benchmark.fixture import BenchmarkFixture
 
 import committer
 from benchmarks.commit_worker import JOB, Shape, prepare
-from benchmarks.conftest import Sized
 from benchmarks.slow_store import SlowStore
-from benchmarks.suite import DELIVERIES, STORES, Delivery, Meter, ceiling, destination, open_place, written_job
+from benchmarks.suite import DELIVERIES, STORES, Delivery, Meter, Sized, ceiling, destination, open_place, written_job
 
 FILES = 10
 

@@ -7,7 +7,7 @@ import hashlib
 import pytest
 from pytest_benchmark.fixture import BenchmarkFixture
 
-from benchmarks.conftest import Sized
+from benchmarks.suite import Sized
 from committer.paths import StorePath
 from committer.records.manifest import (
     DirectoryEntry,

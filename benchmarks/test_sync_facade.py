@@ -9,7 +9,7 @@ from pathlib import Path
 from pytest_benchmark.fixture import BenchmarkFixture
 
 import committer
-from benchmarks.conftest import Sized
+from benchmarks.suite import Sized
 from committer import sync
 
 _number = itertools.count()

@@ -8,8 +8,7 @@ import pytest
 from pytest_benchmark.fixture import BenchmarkFixture
 
 import committer
-from benchmarks.conftest import Sized
-from benchmarks.suite import DELIVERIES, STORES, Delivery, Meter, ceiling, destination, open_place
+from benchmarks.suite import DELIVERIES, STORES, Delivery, Meter, Sized, ceiling, destination, open_place
 
 FILES = 10
 
