@@ -62,6 +62,8 @@ class Work(NamedTuple):
     @classmethod
     def of(cls, shape: str, latency_ms: float = 0.0, *, no_op: bool = False) -> Work:
         """Reads a shape: tasks x files of a task x directories."""
+        if latency_ms != int(latency_ms):
+            raise SystemExit(f"{latency_ms} ms: Java waits whole milliseconds only")
         tasks, files, directories = map(int, shape.split("x"))
         return cls(tasks, files, directories, latency_ms, no_op)
 
@@ -98,14 +100,16 @@ class Side:
     def close(self) -> None:
         """Ends it."""
         assert self._process.stdin is not None
+        assert self._process.stdout is not None
         self._process.stdin.close()
         self._process.wait()
+        self._process.stdout.close()
 
 
 class Java(Side):
     """Hadoop's committers in one virtual machine."""
 
-    def __init__(self, build: Path, root: Path) -> None:
+    def __init__(self, build: Path, root: Path, *, warm_ups: int = WARM_UPS) -> None:
         jars = class_path()
         compiler = shutil.which("javac")
         if compiler is None:
@@ -116,7 +120,7 @@ class Java(Side):
         options = ["-Dlog4j2.level=ERROR", f"-Djava.io.tmpdir={build}", "-cp", f"{build}:{jars}"]
         super().__init__(["java", *options, "CommitBench"], dict(os.environ))
         self._root = root
-        for _ in range(WARM_UPS):
+        for _ in range(warm_ups):
             self.commit("manifest", Work(*WARM_UP, 0, no_op=False), 32)
 
     def commit(self, committer: str, work: Work, threads: int) -> dict[str, Any]:
@@ -152,26 +156,31 @@ def class_path() -> str:
     return ":".join(str(jar) for name in JARS for jar in jars.glob(f"{name}-[0-9]*.jar"))
 
 
-def compare(work: Work, threads: list[int], *, v1: bool, rounds: int, root: Path, uvloop: bool) -> Sides:
-    """Measures all sides `rounds` times; the measurements by side, in the order of the rounds."""
+def compare(work: Work, threads: list[int], *, v1: bool, rounds: int, root: Path, uvloop: bool = False) -> Sides:
+    """Starts both sides and measures them `rounds` times."""
     with tempfile.TemporaryDirectory(prefix="compare-classes-") as build:
         java, ours = Java(Path(build), root), Ours(root, uvloop=uvloop)
-        measure = {OURS: lambda: ours.commit(work)}
-        for count in threads:
-            measure[f"manifest, {count} threads"] = partial(java.commit, "manifest", work, count)
-        if v1:
-            measure["v1"] = partial(java.commit, "v1", work, 1)
-        sides: Sides = {name: [] for name in measure}
-        order = deque(measure)
         try:
-            for number in range(rounds):
-                print(f"round {number + 1} of {rounds}: {work}", file=sys.stderr, flush=True)
-                for name in order:
-                    sides[name].append(measure[name]())
-                order.rotate(-1)
+            return take_turns(java, ours, work, threads, v1=v1, rounds=rounds)
         finally:
             java.close()
             ours.close()
+
+
+def take_turns(java: Java, ours: Ours, work: Work, threads: list[int], *, v1: bool, rounds: int) -> Sides:
+    """Measures each side once a round; the measurements by side, in the order of the rounds."""
+    measure = {OURS: lambda: ours.commit(work)}
+    for count in threads:
+        measure[f"manifest, {count} threads"] = partial(java.commit, "manifest", work, count)
+    if v1:
+        measure["v1"] = partial(java.commit, "v1", work, 1)
+    sides: Sides = {name: [] for name in measure}
+    order = deque(measure)
+    for number in range(rounds):
+        print(f"round {number + 1} of {rounds}: {work}", file=sys.stderr, flush=True)
+        for name in order:
+            sides[name].append(measure[name]())
+        order.rotate(-1)
     return sides
 
 

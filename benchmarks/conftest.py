@@ -2,6 +2,7 @@
 
 With `--benchmark-enable` each suite runs at full size; without it (in CI) each benchmark runs once, in a smoke size of
 a fraction of a second, as a test that the benchmark still works. BENCHMARK_SIZE=smoke or =full says it outright.
+BENCHMARK_KEEP=NAME keeps what was measured in benchmarks/results/NAME.json.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import os
 
 import pytest
 
-from benchmarks.kept import aligned
+from benchmarks.kept import aligned, keep, machine
 from benchmarks.suite import HEADINGS, Sized, cells
 
 
@@ -26,7 +27,15 @@ def sized(request: pytest.FixtureRequest) -> Sized:
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
     session = getattr(config, "_benchmarksession", None)
-    found = [one for one in getattr(session, "benchmarks", []) if "calls" in one.extra_info]
-    if found:
+    measured = getattr(session, "benchmarks", [])
+    told = [one for one in measured if "calls" in one.extra_info]
+    if told:
         terminalreporter.section("calls and CPU")
-        terminalreporter.write_line(aligned([HEADINGS, *(cells(one.name, one.extra_info) for one in found)]))
+        terminalreporter.write_line(aligned([HEADINGS, *(cells(one.name, one.extra_info) for one in told)]))
+    name = os.environ.get("BENCHMARK_KEEP")
+    if name and measured:
+        benchmarks = [
+            {"name": one.name, "median_s": one.stats.median, "rounds": one.stats.rounds, "extra_info": one.extra_info}
+            for one in measured
+        ]
+        keep(name, {"machine": machine(), "benchmarks": benchmarks})
