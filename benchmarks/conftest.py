@@ -25,6 +25,13 @@ def sized(request: pytest.FixtureRequest) -> Sized:
     return lambda large, small: large if full else small
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_configure(config: pytest.Config) -> None:
+    # pytest-benchmark takes the project's `--dist=loadgroup` for several processes, also where there is but one.
+    if config.getoption("benchmark_enable") and not config.getoption("numprocesses", None):
+        config.option.dist = "no"
+
+
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
     session = getattr(config, "_benchmarksession", None)
     measured = getattr(session, "benchmarks", [])

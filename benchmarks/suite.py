@@ -92,7 +92,7 @@ async def written_job(
 
 
 class Meter:
-    """Measures beside the time: calls, round trips, how long a call takes, CPU. The last round counts.
+    """Measures beside the time: calls, round trips and CPU of the last round, how long a call takes in all rounds.
 
     Args:
         store: The store under test.
@@ -101,23 +101,26 @@ class Meter:
     def __init__(self, store: Store) -> None:
         self.store: Final = TracedStore(store)
         self._cpu_s = 0.0
+        self._durations: dict[str, list[float]] = {}
 
     @contextmanager
     def measured(self) -> Iterator[None]:
-        """Measures a block, and forgets what was measured before."""
+        """Measures a block: one round."""
         self.store.spans.clear()
         started = time.process_time()
         try:
             yield
         finally:
             self._cpu_s = time.process_time() - started
+            for span in self.store.spans:
+                self._durations.setdefault(span.name, []).append((span.end - span.start) * 1000)
 
     def told(self, *, files: int, ceiling: float | None = None) -> dict[str, Any]:
         """What was measured, for `extra_info` of a benchmark; durations are those of the most frequent call."""
         spans = self.store.spans
         calls = Counter(span.name for span in spans)
         most = calls.most_common(1)[0][0]
-        durations = sorted((span.end - span.start) * 1000 for span in spans if span.name == most)
+        durations = sorted(self._durations[most])
         return {
             "files": files,
             "calls": dict(calls),

@@ -25,7 +25,6 @@ def test_publish(benchmark: BenchmarkFixture, tmp_path: Path, sized: Sized, stor
 
         def set_up() -> tuple[tuple[committer.Job], dict[str, object]]:
             shape = {"tasks": tasks, "files": FILES, "directories": 20}
-            # Written past the meter's latency and counts would not help: they are forgotten when a round begins.
             return (runner.run(written_job(destination(place), meter.store, delivery=delivery, **shape)),), {}
 
         def commit(job: committer.Job) -> committer.JobReport:
