@@ -15,7 +15,7 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import msgspec
@@ -23,9 +23,11 @@ import msgspec
 import committer
 from benchmarks.slow_store import SlowStore, described_file
 from committer import CommitterConfig
+from committer.events import Listener, names
 from committer.layout import JobLayout
 from committer.paths import StorePath
 from committer.records.manifest import DirectoryEntry, FileEntry, TaskManifest, encode_task_manifest
+from committer.stores.base import Store
 
 JOB = "bench"
 
@@ -66,7 +68,7 @@ class Measured(msgspec.Struct, frozen=True, kw_only=True):
         cpu_s: CPU time of the process meanwhile, all threads.
         peak_rss_bytes: Largest resident set meanwhile.
         idle_rss_bytes: The resident set before.
-        calls: Store calls by name; empty where the local store was used as it is.
+        calls: Store calls by name; all together where the local store was used as it is.
         stages: Seconds by stage.
     """
 
@@ -125,30 +127,43 @@ def _describe(shape: Shape) -> None:
         Path(layout.manifest(task).path).write_bytes(encode_task_manifest(manifest))
 
 
-async def measure(shape: Shape) -> Measured:
-    """Commits a prepared job."""
+async def measure(shape: Shape, *, store: Store | None = None, listeners: Iterable[Listener] = ()) -> Measured:
+    """Commits a prepared job.
+
+    Args:
+        shape: The job.
+        store: What to commit it on, in place of what the shape says.
+        listeners: Who is told of the job's progress.
+    """
     config = CommitterConfig(io_rate=shape.rate)
     if shape.concurrency:
         config = config.replace(io_concurrency=shape.concurrency)
     slow = SlowStore(shape.latency_ms / 1000, no_op=shape.no_op) if shape.latency_ms or shape.no_op else None
-    options = {"store": slow} if slow else None
+    used_store = store or slow
+    options = {"store": used_store} if used_store else None
     gc.collect()
-    idle = _memory("VmRSS")
+    idle = memory("VmRSS")
     _forget_peak()
     cpu, started = time.process_time(), time.perf_counter()
-    async with committer.attach_job(shape.destination, job_id=JOB, config=config, storage_options=options) as job:
+    async with committer.attach_job(
+        shape.destination, job_id=JOB, config=config, storage_options=options, listeners=listeners
+    ) as job:
         report = await job.commit(tasks=shape.tasks)
     wall, used = time.perf_counter() - started, time.process_time() - cpu
     assert report.success
     assert report.files_committed == shape.tasks * shape.files
     means = report.statistics.meanstatistics
-    stages = {name: mean.sum / 1000 for name, mean in means.items() if "_stage_" in name and "failures" not in name}
+    stages = {
+        name.removesuffix(names.MEAN): mean.sum / 1000
+        for name, mean in means.items()
+        if "_stage_" in name and names.FAILURES not in name
+    }
     return Measured(
         wall_s=wall,
         cpu_s=used,
-        peak_rss_bytes=_memory("VmHWM"),
+        peak_rss_bytes=memory("VmHWM"),
         idle_rss_bytes=idle,
-        calls=dict(slow.calls) if slow else {},
+        calls=dict(slow.calls) if slow else {"all": report.statistics.counters[names.STORE_IO_REQUEST]},
         stages=stages,
     )
 
@@ -158,16 +173,23 @@ def _forget_peak() -> None:
     Path("/proc/self/clear_refs").write_text("5")
 
 
-def _memory(key: str) -> int:
+def memory(key: str) -> int:
+    """What the kernel says of this process's memory, in bytes; see proc(5), status."""
     for line in Path("/proc/self/status").read_text().splitlines():
         if line.startswith(f"{key}:"):
             return int(line.split()[1]) * 1024
     raise LookupError(key)
 
 
-def _run(shape: Shape, line: str) -> Measured:
+def prepare_apart(shape: Shape) -> None:
+    """Prepares a job in a process of its own."""
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(["", *sys.path])}
+    line = msgspec.json.encode(shape).decode()
     subprocess.run([sys.executable, __file__, "prepare"], input=line, text=True, check=True, env=environment)
+
+
+def _run(shape: Shape) -> Measured:
+    prepare_apart(shape)
     try:
         with asyncio.Runner(loop_factory=_loop_factory()) as runner:
             measured = runner.run(measure(shape))
@@ -193,7 +215,7 @@ def main() -> None:
         if sys.argv[1:] == ["prepare"]:
             asyncio.run(prepare(shape))
         else:
-            print(msgspec.json.encode(_run(shape, line)).decode(), flush=True)
+            print(msgspec.json.encode(_run(shape)).decode(), flush=True)
 
 
 if __name__ == "__main__":

@@ -1,33 +1,34 @@
 """Hadoop's committers and this engine, side by side on the same tree, in one run.
 
-    uv run --extra spark benchmarks/compare_java.py [--shape 1000x10x100] [--latency-ms 20] [--threads 32,64,256]
-                                                    [--v1] [--no-op] [--rounds 3] [--json FILE]
+    uv run benchmarks/compare_java.py [--shape 1000x10x100] [--latency-ms 20] [--threads 32,64,256]
+                                      [--v1] [--no-op] [--rounds 3] [--json FILE]
 
-A shape is tasks x files of a task x directories. Every round measures each side once, one after the other, so that
-what else the machine does meets both; only ratios within a round are claims. Java is Hadoop's own code, from the jars
-of the installed PySpark, warm after a few jobs; our side is the public API with all of its stages. Both commit jobs
-whose tasks were prepared without latency. With `--latency-ms` each store call waits: one wait a call, two for a small
-file that is created and then renamed; a batch waits once a file. Needs a JDK (17 or later) and Linux.
+Those are the defaults, without `--v1` and `--no-op`. A shape is tasks x files of a task x directories. Every round
+measures each side once, in an order that turns from round to round, so that what else the machine does meets all; only
+ratios within a round are claims. Java is Hadoop's own code, from the jars of the installed PySpark, warm after a few
+jobs; our side is the public API with all of its stages. Both commit jobs whose tasks were prepared without latency.
+With a latency each store call waits: one wait a call, two for a small file that is created and then renamed; a batch
+waits once a file. Three rounds or more are kept in `benchmarks/results/`. Needs a JDK (17 or later) and Linux.
 """
 
 from __future__ import annotations
 
 import argparse
-import datetime as dt
-import importlib.metadata
 import importlib.util
 import json
+import math
 import os
-import platform
 import shutil
 import statistics
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections import deque
+from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
+
+from benchmarks.kept import ROUNDS, aligned, java_version, keep, machine, scratch
 
 HERE = Path(__file__).parent
 WARM_UP = (200, 10, 50)
@@ -43,6 +44,10 @@ JARS = (
     "log4j-1.2-api",
 )
 OURS = "committer"
+COLUMNS = ("wall s", "CPU us/file", "calls", "peak MB", "ours/this: wall", "CPU")
+
+Sides: TypeAlias = dict[str, list[dict[str, Any]]]
+"""What was measured of each side, in the order of the rounds."""
 
 
 class Work(NamedTuple):
@@ -53,6 +58,20 @@ class Work(NamedTuple):
     directories: int
     latency_ms: float
     no_op: bool
+
+    @classmethod
+    def of(cls, shape: str, latency_ms: float = 0.0, *, no_op: bool = False) -> Work:
+        """Reads a shape: tasks x files of a task x directories."""
+        if latency_ms != int(latency_ms):
+            raise SystemExit(f"{latency_ms} ms: Java waits whole milliseconds only")
+        tasks, files, directories = map(int, shape.split("x"))
+        return cls(tasks, files, directories, latency_ms, no_op)
+
+    @property
+    def key(self) -> str:
+        """What its results are kept under."""
+        kind = "-no-op" if self.no_op else f"-{self.latency_ms:g}ms" if self.latency_ms else ""
+        return f"compare-{self.tasks}x{self.files}x{self.directories}{kind}"
 
     def __str__(self) -> str:
         kind = "no-op store" if self.no_op else f"{self.latency_ms:g} ms a call" if self.latency_ms else "no latency"
@@ -81,14 +100,16 @@ class Side:
     def close(self) -> None:
         """Ends it."""
         assert self._process.stdin is not None
+        assert self._process.stdout is not None
         self._process.stdin.close()
         self._process.wait()
+        self._process.stdout.close()
 
 
 class Java(Side):
     """Hadoop's committers in one virtual machine."""
 
-    def __init__(self, build: Path, root: Path) -> None:
+    def __init__(self, build: Path, root: Path, *, warm_ups: int = WARM_UPS) -> None:
         jars = class_path()
         compiler = shutil.which("javac")
         if compiler is None:
@@ -99,7 +120,7 @@ class Java(Side):
         options = ["-Dlog4j2.level=ERROR", f"-Djava.io.tmpdir={build}", "-cp", f"{build}:{jars}"]
         super().__init__(["java", *options, "CommitBench"], dict(os.environ))
         self._root = root
-        for _ in range(WARM_UPS):
+        for _ in range(warm_ups):
             self.commit("manifest", Work(*WARM_UP, 0, no_op=False), 32)
 
     def commit(self, committer: str, work: Work, threads: int) -> dict[str, Any]:
@@ -111,12 +132,12 @@ class Java(Side):
 class Ours(Side):
     """This engine in one process."""
 
-    def __init__(self, root: Path, *, uvloop: bool) -> None:
+    def __init__(self, root: Path, *, uvloop: bool, warm_ups: int = WARM_UPS) -> None:
         environment = {**os.environ, "PYTHONPATH": str(HERE.parent)}
         super().__init__([sys.executable, str(HERE / "commit_worker.py"), *(["uvloop"] * uvloop)], environment)
         self._root = root
         self._number = 0
-        for _ in range(WARM_UPS):
+        for _ in range(warm_ups):
             self.commit(Work(*WARM_UP, 0, no_op=False))
 
     def commit(self, work: Work) -> dict[str, Any]:
@@ -135,105 +156,120 @@ def class_path() -> str:
     return ":".join(str(jar) for name in JARS for jar in jars.glob(f"{name}-[0-9]*.jar"))
 
 
-@contextmanager
-def scratch(where: str | None) -> Iterator[Path]:
-    """A directory on tmpfs where there is one."""
-    shared = Path("/dev/shm")
-    parent = where or (str(shared) if shared.is_dir() else None)
-    with tempfile.TemporaryDirectory(prefix="compare-", dir=parent) as directory:
-        yield Path(directory)
-
-
-def compare(work: Work, threads: list[int], *, v1: bool, rounds: int, root: Path, uvloop: bool) -> dict[str, Any]:
-    """Alternates all sides; the measurements by side, in the order of the rounds."""
-    sides: dict[str, list[dict[str, Any]]] = {OURS: []}
+def compare(work: Work, threads: list[int], *, v1: bool, rounds: int, root: Path, uvloop: bool = False) -> Sides:
+    """Starts both sides and measures them `rounds` times."""
     with tempfile.TemporaryDirectory(prefix="compare-classes-") as build:
         java, ours = Java(Path(build), root), Ours(root, uvloop=uvloop)
         try:
-            for number in range(rounds):
-                print(f"round {number + 1} of {rounds}: {work}", file=sys.stderr, flush=True)
-                sides[OURS].append(ours.commit(work))
-                for count in threads:
-                    label = f"manifest, {count} threads"
-                    sides.setdefault(label, []).append(java.commit("manifest", work, count))
-                if v1:
-                    sides.setdefault("v1", []).append(java.commit("v1", work, 1))
+            return take_turns(java, ours, work, threads, v1=v1, rounds=rounds)
         finally:
             java.close()
             ours.close()
+
+
+def take_turns(java: Java, ours: Ours, work: Work, threads: list[int], *, v1: bool, rounds: int) -> Sides:
+    """Measures each side once a round; the measurements by side, in the order of the rounds."""
+    measure = {OURS: lambda: ours.commit(work)}
+    for count in threads:
+        measure[f"manifest, {count} threads"] = partial(java.commit, "manifest", work, count)
+    if v1:
+        measure["v1"] = partial(java.commit, "v1", work, 1)
+    sides: Sides = {name: [] for name in measure}
+    order = deque(measure)
+    for number in range(rounds):
+        print(f"round {number + 1} of {rounds}: {work}", file=sys.stderr, flush=True)
+        for name in order:
+            sides[name].append(measure[name]())
+        order.rotate(-1)
     return sides
 
 
-def table(work: Work, sides: dict[str, list[dict[str, Any]]]) -> str:
+def table(work: Work, sides: Sides) -> str:
     """One line a side: medians, and what we took in relation to it, round by round."""
-    files = work.tasks * work.files
-    rows = [("", "wall s", "CPU us/file", "calls", "peak MB", "ours/this: wall", "CPU")]
+    rows: list[tuple[str, ...]] = [("", *COLUMNS)]
+    rows.extend((line.side, *line.cells) for line in lines(work.tasks * work.files, sides))
+    return f"{work}; medians, ratios as median (least to most)\n{aligned(rows)}"
+
+
+class Line(NamedTuple):
+    """What a table says of one side."""
+
+    side: str
+    cells: tuple[str, ...]
+
+
+def lines(files: int, sides: Sides) -> list[Line]:
+    """The lines of a table, its headings being `COLUMNS`; the last compares with the fastest Java of each round."""
+    found = []
     for name, measured in sides.items():
-        wall, cpu = ([one[key] for one in measured] for key in ("wall_s", "cpu_s"))
-        calls = sum(measured[0]["calls"].values())
-        ratios = ("", "")
-        if name != OURS:
-            ratios = (ratio(sides, name, "wall_s"), ratio(sides, name, "cpu_s"))
-        peak = max(one["peak_rss_bytes"] for one in measured) / 1e6
-        rows.append(
-            (
-                name,
-                f"{statistics.median(wall):.2f}",
-                f"{statistics.median(cpu) / files * 1e6:.1f}",
-                str(calls or "-"),
-                f"{peak:.0f}",
-                *ratios,
-            )
+        cpu = statistics.median(one["cpu_s"] for one in measured) / files * 1e6
+        cells = (
+            f"{statistics.median(one['wall_s'] for one in measured):.2f}",
+            f"{cpu:.1f}",
+            f"{sum(measured[0]['calls'].values()) or '-'}",
+            f"{max(one['peak_rss_bytes'] for one in measured) / 1e6:.0f}",
         )
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    lines = ["  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip() for row in rows]
-    return "\n".join([f"{work}; medians, ratios as median (least to most)", *lines])
+        ratios = ("", "") if name == OURS else tuple(str(ratio(sides, [name], key)) for key in ("wall_s", "cpu_s"))
+        found.append(Line(name, cells + ratios))
+    javas = [name for name in sides if name != OURS]
+    if len(javas) > 1:
+        best = (str(ratio(sides, javas, "wall_s")), str(ratio(sides, javas, "cpu_s")))
+        found.append(Line("the best of Java's", ("", "", "", "", *best)))
+    return found
 
 
-def ratio(sides: dict[str, list[dict[str, Any]]], name: str, key: str) -> str:
-    """What ours took in relation to another side, round by round."""
-    ratios = [ours[key] / other[key] for ours, other in zip(sides[OURS], sides[name], strict=True)]
-    return f"{statistics.median(ratios):.2f} ({min(ratios):.2f} to {max(ratios):.2f})"
+class Ratio(NamedTuple):
+    """What ours took in relation to others."""
+
+    median: float
+    least: float
+    most: float
+
+    def __str__(self) -> str:
+        return "" if math.isnan(self.median) else f"{self.median:.2f} ({self.least:.2f} to {self.most:.2f})"
 
 
-def machine() -> dict[str, Any]:
-    """Where this ran, and with what."""
-    versions = {name: importlib.metadata.version(name) for name in ("lake-committer", "pyspark", "msgspec")}
-    java = subprocess.run(["java", "-version"], capture_output=True, text=True, check=True).stderr.splitlines()[0]
-    return {
-        "date": dt.datetime.now(dt.UTC).date().isoformat(),
-        "cores": os.cpu_count(),
-        "load": os.getloadavg()[0],
-        "platform": platform.platform(),
-        "python": platform.python_version(),
-        "java": java,
-        "versions": versions,
-    }
+def ratio(sides: Sides, others: list[str], key: str) -> Ratio:
+    """What ours took in relation to the best of some other sides, round by round."""
+    best = [min(measured[key] for measured in of_round) for of_round in zip(*(sides[n] for n in others), strict=True)]
+    # Java's clock of CPU time has steps of 10 ms: a tiny job takes none.
+    ratios = [ours[key] / other if other else math.nan for ours, other in zip(sides[OURS], best, strict=True)]
+    return Ratio(statistics.median(ratios), min(ratios), max(ratios))
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="Hadoop's committers and this engine, side by side.")
     parser.add_argument("--shape", default="1000x10x100", help="tasks x files of a task x directories")
-    parser.add_argument("--latency-ms", type=float, default=0.0, help="what each store call waits")
-    parser.add_argument("--threads", default="32", help="threads of Hadoop's manifest committer, several by comma")
+    parser.add_argument("--latency-ms", type=float, default=20.0, help="what each store call waits; 20")
+    parser.add_argument("--threads", default="32,64,256", help="threads of Hadoop's manifest committer, by comma")
     parser.add_argument("--v1", action="store_true", help="also Hadoop's file output committer, algorithm 1")
     parser.add_argument("--no-op", action="store_true", help="files do not exist and renames do nothing")
     parser.add_argument("--uvloop", action="store_true", help="our side on uvloop")
-    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--rounds", type=int, default=ROUNDS)
     parser.add_argument("--root", help="where the trees go; /dev/shm when it is there")
-    parser.add_argument("--json", type=Path, help="writes every measurement there")
+    parser.add_argument("--json", type=Path, help="writes every measurement there, not into benchmarks/results")
     arguments = parser.parse_args()
-    tasks, files, directories = map(int, arguments.shape.split("x"))
-    work = Work(tasks, files, directories, arguments.latency_ms, arguments.no_op)
+    with_pyspark()
+    work = Work.of(arguments.shape, arguments.latency_ms, no_op=arguments.no_op)
     threads = [int(text) for text in arguments.threads.split(",")]
+    about = {**machine(), "java": java_version()}
     with scratch(arguments.root) as root:
-        about = machine()
         sides = compare(work, threads, v1=arguments.v1, rounds=arguments.rounds, root=root, uvloop=arguments.uvloop)
     print(table(work, sides))
-    if arguments.json:
-        arguments.json.parent.mkdir(parents=True, exist_ok=True)
+    if arguments.json or arguments.rounds >= ROUNDS:
         found = {"work": str(work), **work._asdict(), "machine": about, "sides": sides}
-        arguments.json.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+        keep(work.key, found, file=arguments.json)
+
+
+def with_pyspark() -> None:
+    """Starts this program again in an environment that has PySpark, where this one has not."""
+    if importlib.util.find_spec("pyspark") is not None:
+        return
+    uv = shutil.which("uv")
+    if uv is None or "COMPARE_JAVA_AGAIN" in os.environ:
+        raise SystemExit("PySpark is not installed: uv sync --extra spark")
+    os.environ["COMPARE_JAVA_AGAIN"] = "1"
+    os.execv(uv, [uv, "run", "--extra", "spark", *sys.argv])
 
 
 if __name__ == "__main__":

@@ -1,0 +1,28 @@
+#!/usr/bin/env bash
+# Measures everything again and fills in README.md and docs/performance.md. Half an hour on a quiet machine, Linux,
+# a JDK (17 or later), 4 GB of /dev/shm. Give names to measure those alone: benchmarks/all.sh far scale
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+all=(far near many no-op scale rate-cap task-commit spark-write scaling suites)
+[ "$#" -gt 0 ] && all=("$@")
+
+run() { uv run --locked --extra spark --extra cli "$@"; }
+
+for name in "${all[@]}"; do
+    printf '\n=== %s (%ss)\n' "$name" "$SECONDS"
+    case "$name" in
+        far) run benchmarks/compare_java.py --shape 1000x10x100 --latency-ms 20 --threads 32,64,256 ;;
+        near) run benchmarks/compare_java.py --shape 1000x10x100 --latency-ms 0 --threads 32 --v1 ;;
+        many) run benchmarks/compare_java.py --shape 1000x100x1000 --latency-ms 0 --threads 32 ;;
+        no-op) run benchmarks/compare_java.py --shape 1000x1000x100 --latency-ms 0 --threads 32 --no-op ;;
+        scale) run benchmarks/scale.py ;;
+        rate-cap) run benchmarks/rate_cap.py ;;
+        task-commit) run benchmarks/task_commit.py ;;
+        spark-write) run benchmarks/spark_write.py ;;
+        scaling) run benchmarks/scaling.py ;;
+        suites) BENCHMARK_KEEP=suites run pytest benchmarks --benchmark-enable -q ;;
+        *) echo "there is no measurement $name" >&2; exit 2 ;;
+    esac
+done
+run benchmarks/report.py

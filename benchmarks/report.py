@@ -1,0 +1,219 @@
+"""Writes what was measured into README.md and docs/performance.md, so that nobody types a figure.
+
+    uv run benchmarks/report.py [--check]
+
+Each place is marked `<!-- measured: NAME -->` ... `<!-- end measured -->`; what stands between is replaced by what
+`benchmarks/results/` holds. With `--check` nothing is written, and it fails where a place is not up to date.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from benchmarks import rate_cap, scale, scaling, spark_write, task_commit
+from benchmarks.compare_java import COLUMNS, OURS, Ratio, lines, ratio
+from benchmarks.kept import RESULTS, ROOT, kept
+from benchmarks.suite import HEADINGS, cells
+
+PAGES: Final = (ROOT / "README.md", ROOT / "docs" / "performance.md")
+
+_PLACE = re.compile(r"(<!-- measured: (\S+) -->\n)(.*?)(<!-- end measured -->)", re.DOTALL)
+_FAR = "compare-1000x10x100-20ms"
+_NEAR = "compare-1000x10x100"
+_MANY = "compare-1000x100x1000"
+
+Results = Callable[[str], dict[str, Any] | None]
+"""What a benchmark kept, by its name."""
+
+
+def markdown(rows: list[tuple[str, ...]]) -> str:
+    """A table of Markdown; the first row is the heading."""
+    head, *body = ["| " + " | ".join(row) + " |" for row in rows]
+    return "\n".join([head, "|" + " --- |" * len(rows[0]), *body])
+
+
+def about(machine: Mapping[str, Any]) -> str:
+    """One sentence on where and when."""
+    versions = ", ".join(f"{name} {version}" for name, version in machine["versions"].items())
+    java = f", {machine['java']}" if machine.get("java") else ""
+    return (
+        f"Measured {machine['date']} at commit `{machine['commit'] or 'unknown'}`: {machine['processor']}, "
+        f"{machine['cores']} cores, {machine['memory_bytes'] / 1e9:.0f} GB, load {machine['load']:g} at the start, "
+        f"Python {machine['python']}{java}, {versions}."
+    )
+
+
+def comparison(results: Results, name: str) -> str:
+    """The table of one comparison with Hadoop's committers."""
+    found = results(name)
+    if found is None:
+        return _missing("benchmarks/compare_java.py")
+    files = found["tasks"] * found["files"]
+    rows: list[tuple[str, ...]] = [(found["work"], *COLUMNS)]
+    rows.extend((line.side, *line.cells) for line in lines(files, found["sides"]))
+    rounds = len(found["sides"][OURS])
+    return f"{markdown(rows)}\n\n{rounds} rounds; medians, ratios as median (least to most). {about(found['machine'])}"
+
+
+def simple(results: Results, name: str, rows: Callable[[dict[str, Any]], list[tuple[str, ...]]], script: str) -> str:
+    """The table of a benchmark that makes its own rows."""
+    found = results(name)
+    if found is None:
+        return _missing(f"benchmarks/{script}.py")
+    return f"{markdown(rows(found))}\n\n{about(found['machine'])}"
+
+
+def suites(results: Results) -> str:
+    """Calls and CPU of the suites that run on every store."""
+    found = results("suites")
+    if found is None:
+        return _missing("benchmarks/all.sh")
+    heading = (HEADINGS[0], "median s", *HEADINGS[1:])
+    rows: list[tuple[str, ...]] = [heading]
+    for one in found["benchmarks"]:
+        if "calls" in one["extra_info"]:
+            name, *rest = cells(one["name"], one["extra_info"])
+            rows.append((name.replace("|", "/"), f"{one['median_s']:.4f}", *rest))
+    return f"{markdown(rows)}\n\n{about(found['machine'])}"
+
+
+def targets(results: Results) -> str:
+    """What was aimed at, and what was measured."""
+    rows: list[tuple[str, ...]] = [("work", "target, ours/Java", "measured")]
+    rows.extend(_targets(results))
+    return markdown(rows)
+
+
+def _targets(results: Results) -> Iterator[tuple[str, str, str]]:
+    far, near, many = results(_FAR), results(_NEAR), results(_MANY)
+
+    def told(found: dict[str, Any] | None, others: Callable[[str], bool], key: str = "wall_s") -> str:
+        names = [name for name in found["sides"] if name != OURS and others(name)] if found else []
+        return str(ratio(found["sides"], names, key)) if found and names else "not measured"
+
+    def manifest(name: str) -> bool:
+        return name.startswith("manifest")
+
+    yield "job commit 1000x10x100, 20 ms a call, 32 threads", "<= 0.20", told(far, lambda n: n.endswith(" 32 threads"))
+    yield "the same, the best of Java's thread counts", "<= 0.5", told(far, manifest)
+    capped = results(rate_cap.NAME)
+    for one in capped["latencies"] if capped else []:
+        shares = sorted(measured["share"] for measured in one["rounds"])
+        middle = shares[len(shares) // 2]
+        title = f"100,000 files at a cap of 10,000/s, {one['latency_ms']:g} ms a call: share of the cap"
+        yield title, ">= 0.8", str(Ratio(middle, shares[0], shares[-1]))
+    yield "job commit 1000x100x1000, no latency: wall", "<= 0.7", told(many, manifest)
+    yield "the same: CPU a file", "<= 0.7", told(many, manifest, "cpu_s")
+    yield "job commit 1000x10x100, no latency, the faster of manifest and v1", "<= 0.5", told(near, lambda _name: True)
+    task = results(task_commit.NAME)
+    for delivery, target in zip(task_commit.DELIVERIES, ("<= 2; 1", "<= 3; <= 2"), strict=True):
+        title = f"task commit of ten files, delivery by {delivery}: calls; one after another (Java: 28)"
+        yield title, target, _task(task, delivery)
+    grown = results(scale.NAME)
+    for shape in grown["shapes"] if grown else []:
+        millions = shape["files"] // 1_000_000
+        aim = "<= 4 s; <= 100 MB" if millions == 1 else f"<= {4 * millions} s; the same + 10 %"
+        measured = f"{shape['cpu_s']:.1f} s; {shape['over_idle'] / 1e6:.0f} MB"
+        yield f"{shape['files']:,} files, no-op store: CPU; peak memory over idle", aim, measured
+    spark = results(spark_write.NAME)
+    for table in spark["tables"] if spark else []:
+        for writer, target in ((spark_write.STOCK, "<= 1.10"), (spark_write.BARE, _bare_target(table))):
+            if writer in table["writers"]:
+                title = f"Spark write, {table['rows']:,} rows ({table['table']}), against {writer}"
+                yield title, target, spark_write.ratio(table, writer, "wall_s")
+
+
+def _bare_target(table: Mapping[str, Any]) -> str:
+    return "<= 0.8" if table["table"] == "directories" else "<= 1.10"
+
+
+def _task(found: dict[str, Any] | None, delivery: str) -> str:
+    if found is None:
+        return "not measured"
+    commits = [one["commit"] for one in found["ours"][delivery]]
+    return f"{max(sum(one['calls'].values()) for one in commits)}; {max(one['round_trips'] for one in commits)}"
+
+
+def picture(_results: Results) -> str:
+    """The scaling plot, where it was drawn."""
+    if not scaling.PICTURE.exists():
+        return _missing("benchmarks/scaling.py")
+    return "SCALING"
+
+
+PLACES: Final[dict[str, Callable[[Results], str]]] = {
+    "targets": targets,
+    "far": lambda results: comparison(results, _FAR),
+    "near": lambda results: comparison(results, _NEAR),
+    "many": lambda results: comparison(results, _MANY),
+    "no-op": lambda results: comparison(results, "compare-1000x1000x100-no-op"),
+    "scale": lambda results: simple(results, scale.NAME, lambda found: scale.rows(found["shapes"]), "scale"),
+    "rate-cap": lambda results: simple(
+        results, rate_cap.NAME, lambda found: rate_cap.rows(found["latencies"]), "rate_cap"
+    ),
+    "task-commit": lambda results: simple(results, task_commit.NAME, task_commit.rows, "task_commit"),
+    "spark-write": lambda results: simple(
+        results, spark_write.NAME, lambda found: spark_write.rows(found["tables"]), "spark_write"
+    ),
+    "suites": suites,
+    "scaling": picture,
+}
+
+
+def filled(text: str, results: Results, *, images: str) -> str:
+    """A page with every marked place filled.
+
+    Args:
+        text: The page.
+        results: What was kept, by name.
+        images: The way from the page to docs/images.
+
+    Raises:
+        ValueError: The page marks a place that is unknown, or no end.
+    """
+    if text.count("<!-- measured: ") != len(_PLACE.findall(text)):
+        raise ValueError("a marked place has no <!-- end measured -->")
+
+    def fill(place: re.Match[str]) -> str:
+        name = place[2]
+        if name not in PLACES:
+            raise ValueError(f"there is no measurement {name!r}: one of {', '.join(PLACES)}")
+        image = f"![Files against seconds for a job commit]({images}/scaling.png)"
+        made = PLACES[name](results).replace("SCALING", image)
+        return f"{place[1]}\n{made}\n\n{place[4]}"
+
+    return _PLACE.sub(fill, text)
+
+
+def _missing(command: str) -> str:
+    return f"Not measured yet: `{command}`."
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Writes what was measured into the documentation.")
+    parser.add_argument("--check", action="store_true", help="write nothing; fail where a page is out of date")
+    arguments = parser.parse_args()
+    stale = []
+    for page in PAGES:
+        text = page.read_text(encoding="utf-8")
+        new = filled(text, lambda name: kept(name, RESULTS), images=images_from(page))
+        if new != text:
+            stale.append(page)
+            if not arguments.check:
+                page.write_text(new, encoding="utf-8")
+    if arguments.check and stale:
+        raise SystemExit(f"out of date: {', '.join(page.name for page in stale)}; run benchmarks/report.py")
+    print(f"changed: {', '.join(page.name for page in stale) or 'nothing'}")
+
+
+def images_from(page: Path) -> str:
+    """The way from a page to docs/images."""
+    return "docs/images" if page.parent == ROOT else "images"
+
+
+if __name__ == "__main__":
+    main()
