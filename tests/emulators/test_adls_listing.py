@@ -6,6 +6,7 @@ import time
 from collections.abc import AsyncIterator
 from datetime import UTC
 
+import aiohttp
 import pytest
 from azure.core.exceptions import HttpResponseError
 from azure.storage.filedatalake.aio import DataLakeServiceClient, FileSystemClient
@@ -104,17 +105,28 @@ async def fill(emulator: AdlsEmulator, count: int) -> None:
         )
 
 
-async def test_a_hundred_thousand_entries_page_well(files: FileSystemClient, emulator: AdlsEmulator) -> None:
-    await fill(emulator, 100_000)
-    emulator.conduct.log.clear()
-    started = time.process_time()
+async def test_a_hundred_thousand_entries_page_well() -> None:
+    # Without the official client, which takes ten times as long over this as the server.
+    token = {"Authorization": "Bearer a.b.c"}
+    async with serve(Settings(bearer_tokens=frozenset({"a.b.c"}))) as emulator, aiohttp.ClientSession() as session:
+        emulator.namespace.create_filesystem("data", {})
+        await fill(emulator, 100_000)
+        parameters = {"resource": "filesystem", "recursive": "true", "directory": "big"}
+        found: list[str] = []
+        requests = 0
+        started = time.process_time()
+        while requests == 0 or "continuation" in parameters:
+            async with session.get(f"{emulator.url}/data", params=parameters, headers=token) as answer:
+                found += [entry["name"] for entry in (await answer.json())["paths"]]
+            parameters["continuation"] = answer.headers.get("x-ms-continuation", "")
+            if not parameters["continuation"]:
+                del parameters["continuation"]
+            requests += 1
 
-    found = await names(files, "big")
-
-    # 21 pages of 5,000, most of whose time is the client's.
-    assert len(found) == len(set(found)) == 100_010
-    assert len(emulator.conduct.log) == 21
-    assert time.process_time() - started < 30
+    assert (requests, len(found), len(set(found))) == (21, 100_010, 100_010)
+    assert found == sorted(found)
+    # 0.8 s on the machine it was written on. Were a page to cost the whole listing, it would be ten times that.
+    assert time.process_time() - started < 6
 
 
 async def test_a_recursive_delete_goes_on_until_all_is_gone(files: FileSystemClient, emulator: AdlsEmulator) -> None:

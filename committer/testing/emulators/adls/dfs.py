@@ -171,7 +171,7 @@ class Dfs:
     def _list(self, request: Request, grant: Grant | None) -> Answer:
         directory = request.query.get("directory", "").strip("/")
         if grant is not None:
-            grant.require("l", request.filesystem, directory, kind="c")
+            grant.require("l", request.filesystem, directory, kind="l")
         request.parameter("recursive")
         recursive = request.flag("recursive")
         limit = request.number("maxresults", self._settings.list_page)

@@ -45,14 +45,15 @@ class Grant:
             letters: Each of which would do.
             filesystem: Where.
             path: Where in it.
-            kind: What the call is on: `s`, the account; `c`, a filesystem; `o`, a path.
+            kind: What the call is on: `s`, the account; `c`, a filesystem; `l`, the listing of one, which unlike
+                other calls on it a service SAS may grant; `o`, a path.
         """
         if self.filesystem is None:
-            if kind not in self.resource_types:
+            if {"l": "c"}.get(kind, kind) not in self.resource_types:
                 raise ServiceError("AuthorizationResourceTypeMismatch")
         else:
             inside = path == self.path or not self.path or (self.tree and path.startswith(self.path + "/"))
-            if kind == "s" or filesystem != self.filesystem or not inside:
+            if kind in {"s", "c"} or filesystem != self.filesystem or not inside:
                 raise ServiceError("AuthorizationFailure")
         if not any(letter in self.permissions for letter in letters):
             raise ServiceError("AuthorizationPermissionMismatch")

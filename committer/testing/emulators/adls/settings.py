@@ -40,7 +40,7 @@ class Settings:
         trailing_period: What becomes of a name that ends in a period. The documents advise against such names, Hadoop's
             client refuses them, the service's answer is not described.
         rename_source_needs_sas: Whether a rename that is authorised by SAS must carry one in `x-ms-rename-source` too,
-            as every official client does.
+            as Hadoop's client does, and the official ones for a SAS given as text (not for an AzureSasCredential).
         clock_skew: Seconds by which a SharedKey request's date may be off, the service's 15 minutes; 0 is unlimited.
         request_log: How many requests the log keeps.
     """
