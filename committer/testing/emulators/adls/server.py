@@ -223,7 +223,7 @@ async def serve(
         OSError: The port is taken.
     """
     emulator = AdlsEmulator(settings or Settings())
-    runner = web.ServerRunner(web.Server(emulator.handle, access_log=None), shutdown_timeout=1.0)
+    runner = web.ServerRunner(web.Server(emulator.handle, access_log=None), shutdown_timeout=0.1)
     await runner.setup()
     try:
         site = web.TCPSite(runner, "127.0.0.1", port, ssl_context=ssl_context, backlog=1024)
