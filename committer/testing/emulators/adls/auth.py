@@ -123,7 +123,7 @@ class Authority:
 
     def _matches(self, request: Request, names: list[str], signature: str) -> bool:
         headers = request.headers
-        lines = [request.method]
+        lines = [request.signed_method]
         for name in _SIGNED:
             line = headers.get(name, "")
             if (name == "Content-Length" and line == "0") or (name == "Date" and "x-ms-date" in headers):

@@ -119,7 +119,8 @@ class AdlsEmulator:
                 endpoint = "dfs" if service == "dfs" else "blob"
         filesystem, inside = path_in(path)
         parameters = parse_query(query)
-        request = Request("dfs", wire.method, raw, filesystem, inside, parameters, wire.headers)
+        method = wire.headers.get("X-Http-Method-Override", wire.method).upper()
+        request = Request("dfs", method, wire.method, raw, filesystem, inside, parameters, wire.headers)
         request.endpoint = endpoint or ("blob" if blob.is_blob_call(request) else "dfs")
         request.secure = wire.secure
         request.peer = wire.remote or ""

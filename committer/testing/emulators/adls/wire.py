@@ -33,7 +33,9 @@ class Request:
 
     Attributes:
         endpoint: Which of the account's endpoints it went to.
-        method: GET, PUT, ...
+        method: GET, PUT, ... Hadoop's client, whose Java knows no PATCH, sends PUT and names the method it means in
+            `X-Http-Method-Override`: this is the one it means.
+        signed_method: The one it sent, which is what SharedKey signs.
         raw_path: The URL's path as sent, still encoded: what SharedKey signs.
         filesystem: The first part of the path in the account; "" for the account itself.
         path: The rest, decoded, without slashes at its ends.
@@ -47,6 +49,7 @@ class Request:
 
     endpoint: Endpoint
     method: str
+    signed_method: str
     raw_path: str
     filesystem: str
     path: str
