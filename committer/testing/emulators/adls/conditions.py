@@ -29,8 +29,8 @@ class Conditions:
 
     def __init__(self, headers: Mapping[str, str], prefix: str = "", code: str = "ConditionNotMet") -> None:
         self._code = code
-        self.if_match = _quoted(headers.get(prefix + "If-Match"))
-        self.if_none_match = _quoted(headers.get(prefix + "If-None-Match"))
+        self.if_match: str | None = _quoted(headers.get(prefix + "If-Match"))
+        self.if_none_match: str | None = _quoted(headers.get(prefix + "If-None-Match"))
         self._modified_since = _moment(headers.get(prefix + "If-Modified-Since"))
         self._unmodified_since = _moment(headers.get(prefix + "If-Unmodified-Since"))
 

@@ -197,9 +197,9 @@ class ServiceError(Exception):
         known_status, known_message = _ERRORS.get(code, (500, code))
         super().__init__(code)
         self.code = code
-        self.status = status or known_status
-        self.message = message or known_message
-        self.headers = dict(headers or {})
+        self.status: int = status or known_status
+        self.message: str = message or known_message
+        self.headers: dict[str, str] = dict(headers or {})
 
 
 def dfs_body(error: ServiceError, request_id: str, time: str) -> tuple[str, str, bytes]:

@@ -100,7 +100,7 @@ class RateLimit:
     """A token bucket: `rate` a second, and at most `burst_seconds` of them saved up."""
 
     def __init__(self, rate: float, burst_seconds: float) -> None:
-        self.rate = rate
+        self.rate: float = rate
         self._burst_seconds = burst_seconds
         self._level = max(1.0, rate * burst_seconds)
         self._at = time.monotonic()
@@ -173,8 +173,8 @@ class Conduct:
 
     def __init__(self, settings: Settings) -> None:
         self.faults: list[Fault] = []
-        self.limit = RateLimit(settings.rate, settings.burst_seconds)
-        self.counters = Counters()
+        self.limit: RateLimit = RateLimit(settings.rate, settings.burst_seconds)
+        self.counters: Counters = Counters()
         self.log: deque[LoggedRequest] = deque(maxlen=settings.request_log)
 
     def faults_for(self, operation: str, place: str, identity: str) -> list[Fault]:

@@ -69,17 +69,18 @@ class Node:
 
     def __init__(self, etag: str, *, directory: bool) -> None:
         self.children: dict[str, Node] | None = {} if directory else None
-        self.etag = etag
-        self.created = self.modified = time.time()
-        self.owner = OWNER
-        self.group = OWNER
-        self.permissions = DIRECTORY_PERMISSIONS if directory else FILE_PERMISSIONS
+        self.etag: str = etag
+        self.created: float = time.time()
+        self.modified: float = self.created
+        self.owner: str = OWNER
+        self.group: str = OWNER
+        self.permissions: str = DIRECTORY_PERMISSIONS if directory else FILE_PERMISSIONS
         self.acl: str | None = None
-        self.data = b""
+        self.data: bytes = b""
         self.uncommitted: dict[int, bytes] | None = None
         self.properties: dict[str, str] = {}
         self.content: dict[str, str] = {}
-        self.by_blob_api = False
+        self.by_blob_api: bool = False
         self.lease: Lease | None = None
         self._names: list[str] | None = None
 
@@ -145,13 +146,13 @@ class Filesystem:
     __slots__ = ("etag", "lease", "modified", "policies", "properties", "public_access", "root")
 
     def __init__(self, etag: str, properties: dict[str, str]) -> None:
-        self.root = Node(etag, directory=True)
-        self.etag = etag
-        self.modified = time.time()
-        self.properties = properties
+        self.root: Node = Node(etag, directory=True)
+        self.etag: str = etag
+        self.modified: float = time.time()
+        self.properties: dict[str, str] = properties
         self.lease: Lease | None = None
         self.public_access: str | None = None
-        self.policies = b""
+        self.policies: bytes = b""
 
     def touch(self, etag: str) -> None:
         """Marks a change of its metadata."""

@@ -44,10 +44,10 @@ class AdlsEmulator:
 
     def __init__(self, settings: Settings) -> None:
         clock = Clock()
-        self.settings = settings
-        self.namespace = Namespace(settings, clock)
-        self.conduct = Conduct(settings)
-        self.url = ""
+        self.settings: Settings = settings
+        self.namespace: Namespace = Namespace(settings, clock)
+        self.conduct: Conduct = Conduct(settings)
+        self.url: str = ""
         self._clock = clock
         self._authority = Authority(settings)
         self._dfs = dfs.Dfs(settings, self.namespace, clock, self._authority)
