@@ -12,7 +12,7 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -104,10 +104,11 @@ class Jvm:
 
     Args:
         temporary: For temporary files, of which a Java job commit that fails to load its manifests leaves one behind.
+        more_jars: Behind PySpark's on the class path.
     """
 
-    def __init__(self, temporary: Path) -> None:
-        jars = class_path()
+    def __init__(self, temporary: Path, more_jars: Sequence[Path] = ()) -> None:
+        jars = os.pathsep.join([class_path(), *map(str, more_jars)])
         self.java = find_java()
         if importlib.util.find_spec("py4j") is None:
             raise NoJavaError("py4j is not installed")

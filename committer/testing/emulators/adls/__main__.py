@@ -1,0 +1,62 @@
+"""`python -m committer.testing.emulators.adls`: serves an account until it is told to stop."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import signal
+import ssl
+import sys
+
+from committer.testing.emulators.adls.server import serve
+from committer.testing.emulators.adls.settings import DEFAULT_ACCOUNT, DEFAULT_KEY, Settings
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Runs until SIGTERM or SIGINT; prints the account's URL as its only line."""
+    given = _parser().parse_args(arguments)
+    try:
+        settings = Settings(
+            account=given.account,
+            key=given.key,
+            rate=given.rate,
+            hierarchical=not given.flat,
+            bearer_tokens=frozenset(given.token),
+        )
+        context = None
+        if given.certificate is not None:
+            context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+            context.load_cert_chain(given.certificate, given.private_key)
+        asyncio.run(_run(settings, given.port, context))
+    except (OSError, ValueError) as error:
+        sys.exit(f"error: {error}")
+
+
+async def _run(settings: Settings, port: int, context: ssl.SSLContext | None) -> None:
+    stopped = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stopped.set)
+    async with serve(settings, port=port, ssl_context=context) as emulator:
+        print(emulator.url, flush=True)  # noqa: T201 - what whoever started it waits for
+        await stopped.wait()
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m committer.testing.emulators.adls",
+        description="Emulates an Azure Data Lake Storage Gen2 account on 127.0.0.1 and prints its URL.",
+    )
+    parser.add_argument("--port", type=int, default=0, help="0, the default, picks a free one")
+    parser.add_argument("--account", default=DEFAULT_ACCOUNT, help="default: %(default)s")
+    parser.add_argument("--key", default=DEFAULT_KEY, help="in base64; default: the published development key")
+    parser.add_argument("--rate", type=float, default=0.0, help="requests a second it serves; 0, the default: no limit")
+    parser.add_argument("--flat", action="store_true", help="an account without hierarchical namespace")
+    parser.add_argument("--token", action="append", default=[], help="an OAuth token it accepts; may be repeated")
+    parser.add_argument("--certificate", help="serves TLS with this PEM file")
+    parser.add_argument("--private-key", help="the certificate's key, unless it is in the same file")
+    return parser
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""The emulators, judged by the official clients, unchanged."""

@@ -1,0 +1,41 @@
+"""An emulated account for each test, and the official client on it, unchanged."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from importlib.util import find_spec
+from typing import TYPE_CHECKING
+
+import pytest
+
+from committer.testing.emulators.adls import AdlsEmulator, serve
+
+if TYPE_CHECKING:
+    from azure.storage.filedatalake.aio import DataLakeServiceClient, FileSystemClient
+
+# The judges are extras: `adls` brings the official clients, `spark` Hadoop and the way into its JVM.
+if find_spec("azure") is None or find_spec("azure.storage.filedatalake") is None:
+    collect_ignore_glob = ["test_adls_*.py"]
+elif find_spec("py4j") is None:
+    collect_ignore_glob = ["test_adls_hadoop.py"]
+
+
+@pytest.fixture
+async def emulator() -> AsyncIterator[AdlsEmulator]:
+    async with serve() as emulator:
+        yield emulator
+
+
+@pytest.fixture
+async def service(emulator: AdlsEmulator) -> AsyncIterator[DataLakeServiceClient]:
+    from .clients import client
+
+    async with client(emulator) as service:
+        yield service
+
+
+@pytest.fixture
+async def files(service: DataLakeServiceClient) -> AsyncIterator[FileSystemClient]:
+    """An empty filesystem, `data`."""
+    async with await service.create_file_system("data") as files:
+        yield files

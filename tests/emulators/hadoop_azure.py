@@ -1,0 +1,167 @@
+"""Hadoop's own client of Azure Data Lake Storage (ABFS), in a JVM, on an emulated account.
+
+Its jars are in no PySpark and no Python package: Maven fetches them once, of the version that PySpark's Hadoop has, into
+build/, where later runs find them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import importlib.util
+import re
+import shutil
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+from urllib.parse import urlsplit
+
+from committer.testing.emulators.adls import AdlsEmulator
+from tests.interop.jvm import Jvm, NoJavaError
+
+T = TypeVar("T")
+
+# What hadoop-azure leaves to whoever uses it, and PySpark has.
+_PROVIDED = ("jackson-annotations", "jackson-core", "jackson-databind", "commons-lang3", "commons-io")
+_BUILD = Path(__file__).parents[2] / "build"
+_FETCH_SECONDS = 180
+_PROJECT = """\
+<project xmlns="http://maven.apache.org/POM/4.0.0">
+  <modelVersion>4.0.0</modelVersion>
+  <groupId>none</groupId><artifactId>none</artifactId><version>1</version>
+  <dependencies>
+    <dependency>
+      <groupId>org.apache.hadoop</groupId><artifactId>hadoop-azure</artifactId><version>{version}</version>
+    </dependency>
+  </dependencies>
+</project>
+"""
+
+
+def jars() -> list[Path]:
+    """hadoop-azure and what it needs.
+
+    Raises:
+        NoJavaError: They are not there and cannot be fetched; the text says why.
+    """
+    pyspark = _pyspark_jars()
+    version = _hadoop_version(pyspark)
+    directory = _BUILD / f"hadoop-azure-{version}"
+    if not directory.is_dir():
+        _fetch(version, directory)
+    return sorted(directory.glob("*.jar")) + [jar for name in _PROVIDED for jar in pyspark.glob(f"{name}-[0-9]*.jar")]
+
+
+def _pyspark_jars() -> Path:
+    spec = importlib.util.find_spec("pyspark")
+    if spec is None or spec.origin is None:
+        raise NoJavaError("PySpark, whose jars hold Hadoop, is not installed")
+    return Path(spec.origin).parent / "jars"
+
+
+def _hadoop_version(pyspark: Path) -> str:
+    for jar in pyspark.glob("hadoop-client-api-*.jar"):
+        found = re.fullmatch(r"hadoop-client-api-(.+)\.jar", jar.name)
+        if found:
+            return found[1]
+    raise NoJavaError("PySpark has no hadoop-client-api jar")
+
+
+def _fetch(version: str, directory: Path) -> None:
+    maven = shutil.which("mvn")
+    if maven is None:
+        raise NoJavaError(f"hadoop-azure {version} is not in {directory} and there is no Maven to fetch it")
+    partial = directory.with_name(directory.name + ".partial")
+    shutil.rmtree(partial, ignore_errors=True)
+    partial.mkdir(parents=True)
+    (partial / "pom.xml").write_text(_PROJECT.format(version=version))
+    command = [maven, "-q", "-B", "dependency:copy-dependencies", "-DincludeScope=runtime", "-DoutputDirectory=."]
+    try:
+        done = subprocess.run(command, cwd=partial, capture_output=True, text=True, timeout=_FETCH_SECONDS, check=False)
+    except subprocess.TimeoutExpired:
+        raise NoJavaError(f"Maven did not fetch hadoop-azure {version} within {_FETCH_SECONDS} s") from None
+    if done.returncode != 0:
+        raise NoJavaError(f"Maven could not fetch hadoop-azure {version}: {(done.stdout + done.stderr).strip()[-500:]}")
+    partial.rename(directory)
+
+
+class Abfs:
+    """Hadoop's FileSystem on one filesystem of an emulated account.
+
+    Args:
+        jvm: Where it runs.
+        emulator: The account.
+        filesystem: The filesystem; made if need be.
+        options: More of Hadoop's options.
+    """
+
+    def __init__(self, jvm: Jvm, emulator: AdlsEmulator, filesystem: str, **options: str) -> None:
+        self._jvm = jvm
+        view = jvm.view
+        account = f"{emulator.settings.account}.dfs.core.windows.net"
+        self.root = f"abfs://{filesystem}@{account}"
+        self.conf = view.org.apache.hadoop.conf.Configuration()
+        settings = {
+            # An address and a port in place of the account's own: the client then puts the account into the path.
+            "fs.azure.abfs.endpoint": urlsplit(emulator.url).netloc,
+            "fs.azure.always.use.https": "false",
+            # The other one, Apache's, wants TLS sockets even where it needs none.
+            "fs.azure.networking.library": "JDK_HTTP_URL_CONNECTION",
+            "fs.azure.account.auth.type": "SharedKey",
+            f"fs.azure.account.key.{account}": emulator.settings.key,
+            "fs.azure.createRemoteFileSystemDuringInitialization": "true",
+            "fs.azure.io.retry.max.retries": "2",
+            "fs.azure.io.retry.backoff.interval": "100",
+            "fs.azure.io.retry.min.backoff.interval": "50",
+            # One JVM has many accounts, one after the other.
+            "fs.abfs.impl.disable.cache": "true",
+            **options,
+        }
+        for key, value in settings.items():
+            self.conf.set(key, value)
+        self.filesystem: Any = None
+
+    async def open(self) -> Abfs:
+        """Connects."""
+        self.filesystem = await self.run(lambda: self.path("/").getFileSystem(self.conf))
+        return self
+
+    async def run(self, call: Callable[[], T]) -> T:
+        """Runs `call`, which talks to Java, off the event loop, on which the emulator serves."""
+        return await asyncio.to_thread(call)
+
+    def path(self, path: str) -> Any:
+        """Hadoop's Path. Calls Java."""
+        return self._jvm.view.org.apache.hadoop.fs.Path(self.root + path)
+
+    async def write(self, path: str, data: bytes, *, overwrite: bool = True) -> None:
+        """Writes a file."""
+
+        def write() -> None:
+            stream = self.filesystem.create(self.path(path), overwrite)
+            stream.write(data)
+            stream.close()
+
+        await self.run(write)
+
+    async def read(self, path: str) -> bytes:
+        """Reads a file."""
+
+        def read() -> bytes:
+            stream = self.filesystem.open(self.path(path))
+            try:
+                return bytes(stream.readAllBytes())
+            finally:
+                stream.close()
+
+        return await self.run(read)
+
+    async def names(self, path: str) -> list[str]:
+        """The names in a directory."""
+        return await self.run(
+            lambda: sorted(str(status.getPath().getName()) for status in self.filesystem.listStatus(self.path(path)))
+        )
+
+    async def rename(self, source: str, target: str) -> bool:
+        """Renames."""
+        return await self.run(lambda: bool(self.filesystem.rename(self.path(source), self.path(target))))
