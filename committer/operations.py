@@ -436,7 +436,7 @@ async def _reason_to_keep(context: StageContext, found: JobDirectory, *, force: 
     decision = await read_decision(store, layout) if found.decided and not found.is_void else None
     if decision is None or decision.decision != "commit":
         return None
-    return None if found.voids(decision, directories=store.capabilities.directories) else _DECIDED
+    return None if found.voids(decision, late=not store.capabilities.refuses_late_writes) else _DECIDED
 
 
 async def _remove(context: StageContext, found: JobDirectory, *, force: bool, named: bool) -> str | None:

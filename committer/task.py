@@ -277,8 +277,11 @@ class TaskAttempt:
             )
 
     async def _make_directory(self, directory: str) -> None:
-        """Makes a directory below the attempt's, level by level, never the attempt directory itself."""
-        if directory in self._made or not self._context.store.capabilities.directories:
+        """Makes a directory below the attempt's, level by level, never the attempt directory itself.
+
+        Where a write makes its parents up, or needs none, there is nothing to do.
+        """
+        if directory in self._made or not self._context.store.capabilities.refuses_late_writes:
             return
         level = ""
         for segment in directory.split("/"):

@@ -30,6 +30,7 @@ from committer.paths import StorePath
 from committer.records.job_state import Decision, Fact, JobOutcome
 from committer.records.success import FILENAMES_LIMIT
 from committer.stages.base import StageContext
+from committer.stages.cleanup import CleanupJob, RemoveFate
 from committer.stages.commit_state import CommitState, EndedElsewhereError, explain_missing, is_forward_only
 from committer.stages.create_directories import CreateDirectories
 from committer.stages.decide import remove_side_files
@@ -40,7 +41,7 @@ from committer.stages.names import ancestors, with_ancestors
 from committer.stages.promote import PromoteDirectories, Promotion, find_promotions
 from committer.stages.publish import Published, PublishFiles
 from committer.stages.roll_back import RollBack, RollBackRequest, fence
-from committer.stages.success_file import SetAsideSuccess, read_success
+from committer.stages.success_file import SetAsideSuccess, read_success, was_completed
 from committer.stages.superseded import MoveAside
 from committer.stages.validate_output import ValidateOutput
 from committer.stores.helpers import exists
@@ -132,6 +133,7 @@ class CarryOut:
             return await self._after_outcome(decision, outcome, rollback=rollback)
         if state is None:
             await self._refuse_void(decision)
+            await self._refuse_completed(decision)
             state = await CommitState.read(context, decision)
         fenced = store.capabilities.atomic_directory_rename and await exists(store, layout.tasks_fenced)
         if rollback or fenced:
@@ -145,7 +147,7 @@ class CarryOut:
         """
         context = self.context
         found = await look_at_job(context.store, context.layout)
-        if not found.voids(decision, directories=context.store.capabilities.directories):
+        if not found.voids(decision, late=not context.store.capabilities.refuses_late_writes):
             return
         await context.store.delete_file(context.layout.decision)
         await remove_side_files(context, found)
@@ -155,6 +157,18 @@ class CarryOut:
             path=context.layout.job_directory,
             next_step="run the job again; nothing was published",
         )
+
+    async def _refuse_completed(self, decision: Decision) -> None:
+        """Removes a decision that arrived a second time after its job was committed and cleaned up.
+
+        With a setup record or a directory that arrived as late it looks like a job that died; but `_SUCCESS` speaks of
+        it, and the outcome, which came before that, is gone, and goes last.
+        """
+        context = self.context
+        if await was_completed(context, decision) and await read_outcome(context.store, context.layout) is None:
+            await CleanupJob(context).run(None)
+            await RemoveFate(context).run(None)
+            raise EndedElsewhereError(None)
 
     async def _after_outcome(self, decision: Decision, outcome: JobOutcome, *, rollback: bool) -> JobReport:
         context = self.context

@@ -52,6 +52,7 @@ async def finish_committed(context: StageContext, state: CommitState, published:
                 stage=SaveSuccess.name,
                 was_empty=was_empty,
                 directories=state.decision.directories,
+                decided_by=state.decision.driver,
             )
             await SaveSuccess(context, only_if_absent=gone).run(data)
             await sync_directories(context, [context.layout.destination])

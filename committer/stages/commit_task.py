@@ -87,7 +87,7 @@ class CommitTask(Stage[TaskOutput, TaskCommit]):
     Files stay where they are. With `durability="fsync"` files, directories and record survive a power loss.
     Failure modes: nothing of the attempt can be committed; or, with `outcome="unknown"`, its record may stand and be
     read by a job commit, so its files must stay: the next attempt's commit replaces it.
-    Cost: 2 calls in one round trip, 3 by listing where directories are real but cannot be renamed atomically; a store
+    Cost: 2 calls in one round trip, 3 by listing on stores that make parents up or cannot rename directories; a store
     that writes first and renames after makes one more, in a second round trip. With `hadoop_driver` one more a
     directory, as Hadoop does. With `durability="fsync"` one more a directory of the attempt, one for `tasks`, and one a
     file that was not written through the store; in a job that Hadoop set up, which synced nothing, 5 more.
@@ -188,17 +188,19 @@ class CommitTask(Stage[TaskOutput, TaskCommit]):
         return saved, path
 
     def _checks(self, value: TaskOutput) -> list[Coroutine[Any, Any, None]]:
-        """What must be looked at beside the save, which itself fails once the directory of the records is gone.
+        """What must be looked at beside the save.
 
-        By listing, where that directory is renamed before a decision and deleted with the job, the save proves that the
-        job stands. Only the attempt may have been aborted: its record would replace a good one of the same task. By
-        message the record replaces nothing, and a job commit that is given it looks whether its files are there.
+        By listing, where the directory of the records is renamed before a decision, deleted with the job, and not made
+        up again by the save, that fails once the job is not open any more. Only the attempt may have been aborted: its
+        record would replace a good one of the same task. By message the record replaces nothing, and a job commit that
+        is given it looks whether its files are there.
         """
         capabilities, by_listing = self.context.store.capabilities, self.context.spec.delivery == "listing"
+        save_tells = by_listing and capabilities.refuses_late_writes
         checks: list[Coroutine[Any, Any, None]] = []
         if by_listing and capabilities.directories:
             checks.append(self._check_not_aborted(value))
-        if not (by_listing and capabilities.directories and capabilities.atomic_directory_rename):
+        if not (save_tells and capabilities.atomic_directory_rename):
             checks.append(self._check_job_stands())
         return checks
 

@@ -18,8 +18,8 @@ from committer.stores.helpers import create_exclusively
 class EndJob(Stage[tuple[Decision, Literal["committed", "rolled-back"], str], JobOutcome]):
     """Creates the outcome exclusively, after looking once more that the decision still stands.
 
-    A driver that finished the job removes decision and outcome before the job's directory (which, where directories are
-    not real, cannot refuse a late outcome at all). So the decision is looked for again after the create too, and an
+    A driver that finished the job removes decision and outcome before the job's directory (which on many stores cannot
+    refuse a late outcome at all). So the decision is looked for again after the create too, and an
     outcome of a job that ended meanwhile is taken back: it could say the contrary of how the job ended. Only another
     driver that went by this very outcome may have ended the job so fast, and left it there to be kept.
 
@@ -65,7 +65,7 @@ async def mark_finished(context: StageContext, outcome: JobOutcome) -> None:
     """Says in the outcome that only cleaning is left. Idempotent; does nothing for a job cleaned up meanwhile.
 
     From here on nobody writes `_SUCCESS` for the job again, where a later job's may stand by now, and nobody reads what
-    cleanup removes. One call; where directories are not real one more, because nothing there refuses a late write.
+    cleanup removes. One call; where nothing refuses a late write one more.
 
     The outcome of a committed job that is to be kept is marked so, and is not taken back here: that its decision is
     gone says only that another driver did the rest.
@@ -78,6 +78,6 @@ async def mark_finished(context: StageContext, outcome: JobOutcome) -> None:
         await looking_again(lambda: store.put(layout.outcome, record, durable=context.durable))
     except StoreNotFoundError:
         return
-    if not (kept or store.capabilities.directories) and await read_decision(store, layout) is None:
+    if not (kept or store.capabilities.refuses_late_writes) and await read_decision(store, layout) is None:
         await store.delete_file(layout.outcome)
         await remove_emptied(context)

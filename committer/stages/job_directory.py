@@ -63,19 +63,19 @@ class JobDirectory:
         """Whether a decision that may stand there speaks of nothing: a late request made it after a cleanup."""
         return not (self.set_up or self.ended or any(child.is_directory for child in self.children.values()))
 
-    def voids(self, decision: Decision, *, directories: bool) -> bool:
+    def voids(self, decision: Decision, *, late: bool) -> bool:
         """Whether this decision, which was read there, speaks of nothing: a late request made it after a cleanup.
 
-        Where directories are not real, those that stand there say nothing: a task that outlived its job makes them
-        again with its record. But a decision without outcome stands beside the setup record of its job, always.
+        Where a late write makes directories again, those that stand there say nothing: a task that outlived its job
+        makes them with its record. But a decision without outcome stands beside the setup record of its job, always.
 
         Args:
             decision: The decision.
-            directories: Whether the store's directories are real.
+            late: Whether the store takes writes into directories that are gone.
         """
         if self.is_void:
             return True
-        return not (directories or decision.hadoop or self.set_up or self.ended)
+        return late and not (decision.hadoop or self.set_up or self.ended)
 
     @property
     def is_foreign(self) -> bool:

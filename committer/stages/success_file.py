@@ -27,6 +27,7 @@ COMMITTER_CLASS = "org.apache.hadoop.mapreduce.lib.output.committer.manifest.Man
 # Ours among the diagnostics, which Hadoop prints as they are.
 WAS_EMPTY = "committer.destination.was.empty"
 DIRECTORIES_CREATED = "committer.directories.created"
+DECIDED_BY = "committer.decided.by"
 
 
 class SetAsideSuccess(Stage[Decision, None]):
@@ -134,6 +135,7 @@ def success_data(
     was_empty: bool = False,
     trace: str = "",
     directories: int = 0,
+    decided_by: str = "",
 ) -> SuccessData:
     """The content of `_SUCCESS` and of the summary report, in Hadoop's form."""
     now = context.runtime.now()
@@ -145,6 +147,8 @@ def success_data(
         diagnostics[WAS_EMPTY] = "true"
     if directories:
         diagnostics[DIRECTORIES_CREATED] = str(directories)
+    if decided_by:
+        diagnostics[DECIDED_BY] = decided_by
     if error is not None:
         diagnostics["exception"] = f"{type(error).__name__}: {error}"
         diagnostics["stacktrace"] = trace
@@ -168,6 +172,14 @@ def set_totals(statistics: IOStatistics, published: Published) -> None:
     """Sets (as Hadoop does) what was committed in all, whoever published it."""
     statistics.counters[names.COMMITTER_FILES_COMMITTED] = published.files
     statistics.counters[names.COMMITTER_BYTES_COMMITTED] = published.size
+
+
+async def was_completed(context: StageContext, decision: Decision) -> bool:
+    """Whether `_SUCCESS` proves that what this decision says was done: it comes only after the outcome. One call."""
+    marker = await read_success(context)
+    if marker is None or marker.jobId != context.layout.job_id:
+        return False
+    return marker.diagnostics.get(DECIDED_BY) == decision.driver
 
 
 async def read_success(context: StageContext) -> SuccessData | None:

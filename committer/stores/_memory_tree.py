@@ -123,10 +123,10 @@ class Tree:
         return entry.file if entry is not None else None
 
     def check_free(self, path: StorePath, operation: str, *, replace: bool) -> None:
-        """Raises what a `put` with these arguments would."""
+        """Raises what a `put` with these arguments would, but for a parent that the store makes up."""
         entry = self._find(path, operation)
         if self.capabilities.directories:
-            self._check_parent(path, operation)
+            self._check_parent(path, operation, made_up=operation in ("put", "open_writer") and self._makes_parents)
             if self._is_directory(path) and replace:
                 raise StoreIsADirectoryError("a directory is there", operation=operation, path=path)
         if entry is not None and not replace:
@@ -135,6 +135,8 @@ class Tree:
     def put(self, path: StorePath, file: File, operation: str, *, replace: bool) -> None:
         """Puts a file under a name."""
         self.check_free(path, operation, replace=replace)
+        if self._makes_parents:
+            self.make_directory(path.parent, parents=True)
         key = self._key(path)
         if key in self._entries:
             self._entries[key].file = file
@@ -152,7 +154,7 @@ class Tree:
             return False
         if entry is not None:
             raise StoreExistsError("a file is there", operation="make_directory", path=path)
-        if parents and not self._is_directory(path.parent):
+        if (parents or self._makes_parents) and not self._is_directory(path.parent):
             try:
                 self.make_directory(path.parent, parents=True)
             except StoreExistsError as error:
@@ -264,7 +266,11 @@ class Tree:
         start, end = self._below(path)
         return start < end
 
-    def _check_parent(self, path: StorePath, operation: str) -> None:
+    @property
+    def _makes_parents(self) -> bool:
+        return self.capabilities.directories and self.capabilities.implicit_parents
+
+    def _check_parent(self, path: StorePath, operation: str, *, made_up: bool = False) -> None:
         above = path.parent
         if self._is_directory(above):
             return
@@ -272,7 +278,8 @@ class Tree:
             if self._key(above) in self._entries and not self._is_directory(above):
                 raise StoreNotADirectoryError("a file stands where a directory must be", operation=operation, path=path)
             above = above.parent
-        raise StoreNotFoundError("its directory is missing", operation=operation, path=path)
+        if not made_up:
+            raise StoreNotFoundError("its directory is missing", operation=operation, path=path)
 
     def _key(self, path: StorePath) -> str:
         text = path.path

@@ -54,6 +54,9 @@ class Capabilities(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         directories: Directories are real: a file's parent must exist, an empty directory can stand.
+        implicit_parents: `Store.put`, `Store.open_writer` and `Store.make_directory` make missing parents up, whatever
+            they are told, as Azure's Path Create does; renames never do. So a write may bring back the directory of a
+            job that was cleaned up.
         atomic_file_rename: A file rename happens wholly or not at all.
         no_replace_rename: A file rename can be told to fail when the target exists, atomically.
         replacing_rename: A file rename can replace an existing file atomically.
@@ -86,6 +89,7 @@ class Capabilities(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     directories: bool = True
+    implicit_parents: bool = False
     atomic_file_rename: bool = True
     no_replace_rename: bool = True
     replacing_rename: bool = True
@@ -113,6 +117,11 @@ class Capabilities(msgspec.Struct, frozen=True, kw_only=True):
     max_part_bytes: int | None = None
     max_batch_delete: int | None = None
     default_io_rate: float | None = None
+
+    @property
+    def refuses_late_writes(self) -> bool:
+        """Whether a write fails once the directory it goes to is gone, as that of a job that was cleaned up."""
+        return self.directories and not self.implicit_parents
 
 
 class FileWriter(ABC):
@@ -201,7 +210,8 @@ class Store(ABC):
         """Writes a small file whole: a reader sees all of it or none.
 
         Args:
-            path: Where it goes. Its parent must exist where directories are real; it is never made up.
+            path: Where it goes. Its parent must exist where directories are real; it is never made up, except as
+                `Capabilities.implicit_parents` says.
             data: The whole content.
             exclusive: Fail when something is there, decided atomically by the store; else replace a file atomically.
             temporary: Where a store that must write first and rename after may do so (same volume, overwritten);

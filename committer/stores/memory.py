@@ -37,7 +37,9 @@ _WITHOUT_RENAMES: Final = msgspec.structs.replace(
 PROFILES: Final[Mapping[str, Capabilities]] = {
     "local": Capabilities(hard_links=True, durable=True, max_name_bytes=255, max_path_bytes=4095),
     "hdfs": Capabilities(max_name_bytes=255, max_path_bytes=8000),
-    "adls": Capabilities(conditional_rename=True, forbids_trailing_period=True, max_path_bytes=1024),
+    "adls": Capabilities(
+        implicit_parents=True, conditional_rename=True, forbids_trailing_period=True, max_path_bytes=1024
+    ),
     "gcs": msgspec.structs.replace(_FLAT, conditional_rename=True),
     # S3's 5 MiB, the least that a part may have but for the last, is for a flag to set: a test has small files.
     "s3": msgspec.structs.replace(
@@ -59,9 +61,9 @@ PROFILES: Final[Mapping[str, Capabilities]] = {
 """What each profile can do.
 
 ``local`` and ``hdfs`` have real directories and rename them atomically; ``adls`` also checks the identity of what it
-renames; ``gcs`` has no directories and renames one object at a time, with the stamp that is its identity; ``s3`` and
-``azure-flat`` (blobs without a hierarchical namespace) rename nothing: one has uploads whose completion is withheld,
-the other lists of blocks.
+renames, and makes missing parents up; ``gcs`` has no directories and renames one object at a time, with the stamp that
+is its identity; ``s3`` and ``azure-flat`` (blobs without a hierarchical namespace) rename nothing: one has uploads
+whose completion is withheld, the other lists of blocks.
 """
 
 _DEFAULT_PROFILE: Final = "local"

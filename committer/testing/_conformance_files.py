@@ -132,12 +132,17 @@ class FileConformance(ConformanceBase):
         await store.put(root / "other", b"2", durable=True, exclusive=True)
         assert await channel.files() == {"file": b"1", "other": b"2"}
 
-    async def test_put_makes_no_parent(
+    async def test_put_where_no_parent_is(
         self, store: Store, root: StorePath, channel: Channel, can: Capabilities
     ) -> None:
         if not can.directories:
             await store.put(root / "not/there/file", b"1")
             assert await channel.files() == {"not/there/file": b"1"}
+            return
+        if can.implicit_parents:
+            await store.put(root / "not/there/file", b"1", exclusive=True)
+            assert await channel.files() == {"not/there/file": b"1"}
+            assert await channel.directories() == {"not", "not/there"}
             return
         for exclusive in (False, True):
             with pytest.raises(StoreNotFoundError):
@@ -221,8 +226,9 @@ class FileConformance(ConformanceBase):
         if can.directories:
             with pytest.raises(StoreExistsError):
                 await store.open_writer(root / "d")
-            with pytest.raises(StoreNotFoundError):
-                await store.open_writer(root / "not/there")
+            if not can.implicit_parents:
+                with pytest.raises(StoreNotFoundError):
+                    await store.open_writer(root / "not/there")
             with pytest.raises(StoreNotADirectoryError):
                 await store.open_writer(root / "d/file/below")
         assert await channel.files() == {"d/file": b"old"}

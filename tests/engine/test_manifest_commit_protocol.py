@@ -225,7 +225,7 @@ async def test_abort_job_not_task(place: Place) -> None:
     with pytest.raises(JobNotFoundError):
         await task.commit()
     assert place.files() == {}
-    if place.store.capabilities.directories:
+    if place.store.capabilities.refuses_late_writes:
         assert place.temporary() == set()
     else:
         # Nothing refuses a late write here: what a zombie leaves lies below its own job, and cleanup removes it.

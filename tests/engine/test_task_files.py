@@ -205,7 +205,7 @@ async def test_task_commit_takes_two_calls(place: Place, delivery: str) -> None:
         calls = sorted(call.operation for call in place.store.calls)
         capabilities = place.store.capabilities
         # A record goes into a directory that is gone once the job is, or it is looked at (listed) beside the save.
-        frozen = delivery == "listing" and capabilities.directories and capabilities.atomic_directory_rename
+        frozen = delivery == "listing" and capabilities.refuses_late_writes and capabilities.atomic_directory_rename
         looks = ["status"] if delivery == "listing" and capabilities.directories else []
         assert calls == sorted([*looks, *([] if frozen else ["list"]), "put"])
         assert len(calls) == 2 or (looks and not frozen)
@@ -312,7 +312,7 @@ async def test_writing_for_a_job_that_was_cleaned_up_fails(place: Place) -> None
     job = await place.open_job()
     task = await place.open_task(job.spec, 0)
     await job.abort()
-    if place.store.capabilities.directories:
+    if place.store.capabilities.refuses_late_writes:
         with pytest.raises(JobNotFoundError):
             async with task.open("d/part-0") as file:
                 await file.write(b"x")

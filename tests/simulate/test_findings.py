@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from committer import CommitterConfig
+from committer.spec import Delivery
 from committer.testing.simulate.exhaustive import small
 from committer.testing.simulate.scenario import EARLIER_SUCCESS, Event, JobPlan, Scenario
 from committer.testing.simulate.simulation import Result, simulate
@@ -184,3 +185,20 @@ def test_directory_at_a_target_that_cannot_be_moved_is_not_missed() -> None:
     for seed in range(4):
         forced = {(removal[0], removal[1] + 1): "crash_after"}
         clean(simulate(Scenario(seed, kind, (plan,), before=before, forced=forced)))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("kind", ["gcs", "gcs-no-identity", "no-identity", "adls"])
+@pytest.mark.parametrize("delivery", ["listing", "message"])
+@pytest.mark.parametrize("first", ["out/_temporary/j0/setup", "out/_temporary/j0/00", "out/_temporary/j0/00/manifests"])
+def test_decision_that_arrives_after_the_cleanup_beside_what_else_came_late(
+    kind: str, delivery: Delivery, first: str
+) -> None:
+    plan = JobPlan("j0", delivery=delivery, tasks=1, files=1)
+    before = {f"{OUT}/_SUCCESS": EARLIER_SUCCESS}
+    quiet = simulate(Scenario(0, kind, (plan,), before=before, forced={}))
+    made = numbers(quiet, "j0.driver", "put" if first.endswith("setup") else "make_directory", f"{first}:")[:1]
+    for number in made:
+        late = ("j0.driver", number)
+        shifted = simulate(Scenario(0, kind, (plan,), before=before, forced={late: "late"}))
+        decided = ("j0.driver", numbers(shifted, "j0.driver", "put", "j0/decision")[0])
+        clean(simulate(Scenario(0, kind, (plan,), before=before, forced={late: "late", decided: "late"})))
