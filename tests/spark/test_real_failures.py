@@ -21,7 +21,7 @@ pytestmark = [
     pytest.mark.slow,
     pytest.mark.spark,
     pytest.mark.java,
-    pytest.mark.xdist_group("spark"),
+    pytest.mark.xdist_group("cluster"),
     pytest.mark.skipif(sys.platform != "linux", reason="needs 127.0.0.2, and /proc to find the processes to kill"),
 ]
 

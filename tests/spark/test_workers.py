@@ -176,7 +176,6 @@ def told_by_a_session(root: Path, **variables: str) -> dict[str, Any]:
 @pytest.mark.slow
 @pytest.mark.spark
 @pytest.mark.java
-@pytest.mark.xdist_group("spark")
 @pytest.mark.parametrize("module", ["pyarrow", "committer"])
 def test_executors_that_lack_a_module(tmp_path: Path, module: str) -> None:
     python = str(executors_with(python_without(module, tmp_path / "python"), tmp_path / "python.sh"))
@@ -193,7 +192,6 @@ def test_executors_that_lack_a_module(tmp_path: Path, module: str) -> None:
 @pytest.mark.slow
 @pytest.mark.spark
 @pytest.mark.java
-@pytest.mark.xdist_group("spark")
 def test_a_driver_s_python_that_is_none(tmp_path: Path) -> None:
     """As with PYSPARK_DRIVER_PYTHON=jupyter: Spark does not find the data source, and `write` registers it."""
     told = told_by_a_session(tmp_path, PYSPARK_PYTHON=sys.executable, PYSPARK_DRIVER_PYTHON="/nowhere/jupyter")
@@ -205,7 +203,6 @@ def test_a_driver_s_python_that_is_none(tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.spark
 @pytest.mark.java
-@pytest.mark.xdist_group("spark")
 def test_no_python_of_spark_s_has_this_package(tmp_path: Path) -> None:
     python = str(python_without("committer", tmp_path / "python"))
     told = told_by_a_session(tmp_path, PYSPARK_PYTHON=python, PYSPARK_DRIVER_PYTHON=python)
