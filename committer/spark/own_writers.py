@@ -50,7 +50,7 @@ from committer.records.task_commit import TaskCommit
 from committer.spark import missing_package
 from committer.spark.datasource import TaskCommitMessage, task_commits
 from committer.spark.options import WriteOptions, parse_options
-from committer.spark.workers import missing_in_worker
+from committer.spark.sessions import is_connect, missing_in_worker
 from committer.spec import JobSpec
 from committer.sync import TaskAttempt
 
@@ -247,8 +247,9 @@ def _number_of_partitions(frame: DataFrame) -> int | None:
     Asked after the run: adaptive execution settles a plan while it runs, once, and the same DataFrame keeps the settled
     one. So the number is that of the very run, and asking starts no job.
     """
-    plan = getattr(frame, "_jdf", None)
-    return None if plan is None else int(plan.queryExecution().toRdd().getNumPartitions())
+    if is_connect(frame):
+        return None
+    return int(frame._jdf.queryExecution().toRdd().getNumPartitions())
 
 
 # --- In the executors ----------------------------------------------------------------------------------------------

@@ -54,7 +54,7 @@ from committer.records.task_commit import TaskCommit
 from committer.spark.datasource import CommitterWriter, TaskCommitMessage, _log_event, task_commits
 from committer.spark.options import WriteOptions, parse_options
 from committer.spark.schema import FilePlan, plan_files
-from committer.spark.workers import save
+from committer.spark.sessions import is_connect, save
 from committer.spec import JobSpec
 from committer.stores.helpers import exists
 
@@ -472,12 +472,7 @@ class _BatchSink:
 
 def _query_of(df: DataFrame) -> str:
     """The id of the query that this thread runs a batch of."""
-    query: str | None = None
-    try:
-        query = df.sparkSession.sparkContext.getLocalProperty(QUERY_ID)
-    except Exception:
-        # Spark Connect has no context; which of its errors says so depends on the version.
-        _LOG.debug("there is no Spark context to ask for the query's id", exc_info=True)
+    query = None if is_connect(df) else df.sparkSession.sparkContext.getLocalProperty(QUERY_ID)
     if not query:
         raise ConfigurationError(
             "which query this batch belongs to cannot be told here: Spark Connect does not say it, nor is it known"

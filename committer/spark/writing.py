@@ -27,7 +27,7 @@ from committer.spark.destination import look_at_destination
 from committer.spark.kept_report import take_report
 from committer.spark.modes import SaveMode, save_mode
 from committer.spark.options import WriteOptions, parse_options
-from committer.spark.workers import missing_in_worker, save
+from committer.spark.sessions import missing_in_worker, save
 
 if TYPE_CHECKING:
     from pyarrow import RecordBatch

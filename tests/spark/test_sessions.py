@@ -19,7 +19,7 @@ from pyspark.sql import SparkSession
 import committer
 import committer.spark
 from committer.errors import UnsupportedError
-from committer.spark.workers import missing_in_worker
+from committer.spark.sessions import missing_in_worker
 
 from .trees import data_files, everything
 
@@ -95,7 +95,7 @@ def test_modules_of_others_are_spark_s_to_tell(spark: SparkSession, tmp_path: Pa
     ("text", "module"),
     [
         ("Traceback:\nModuleNotFoundError: No module named 'msgspec'\n", "msgspec"),
-        ("ModuleNotFoundError: No module named 'committer.spark.workers'", "committer.spark.workers"),
+        ("ModuleNotFoundError: No module named 'committer.spark.sessions'", "committer.spark.sessions"),
         ("ModuleNotFoundError: No module named 'committer_of_mine'", None),
         ("ModuleNotFoundError: No module named 'pyarrow'\n\nDuring handling\nValueError: 1\n", "pyarrow"),
         ("[PYTHON_DATA_SOURCE_ERROR] Failed to commit or abort\nModuleNotFoundError: No module named 'anyio'", None),

@@ -1,4 +1,4 @@
-"""What Spark's Python processes need, and the errors that tell that they lack it.
+"""What differs between Spark sessions: their Python interpreters and what these lack, classic or Connect.
 
 A module that is missing there is missed before any code of this library runs: Spark shows a traceback that ends in
 ``ModuleNotFoundError``, or cannot find the data source. What goes through `write`, `foreach_partition` and
@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final
 from committer.errors import UnsupportedError
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrameWriter, SparkSession
+    from pyspark.sql import DataFrame, DataFrameWriter, SparkSession
 
 _NOT_FOUND: Final = re.compile(
     # The last line of a traceback; what Spark raises where it looks for Arrow before it is needed.
@@ -32,6 +32,14 @@ _OURS: Final = frozenset(
 )
 _IN_COMMIT: Final = "Failed to commit"
 """Spark's words for an error of the data source's `commit`, after which nothing is certain."""
+
+
+def is_connect(df: DataFrame) -> bool:
+    """Whether a DataFrame is one of a Spark Connect client, which has neither a SparkContext nor a Java process.
+
+    Told by its class alone: its attributes are not there to be asked.
+    """
+    return type(df).__module__.startswith("pyspark.sql.connect.")
 
 
 def missing_in_worker(error: BaseException) -> UnsupportedError | None:
