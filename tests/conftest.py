@@ -69,6 +69,19 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.slow)
 
 
+@pytest.hookimpl(trylast=True, specname="pytest_collection_modifyitems")
+def pytest_keep_groups_together(items: list[pytest.Item]) -> None:
+    """Makes xdist see what `xdist_group` marks.
+
+    A worker of xdist tells a test's group by a suffix of the test's id, and pytest 9.2 keeps ids elsewhere than xdist
+    3.8 writes them: without this, groups are taken apart without a word (pytest-xdist, issue 1386).
+    """
+    for item in items:
+        suffixed = getattr(item, "_nodeid", "")
+        if suffixed.startswith(f"{item.nodeid}@"):
+            item._id = type(item._id).parse(suffixed)  # type: ignore[attr-defined]
+
+
 # --- Blocking calls -----------------------------------------------------------------------------------------------
 
 # What blockbuster leaves out and this library could call by mistake.

@@ -50,6 +50,7 @@ from committer.records.task_commit import TaskCommit
 from committer.spark import missing_package
 from committer.spark.datasource import TaskCommitMessage, task_commits
 from committer.spark.options import WriteOptions, parse_options
+from committer.spark.sessions import is_connect, missing_in_worker
 from committer.spec import JobSpec
 from committer.sync import TaskAttempt
 
@@ -137,7 +138,8 @@ def foreach_partition(
 
     Raises:
         ConfigurationError: An argument cannot be honoured. Nothing was done.
-        UnsupportedError: The DataFrame is a streaming one, or pyarrow is missing. Nothing was done.
+        UnsupportedError: The DataFrame is a streaming one, or pyarrow is missing. Nothing was done. Or this package, or
+            what it needs, is missing in Spark's Python workers; the job was aborted.
         JobExistsError: The job id is in use at the destination.
         TaskMissingError: A partition returned no message, or two; the job was aborted.
         PySparkException: A task failed for good, or Spark refused the plan; the job was aborted.
@@ -174,7 +176,7 @@ def foreach_partition(
         # mapInArrow looks its columns up by name, and fails where two share one or a name holds a period.
         plain = df.toDF(*(f"c{number}" for number in range(len(df.columns))))
         messages = plain.mapInArrow(write_partition, f"{_MESSAGE} binary")
-        commits = task_commits([TaskCommitMessage(bytes(row[_MESSAGE])) for row in messages.collect()], job.job_id)
+        commits = task_commits(_collected(messages), job.job_id)
         check_every_partition(commits, _number_of_partitions(messages))
         return job.commit(task_commits=commits, tasks=len(commits))
 
@@ -200,6 +202,17 @@ def task_attempt(spec: JobSpec, storage_options: Mapping[str, str] | None = None
     options = _parse(spec.layout.destination.uri, storage_options)
     task, attempt = _current_task("task_attempt")
     return sync.open_task(spec, task=task, attempt=attempt, storage_options=options.storage_options())
+
+
+def _collected(messages: DataFrame) -> list[TaskCommitMessage]:
+    try:
+        rows = messages.collect()
+    except Exception as error:
+        missing = missing_in_worker(error)
+        if missing is None:
+            raise
+        raise missing from error
+    return [TaskCommitMessage(bytes(row[_MESSAGE])) for row in rows]
 
 
 def check_every_partition(commits: Iterable[TaskCommit], partitions: int | None) -> None:
@@ -234,8 +247,9 @@ def _number_of_partitions(frame: DataFrame) -> int | None:
     Asked after the run: adaptive execution settles a plan while it runs, once, and the same DataFrame keeps the settled
     one. So the number is that of the very run, and asking starts no job.
     """
-    plan = getattr(frame, "_jdf", None)
-    return None if plan is None else int(plan.queryExecution().toRdd().getNumPartitions())
+    if is_connect(frame):
+        return None
+    return int(frame._jdf.queryExecution().toRdd().getNumPartitions())
 
 
 # --- In the executors ----------------------------------------------------------------------------------------------

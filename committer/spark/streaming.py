@@ -54,6 +54,7 @@ from committer.records.task_commit import TaskCommit
 from committer.spark.datasource import CommitterWriter, TaskCommitMessage, _log_event, task_commits
 from committer.spark.options import WriteOptions, parse_options
 from committer.spark.schema import FilePlan, plan_files
+from committer.spark.sessions import is_connect, save
 from committer.spec import JobSpec
 from committer.stores.helpers import exists
 
@@ -455,7 +456,7 @@ class _BatchSink:
             _LOG.info("batch %d of query %s is committed already, as job %s", batch_id, query, job_id)
         else:
             writer = df.write.format("committer").options(**self._written).option("job_id", job_id)
-            writer.mode(self._mode).save(self._options.path)
+            save(df.sparkSession, writer.mode(self._mode), self._options.path)
         asyncio.run(forget_batch(self._options, query, batch_id - 2, self._sink))
 
     async def _was_committed(self, job_id: str) -> bool:
@@ -471,12 +472,7 @@ class _BatchSink:
 
 def _query_of(df: DataFrame) -> str:
     """The id of the query that this thread runs a batch of."""
-    query: str | None = None
-    try:
-        query = df.sparkSession.sparkContext.getLocalProperty(QUERY_ID)
-    except Exception:
-        # Spark Connect has no context; which of its errors says so depends on the version.
-        _LOG.debug("there is no Spark context to ask for the query's id", exc_info=True)
+    query = None if is_connect(df) else df.sparkSession.sparkContext.getLocalProperty(QUERY_ID)
     if not query:
         raise ConfigurationError(
             "which query this batch belongs to cannot be told here: Spark Connect does not say it, nor is it known"

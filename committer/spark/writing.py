@@ -27,6 +27,7 @@ from committer.spark.destination import look_at_destination
 from committer.spark.kept_report import take_report
 from committer.spark.modes import SaveMode, save_mode
 from committer.spark.options import WriteOptions, parse_options
+from committer.spark.sessions import missing_in_worker, save
 
 if TYPE_CHECKING:
     from pyarrow import RecordBatch
@@ -86,7 +87,9 @@ def write(
     Raises:
         ConfigurationError: An argument cannot be honoured. Nothing was done.
         TargetExistsError: The mode is ``error`` and the destination holds data.
+        UnsupportedError: Spark's Python processes lack this package, or what it needs.
         CommitterError: What failed on Spark's side and was raised by this library there, of the class it had there.
+            Where the outcome is ``committed``, only the report is missing.
         pyspark.errors.PySparkException: What else failed in Spark. Nothing is visible at the destination unless the
             error says otherwise.
     """
@@ -111,19 +114,16 @@ def write(
     # Looked at first, so that Spark computes nothing for a write that is to be ignored.
     if chosen == "ignore" and _beside_spark(session, partial(_used, parsed)) is not None:
         return msgspec.structs.replace(_ignored(parsed), duration_s=time.monotonic() - started)
-    # Spark looks for data sources written in Python in the active session of the calling thread alone, and only a few
-    # calls make a session that: in another thread than the first, or after Ctrl-C, there may be none.
-    session.createDataFrame([], "nothing int")
-    writer = df.write.format("committer").options(**settings)
+    writer = df.write.format("committer").options(**settings).mode("overwrite" if chosen == "overwrite" else "append")
     try:
-        writer.mode("overwrite" if chosen == "overwrite" else "append").save()
+        save(session, writer)
     except BaseException as error:
         raised = error_behind(error)
         _note(raised or error, parsed, job_id)
         if raised is None:
             raise
         raise raised from error
-    found = _beside_spark(session, partial(_report, parsed, job_id))
+    found = _fetched_report(session, parsed, job_id)
     if found is not None:
         report = msgspec.json.decode(found, type=JobReport)
     elif chosen == "ignore":  # somebody else wrote since it was looked at
@@ -210,8 +210,29 @@ def _overwrite_mode(df: DataFrame, mode: SaveMode, chosen: str | None) -> str | 
 def _beside_spark(session: SparkSession, work: Callable[[], Coroutine[object, object, bytes | None]]) -> bytes | None:
     """Runs `work` in one Spark task, where the store can be reached, and brings its result back."""
     frame = session.range(0, 1, 1, 1).mapInArrow(partial(_one_result, work), "result binary")
-    (row,) = frame.collect()
+    try:
+        (row,) = frame.collect()
+    except Exception as error:
+        missing = missing_in_worker(error)
+        if missing is None:
+            raise
+        raise missing from error
     return None if row.result is None else bytes(row.result)
+
+
+def _fetched_report(session: SparkSession, options: WriteOptions, job_id: str) -> bytes | None:
+    """The report of a job that committed; whatever keeps it from coming, the error says that it did."""
+    try:
+        return _beside_spark(session, partial(_report, options, job_id))
+    except BaseException as error:
+        if isinstance(error, CommitterError):
+            error.outcome = "committed"
+            error.next_step = f"do not write again: the data is in place; {error.next_step}"
+        error.add_note(
+            f"job {job_id} is committed at {options.path}, only its report could not be fetched:"
+            f" committer.recover({options.path!r}, {job_id!r}) returns it"
+        )
+        raise
 
 
 def _one_result(

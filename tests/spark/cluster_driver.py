@@ -11,8 +11,10 @@ import json
 import os
 import signal
 import sys
+import threading
 import time
 import traceback
+import uuid
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -27,6 +29,7 @@ from committer.spark import CommitterDataSource, foreach_partition, task_attempt
 from committer.spark.datasource import CommitterWriter, TaskCommitMessage
 from committer.spark.options import WriteOptions
 from committer.spark.schema import FilePlan
+from committer.spark.streaming import BATCH_ID, QUERY_ID, BatchMessage, CommitterStreamWriter, batch_job_id
 from committer.spec import JobSpec
 
 PATIENCE_S = 60.0
@@ -80,6 +83,10 @@ class ActingSource(CommitterDataSource):
         writer = super().writer(schema, overwrite)
         return ActingWriter(writer.options, writer.plan, writer.spec, type(self).act)
 
+    def streamWriter(self, schema: StructType, overwrite: bool) -> CommitterStreamWriter:
+        writer = super().streamWriter(schema, overwrite)
+        return ActingStreamWriter(writer.options, writer.plan, type(self).act)
+
 
 class ActingWriter(CommitterWriter):
     def __init__(self, options: WriteOptions, plan: FilePlan, spec: JobSpec, act: Act) -> None:
@@ -96,6 +103,26 @@ class ActingWriter(CommitterWriter):
             self.act(partition, number)
 
         return told_of(self.spec, partition, number, lambda: super(ActingWriter, self).write(then_act()))
+
+
+class ActingStreamWriter(CommitterStreamWriter):
+    def __init__(self, options: WriteOptions, plan: FilePlan, act: Act) -> None:
+        super().__init__(options, plan)
+        self.act = act
+
+    def write(self, iterator: Iterator[Any]) -> BatchMessage:
+        context = TaskContext.get()
+        assert context is not None
+        partition, number = context.partitionId(), context.attemptNumber()
+        query, batch = context.getLocalProperty(QUERY_ID), context.getLocalProperty(BATCH_ID)
+        assert query is not None
+        spec = JobSpec(destination=Path(self.options.path).as_uri(), job_id=batch_job_id(query, int(batch or "")))
+
+        def then_act() -> Iterator[Any]:
+            yield from iterator
+            self.act(partition, number)
+
+        return told_of(spec, partition, number, lambda: super(ActingStreamWriter, self).write(then_act()))
 
 
 def with_attempt(batches: Iterator[Any]) -> Iterator[Any]:
@@ -219,25 +246,78 @@ def frame_of(spark: SparkSession, rows: int = 50) -> DataFrame:
 def speculation(spark: SparkSession, way: str, moment: str, dest: str, job_id: str) -> list[Any]:
     """Partition 1 hangs, its copy wins; the first attempt finishes before, during or after the commit of the job."""
     spec = JobSpec(destination=Path(dest).as_uri(), job_id=job_id)
+    save(frame_of(spark), way, dest, job_id, config_at(moment), losing(spec, way, moment))
+    wait_for(lambda: list(flags(spec).glob("1-0-*")))
+    return words(spec)
+
+
+def speculation_in_a_batch(spark: SparkSession, way: str, moment: str, dest: str, job_id: str) -> list[Any]:
+    """The same with the rows of a micro-batch, written in a foreachBatch function or by the stream's own sink."""
+    query_id, checkpoint = str(uuid.uuid4()), Path(dest).with_name("checkpoint")
+    # Spark takes the id of a query that was there before from here.
+    checkpoint.mkdir()
+    (checkpoint / "metadata").write_text(json.dumps({"id": query_id}))
+    spec = JobSpec(destination=Path(dest).as_uri(), job_id=batch_job_id(query_id, 0) if way == "sink" else job_id)
+    act, config = losing(spec, way, moment), config_at(moment)
+    source = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 250).option("numPartitions", 5).load()
+    # Its partitions take turns, those of frame_of hold a range each.
+    rows = source.selectExpr("(value % 5) * 50 + value div 5 id").selectExpr("id", "if(id < 50, id, -1) d")
+    done = threading.Event()
+    if way == "sink":
+        ActingSource.act = staticmethod(act)
+        spark.dataSource.register(ActingSource)
+        rows = rows.mapInArrow(with_attempt, "id long, d long, attempt int")
+        writer = rows.writeStream.format("acting").option("partitionBy", "d").option("path", dest)
+        if config.io_rate is not None:
+            writer = writer.option("io_rate", str(config.io_rate))
+    else:
+
+        def write_batch(batch: DataFrame, number: int) -> None:
+            if number == 0:
+                save(batch, way, dest, job_id, config, act)
+                done.set()
+
+        writer = rows.writeStream.foreachBatch(write_batch)
+    # One batch: the next one is an hour away.
+    query = writer.option("checkpointLocation", str(checkpoint)).trigger(processingTime="1 hour").start()
+    try:
+        wait_for(lambda: query.exception() or done.is_set() or (checkpoint / "commits" / "0").exists())
+        if query.exception():
+            raise RuntimeError(str(query.exception()))
+        wait_for(lambda: list(flags(spec).glob("1-0-*")))
+    finally:
+        query.stop()
+    return words(spec)
+
+
+def config_at(moment: str) -> CommitterConfig:
+    # At 15 requests a second the commit of 54 files takes long enough for a loser to come in between.
+    return CommitterConfig(io_rate=15) if moment == "during" else CommitterConfig()
+
+
+def losing(spec: JobSpec, way: str, moment: str) -> Act:
+    """What makes the first attempt of partition 1 hang until its copy won, and then finish at one moment."""
     attempt_directory = "manifests" if way == "listing" else "attempts"
 
     def act(partition: int, number: int) -> None:
         directory, told = job_directory(spec), flags(spec)
+        if partition == 1 and number > 0:
+            # The loser is to hang with all rows read; a copy that wins earlier would have Spark cut its input off.
+            wait_for((told / ".hangs").exists)
         if partition == 1 and number == 0:
+            (told / ".hangs").touch()
             if moment == "before":
                 wait_for(lambda: list((directory / "00" / attempt_directory).glob("*_m_000001*-manifest.json")))
             elif moment == "during":
                 wait_for((directory / "decision").exists)
+            elif way == "sink":  # keeps its outcome there
+                wait_for((directory / "outcome").exists)
             else:
                 wait_for(lambda: not directory.exists())
         if partition == 2 and moment == "before":
             wait_for(lambda: list(told.glob("1-0-*")))
 
-    # At 40 requests a second the commit of 54 files takes long enough for a loser to come in between.
-    config = CommitterConfig(io_rate=40) if moment == "during" else CommitterConfig()
-    save(frame_of(spark), way, dest, job_id, config, act)
-    wait_for(lambda: list(flags(spec).glob("1-0-*")))
-    return words(spec)
+    return act
 
 
 def lost_executor(spark: SparkSession, way: str, shuffled: bool, dest: str, job_id: str) -> list[Any]:
@@ -271,7 +351,9 @@ def words(spec: JobSpec) -> list[Any]:
     return [json.loads(path.read_text()) for path in sorted(flags(spec).glob("[0-9]*"))]
 
 
-SCENARIOS = {scenario.__name__: scenario for scenario in (speculation, lost_executor, slow_commit)}
+SCENARIOS = {
+    scenario.__name__: scenario for scenario in (speculation, speculation_in_a_batch, lost_executor, slow_commit)
+}
 
 
 def main(arguments: Sequence[str]) -> None:

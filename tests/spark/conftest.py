@@ -25,6 +25,7 @@ if importlib.util.find_spec("pyspark") is None or importlib.util.find_spec("pyar
     collect_ignore_glob = ["test_*.py"]
 
 
+@pytest.hookimpl(tryfirst=True)  # before `-m` selects, and before xdist looks for groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if HERE in item.path.parents and "spark" in getattr(item, "fixturenames", ()):
@@ -32,12 +33,22 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.java)
             # PySpark's own remark about the version of one of its dependencies.
             item.add_marker(pytest.mark.filterwarnings("ignore:PySpark does not yet fully support pandas"))
-            # Under xdist the whole suite shares one session instead of starting one a worker.
-            item.add_marker(pytest.mark.xdist_group("spark"))
+
+
+@pytest.fixture(scope="session", autouse=True)
+def compiled_code(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    # Every Python process of Spark's imports pandas and pyarrow; where no compiled code may be written beside them, that
+    # takes longer than all else. One place for the workers of xdist.
+    base = tmp_path_factory.getbasetemp()
+    with pytest.MonkeyPatch.context() as environment:
+        environment.delenv("PYTHONDONTWRITEBYTECODE", raising=False)
+        shared = base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
+        environment.setenv("PYTHONPYCACHEPREFIX", str(shared / "pycache"))
+        yield
 
 
 @pytest.fixture(scope="session")
-def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+def spark(compiled_code: None) -> Iterator[SparkSession]:
     with pytest.MonkeyPatch.context() as environment:
         # What configure_environment sets is taken back afterwards.
         environment.delenv("PYSPARK_DRIVER_PYTHON", raising=False)
@@ -45,10 +56,6 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         environment.setenv("PYSPARK_PYTHON", sys.executable)
         # Without a UTF-8 locale Java cannot spell file names beyond ASCII.
         environment.setenv("LC_ALL", "C.UTF-8" if sys.platform == "linux" else "en_US.UTF-8")
-        # Every worker process imports pandas and pyarrow; where no compiled code may be written beside them, that takes
-        # longer than all else.
-        environment.delenv("PYTHONDONTWRITEBYTECODE", raising=False)
-        environment.setenv("PYTHONPYCACHEPREFIX", str(tmp_path_factory.mktemp("pycache")))
         try:
             configure_environment()
         except UnsupportedError as error:

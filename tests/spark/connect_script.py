@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 import threading
 import time
@@ -21,9 +22,57 @@ def main(root: Path) -> dict[str, Any]:
         return scenarios(spark, root)
 
 
+class Touched(BaseException):
+    """Not an Exception: nothing that the library catches."""
+
+
+def guard() -> list[str]:
+    """Has Connect's classes raise when the library asks them for what only a classic session has.
+
+    Returns:
+        What it asked for.
+    """
+    from pyspark.sql.connect.dataframe import DataFrame
+    from pyspark.sql.connect.readwriter import DataFrameWriter
+    from pyspark.sql.connect.session import SparkSession
+
+    touched: list[str] = []
+
+    def guarded(kind: Any) -> None:
+        look_up = kind.__getattribute__
+
+        def __getattribute__(self: Any, name: str) -> Any:
+            caller = sys._getframe(1).f_globals.get("__name__", "")
+            if name in CLASSIC_ONLY and caller.partition(".")[0] == "committer":
+                touched.append(f"{kind.__name__}.{name} in {caller}")
+                raise Touched(touched[-1])
+            return look_up(self, name)
+
+        kind.__getattribute__ = __getattribute__
+
+    for kind in (SparkSession, DataFrame, DataFrameWriter):
+        guarded(kind)
+    return touched
+
+
+CLASSIC_ONLY = {
+    "rdd", "sparkContext", "_jconf", "_jdf", "_jsc", "_jsparkSession", "_jvm", "_jwrite", "_sc", "_session_jvm",
+}  # fmt: skip
+
+
 def scenarios(spark: Any, root: Path) -> dict[str, Any]:
     from committer.config import CommitterConfig
-    from committer.spark import write
+    from committer.spark import foreach_partition, write
+
+    touched = guard()
+    asked = {"__name__": "committer.of_this_test", "spark": spark, "frame": spark.range(1)}
+    for question in ("spark.sparkContext", "frame._jdf"):
+        try:
+            eval(question, asked)
+        except Touched:
+            continue
+        raise AssertionError(f"the guard let {question} pass")
+    touched.clear()
 
     found: dict[str, Any] = {"session": type(spark).__module__}
     dest = str(root / "t")
@@ -42,6 +91,11 @@ def scenarios(spark: Any, root: Path) -> dict[str, Any]:
     found["partitionBy"] = failing(lambda: frame.write.format("committer").partitionBy("a").mode("append").save(dest))
     found["default mode"] = failing(lambda: frame.write.format("committer").save(dest))
 
+    report = foreach_partition(frame, root / "own", write_lines)
+    found["own"] = [report.files_committed, sorted(path.name for path in (root / "own").glob("part-*"))]
+    found["streams"] = {how: stream(spark, root / how, how) for how in ("format", "foreach_batch")}
+    found["no query"] = failing(lambda: start(spark, root / "foreach_batch", "no query").awaitTermination())
+
     slow = CommitterConfig(io_rate=20.0, io_concurrency=1)
     many = spark.range(0, 40, 1, 1).selectExpr("id v", "id a")
     watcher = threading.Thread(target=interrupt_in_commit, args=(spark, root / "interrupted"))
@@ -50,7 +104,63 @@ def scenarios(spark: Any, root: Path) -> dict[str, Any]:
         lambda: write(many, root / "interrupted", partition_by="a", config=slow, job_id="connect-2")
     )
     watcher.join()
+    found["touched"] = touched
     return found
+
+
+def write_lines(rows: Any, task: Any) -> None:
+    with task.open(f"part-{task.task}.txt") as file:
+        file.write("".join(f"{row.v}\n" for row in rows).encode())
+
+
+# --- Streams -------------------------------------------------------------------------------------------------------
+
+
+def stream(spark: Any, root: Path, how: str) -> dict[str, Any]:
+    """Two batches; then the last one again, as after a driver that died before Spark noted it."""
+    for number in range(2):
+        source = root / "source" / f"{number}.json"
+        source.parent.mkdir(parents=True, exist_ok=True)
+        source.write_text("".join(json.dumps({"id": 10 * number + value}) + "\n" for value in range(3)))
+        os.utime(source, (1_700_000_000 + number,) * 2)  # Spark takes the oldest first
+    start(spark, root, how).awaitTermination()
+    before = files(root / "table")
+    (root / "checkpoint" / "commits" / "1").unlink()
+    (root / "checkpoint" / "commits" / ".1.crc").unlink(missing_ok=True)
+    start(spark, root, how).awaitTermination()
+    told = root / "touched"
+    return {
+        "rows": sorted(row.id for row in spark.read.parquet(str(root / "table")).collect()),
+        "repeated": [sorted(before), sorted(files(root / "table"))],
+        "noted": sorted(path.name for path in (root / "checkpoint" / "commits").glob("[0-9]*")),
+        "touched": told.read_text() if told.exists() else "",
+    }
+
+
+def start(spark: Any, root: Path, how: str) -> Any:
+    rows = spark.readStream.schema("id long").option("maxFilesPerTrigger", 1).json(str(root / "source"))
+    table, checkpoint = str(root / "table"), root / ("checkpoint" if how != "no query" else "another checkpoint")
+    writer = rows.writeStream.option("checkpointLocation", str(checkpoint)).trigger(availableNow=True)
+    if how == "format":
+        return writer.format("committer").start(table)
+    told, name = str(root / "touched"), "orders" if how == "foreach_batch" else None
+
+    def write_batch(batch: Any, number: int) -> None:
+        # In a process of the server's, with a session of its own; this module is pickled by value.
+        from committer.spark import foreach_batch
+
+        touched = guard()
+        try:
+            foreach_batch(table, query=name)(batch, number)
+        finally:
+            with open(told, "a") as file:
+                file.writelines(touched)
+
+    return writer.foreachBatch(write_batch).start()
+
+
+def files(table: Path) -> list[str]:
+    return [f"{path.name} {path.stat().st_mtime_ns}" for path in table.glob("*.parquet")]
 
 
 def interrupt_in_commit(spark: Any, dest: Path) -> None:

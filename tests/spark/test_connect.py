@@ -19,7 +19,7 @@ from committer.spark.java import find_java
 
 from .trees import data_files, rows_by_directory
 
-pytestmark = [pytest.mark.spark, pytest.mark.java, pytest.mark.xdist_group("spark")]
+pytestmark = [pytest.mark.spark, pytest.mark.java, pytest.mark.xdist_group("connect")]
 
 if importlib.util.find_spec("grpc") is None:
     pytest.skip("Spark Connect needs grpcio", allow_module_level=True)
@@ -38,10 +38,8 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
         "PYSPARK_PYTHON": sys.executable,
         "PYSPARK_DRIVER_PYTHON": sys.executable,
         "LC_ALL": "C.UTF-8" if sys.platform == "linux" else "en_US.UTF-8",
-        "PYTHONPYCACHEPREFIX": str(root / "pycache"),
         "SPARK_LOCAL_IP": "127.0.0.1",
     }
-    environment.pop("PYTHONDONTWRITEBYTECODE", None)
     environment.pop("SPARK_REMOTE", None)
     done = subprocess.run(
         [sys.executable, str(Path(__file__).with_name("connect_script.py")), str(root)],
@@ -94,9 +92,38 @@ def check_an_interrupted_commit_goes_on(found: dict[str, Any]) -> None:
     assert sum(map(len, rows_by_directory(dest, "v").values())) == 40
 
 
+def check_one_s_own_writers(found: dict[str, Any]) -> None:
+    assert found["own"] == [2, ["part-0.txt", "part-1.txt"]]
+
+
+def check_streams(found: dict[str, Any]) -> None:
+    for told in found["streams"].values():
+        assert told["rows"] == [0, 1, 2, 10, 11, 12]
+        before, after = told["repeated"]
+        assert after == before != []
+        assert told["noted"] == ["0", "1"]
+    _kind, text, *_ = found["no query"]
+    assert "which query this batch belongs to cannot be told here" in text
+    assert 'foreach_batch(..., query="...")' in text
+
+
+def check_nothing_of_a_classic_session_is_asked_for(found: dict[str, Any]) -> None:
+    assert found["touched"] == []
+    assert {told["touched"] for told in found["streams"].values()} == {""}
+
+
 def test_connect(found: dict[str, Any]) -> None:
     # One test, since a server takes one port of the machine and half a minute: spread over workers there would be two.
     check_write_returns_the_jobs_report(found)
     check_modes(found)
     check_what_spark_says_before_it_asks_the_data_source(found)
+    check_one_s_own_writers(found)
+    check_streams(found)
     check_an_interrupted_commit_goes_on(found)
+    check_nothing_of_a_classic_session_is_asked_for(found)
+
+
+def test_xdist_knows_these_tests_as_one_group(request: pytest.FixtureRequest) -> None:
+    if "PYTEST_XDIST_WORKER" not in os.environ:
+        pytest.skip("runs in a worker of xdist")
+    assert request.node.nodeid.endswith("@connect")

@@ -86,9 +86,16 @@ def test_what_cannot_be_honoured_is_refused_before_anything_is_done(
     assert not (tmp_path / "t").exists()
 
 
-@pytest.mark.parametrize("path", [None, "relative/table"])
-def test_no_absolute_path(spark: SparkSession, path: str | None) -> None:
-    with pytest.raises(AnalysisException, match="path"):
+@pytest.mark.parametrize(
+    ("path", "text"),
+    [
+        (None, "no path"),
+        ("relative/table", "the path is relative"),
+        ("s4://bucket/table", "no store is installed for s4: paths"),
+    ],
+)
+def test_paths_that_lead_nowhere(spark: SparkSession, path: str | None, text: str) -> None:
+    with pytest.raises(AnalysisException, match=text):
         spark.range(3).write.format("committer").mode("append").save(path)
     assert not Path("relative").exists()
 

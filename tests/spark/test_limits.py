@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import faulthandler
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -68,6 +70,8 @@ def test_what_a_task_brings_is_a_part_of_what_ten_thousand_may(spark: SparkSessi
 
 @pytest.mark.slow
 def test_ten_thousand_tasks(spark: SparkSession, tmp_path: Path) -> None:
+    # Ten minutes on two busy cores: more than other tests may take before they count as hanging.
+    faulthandler.dump_traceback_later(3600, exit=True, file=sys.__stderr__)
     with result_size(spark, 100 * 1024 * 1024):
         report = committer.spark.write(spark.range(0, 10_000, 1, 10_000), tmp_path / "t")
     assert report.files_committed == report.statistics.counters["committer_rows_written"] == 10_000

@@ -17,7 +17,7 @@ from committer.spark.java import find_java
 ROOT = Path(committer.__file__).parent.parent
 SCRIPT = ROOT / "examples" / "spark_overwrite.py"
 
-pytestmark = [pytest.mark.spark, pytest.mark.java, pytest.mark.xdist_group("spark")]
+pytestmark = [pytest.mark.spark, pytest.mark.java]
 
 EXPECTED = """\
 three days: 9 files
@@ -28,7 +28,11 @@ the second day again: 3 files
 """
 
 
-@pytest.mark.parametrize("connect", [False, pytest.param(True, marks=pytest.mark.slow)], ids=["classic", "connect"])
+@pytest.mark.parametrize(
+    "connect",
+    [False, pytest.param(True, marks=[pytest.mark.slow, pytest.mark.xdist_group("connect")])],
+    ids=["classic", "connect"],
+)
 def test_one_day_is_replaced(connect: bool, tmp_path: Path) -> None:
     if importlib.util.find_spec("pyspark") is None or not SCRIPT.exists():
         pytest.skip("needs the extra spark and a clone")

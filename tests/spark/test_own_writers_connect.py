@@ -29,7 +29,7 @@ pytestmark = [
     pytest.mark.slow,
     pytest.mark.spark,
     pytest.mark.java,
-    pytest.mark.xdist_group("spark"),
+    pytest.mark.xdist_group("connect"),
     pytest.mark.skipif(bool(MISSING), reason=f"a Spark Connect client needs {', '.join(MISSING)}, not installed here"),
 ]
 

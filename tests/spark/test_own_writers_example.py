@@ -15,7 +15,7 @@ import committer
 ROOT = Path(committer.__file__).parent.parent
 SCRIPT = ROOT / "examples" / "spark_foreach_partition.py"
 
-pytestmark = [pytest.mark.spark, pytest.mark.java, pytest.mark.slow, pytest.mark.xdist_group("spark")]
+pytestmark = [pytest.mark.spark, pytest.mark.java, pytest.mark.slow]
 
 
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:

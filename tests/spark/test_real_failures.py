@@ -21,7 +21,7 @@ pytestmark = [
     pytest.mark.slow,
     pytest.mark.spark,
     pytest.mark.java,
-    pytest.mark.xdist_group("spark"),
+    pytest.mark.xdist_group("cluster"),
     pytest.mark.skipif(sys.platform != "linux", reason="needs 127.0.0.2, and /proc to find the processes to kill"),
 ]
 
@@ -61,12 +61,12 @@ def found(dest: Path) -> dict[int, tuple[int, ...]]:
     return rows
 
 
-def check_complete(dest: Path, rows: int) -> dict[int, tuple[int, ...]]:
-    """Every row is there once, and of the job nothing is left but its result."""
+def check_complete(dest: Path, rows: int, *, kept: bool = False) -> dict[int, tuple[int, ...]]:
+    """Every row is there once, and of the job nothing is left but its result, and its outcome where that is kept."""
     result = found(dest)
     assert sorted(result) == list(range(rows))
     assert {len(numbers) for numbers in result.values()} == {1}
-    assert not (dest / "_temporary").exists()
+    assert (dest / "_temporary").exists() == kept
     assert (dest / "_SUCCESS").exists()
     return result
 
@@ -79,7 +79,20 @@ def told(words: list[Any], partition: int, number: int) -> list[Any]:
 @pytest.mark.parametrize("moment", ["before", "during", "after"])
 def test_the_loser_of_a_speculation_finishes(driver: Driver, dest: Path, way: str, moment: str) -> None:
     words = driver.run("speculation", way=way, moment=moment, dest=str(dest), job_id=f"{moment}-1")
-    result = check_complete(dest, 250)
+    check_the_loser(words, check_complete(dest, 250), way, moment)
+
+
+@pytest.mark.parametrize("way", [*WAYS, "sink"])
+@pytest.mark.parametrize("moment", ["before", "during", "after"])
+def test_the_loser_of_a_speculation_in_a_micro_batch(driver: Driver, dest: Path, way: str, moment: str) -> None:
+    words = driver.run("speculation_in_a_batch", way=way, moment=moment, dest=str(dest), job_id=f"{moment}-1")
+    check_the_loser(words, check_complete(dest, 250, kept=way == "sink"), way, moment)
+    if way == "sink":
+        (job,) = sync.list_jobs(dest)
+        assert job.state == "committed"
+
+
+def check_the_loser(words: list[Any], result: dict[int, tuple[int, ...]], way: str, moment: str) -> None:
     (loser,) = told(words, 1, 0)
     (winner,) = told(words, 1, 1)
     assert winner["result"] == "committed"
@@ -92,6 +105,9 @@ def test_the_loser_of_a_speculation_finishes(driver: Driver, dest: Path, way: st
     elif moment == "during":
         assert loser["result"] == "JobDecidedError"
         assert loser["job"] == ["decision"]
+    elif way == "sink":
+        assert loser["result"] in {"JobDecidedError", "JobNotFoundError"}
+        assert "outcome" in loser["job"]  # the decision goes a moment later
     else:
         assert (loser["result"], loser["job"]) == ("JobNotFoundError", ["gone"])
 

@@ -1,0 +1,92 @@
+"""What differs between Spark sessions: their Python interpreters and what these lack, classic or Connect.
+
+A module that is missing there is missed before any code of this library runs: Spark shows a traceback that ends in
+``ModuleNotFoundError``, or cannot find the data source. What goes through `write`, `foreach_partition` and
+`foreach_batch` is told as what it is.
+
+Two interpreters take part. Functions run the one that ``PYSPARK_PYTHON`` named when the driver started, else the
+``python3`` of each machine's PATH. A data source that Spark found by itself runs ``PYSPARK_DRIVER_PYTHON``, where that
+is set, in its tasks too; it may well be no interpreter (``jupyter``) or the path of another machine. One that was
+registered runs what functions run.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Final
+
+from committer.errors import UnsupportedError
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, DataFrameWriter, SparkSession
+
+_NOT_FOUND: Final = re.compile(
+    # The last line of a traceback; what Spark raises where it looks for Arrow before it is needed.
+    r"^(?:ModuleNotFoundError: No module named '(?P<module>[^']+)'|.*\[PACKAGE_NOT_INSTALLED\] (?P<package>\w+) )",
+    re.MULTILINE,
+)
+# This distribution, and what it and its extra `spark` bring along. A module that the caller's own function misses is
+# for Spark's traceback to show.
+_OURS: Final = frozenset(
+    {"committer", "pyspark_committer", "aiohttp", "aiolimiter", "anyio", "msgspec", "pyarrow", "pandas"}
+)
+_IN_COMMIT: Final = "Failed to commit"
+"""Spark's words for an error of the data source's `commit`, after which nothing is certain."""
+
+
+def is_connect(df: DataFrame) -> bool:
+    """Whether a DataFrame is one of a Spark Connect client, which has neither a SparkContext nor a Java process.
+
+    Told by its class alone: its attributes are not there to be asked.
+    """
+    return type(df).__module__.startswith("pyspark.sql.connect.")
+
+
+def missing_in_worker(error: BaseException) -> UnsupportedError | None:
+    """The error behind one of Spark's that says that a module is missing in its Python workers; None for any other.
+
+    Nothing was published by then: what tasks wrote, a job commit would have had to follow.
+    """
+    text = str(error)
+    names = [match["module"] or match["package"].lower() for match in _NOT_FOUND.finditer(text)]
+    if not names or names[-1].partition(".")[0] not in _OURS or _IN_COMMIT in text:
+        return None
+    return UnsupportedError(
+        f"Spark's Python workers cannot import {names[-1]}: their interpreter is not the one of this process, or lacks"
+        " what this one has",
+        operation="run a Spark task",
+        next_step="pip install 'lake-committer[spark]' on every executor, for the interpreter that PYSPARK_PYTHON named"
+        " when the driver started (python3 of the PATH if none did), or let it name one that has it",
+    )
+
+
+def save(session: SparkSession, writer: DataFrameWriter, path: str | None = None) -> None:
+    """Saves through the data source; registers it where Spark did not find it.
+
+    Args:
+        session: The session of what is written.
+        writer: With format, mode and options.
+        path: The destination, unless an option says it.
+
+    Raises:
+        UnsupportedError: The data source, or something that it needs, is missing in Spark's Python processes.
+        pyspark.errors.PySparkException: What else failed in Spark.
+    """
+    # Spark looks for data sources written in Python in the active session of the calling thread alone, and only a few
+    # calls make a session that: in another thread than the first, or after Ctrl-C, there may be none.
+    session.createDataFrame([], "nothing int")
+    try:
+        try:
+            writer.save(path)
+        except Exception as error:
+            if "[DATA_SOURCE_NOT_FOUND]" not in str(error):
+                raise
+            from committer.spark.datasource import CommitterDataSource
+
+            session.dataSource.register(CommitterDataSource)
+            writer.save(path)
+    except Exception as error:
+        missing = missing_in_worker(error)
+        if missing is None:
+            raise
+        raise missing from error
