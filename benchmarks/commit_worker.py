@@ -55,6 +55,11 @@ class Shape(msgspec.Struct, frozen=True, kw_only=True):
     rate: float = 0.0
     no_op: bool = False
 
+    def config(self) -> CommitterConfig:
+        """What the job is set up with, and so committed with, whoever commits it."""
+        config = CommitterConfig(io_rate=self.rate)
+        return config.replace(io_concurrency=self.concurrency) if self.concurrency else config
+
     def partition(self, task: int, file: int) -> str:
         """The directory of a file."""
         return f"p={(task * self.files + file) % self.directories}"
@@ -82,7 +87,7 @@ class Measured(msgspec.Struct, frozen=True, kw_only=True):
 
 async def prepare(shape: Shape) -> None:
     """Sets a job up and commits its tasks."""
-    job = await committer.open_job(shape.destination, job_id=JOB)
+    job = await committer.open_job(shape.destination, job_id=JOB, config=shape.config())
     if shape.no_op:
         _describe(shape)
         await job.close()
@@ -135,9 +140,6 @@ async def measure(shape: Shape, *, store: Store | None = None, listeners: Iterab
         store: What to commit it on, in place of what the shape says.
         listeners: Who is told of the job's progress.
     """
-    config = CommitterConfig(io_rate=shape.rate)
-    if shape.concurrency:
-        config = config.replace(io_concurrency=shape.concurrency)
     slow = SlowStore(shape.latency_ms / 1000, no_op=shape.no_op) if shape.latency_ms or shape.no_op else None
     used_store = store or slow
     options = {"store": used_store} if used_store else None
@@ -145,9 +147,7 @@ async def measure(shape: Shape, *, store: Store | None = None, listeners: Iterab
     idle = memory("VmRSS")
     _forget_peak()
     cpu, started = time.process_time(), time.perf_counter()
-    async with committer.attach_job(
-        shape.destination, job_id=JOB, config=config, storage_options=options, listeners=listeners
-    ) as job:
+    async with committer.attach_job(shape.destination, job_id=JOB, storage_options=options, listeners=listeners) as job:
         report = await job.commit(tasks=shape.tasks)
     wall, used = time.perf_counter() - started, time.process_time() - cpu
     assert report.success
