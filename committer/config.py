@@ -114,7 +114,7 @@ class CommitterConfig(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     promote_directories: bool = False
     unique_names: bool = False
     hadoop_driver: bool = False
-    io_concurrency: int = 256
+    io_concurrency: int = 512
     io_rate: float | None = None
     azure_io_rate: float | None = None
     mark_successful_jobs: bool = True

@@ -367,12 +367,14 @@ def attach_job(
             given = config if config is not None or known is None else known.config
             spec = await find_spec(destination, wanted, config=given, storage_options=storage_options)
         context = await open_context(spec, storage_options, listeners)
-        try:
-            await join_job(context.store, context.layout)
-        except BaseException:
-            with anyio.CancelScope(shield=True):
-                await context.store.close()
-            raise
+        if spec.hadoop:
+            # Of every other its setup record was just read.
+            try:
+                await join_job(context.store, context.layout)
+            except BaseException:
+                with anyio.CancelScope(shield=True):
+                    await context.store.close()
+                raise
         return Job(context, attached=True)
 
     return Opening(make)

@@ -26,6 +26,7 @@ from committer.errors import (
     StoreCrossDeviceError,
     TargetExistsError,
 )
+from committer.flow.together import both
 from committer.paths import StorePath
 from committer.records.job_state import Decision, Fact, JobOutcome
 from committer.records.success import FILENAMES_LIMIT
@@ -126,7 +127,7 @@ class CarryOut:
                 path=layout.decision,
                 next_step="run the job again under another id; cleanup removes what is left of this one",
             )
-        outcome = await read_outcome(store, layout)
+        outcome, fenced = await both(read_outcome(store, layout), self._is_fenced())
         if outcome is None or not outcome.finished:
             refuse_roots_not_given(layout, decision.config)
         if outcome is not None:
@@ -135,10 +136,13 @@ class CarryOut:
             await self._refuse_void(decision)
             await self._refuse_completed(decision)
             state = await CommitState.read(context, decision)
-        fenced = store.capabilities.atomic_directory_rename and await exists(store, layout.tasks_fenced)
         if rollback or fenced:
             return await self._roll_back(state, reason="on demand", force=force, raising=not rollback)
         return await self._forward(state)
+
+    async def _is_fenced(self) -> bool:
+        store = self.context.store
+        return store.capabilities.atomic_directory_rename and await exists(store, self.context.layout.tasks_fenced)
 
     async def _refuse_void(self, decision: Decision) -> None:
         """Takes back a decision about a job that an abort or a cleanup had already emptied when it was made.

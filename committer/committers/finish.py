@@ -8,6 +8,7 @@ from committer.committers.context import open_store
 from committer.committers.results import JobReport
 from committer.errors import CommitterError, JobNotFoundError, RecordError, StoreNotFoundError
 from committer.events import names
+from committer.flow.together import both
 from committer.flow.workers import run_workers
 from committer.paths import StorePath
 from committer.records.job_state import JobOutcome
@@ -37,13 +38,15 @@ async def finish_committed(context: StageContext, state: CommitState, published:
     """
     config = context.config
     try:
-        outcome = await read_outcome(context.store, context.layout)
+        outcome, alone = await both(
+            read_outcome(context.store, context.layout), _is_alone(context, asked=state.decision.was_empty)
+        )
         # Once finished, `_SUCCESS` was written, and a later job's may stand there.
         fresh = outcome is not None and not outcome.finished
         # Another driver did the rest, and cleaned up; or somebody deleted all of `_temporary`, and then nothing stands
         # at `_SUCCESS`.
         gone = outcome is None
-        was_empty = state.decision.was_empty and fresh and await _is_alone(context)
+        was_empty = alone and fresh
         if config.mark_successful_jobs and (fresh or gone):
             data = success_data(
                 context,
@@ -114,11 +117,14 @@ def report_of(
     )
 
 
-async def _is_alone(context: StageContext) -> bool:
+async def _is_alone(context: StageContext, *, asked: bool) -> bool:
     """Whether what stands at a destination that was empty is all this job's: nobody else committed there meanwhile.
 
-    Two calls: jobs that run left a directory, and one that ended left `_SUCCESS`, where this job's was not yet written.
+    No call unless `asked`, else two, one after the other: jobs that run left a directory, and one that ended left
+    `_SUCCESS`, where this job's was not yet written.
     """
+    if not asked:
+        return False
     layout = context.layout
     try:
         async for child in context.store.list(layout.temporary):

@@ -20,6 +20,7 @@ _PASSING = (
     (r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?\+00:00", "2026-11-21T06:30:00+00:00"),
     (r"(took +)[\d.]+ s", r"\g<1>0.1 s"),
     (r"answers in [\d.]+ ms", "answers in 0.4 ms"),
+    (r"(decided\.by +).*", r"\g<1>8d1f02c3a4b5"),
     (r"(host +).*", r"\g<1>driver-1"),
     # How wide a table is depends on where the lake lies.
     (r"─+", "─"),
