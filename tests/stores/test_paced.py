@@ -446,7 +446,7 @@ async def test_a_throttled_call_pauses_every_caller() -> None:
             ).status(bench.path("d/file"))
         await bench.store.status(bench.path("d/file"))
     assert bench.runtime.monotonic() == pytest.approx(20.0)
-    assert bench.pacer.concurrency == 4
+    assert bench.pacer.concurrency == 5
     MemoryStore.forget(bench.space.name)
 
 
