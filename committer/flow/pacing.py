@@ -12,8 +12,9 @@ from __future__ import annotations
 import asyncio
 import math
 from collections import deque
+from collections.abc import Mapping
 from types import TracebackType
-from typing import Final, Literal, Self, TypeAlias
+from typing import Final, Literal, NamedTuple, Self, TypeAlias
 from weakref import WeakKeyDictionary
 
 from committer.errors import StoreError, StoreOutcomeUnknownError, StoreThrottledError, StoreUnavailableError
@@ -36,6 +37,31 @@ _DECREASE_INTERVAL_S = 1.0
 _SHORTEST_TIMER_S = 0.001
 
 
+class Weights(NamedTuple):
+    """Tokens that one call of each kind costs; 0 leaves a kind out of the rate, not out of the concurrency.
+
+    One each, as services count: Azure's and S3's limits are requests a second. Hadoop's ABFS client paces renames
+    alone, one token each (`AzureBlobFileSystem.commitSingleFileByRename`); ``Weights(0, 1, 0)`` comes nearest to it.
+
+    Attributes:
+        read: Status, listing, reading.
+        write: Creating, writing, renaming.
+        delete: Deleting; of a batch, each name.
+    """
+
+    read: float = 1.0
+    write: float = 1.0
+    delete: float = 1.0
+
+    @property
+    def by_kind(self) -> dict[Kind, float]:
+        """The same as a table."""
+        return {"read": self.read, "write": self.write, "delete": self.delete}
+
+
+ONE_EACH: Final[Mapping[Kind, float]] = Weights().by_kind
+
+
 class Permit:
     """The right to make one wire call; an asynchronous context manager around that call, to be used once.
 
@@ -48,7 +74,7 @@ class Permit:
 
     __slots__ = ("_amount", "_granted_at", "_kind", "_pacer", "waited_s")
 
-    def __init__(self, pacer: Pacer, kind: Kind, amount: int) -> None:
+    def __init__(self, pacer: Pacer, kind: Kind, amount: float) -> None:
         self._pacer = pacer
         self._kind = kind
         self._amount = amount
@@ -70,7 +96,7 @@ class Permit:
 class _Waiter:
     __slots__ = ("amount", "future", "granted_at", "kind", "missing")
 
-    def __init__(self, kind: Kind, amount: int, future: asyncio.Future[None]) -> None:
+    def __init__(self, kind: Kind, amount: float, future: asyncio.Future[None]) -> None:
         self.kind = kind
         self.amount = amount
         self.missing: float = amount
@@ -81,8 +107,8 @@ class _Waiter:
 class Pacer:
     """The limits of one endpoint. Used by one event loop; see `pacer_for` for the shared one.
 
-    In any stretch of `t` seconds at most ``rate * t + min(burst, rate)`` tokens are given out (at least one at a time),
-    and never more than `concurrency` permits are held at once.
+    In any stretch of `t` seconds at most ``rate * t + min(burst, rate)`` tokens are given out (or those of one permit
+    that costs more), and never more than `concurrency` permits are held at once.
 
     Attributes:
         endpoint: What the limits are of.
@@ -144,7 +170,7 @@ class Pacer:
         """Callers that queue for a permit now."""
         return len(self._waiters)
 
-    def permit(self, kind: Kind = "read", amount: int = 1) -> Permit:
+    def permit(self, kind: Kind = "read", amount: float = 1) -> Permit:
         """A permit for one wire call.
 
         Args:
@@ -158,16 +184,17 @@ class Pacer:
             raise ValueError(f"amount must not be negative: {amount}")
         return Permit(self, kind, amount)
 
-    def take(self, kind: Kind, now: float) -> bool:
-        """Takes a permit of one token if it is free this moment; who gets it calls `give_back`.
+    def take(self, kind: Kind, now: float, costs: Mapping[Kind, float] = ONE_EACH) -> bool:
+        """Takes a permit if it is free this moment; who gets it calls `give_back`.
 
         Args:
             kind: What the call does; only counted.
             now: The time on the runtime's clock; `give_back` wants it again.
+            costs: Tokens it costs, by kind: a table, which an endpoint without a rate need not look into.
         """
         if self._waiters or self._in_use + 1 > self._slots or now < self._paused_until:
             return False
-        if self._bucket is not None and self._bucket.take(1):
+        if self._bucket is not None and self._bucket.take(costs[kind]):
             return False
         self._in_use += 1
         self.granted[kind] += 1
@@ -228,9 +255,9 @@ class Pacer:
         self._apply()
         self._rearm()
 
-    async def _acquire(self, kind: Kind, amount: int, now: float) -> float:
+    async def _acquire(self, kind: Kind, amount: float, now: float) -> float:
         """Waits for a permit and returns when it was given."""
-        if amount == 1 and self.take(kind, now):
+        if self.take(kind, now, {kind: amount}):
             return now
         waiter = _Waiter(kind, amount, asyncio.get_running_loop().create_future())
         self._waiters.append(waiter)

@@ -21,6 +21,9 @@ from committer.stores.memory import MemoryStore
 from committer.stores.paced import PacedStore
 from committer.testing.virtual_time import VirtualRuntime
 
+# Nothing here depends on the loop, and where time is virtual uvloop is ten times as slow.
+pytestmark = pytest.mark.asyncio(loop_factories=["asyncio"])
+
 CALLS = 10_000
 TOO_FAST = 1.43
 SOURCE, TARGET = StorePath.of("memory://throttling/a"), StorePath.of("memory://throttling/b")
