@@ -107,8 +107,9 @@ class _Waiter:
 class Pacer:
     """The limits of one endpoint. Used by one event loop; see `pacer_for` for the shared one.
 
-    In any stretch of `t` seconds at most ``rate * t + min(burst, rate)`` tokens are given out (or those of one permit
-    that costs more), and never more than `concurrency` permits are held at once.
+    In any stretch of `t` seconds at most ``rate * t + min(burst, rate)`` tokens are given out (at least one at a time),
+    those of a permit that costs more than the burst while it waits; and never more than `concurrency` permits are held
+    at once.
 
     Attributes:
         endpoint: What the limits are of.
