@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Mapping
-from typing import Any, Literal, NamedTuple, TypeAlias, get_args
+from typing import Any, Final, Literal, NamedTuple, TypeAlias, get_args
 
 import msgspec
 
@@ -37,8 +37,15 @@ _FLAGS = (
 )
 _ABOVE_ZERO = ("io_concurrency", "record_save_attempts", "record_size_limit", "manifest_queue_capacity")
 _RATES = ("io_rate", "azure_io_rate")
+_WEIGHTS = ("io_read_weight", "io_write_weight", "io_delete_weight")
+_HEAVIEST = 1000
 _TEXTS = ("summary_report_directory", "diagnostics_manifest_directory")
 _AZURE_SCHEMES = frozenset({"abfs", "abfss"})
+
+AZURE_IO_RATE: Final = 1000.0
+"""Calls per second on `abfs` and `abfss` where neither an option nor the store says otherwise: Hadoop's default of
+`fs.azure.io.rate.limit` since MAPREDUCE-7474 (it was 10,000)."""
+
 _ORIGINS = "_origins"
 
 
@@ -84,7 +91,10 @@ class CommitterConfig(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         hadoop_driver: Task commits probe the destination directories as Java's do, so that a Java driver can commit.
         io_concurrency: Store calls in flight per endpoint, and workers.
         io_rate: Store calls per second per endpoint; None takes the store's default, 0 is unlimited.
-        azure_io_rate: The same for `abfs` and `abfss` alone, where it wins over `io_rate`.
+        azure_io_rate: The same for `abfs` and `abfss` alone, where it wins over `io_rate`; without either it is 1,000.
+        io_read_weight: What a call that reads, lists or looks costs of the rate; 0 leaves such calls out of it.
+        io_write_weight: The same for one that creates, writes or renames.
+        io_delete_weight: The same for one that deletes; a batch costs it for each name.
         mark_successful_jobs: Write `_SUCCESS`.
         cleanup_skipped: Leave the job's directory in place after commit or abort.
         cleanup_failures_ignored: A cleanup that fails does not fail the job.
@@ -117,6 +127,9 @@ class CommitterConfig(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     io_concurrency: int = 512
     io_rate: float | None = None
     azure_io_rate: float | None = None
+    io_read_weight: float = 1.0
+    io_write_weight: float = 1.0
+    io_delete_weight: float = 1.0
     mark_successful_jobs: bool = True
     cleanup_skipped: bool = False
     cleanup_failures_ignored: bool = False
@@ -145,6 +158,10 @@ class CommitterConfig(msgspec.Struct, frozen=True, kw_only=True, dict=True):
             value = getattr(self, name)
             if value is not None and not _is_rate(value):
                 raise _bad(name, value, "it must be a number of calls per second, 0 for no limit, or None")
+        for name in _WEIGHTS:
+            value = getattr(self, name)
+            if not _is_rate(value) or value > _HEAVIEST:
+                raise _bad(name, value, f"it must be a number from 0 to {_HEAVIEST:,}")
         for name in _TEXTS:
             if not isinstance(getattr(self, name), str):
                 raise _bad(name, getattr(self, name), "it must be text: a path or URI, or empty")
@@ -218,12 +235,12 @@ class CommitterConfig(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 
         Args:
             scheme: The store's URI scheme.
-            default: What suits the store, taken when nothing was chosen.
+            default: What suits the store, taken when nothing was chosen; `AZURE_IO_RATE` where an Azure store says
+                nothing.
         """
-        rate = self.azure_io_rate if scheme in _AZURE_SCHEMES else None
-        if rate is None:
-            rate = self.io_rate if self.io_rate is not None else default
-        return rate or None
+        on_azure = scheme in _AZURE_SCHEMES
+        choices = (self.azure_io_rate if on_azure else None, self.io_rate, default, AZURE_IO_RATE if on_azure else None)
+        return next((rate for rate in choices if rate is not None), None) or None
 
     def explain(self) -> Explanation:
         """Says of each choice its value, where that comes from, and the option key that can give it."""

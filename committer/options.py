@@ -20,7 +20,7 @@ import msgspec
 
 from committer.errors import ConfigurationError
 
-Kind: TypeAlias = Literal["boolean", "int", "size", "rate", "text", "list"]
+Kind: TypeAlias = Literal["boolean", "int", "size", "rate", "weight", "text", "list"]
 
 MANIFEST = "mapreduce.manifest.committer."
 FILE_OUTPUT = "mapreduce.fileoutputcommitter."
@@ -93,7 +93,8 @@ OPTIONS: tuple[Option, ...] = (
         "fs.azure.io.rate.limit",
         "azure_io_rate",
         "rate",
-        "limits every store call on abfs and abfss, not only renames; other stores do not see it",
+        "1,000 when unset, 0 for no limit; limits every store call on abfs and abfss, not only renames; other stores "
+        "do not see it",
     ),
     Option("mapreduce.outputcommitter.factory.class", note=_NO_CLASSES),
     Option(FACTORY_SCHEME, note=_NO_CLASSES),
@@ -112,6 +113,9 @@ OPTIONS: tuple[Option, ...] = (
         "boolean",
         "a committed job leaves its `outcome` record in `_temporary/<job id>/`, until `cleanup` of that job id",
     ),
+    Option(f"{NATIVE}io_read_weight", "io_read_weight", "weight", "what a call costs of the rate, 0 to 1,000"),
+    Option(f"{NATIVE}io_write_weight", "io_write_weight", "weight"),
+    Option(f"{NATIVE}io_delete_weight", "io_delete_weight", "weight", "of a batch for each name, as in Hadoop's S3A"),
     Option(f"{NATIVE}record_size_limit", "record_size_limit", "size", "bytes, or with a suffix as in `64m` or `1g`"),
     Option(f"{NATIVE}absolute_roots", "absolute_roots", "list", "taken from the caller only, never from a record"),
 )
@@ -239,6 +243,8 @@ def _parse(kind: Kind, key: str, value: object) -> object:
         return _size(key, value)
     if kind == "rate":
         return _rate(key, value)
+    if kind == "weight":
+        return _weight(key, value)
     if kind == "list":
         parts = value if isinstance(value, list | tuple) else str(value).split(",")
         return tuple(text for part in parts if (text := str(part).strip()))
@@ -274,13 +280,21 @@ def _size(key: str, value: object) -> int:
 
 
 def _rate(key: str, value: object) -> float:
+    return _number(key, value, "it must be a number of calls per second, or 0 for no limit")
+
+
+def _weight(key: str, value: object) -> float:
+    return _number(key, value, "it must be a number of zero or more")
+
+
+def _number(key: str, value: object, rule: str) -> float:
     try:
-        rate = float(str(value).strip())
+        number = float(str(value).strip())
     except ValueError:
-        rate = math.nan
-    if not (math.isfinite(rate) and rate >= 0):
-        raise _bad(key, value, "it must be a number of calls per second, or 0 for no limit")
-    return rate
+        number = math.nan
+    if not (math.isfinite(number) and number >= 0):
+        raise _bad(key, value, rule)
+    return number
 
 
 def _bad(key: str, value: object, rule: str) -> ConfigurationError:

@@ -11,8 +11,8 @@ import msgspec
 from committer.config import CommitterConfig
 from committer.errors import ConfigurationError, InvalidPathError, JobNotFoundError, StoreNotFoundError
 from committer.events import Listener, Progress, Statistics
-from committer.flow.pacing import pacer_for
-from committer.flow.retry import RetryPolicy
+from committer.flow.pacing import Weights, pacer_for
+from committer.flow.retry import DEFAULT_POLICY
 from committer.flow.runtime import current_runtime
 from committer.layout import TEMPORARY, JobLayout, check_job_id
 from committer.paths import StorePath, has_reserved_segment, root_of
@@ -29,7 +29,14 @@ def paced(store: Store, config: CommitterConfig, statistics: Statistics, *, owne
     """Wraps a store: limits shared by all jobs of the process on its endpoint, counts kept for one job or task."""
     rate = config.io_rate_for(store.scheme, store.capabilities.default_io_rate)
     pacer = pacer_for(store.endpoint, concurrency=config.io_concurrency, rate=rate or None)
-    return PacedStore(store, pacer=pacer, statistics=statistics, retry_policy=RetryPolicy(), owned=owned)
+    return PacedStore(
+        store,
+        pacer=pacer,
+        statistics=statistics,
+        retry_policy=DEFAULT_POLICY,
+        owned=owned,
+        weights=Weights(config.io_read_weight, config.io_write_weight, config.io_delete_weight),
+    )
 
 
 async def open_store(

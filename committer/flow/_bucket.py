@@ -60,6 +60,11 @@ class Bucket(AsyncLimiter):
             return 0.0
         return (self._level + amount - self.max_rate) / self.rate
 
+    def drain(self, seconds: float) -> None:
+        """Leaves one token at most, and that in `seconds`: what a pause saves up must not come out as a burst."""
+        self._leak()
+        self._level = max(self._level, self.max_rate - 1.0 + seconds * self.rate)
+
     def at_rate(self, rate: float, burst: float, runtime: Runtime) -> Bucket:
         """A bucket of another rate that holds what this one holds, or as much of it as fits."""
         self._leak()

@@ -3,8 +3,8 @@
 A `Pacer` hands out permits, one for each wire call. Callers queue first in, first out, whatever they ask for: a large
 acquire waits for those before it and holds back those after it. Only the head of the queue waits for anything (the end
 of a pause, a free slot, tokens in the bucket), in that order, so a call goes out the moment its tokens are taken and
-the rate holds on the wire. When the store asks to slow down, rate and concurrency are cut by half and then grow back
-step by step.
+the rate holds on the wire. When the store asks to slow down, the endpoint pauses, rate and concurrency are cut, and
+then grow back step by step (`committer.flow._adaptive`).
 """
 
 from __future__ import annotations
@@ -12,11 +12,13 @@ from __future__ import annotations
 import asyncio
 import math
 from collections import deque
+from collections.abc import Mapping
 from types import TracebackType
-from typing import Final, Literal, Self, TypeAlias
+from typing import Final, Literal, NamedTuple, Self, TypeAlias
 from weakref import WeakKeyDictionary
 
 from committer.errors import StoreError, StoreOutcomeUnknownError, StoreThrottledError, StoreUnavailableError
+from committer.flow._adaptive import GROWTH_INTERVAL_S, MOST_STEPS, STORM_S, AdaptiveLimit
 from committer.flow._bucket import Bucket
 from committer.flow.runtime import Runtime, Timer, current_runtime
 
@@ -28,14 +30,36 @@ DEFAULT_PAUSE_S: Final = 0.2
 LONGEST_PAUSE_S: Final = 300.0
 """The longest pause that a store can ask for."""
 
-_DECREASE = 0.5
-_GROWTH_STEPS = 100
-_GROWTH_INTERVAL_S = 0.1
 _SLOWEST_RATE = 1.0
 _DECREASE_INTERVAL_S = 1.0
 
 # Event loops time to the millisecond; a shorter wait would make a loop spin for a fraction of one.
 _SHORTEST_TIMER_S = 0.001
+
+
+class Weights(NamedTuple):
+    """Tokens that one call of each kind costs; 0 leaves a kind out of the rate, not out of the concurrency.
+
+    One each, as services count: Azure's and S3's limits are requests a second. Hadoop's ABFS client paces renames
+    alone, one token each (`AzureBlobFileSystem.commitSingleFileByRename`); ``Weights(0, 1, 0)`` comes nearest to it.
+
+    Attributes:
+        read: Status, listing, reading.
+        write: Creating, writing, renaming.
+        delete: Deleting; of a batch, each name.
+    """
+
+    read: float = 1.0
+    write: float = 1.0
+    delete: float = 1.0
+
+    @property
+    def by_kind(self) -> dict[Kind, float]:
+        """The same as a table."""
+        return {"read": self.read, "write": self.write, "delete": self.delete}
+
+
+ONE_EACH: Final[Mapping[Kind, float]] = Weights().by_kind
 
 
 class Permit:
@@ -50,7 +74,7 @@ class Permit:
 
     __slots__ = ("_amount", "_granted_at", "_kind", "_pacer", "waited_s")
 
-    def __init__(self, pacer: Pacer, kind: Kind, amount: int) -> None:
+    def __init__(self, pacer: Pacer, kind: Kind, amount: float) -> None:
         self._pacer = pacer
         self._kind = kind
         self._amount = amount
@@ -72,7 +96,7 @@ class Permit:
 class _Waiter:
     __slots__ = ("amount", "future", "granted_at", "kind", "missing")
 
-    def __init__(self, kind: Kind, amount: int, future: asyncio.Future[None]) -> None:
+    def __init__(self, kind: Kind, amount: float, future: asyncio.Future[None]) -> None:
         self.kind = kind
         self.amount = amount
         self.missing: float = amount
@@ -84,7 +108,8 @@ class Pacer:
     """The limits of one endpoint. Used by one event loop; see `pacer_for` for the shared one.
 
     In any stretch of `t` seconds at most ``rate * t + min(burst, rate)`` tokens are given out (at least one at a time),
-    and never more than `concurrency` permits are held at once.
+    those of a permit that costs more than the burst while it waits; and never more than `concurrency` permits are held
+    at once.
 
     Attributes:
         endpoint: What the limits are of.
@@ -108,9 +133,10 @@ class Pacer:
         self.granted: dict[Kind, int] = {"read": 0, "write": 0, "delete": 0}
         self.throttles: int = 0
         self._burst = burst
-        self._most_slots = concurrency
+        self._in_flight = AdaptiveLimit(concurrency, 1.0)
+        # A copy of its value, which every call asks for.
         self._slots: float = concurrency
-        self._most_rate = rate
+        self._per_second = None if rate is None else AdaptiveLimit(rate, _SLOWEST_RATE)
         self._bucket = self._make_bucket(rate) if rate is not None else None
         self._in_use = 0
         self._waiters: deque[_Waiter] = deque()
@@ -122,7 +148,8 @@ class Pacer:
 
     def __reduce__(self) -> tuple[object, ...]:
         # What goes to another process with a store is the limits, not who waits for them here.
-        return _unpickled, (self.endpoint, self._most_slots, self._most_rate, self._burst)
+        rate = None if self._per_second is None else self._per_second.most
+        return _unpickled, (self.endpoint, int(self._in_flight.most), rate, self._burst)
 
     @property
     def concurrency(self) -> int:
@@ -144,7 +171,7 @@ class Pacer:
         """Callers that queue for a permit now."""
         return len(self._waiters)
 
-    def permit(self, kind: Kind = "read", amount: int = 1) -> Permit:
+    def permit(self, kind: Kind = "read", amount: float = 1) -> Permit:
         """A permit for one wire call.
 
         Args:
@@ -158,16 +185,17 @@ class Pacer:
             raise ValueError(f"amount must not be negative: {amount}")
         return Permit(self, kind, amount)
 
-    def take(self, kind: Kind, now: float) -> bool:
-        """Takes a permit of one token if it is free this moment; who gets it calls `give_back`.
+    def take(self, kind: Kind, now: float, costs: Mapping[Kind, float] = ONE_EACH) -> bool:
+        """Takes a permit if it is free this moment; who gets it calls `give_back`.
 
         Args:
             kind: What the call does; only counted.
             now: The time on the runtime's clock; `give_back` wants it again.
+            costs: Tokens it costs, by kind: a table, which an endpoint without a rate need not look into.
         """
         if self._waiters or self._in_use + 1 > self._slots or now < self._paused_until:
             return False
-        if self._bucket is not None and self._bucket.take(1):
+        if self._bucket is not None and self._bucket.take(costs[kind]):
             return False
         self._in_use += 1
         self.granted[kind] += 1
@@ -184,7 +212,7 @@ class Pacer:
             self._pump()
 
     def throttled(self, retry_after_s: float | None = None, *, granted_at: float | None = None) -> None:
-        """Notes that the store asked to slow down: halves rate and concurrency, and pauses the endpoint.
+        """Notes that the store asked to slow down: cuts rate and concurrency, and pauses the endpoint.
 
         All calls that were in flight when the limits were last cut are one sign, not many: they cut nothing again.
 
@@ -196,36 +224,41 @@ class Pacer:
         self.throttles += 1
         fresh = now >= self._reduced_at + _DECREASE_INTERVAL_S if granted_at is None else granted_at > self._reduced_at
         if fresh:
+            in_a_storm = now < self._reduced_at + STORM_S
             self._reduced = True
             self._reduced_at = self._grown_at = now
-            self._slots = max(1.0, math.floor(self._slots * _DECREASE))
-            if self._bucket is not None:
-                rate = self._bucket.rate
-                self._bucket = self._at_rate(self._bucket, max(min(_SLOWEST_RATE, rate), rate * _DECREASE))
+            self._in_flight.cut(in_a_storm=in_a_storm)
+            if self._per_second is not None:
+                self._per_second.cut(in_a_storm=in_a_storm)
+            self._apply()
         self.pause(DEFAULT_PAUSE_S if retry_after_s is None else retry_after_s)
 
     def pause(self, seconds: float) -> None:
-        """Gives out no permit for the next `seconds`, at most `LONGEST_PAUSE_S`; never shortens a pause."""
-        self._paused_until = max(self._paused_until, self.runtime.monotonic() + min(seconds, LONGEST_PAUSE_S))
+        """Gives out no permit for the next `seconds`, at most `LONGEST_PAUSE_S`; never shortens a pause.
+
+        Where a rate holds, calls come one by one afterwards: a pause saves up no burst.
+        """
+        now = self.runtime.monotonic()
+        self._paused_until = max(self._paused_until, now + min(seconds, LONGEST_PAUSE_S))
+        if self._bucket is not None:
+            self._bucket.drain(self._paused_until - now)
         self._rearm()
 
     def widen(self, *, concurrency: int, rate: float | None) -> None:
         """Raises the limits to these where they are wider; None as a rate says nothing, and limits nothing."""
         _check(concurrency, rate, self._burst)
-        if concurrency > self._most_slots:
-            self._most_slots = concurrency
-            self._slots = self._slots if self._reduced else concurrency
-        if rate is not None and (self._most_rate is None or rate > self._most_rate):
-            self._most_rate = rate
-            if self._bucket is None:
-                self._bucket = self._make_bucket(rate)
-            elif not self._reduced:
-                self._bucket = self._at_rate(self._bucket, rate)
+        if concurrency > self._in_flight.most:
+            self._in_flight.widen(concurrency)
+        if rate is not None and self._per_second is None:
+            self._per_second = AdaptiveLimit(rate, _SLOWEST_RATE)
+        elif rate is not None and self._per_second is not None and rate > self._per_second.most:
+            self._per_second.widen(rate)
+        self._apply()
         self._rearm()
 
-    async def _acquire(self, kind: Kind, amount: int, now: float) -> float:
+    async def _acquire(self, kind: Kind, amount: float, now: float) -> float:
         """Waits for a permit and returns when it was given."""
-        if amount == 1 and self.take(kind, now):
+        if self.take(kind, now, {kind: amount}):
             return now
         waiter = _Waiter(kind, amount, asyncio.get_running_loop().create_future())
         self._waiters.append(waiter)
@@ -282,18 +315,30 @@ class Pacer:
         self._pump()
 
     def _succeeded(self, granted_at: float) -> None:
-        """Additive increase: a hundredth of the full limits at a time, ten times a second at most."""
+        """Lets limits that were cut grow, by a step for each tenth of a second since they last did."""
         now = self.runtime.monotonic()
-        if granted_at <= self._reduced_at or now < self._grown_at + _GROWTH_INTERVAL_S:
+        steps = min(int((now - max(self._grown_at, self._paused_until)) / GROWTH_INTERVAL_S), MOST_STEPS)
+        if granted_at <= self._reduced_at or steps < 1:
             return
         self._grown_at = now
-        self._slots = min(self._most_slots, self._slots + self._most_slots / _GROWTH_STEPS)
-        full = self._slots == self._most_slots
-        if self._bucket is not None and self._most_rate is not None:
-            grown = min(self._most_rate, self._bucket.rate + self._most_rate / _GROWTH_STEPS)
-            self._bucket = self._at_rate(self._bucket, grown)
-            full = full and self._bucket.rate == self._most_rate
+        self._in_flight.grow(steps)
+        full = self._in_flight.is_full
+        if self._per_second is not None:
+            self._per_second.grow(steps)
+            full = full and self._per_second.is_full
         self._reduced = not full
+        self._apply()
+
+    def _apply(self) -> None:
+        """Makes the limits hold as they are now."""
+        self._slots = self._in_flight.value
+        if self._per_second is None:
+            return
+        rate = self._per_second.value
+        if self._bucket is None:
+            self._bucket = self._make_bucket(rate)
+        elif rate != self._bucket.rate:
+            self._bucket = self._at_rate(self._bucket, rate)
 
     def _make_bucket(self, rate: float) -> Bucket:
         return Bucket(rate, max(1.0, min(self._burst, rate)), self.runtime)

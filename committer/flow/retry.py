@@ -22,14 +22,19 @@ class RetryPolicy(msgspec.Struct, frozen=True, kw_only=True):
     """How often and how fast a call is sent again.
 
     Attributes:
-        attempts: Calls made in all, the first one included.
+        attempts: Calls made in all, the first one included; those that the store asked to slow down for are left out
+            where `throttled_attempts` counts them.
+        throttled_attempts: Calls made in all while the store asks to slow down; None counts those like any other. That
+            a store is busy says nothing about the call, and somebody else may keep it busy for a while: Hadoop's S3
+            client, too, gives throttling a number of its own (`fs.s3a.retry.throttle.limit`, 20).
         base_s: Seconds that the first wait is below; the bound doubles with every further one.
         cap_s: Seconds that every wait is below, except where the store itself asked for longer.
-        budget_s: Seconds after which no further call is made, counted from the start of the first; a wait that would
-            end later is not begun.
+        budget_s: Seconds after which no further call is made, counted from the first failure, so that a queue before
+            the first call takes nothing from it; a wait that would end later is not begun.
     """
 
     attempts: int = 5
+    throttled_attempts: int | None = None
     base_s: float = 0.2
     cap_s: float = 10.0
     budget_s: float = 120.0
@@ -37,11 +42,19 @@ class RetryPolicy(msgspec.Struct, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         if self.attempts < 1:
             raise ValueError(f"attempts must be at least 1, not {self.attempts}")
+        if self.throttled_attempts is not None and self.throttled_attempts < 1:
+            raise ValueError(f"throttled_attempts must be at least 1, or None, not {self.throttled_attempts}")
         if min(self.base_s, self.cap_s, self.budget_s) < 0:
             raise ValueError("base_s, cap_s and budget_s must not be negative")
 
+    def is_used_up(self, failed: int, throttled: int) -> bool:
+        """Whether no further call is made after so many failures, and so many of them throttled."""
+        if self.throttled_attempts is None:
+            return failed >= self.attempts
+        return failed - throttled >= self.attempts or throttled >= self.throttled_attempts
 
-DEFAULT_POLICY = RetryPolicy()
+
+DEFAULT_POLICY = RetryPolicy(throttled_attempts=20)
 
 
 def nothing_was_done(error: BaseException) -> bool:
@@ -79,14 +92,18 @@ async def retry(
             keeps its type and its outcome is ``unknown``.
     """
     runtime = current_runtime()
-    started = runtime.monotonic()
     unknown: CommitterError | None = None
-    made = 0
+    made = throttled = 0
+    first_failed = 0.0
     while True:
         try:
             return await call()
         except Exception as error:
+            now = runtime.monotonic()
+            if not made:
+                first_failed = now
             made += 1
+            throttled += isinstance(error, StoreThrottledError)
             if isinstance(error, CommitterError) and error.outcome == "unknown":
                 unknown = error
             if is_retryable is not None:
@@ -94,7 +111,7 @@ async def retry(
             else:
                 allowed = nothing_was_done(error) or (idempotent and isinstance(error, StoreOutcomeUnknownError))
             wait = _wait(error, policy, made, runtime.random())
-            over = made >= policy.attempts or runtime.monotonic() - started + wait > policy.budget_s
+            over = policy.is_used_up(made, throttled) or now - first_failed + wait > policy.budget_s
             if not allowed or over:
                 if unknown is None or unknown is error:
                     raise

@@ -72,7 +72,7 @@ class SystemRuntime(Runtime):
     """The machine's clocks, the system's randomness, the running loop's thread pool."""
 
     # Asked twice for every store call, so without a call of its own around it.
-    monotonic = staticmethod(time.monotonic)
+    monotonic: staticmethod[[], float] = staticmethod(time.monotonic)
 
     def now(self) -> datetime:
         """The machine's date and time, in UTC."""

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sized
 from typing import Final, Literal, NoReturn, TypeAlias, TypeVar
 
 from committer.errors import StoreOutcomeUnknownError, StoreThrottledError, StoreUnavailableError
 from committer.events import Statistics, names
-from committer.flow.pacing import Kind, Pacer
+from committer.flow.pacing import Kind, Pacer, Weights
 from committer.flow.retry import DEFAULT_POLICY, RetryPolicy, retry
 from committer.stores.base import Store
 
@@ -17,6 +17,10 @@ Repetition: TypeAlias = Literal["changes nothing", "repeatable", "once"]
 CHANGES_NOTHING: Final = "changes nothing"
 REPEATABLE: Final = "repeatable"
 ONCE: Final = "once"
+
+DEFAULT_WEIGHTS: Final = Weights()
+
+_ONE: Final = (None,)
 
 
 class PacedCalls:
@@ -30,12 +34,15 @@ class PacedCalls:
         statistics: Statistics,
         retry_policy: RetryPolicy = DEFAULT_POLICY,
         owned: bool = True,
+        weights: Weights = DEFAULT_WEIGHTS,
     ) -> None:
         self.owned = owned
         self.inner = inner
         self.pacer = pacer
         self.statistics = statistics
         self.retry_policy = retry_policy
+        self.weights = weights
+        self._costs = weights.by_kind
 
     async def _call(self, statistic: str, call: Callable[[], Awaitable[T]], kind: Kind, repetition: Repetition) -> T:
         # What nearly every call meets, a free permit and a good answer, takes no further coroutine: a job makes
@@ -43,7 +50,7 @@ class PacedCalls:
         statistics, pacer = self.statistics, self.pacer
         monotonic = pacer.runtime.monotonic
         started = monotonic()
-        if not pacer.take(kind, started):
+        if not pacer.take(kind, started, self._costs):
             with statistics.timed(statistic):
                 return await self._attempts(call, kind, repetition)
         statistics.count(names.STORE_IO_REQUEST)
@@ -78,14 +85,23 @@ class PacedCalls:
         repetition: Repetition,
         *,
         failed: Exception | None = None,
+        of: Sized = _ONE,
     ) -> T:
-        """Makes a call, and again while that is allowed; `failed` is what a first attempt ended with."""
+        """Makes a call, and again while that is allowed.
+
+        Args:
+            call: Makes one attempt.
+            kind: What it does.
+            repetition: When it may be made again.
+            failed: What a first attempt ended with.
+            of: What one attempt is for: a permit costs the weight of its kind for each, as many as there are then.
+        """
         first = [failed] if failed is not None else []
 
         async def attempt() -> T:
             if first:
                 self._fail(first.pop(), repetition)
-            async with self.pacer.permit(kind) as permit:
+            async with self.pacer.permit(kind, self._costs[kind] * len(of)) as permit:
                 if permit.waited_s > 0.0:
                     self.statistics.duration(names.STORE_IO_RATE_LIMITED, permit.waited_s)
                 self.statistics.count(names.STORE_IO_REQUEST)

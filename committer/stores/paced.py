@@ -57,6 +57,7 @@ class PacedStore(PacedCalls, Store):
         statistics: Where calls are counted.
         retry_policy: How often and how fast calls are sent again.
         owned: Whether closing this closes the inner store: not one that a user gave, who may have other work for it.
+        weights: Tokens of the rate that a call costs, by what it does.
     """
 
     @property
@@ -127,7 +128,7 @@ class PacedStore(PacedCalls, Store):
         statistics, pacer = self.statistics, self.pacer
         monotonic = pacer.runtime.monotonic
         started = monotonic()
-        if not pacer.take("write", started):
+        if not pacer.take("write", started, self._costs):
             await self._call(
                 names.COMMIT_FILE_RENAME, self._renamed(source, destination, replace, identity), "write", ONCE
             )
@@ -225,6 +226,9 @@ class PacedStore(PacedCalls, Store):
     async def delete_files(self, paths: Sequence[StorePath]) -> Mapping[StorePath, StoreError]:
         """See `SupportsBatchDelete.delete_files`; names that alone were refused are sent again.
 
+        A permit costs the weight of a delete for each name, as in Hadoop's S3 client (`S3AStoreImpl.deleteObjects`):
+        the service counts names, not calls.
+
         Raises:
             UnsupportedError: The inner store deletes one file at a time.
         """
@@ -236,17 +240,18 @@ class PacedStore(PacedCalls, Store):
         refused: dict[StorePath, StoreError] = {}
 
         async def attempt() -> None:
-            nonlocal left, refused
+            nonlocal refused
             found = await inner.delete_files(left)
             refused = {path: error for path, error in found.items() if nothing_was_done(error)}
             failed.update((path, error) for path, error in found.items() if path not in refused)
-            left = list(refused)
+            left[:] = refused
             for error in refused.values():
                 raise error
 
         try:
             if left:
-                await self._call(names.OBJECT_BULK_DELETE_REQUEST, attempt, "delete", REPEATABLE)
+                with self.statistics.timed(names.OBJECT_BULK_DELETE_REQUEST):
+                    await self._attempts(attempt, "delete", REPEATABLE, of=left)
         except StoreError as error:
             # Of one name, and not of the call.
             if not any(error is one for one in refused.values()):
@@ -401,4 +406,5 @@ def without_retries(store: Store) -> Store:
         statistics=store.statistics,
         retry_policy=RetryPolicy(attempts=1),
         owned=store.owned,
+        weights=store.weights,
     )

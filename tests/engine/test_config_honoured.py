@@ -7,6 +7,7 @@ import asyncio
 import pytest
 
 from committer import CommitterConfig
+from committer.flow.pacing import pacer_for
 from committer.flow.runtime import use_runtime
 from committer.records.manifest import (
     DIRECTORY_IS_DIRECTORY,
@@ -86,6 +87,25 @@ async def test_io_rate_is_not_exceeded() -> None:
             made = place.store.count() - calls
     assert made > 60
     assert took >= (made - 50) / 50.0 - 0.1
+
+
+@pytest.mark.parametrize(
+    ("field", "kind"), [("io_read_weight", "read"), ("io_write_weight", "write"), ("io_delete_weight", "delete")]
+)
+async def test_weights_say_what_calls_cost_of_the_rate(field: str, kind: str) -> None:
+    """Only calls of one kind cost anything: a commit takes as long as they need."""
+    weights = {"io_read_weight": 0.0, "io_write_weight": 0.0, "io_delete_weight": 0.0, field: 2.0}
+    place = MemoryPlace("local")
+    runtime = VirtualRuntime()
+    with use_runtime(runtime):
+        config = CommitterConfig(io_rate=10.0, **weights)
+        async with place.open_job(config=config) as job:
+            await place.run_task(job, 0, FILES)
+            await job.commit()
+            pacer = pacer_for(place.store.endpoint, concurrency=1)
+    paid = pacer.granted[kind]  # type: ignore[index]
+    assert paid > 0
+    assert runtime.monotonic() == pytest.approx((2.0 * paid - 10.0) / 10.0 if paid > 5 else 0.0, abs=0.3)
 
 
 async def test_without_a_rate_nothing_waits(memory: MemoryPlace) -> None:

@@ -15,7 +15,7 @@ from committer.errors import (
     StoreThrottledError,
     StoreUnavailableError,
 )
-from committer.flow.retry import RetryPolicy, nothing_was_done, retry
+from committer.flow.retry import DEFAULT_POLICY, RetryPolicy, nothing_was_done, retry
 from committer.flow.runtime import use_runtime
 from committer.testing.virtual_time import VirtualRuntime
 
@@ -135,7 +135,52 @@ async def test_no_attempt_after_the_budget() -> None:
 
         with pytest.raises(StoreUnavailableError):
             await retry(slow, policy=RetryPolicy(attempts=100, base_s=0.0, budget_s=35.0))
-        assert runtime.monotonic() == pytest.approx(40.0)
+        # The first failure comes after 10 s, the last that is followed by another call 30 s later.
+        assert runtime.monotonic() == pytest.approx(50.0)
+
+
+async def test_waiting_for_the_first_call_takes_nothing_from_the_budget() -> None:
+    with use_runtime(VirtualRuntime()) as runtime:
+        call = Script(StoreThrottledError("slow down", retry_after_s=5.0))
+
+        async def queued() -> str:
+            if not call.made:
+                await runtime.sleep(1000)
+            return await call()
+
+        assert await retry(queued, policy=RetryPolicy(budget_s=10.0)) == "done"
+
+
+async def test_throttling_has_attempts_of_its_own_and_one_budget_with_the_rest() -> None:
+    def slow() -> StoreThrottledError:
+        return StoreThrottledError("slow down")
+
+    policy = RetryPolicy(attempts=3, throttled_attempts=6, budget_s=1e6)
+    with use_runtime(VirtualRuntime()):
+        call = Script(slow(), down(), slow(), slow(), down(), slow(), slow())
+        assert await retry(call, policy=policy) == "done"
+        assert call.made == 8
+        call = Script(*(slow() for _ in range(9)))
+        with pytest.raises(StoreThrottledError):
+            await retry(call, policy=policy)
+        assert call.made == 6
+        call = Script(slow(), down(), slow(), down(), down())
+        with pytest.raises(StoreUnavailableError):
+            await retry(call, policy=policy)
+        assert call.made == 5
+        call = Script(*(slow() for _ in range(9)))
+        with pytest.raises(StoreThrottledError):
+            await retry(call, policy=RetryPolicy(attempts=3, budget_s=1e6))
+        assert call.made == 3
+
+
+async def test_a_store_that_stays_busy_is_given_up_after_the_budget() -> None:
+    for seed in range(20):
+        with use_runtime(VirtualRuntime(seed)) as runtime:
+            call = Script(*(StoreThrottledError("slow down", retry_after_s=10.0) for _ in range(50)))
+            with pytest.raises(StoreThrottledError):
+                await retry(call, policy=DEFAULT_POLICY)
+            assert (call.made, runtime.monotonic()) == (13, pytest.approx(DEFAULT_POLICY.budget_s))
 
 
 async def test_a_wait_that_would_end_after_the_budget_is_not_begun() -> None:
@@ -190,7 +235,15 @@ async def _retrying(call: Callable[[], Awaitable[None]], policy: RetryPolicy) ->
 
 
 @pytest.mark.parametrize(
-    "fields", [{"attempts": 0}, {"base_s": -1.0}, {"cap_s": -1.0}, {"budget_s": -1.0}, {"attempts": -3}]
+    "fields",
+    [
+        {"attempts": 0},
+        {"base_s": -1.0},
+        {"cap_s": -1.0},
+        {"budget_s": -1.0},
+        {"attempts": -3},
+        {"throttled_attempts": 0},
+    ],
 )
 def test_policies_that_make_no_sense(fields: dict[str, float]) -> None:
     with pytest.raises(ValueError, match="must"):

@@ -24,7 +24,7 @@ from committer.errors import (
     UnsupportedError,
 )
 from committer.events import Statistics
-from committer.flow.pacing import Pacer
+from committer.flow.pacing import Pacer, Weights
 from committer.flow.retry import RetryPolicy
 from committer.flow.runtime import use_runtime
 from committer.flow.workers import run_workers
@@ -39,7 +39,7 @@ from committer.stores.base import (
 )
 from committer.stores.local import LocalStore
 from committer.stores.memory import MemorySpace, MemoryStore
-from committer.stores.paced import PacedStore
+from committer.stores.paced import PacedStore, without_retries
 from committer.stores.uploads import SupportsBlockLists, SupportsUploads
 from committer.testing.conformance import Channel, StoreConformance
 from committer.testing.faults import Call, Fault, FaultKind, FaultyStore
@@ -436,6 +436,57 @@ async def test_kinds_of_permits(bench: Bench) -> None:
     assert bench.pacer.granted == {"read": 2, "write": 1, "delete": 1}
 
 
+def weighted(weights: Weights, rate: float = 1.0) -> Bench:
+    bench = Bench(rate=rate)
+    bench.store = PacedStore(bench.faulty, pacer=bench.pacer, statistics=bench.statistics, weights=weights)
+    return bench
+
+
+@pytest.mark.parametrize(
+    ("name", "seconds"),
+    [("status", 3.0), ("list", 3.0), ("put", 5.0), ("rename_file", 5.0), ("delete_file", 7.0), ("delete_files", 14.0)],
+)
+async def test_a_call_costs_the_weight_of_its_kind(name: str, seconds: float) -> None:
+    bench = weighted(Weights(read=3, write=5, delete=7))
+    with use_runtime(bench.runtime):
+        await bench.store.probe(bench.path("d"))
+        took = bench.runtime.monotonic()
+        await ALL[name](bench)
+    # The probe before it took the one token that was there, and waited for its other four.
+    assert took == pytest.approx(4.0)
+    assert bench.runtime.monotonic() - took == pytest.approx(seconds)
+    MemoryStore.forget(bench.space.name)
+
+
+async def test_a_weight_of_nothing_leaves_a_kind_out_of_the_rate() -> None:
+    bench = weighted(Weights(read=0, delete=0))
+    with use_runtime(bench.runtime):
+        for _ in range(50):
+            await READS["status"](bench)
+        await REPEATABLE["delete_files"](bench)
+        assert bench.runtime.monotonic() == 0.0
+        for _ in range(3):
+            await REPEATABLE["put"](bench)
+        assert bench.runtime.monotonic() == pytest.approx(2.0)
+    MemoryStore.forget(bench.space.name)
+
+
+async def test_names_of_a_batch_that_are_sent_again_cost_their_own_number(bench: Bench) -> None:
+    bench.pacer = Pacer("e", concurrency=1, rate=1.0, runtime=bench.runtime)
+    inner, store = refusing(bench)
+    inner.answers = [{"x": StoreUnavailableError("busy", operation="delete_files")}]
+    with use_runtime(bench.runtime):
+        await store.delete_files([bench.path(name) for name in "wxyz"])
+        assert bench.runtime.monotonic() == pytest.approx(4.0)
+    assert inner.asked == [["w", "x", "y", "z"], ["x"]]
+
+
+async def test_a_store_without_retries_keeps_its_weights(bench: Bench) -> None:
+    heavy = PacedStore(bench.faulty, pacer=bench.pacer, statistics=bench.statistics, weights=Weights(write=9))
+    assert without_retries(heavy).weights == Weights(write=9)  # type: ignore[attr-defined]
+    assert pickle.loads(pickle.dumps(heavy.weights)) == heavy.weights
+
+
 async def test_a_throttled_call_pauses_every_caller() -> None:
     bench = Bench(concurrency=8)
     with use_runtime(bench.runtime):
@@ -446,7 +497,7 @@ async def test_a_throttled_call_pauses_every_caller() -> None:
             ).status(bench.path("d/file"))
         await bench.store.status(bench.path("d/file"))
     assert bench.runtime.monotonic() == pytest.approx(20.0)
-    assert bench.pacer.concurrency == 4
+    assert bench.pacer.concurrency == 5
     MemoryStore.forget(bench.space.name)
 
 
