@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from typing import cast
 
@@ -32,11 +33,16 @@ from committer.stages.create_directories import refused_directory
 from committer.stages.identity import is_file_of, is_recorded, may_be_file_of, stands_as_directory
 from committer.stages.names import is_absolute
 from committer.stages.planned_files import PlannedFile
-from committer.stores.base import FileStatus, SupportsHardLinks
+from committer.stores.base import FileStatus, SupportsBatchRename, SupportsHardLinks
 
 # How often one file is looked at and tried again. Each round either ends or saw the store change under it, so a
 # handful is plenty; more would be a livelock with somebody who keeps changing it.
 _ROUNDS = 5
+
+
+# Files of one call where a store renames many at once, and how many such calls are made at a time.
+_TOGETHER = 64
+_BATCHES_AT_ONCE = 2
 
 
 @dataclass(slots=True)
@@ -116,10 +122,38 @@ class PublishFiles(Stage[CommitState, Published]):
                     await self._settle(file, source, target, error)
             advance(1, file.size)
 
+        workers = self.context.config.io_concurrency
         async for batch in value.files.batches():
-            await run_workers(batch, publish, workers=self.context.config.io_concurrency, operation=self.name)
+            rest = batch
+            if isinstance(store, SupportsBatchRename) and store.renames_in_batches:
+                plain, rest = _without(batch, promoted.keys() | targets.keys())
+                await self._publish_together(store, plain)
+            await run_workers(rest, publish, workers=workers, operation=self.name)
             published.add(layout, batch)
         return published
+
+    async def _publish_together(self, store: SupportsBatchRename, files: list[PlannedFile]) -> None:
+        """Publishes files at whose targets nothing is known to stand, many in one call."""
+        layout, advance = self.context.layout, self.context.progress.advance
+        tasks, destination = layout.tasks, layout.destination
+
+        async def publish(start: int) -> None:
+            some = files[start : start + _TOGETHER]
+            renames = []
+            for file in some:
+                name = file.destination
+                target = layout.target(name) if is_absolute(name) else destination.below(name)
+                renames.append((tasks.below(file.source), target))
+            errors = await store.rename_files(renames)
+
+            async def settle(index: int) -> None:
+                await self._settle(some[index], *renames[index], errors[index])
+
+            await run_workers(errors, settle, workers=self.context.config.io_concurrency, operation=self.name)
+            advance(len(some), sum([file.size for file in some]))
+
+        starts = range(0, len(files), _TOGETHER)
+        await run_workers(starts, publish, workers=_BATCHES_AT_ONCE, operation=self.name)
 
     async def _settle(self, file: PlannedFile, source: StorePath, target: StorePath, error: StoreError | None) -> None:
         """Looks at source and target and does what is left to do, until nothing is."""
@@ -236,6 +270,14 @@ class PublishFiles(Stage[CommitState, Published]):
             next_step=f"find out who changed it; {self.context.recover_command} goes on from here, nothing was deleted",
             causes=[error] if error is not None else [],
         )
+
+
+def _without(files: list[PlannedFile], names: AbstractSet[str]) -> tuple[list[PlannedFile], list[PlannedFile]]:
+    """Files with other names than these, and the rest."""
+    if not names:
+        return files, []
+    others = [file for file in files if file.destination not in names]
+    return others, [file for file in files if file.destination in names]
 
 
 def _worth_another_try(error: StoreError) -> bool:

@@ -13,6 +13,7 @@ from committer.errors import (
     CommitterError,
     InvalidPathError,
     RecordError,
+    StoreError,
     StoreExistsError,
     StoreIsADirectoryError,
     StoreNotADirectoryError,
@@ -233,6 +234,16 @@ class Disk:
         else:
             self._rename_exclusively(source.path, destination.path)
         drop_sidecar(source.path)
+
+    def rename_files(self, renames: Iterable[tuple[StorePath, StorePath]]) -> dict[int, StoreError]:
+        """Renames many files, replacing nothing; the errors, by index."""
+        errors: dict[int, StoreError] = {}
+        for index, (source, destination) in enumerate(renames):
+            try:
+                self.rename_file(source, destination, False)
+            except StoreError as error:
+                errors[index] = error
+        return errors
 
     @_typed
     def rename_directory(self, source: StorePath, destination: StorePath) -> None:

@@ -340,6 +340,27 @@ class SupportsLocalPaths(Protocol):
 
 
 @runtime_checkable
+class SupportsBatchRename(Protocol):
+    """Many files can be renamed for little more than what one costs here: on a disk, by one hop to a thread."""
+
+    @property
+    def renames_in_batches(self) -> bool:
+        """Whether `rename_files` does what `Store.rename_file` would do; not where a subclass renames otherwise."""
+
+    async def rename_files(self, renames: Sequence[tuple[StorePath, StorePath]]) -> dict[int, StoreError]:
+        """Renames files as `Store.rename_file` does one, replacing nothing, in any order.
+
+        What a thread has begun is ended before a cancellation goes on.
+
+        Args:
+            renames: Source and destination of each.
+
+        Returns:
+            What went wrong, by index in `renames`; every other file was renamed.
+        """
+
+
+@runtime_checkable
 class SupportsSync(Protocol):
     """What is written survives a power loss only when synced."""
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import AsyncIterator, Collection, Mapping
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from typing import Final, Literal
 
-from committer.errors import ConfigurationError, InvalidPathError, TaskError
+from committer.errors import ConfigurationError, InvalidPathError, StoreError, TaskError
 from committer.flow.runtime import current_runtime
 from committer.paths import StorePath
 from committer.stores._batches import WHOLE_BATCH, BatchExecutor
@@ -167,6 +167,18 @@ class LocalStore(Store):
         """Renames a file; `identity` is ignored."""
         await self._batches.run(self._disk.rename_file, _checked(source), _checked(destination), replace)
 
+    @property
+    def renames_in_batches(self) -> bool:
+        """See `SupportsBatchRename`."""
+        return type(self).rename_file is _RENAME_FILE
+
+    async def rename_files(self, renames: Sequence[tuple[StorePath, StorePath]]) -> dict[int, StoreError]:
+        """Renames many files in one hop to a thread."""
+        for source, destination in renames:
+            _checked(source)
+            _checked(destination)
+        return await self._batches.run(self._disk.rename_files, renames, weight=WHOLE_BATCH)
+
     async def rename_directory(self, source: StorePath, destination: StorePath) -> None:
         """Renames a directory, where `Capabilities.atomic_directory_rename` holds."""
         await self._batches.run(self._disk.rename_directory, _checked(source), _checked(destination))
@@ -296,6 +308,9 @@ def _make(threads: int, no_replace: Literal["auto", "link"], case_folding: bool 
 def _close_listing(listing: tuple[Page, Entries | None]) -> None:
     if listing[1] is not None:
         listing[1].close()
+
+
+_RENAME_FILE: Final = LocalStore.rename_file
 
 
 def _checked(path: StorePath) -> StorePath:

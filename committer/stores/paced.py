@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
-from typing import Literal
+from typing import Literal, cast
 
 from committer.errors import StoreError, UnsupportedError
 from committer.events import names
@@ -16,6 +16,7 @@ from committer.stores.base import (
     FileWriter,
     Store,
     SupportsBatchDelete,
+    SupportsBatchRename,
     SupportsConditionalDelete,
     SupportsHardLinks,
     SupportsLinks,
@@ -142,6 +143,28 @@ class PacedStore(PacedCalls, Store):
             return
         pacer.give_back(started, None)
         statistics.done(names.COMMIT_FILE_RENAME, monotonic() - started)
+
+    @property
+    def renames_in_batches(self) -> bool:
+        """The inner store's."""
+        return isinstance(self.inner, SupportsBatchRename) and self.inner.renames_in_batches
+
+    async def rename_files(self, renames: Sequence[tuple[StorePath, StorePath]]) -> dict[int, StoreError]:
+        """See `SupportsBatchRename.rename_files`; one permit, and as many tokens and counts as there are files."""
+        statistics, many = self.statistics, len(renames)
+        async with self.pacer.permit("write", many * self._costs["write"]) as permit:
+            if permit.waited_s > 0.0:
+                statistics.duration(names.STORE_IO_RATE_LIMITED, permit.waited_s)
+            statistics.count(names.STORE_IO_REQUEST, many)
+            started = self.pacer.runtime.monotonic()
+            errors = await cast("SupportsBatchRename", self.inner).rename_files(renames)
+        each = (self.pacer.runtime.monotonic() - started) / max(1, many)
+        for _renamed in range(many - len(errors)):
+            statistics.done(names.COMMIT_FILE_RENAME, each)
+        if errors:
+            statistics.count(names.COMMIT_FILE_RENAME, len(errors))
+            statistics.count(names.COMMIT_FILE_RENAME + names.FAILURES, len(errors))
+        return errors
 
     def _renamed(
         self, source: StorePath, destination: StorePath, replace: bool, identity: str | None

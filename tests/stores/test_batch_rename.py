@@ -1,0 +1,125 @@
+"""Many renames in one hop to a thread: what one does, for each of them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+import committer
+from committer.errors import StoreError, StoreExistsError, StoreIsADirectoryError, StoreNotFoundError, TargetExistsError
+from committer.events import Statistics, names
+from committer.flow.pacing import Pacer
+from committer.paths import StorePath
+from committer.stores.local import LocalStore
+from committer.stores.paced import PacedStore
+
+
+def pairs(directory: Path, count: int) -> list[tuple[StorePath, StorePath]]:
+    root = StorePath.of(directory)
+    for number in range(count):
+        (directory / f"from-{number}").write_bytes(b"%d" % number)
+    return [(root / f"from-{number}", root / f"to-{number}") for number in range(count)]
+
+
+async def test_each_file_is_renamed_or_its_error_told(tmp_path: Path) -> None:
+    renames = pairs(tmp_path, 6)
+    (tmp_path / "to-1").write_bytes(b"in the way")
+    (tmp_path / "from-2").unlink()
+    (tmp_path / "from-4").unlink()
+    (tmp_path / "from-4").mkdir()
+    store = LocalStore()
+    errors = await store.rename_files(renames)
+    await store.close()
+    assert {index: type(error) for index, error in errors.items()} == {
+        1: StoreExistsError,
+        2: StoreNotFoundError,
+        4: StoreIsADirectoryError,
+    }
+    assert [(tmp_path / f"to-{number}").read_bytes() for number in (0, 3, 5)] == [b"0", b"3", b"5"]
+    assert (tmp_path / "to-1").read_bytes() == b"in the way"
+    assert (tmp_path / "from-1").read_bytes() == b"1"
+
+
+async def test_they_are_counted_and_paced_one_by_one(tmp_path: Path) -> None:
+    statistics = Statistics()
+    pacer = Pacer("batch", concurrency=4)
+    store = PacedStore(LocalStore(), pacer=pacer, statistics=statistics)
+    assert store.renames_in_batches
+    renames = pairs(tmp_path, 5)
+    (tmp_path / "from-3").unlink()
+    assert set(await store.rename_files(renames)) == {3}
+    await store.close()
+    assert statistics.counter(names.STORE_IO_REQUEST) == 5
+    assert statistics.counter(names.COMMIT_FILE_RENAME) == 5
+    assert statistics.counter(names.COMMIT_FILE_RENAME + names.FAILURES) == 1
+    assert pacer.in_use == 0
+
+
+class Watched(LocalStore):
+    """A disk that somebody looks at."""
+
+    seen: int = 0
+
+    async def rename_file(self, *arguments: object, **named: object) -> None:
+        self.seen += 1
+        await super().rename_file(*arguments, **named)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("kind", [LocalStore, Watched])
+async def test_a_job_publishes_all_its_files(tmp_path: Path, kind: type[LocalStore]) -> None:
+    store = kind()
+    job = await committer.open_job(tmp_path, storage_options={"store": store})
+    for number in range(3):
+        async with job.task_attempt(number) as task:
+            for file in range(70):
+                async with task.open(f"d={file % 3}/part-{number}-{file}") as handle:
+                    await handle.write(b"x")
+    report = await job.commit(tasks=3)
+    await job.close()
+    assert report.files_committed == 210
+    assert report.bytes_committed == 210
+    assert report.statistics.counters[names.COMMIT_FILE_RENAME] == 210
+    assert len(list(tmp_path.glob("d=*/part-*"))) == 210
+    if isinstance(store, Watched):
+        # A store that renames in its own way is asked for each file.
+        assert store.seen >= 210
+    await store.close()
+
+
+async def test_a_file_in_the_way_is_never_replaced_and_the_job_is_taken_back(tmp_path: Path) -> None:
+    class Crowded(LocalStore):
+        async def rename_files(self, renames: Sequence[tuple[StorePath, StorePath]]) -> dict[int, StoreError]:
+            await asyncio.to_thread((tmp_path / "part-77").write_bytes, b"somebody's")
+            return await super().rename_files(renames)
+
+    store = Crowded()
+    job = await committer.open_job(tmp_path, storage_options={"store": store})
+    async with job.task_attempt(0) as task:
+        for file in range(100):
+            async with task.open(f"part-{file}") as handle:
+                await handle.write(b"new")
+
+    with pytest.raises(TargetExistsError):
+        await job.commit(tasks=1)
+    await job.close()
+    await store.close()
+    assert {path.name: path.read_bytes() for path in tmp_path.glob("part-*")} == {"part-77": b"somebody's"}
+    assert not (tmp_path / "_SUCCESS").exists()
+
+
+async def test_a_cancelled_batch_is_waited_for(tmp_path: Path) -> None:
+    store = LocalStore()
+    renames = pairs(tmp_path, 500)
+    running = asyncio.create_task(store.rename_files(renames))
+    for _turn in range(3):
+        await asyncio.sleep(0)
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    there = len(list(tmp_path.glob("to-*")))
+    await asyncio.sleep(0.05)
+    assert len(list(tmp_path.glob("to-*"))) == there
+    await store.close()
