@@ -261,8 +261,9 @@ class MultipleError(CommitterError):
 
     @classmethod
     def of(cls, operation: str, causes: Iterable[BaseException]) -> MultipleError:
-        """Joins failures into one error whose outcome is the worst among them."""
-        causes = tuple(causes)
+        """Joins failures, and those of workers of workers, into one error whose outcome is the worst among them."""
+        groups = [cause.causes if isinstance(cause, MultipleError) else (cause,) for cause in causes]
+        causes = tuple(cause for group in groups for cause in group)
         outcomes = [cause.outcome if isinstance(cause, CommitterError) else "unknown" for cause in causes]
         worst = next(outcome for outcome in _WORST_FIRST if outcome in outcomes)
         steps = [cause.next_step for cause in causes if isinstance(cause, CommitterError) and cause.next_step]

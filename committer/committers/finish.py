@@ -14,7 +14,7 @@ from committer.paths import StorePath
 from committer.records.job_state import JobOutcome
 from committer.records.success import SuccessData, decode_success
 from committer.stages.base import StageContext
-from committer.stages.cleanup import CleanupJob, RemoveDecision, RemoveFate
+from committer.stages.cleanup import CleanupJob, RemoveDecision, RemoveFate, remove_emptied
 from committer.stages.commit_state import CommitState
 from committer.stages.durability import sync_directories
 from committer.stages.end_job import mark_finished
@@ -153,6 +153,8 @@ async def report_of_finished(context: StageContext, started: float, *, decided: 
     # A driver that came too late to find its job may have taken the lock again.
     await release_lock(context)
     await remove_taken_lock(context)
+    if context.store.capabilities.implicit_parents:
+        await remove_emptied(context)
     found = await _read_summary(context)
     if found is None or not found.success:
         # A driver that failed says so in its summary, whatever another did later; `_SUCCESS` comes only with success.

@@ -117,8 +117,13 @@ class RemoveDecision(Stage[None, None]):
 
 
 async def remove_emptied(context: StageContext) -> None:
-    """Removes a job's directory when nothing is in it any more, then `_temporary` likewise: at most 2 calls."""
-    for directory in (context.layout.job_directory, context.layout.temporary):
+    """Removes a job's directory when nothing is in it any more, then `_temporary` likewise: at most 2 calls.
+
+    Where late writes make directories again, those that a driver makes last, too: at most 4.
+    """
+    layout = context.layout
+    remade = [layout.superseded, layout.job_attempt_directory] if context.store.capabilities.implicit_parents else []
+    for directory in (*remade, layout.job_directory, layout.temporary):
         try:
             await context.store.delete_directory(directory, recursive=False)
         except StoreError:

@@ -129,12 +129,13 @@ class DecideCommit(Stage[CommitBasis, Decision]):
 async def remove_side_files(context: StageContext, found: JobDirectory) -> None:
     """Removes what this driver wrote for a decision into the directory of a job that was over, and that with it.
 
-    Only where directories are not real can it have written there.
+    Only where late writes are not refused can it have written there, and have made the directories for it.
     """
     own = f"-{context.driver}"
     for name in found.children:
         if name == "intent" or (name.startswith(("plan-", "intent-")) and name.endswith(own)):
             await context.store.delete_file(context.layout.job_directory / name)
+    await remove_emptied(context)
 
 
 async def create_decision(context: StageContext, decision: Decision) -> Decision:
