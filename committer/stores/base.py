@@ -62,6 +62,9 @@ class Capabilities(msgspec.Struct, frozen=True, kw_only=True):
         identity: Files have an identity.
         identity_through_rename: A file keeps its identity when it is renamed.
         exclusive_put: `Store.put` can create only when absent, decided by the store.
+        implicit_parents: `Store.put` and `Store.open_writer` make missing parents up instead of failing, so that a
+            file can bring a deleted directory back. (ADLS: "Path - Create", "Put Blob".) Renames and
+            `Store.make_directory` without `parents` fail there as everywhere.
         hard_links: The store implements `SupportsHardLinks`.
         links: Symbolic links can stand here; the store implements `SupportsLinks`.
         checksum_sidecars: A file `.x.crc` counts as the checksum of `x` and is deleted with it, so no output can have
@@ -94,6 +97,7 @@ class Capabilities(msgspec.Struct, frozen=True, kw_only=True):
     identity: bool = True
     identity_through_rename: bool = True
     exclusive_put: bool = True
+    implicit_parents: bool = False
     hard_links: bool = False
     links: bool = False
     checksum_sidecars: bool = False
@@ -201,7 +205,8 @@ class Store(ABC):
         """Writes a small file whole: a reader sees all of it or none.
 
         Args:
-            path: Where it goes. Its parent must exist where directories are real; it is never made up.
+            path: Where it goes. Its parent must exist where directories are real; it is never made up, but where
+                `Capabilities.implicit_parents` holds.
             data: The whole content.
             exclusive: Fail when something is there, decided atomically by the store; else replace a file atomically.
             temporary: Where a store that must write first and rename after may do so (same volume, overwritten);
@@ -211,7 +216,8 @@ class Store(ABC):
         Raises:
             StoreExistsError: `exclusive` and something is there.
             StoreIsADirectoryError: A directory is at `path`.
-            StoreNotFoundError: The parent is missing.
+            StoreNotADirectoryError: A file is at one of its parents.
+            StoreNotFoundError: The parent is missing, and not made up.
         """
 
     @abstractmethod
@@ -220,7 +226,8 @@ class Store(ABC):
 
         Raises:
             StoreExistsError: Something is there.
-            StoreNotFoundError: The parent is missing.
+            StoreNotADirectoryError: A file is at one of its parents.
+            StoreNotFoundError: The parent is missing, and not made up.
         """
 
     @abstractmethod

@@ -139,6 +139,13 @@ class FileConformance(ConformanceBase):
             await store.put(root / "not/there/file", b"1")
             assert await channel.files() == {"not/there/file": b"1"}
             return
+        if can.implicit_parents:
+            for exclusive in (False, True):
+                await store.put(root / f"not/there/{exclusive}", b"1", exclusive=exclusive)
+            await (await store.open_writer(root / "nor/here/file")).close()
+            assert await channel.files() == {"not/there/False": b"1", "not/there/True": b"1", "nor/here/file": b""}
+            assert await channel.directories() == {"not", "not/there", "nor", "nor/here"}
+            return
         for exclusive in (False, True):
             with pytest.raises(StoreNotFoundError):
                 await store.put(root / "not/there/file", b"1", exclusive=exclusive)
@@ -221,8 +228,9 @@ class FileConformance(ConformanceBase):
         if can.directories:
             with pytest.raises(StoreExistsError):
                 await store.open_writer(root / "d")
-            with pytest.raises(StoreNotFoundError):
-                await store.open_writer(root / "not/there")
+            if not can.implicit_parents:
+                with pytest.raises(StoreNotFoundError):
+                    await store.open_writer(root / "not/there")
             with pytest.raises(StoreNotADirectoryError):
                 await store.open_writer(root / "d/file/below")
         assert await channel.files() == {"d/file": b"old"}
