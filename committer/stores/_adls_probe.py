@@ -4,7 +4,13 @@ from __future__ import annotations
 
 from contextlib import suppress
 
-from committer.errors import StoreError, StoreExistsError, StoreNotFoundError, UnsupportedError
+from committer.errors import (
+    StoreError,
+    StoreExistsError,
+    StoreNotFoundError,
+    StoreOutcomeUnknownError,
+    UnsupportedError,
+)
 from committer.flow.runtime import current_runtime
 from committer.paths import StorePath
 from committer.stores._adls_errors import code_of, error_of
@@ -23,7 +29,9 @@ async def probe(store: Store, wire: AdlsWire, directory: StorePath) -> None:
         raise StoreNotFoundError("the directory to probe is missing", operation="probe", path=directory)
     try:
         put = await store.put(one, b"probe", exclusive=True)
-        await store.rename_file(one, other, identity=put.identity)
+        # A lost answer is no verdict: what is there afterwards tells.
+        with suppress(StoreOutcomeUnknownError):
+            await store.rename_file(one, other, identity=put.identity)
         moved = await store.status(other)
         if moved.identity != put.identity:
             raise UnsupportedError(
@@ -36,6 +44,9 @@ async def probe(store: Store, wire: AdlsWire, directory: StorePath) -> None:
             await store.rename_file(one, other, identity=again.identity)
         except StoreExistsError:
             return
+        except StoreOutcomeUnknownError:
+            if (await store.status(other)).identity == put.identity:
+                return
         raise UnsupportedError(
             "this account lets a rename replace a file that it was told not to replace",
             operation="probe",

@@ -13,7 +13,6 @@ import os
 import re
 import weakref
 from collections.abc import Mapping
-from contextlib import suppress
 from datetime import UTC
 from typing import Final
 
@@ -164,12 +163,8 @@ class HttpClient:
         raise failure
 
     async def close(self) -> None:
-        """Closes the session of the running loop, and forgets those of loops that are closed. May be used again."""
+        """Closes the running loop's session, which no other loop can do. May be used again afterwards."""
         session = self._sessions.pop(asyncio.get_running_loop(), None)
-        for loop in [loop for loop in self._sessions if loop.is_closed()]:
-            # Its connections died with its loop, so there is nobody left to tell.
-            with suppress(RuntimeError):
-                await self._sessions.pop(loop).close()
         if session is not None:
             await session.close()
 
