@@ -1,7 +1,6 @@
 """How requests to an Azure storage account are authorised: account key, shared access signature, OAuth token.
 
-Secrets are held by objects that neither show nor pickle them. A secret given as a reference (``env:NAME``,
-``file:PATH``) is read when it is first needed, in every process anew, and the reference is what a pickle holds.
+A secret given as a reference is read when it is first needed, in every process anew.
 """
 
 from __future__ import annotations
@@ -12,84 +11,22 @@ import binascii
 import hashlib
 import hmac
 import inspect
-import os
 import time
 import weakref
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from email.utils import formatdate
 from typing import Any, Final
 
 from committer.errors import ConfigurationError, StorePermissionError, StoreUnavailableError, UnsupportedError
 from committer.flow.runtime import current_runtime
+from committer.stores._secrets import Secret
 from committer.stores.http import redact
 
 SCOPE: Final = "https://storage.azure.com/.default"
 _EARLY_S: Final = 300.0
-_SECRET_FILE_LIMIT: Final = 1 << 16
 
 Query = Sequence[tuple[str, str]]
-
-
-class Secret:
-    """A secret, or where to find one.
-
-    Args:
-        value: The secret as text, ``env:NAME`` or ``file:PATH``; None for one that was given as text in another
-            process and did not travel.
-        option: The storage option it came from.
-        part: The part of a connection string it is, where `value` refers to one.
-    """
-
-    def __init__(self, value: str | None, option: str, part: str = "") -> None:
-        self._value = value
-        self._part = part
-        self.option: str = option
-
-    @property
-    def is_reference(self) -> bool:
-        """Whether it says where to find the secret."""
-        return self._value is not None and self._value.startswith(("env:", "file:"))
-
-    def __repr__(self) -> str:
-        return f"Secret({self._value!r})" if self.is_reference else f"Secret({self.option})"
-
-    def __reduce__(self) -> tuple[object, ...]:
-        return Secret, (self._value if self.is_reference else None, self.option, self._part)
-
-    def reveal(self) -> str:
-        """The secret; blocks when it is in a file.
-
-        Raises:
-            ConfigurationError: It cannot be found, or did not travel.
-        """
-        value = self._value
-        if value is None:
-            raise ConfigurationError(
-                f"the option {self.option} was given as text, which never leaves its process",
-                operation="open_store",
-                next_step=f"give {self.option} as env:NAME, or give storage_options in each process",
-            )
-        text = _resolved(value, self.option)
-        return parse_connection_string(text).get(self._part, "") if self._part else text
-
-
-def _resolved(value: str, option: str) -> str:
-    found: str | None = value
-    if value.startswith("env:"):
-        found = os.environ.get(value[4:], "").strip()
-    elif value.startswith("file:"):
-        try:
-            with open(value[5:], encoding="utf-8") as file:
-                found = file.read(_SECRET_FILE_LIMIT).strip()
-        except (OSError, UnicodeDecodeError):
-            found = None
-    if not found:
-        raise ConfigurationError(
-            f"the option {option} refers to {value}, which this process cannot read, or which is empty",
-            operation="open_store",
-        )
-    return found
 
 
 class Access(ABC):
@@ -126,8 +63,13 @@ class Access(ABC):
             length: Of the body.
         """
 
-    def refused(self) -> None:  # noqa: B027 - most have nothing to forget
-        """Told that the service took a request for unauthenticated: what was cached is not used again."""
+    def refused(self) -> bool:
+        """Told that the service took a request for unauthenticated: what was cached is not used again.
+
+        Returns:
+            Whether another try, after `prepare`, may fare better.
+        """
+        return False
 
 
 class SharedKey(Access):
@@ -266,9 +208,10 @@ class Token(Access):
         """Whether the token is good for some time."""
         return current_runtime().monotonic() < self._fresh_until
 
-    def refused(self) -> None:
+    def refused(self) -> bool:
         """Forgets the token."""
         self._fresh_until = self._valid_until = 0.0
+        return True
 
     async def _fetch(self) -> tuple[str, float]:
         if self._credential is None:
@@ -319,75 +262,3 @@ def _default_credential() -> Any:
         ) from None
     # The blocking one, in threads: the other kind belongs to the event loop it was first used on.
     return DefaultAzureCredential()
-
-
-def access_of(account: str, options: Mapping[str, object]) -> Access:
-    """How the storage options say to be let in.
-
-    Args:
-        account: The account's name.
-        options: At most one of ``account_key``, ``sas_token`` and ``credential`` that is not None; with none of them
-            `DefaultAzureCredential` finds its way.
-
-    Raises:
-        ConfigurationError: There are several, or one is no text and no credential.
-    """
-    given = [name for name in ("account_key", "sas_token", "credential") if options.get(name) is not None]
-    if len(given) > 1:
-        raise ConfigurationError(f"the options {' and '.join(given)} exclude one another", operation="open_store")
-    if not given:
-        return Token()
-    name, value = given[0], options[given[0]]
-    if name != "credential":
-        if not isinstance(value, Secret):
-            value = Secret(_text(name, value), name)
-        return SharedKey(account, value) if name == "account_key" else SharedAccessSignature(value)
-    if isinstance(value, Access):
-        return value
-    if callable(getattr(value, "get_token", None)):
-        return Token(value)
-    # AzureSasCredential and AzureNamedKeyCredential of azure-core.
-    signature, named_key = getattr(value, "signature", None), getattr(value, "named_key", None)
-    if isinstance(signature, str):
-        return SharedAccessSignature(Secret(signature, name))
-    if named_key is not None:
-        return SharedKey(str(named_key.name), Secret(str(named_key.key), name))
-    raise ConfigurationError(
-        f"the option credential is a {type(value).__name__}, which has no get_token",
-        operation="open_store",
-        next_step="give a credential of azure-identity, or account_key or sas_token",
-    )
-
-
-def parse_connection_string(text: object) -> dict[str, str]:
-    """The parts of a connection string, by their names in lower case.
-
-    Args:
-        text: The string, or ``env:NAME``.
-
-    Raises:
-        ConfigurationError: It is none; what it says is not repeated.
-    """
-    value = _text("connection_string", text)
-    if value.startswith("file:"):
-        raise ConfigurationError(
-            "the option connection_string cannot be read from a file: it holds the endpoint, needed at once",
-            operation="open_store",
-            next_step="give it as env:NAME, or endpoint and account_key=file:PATH",
-        )
-    parts: dict[str, str] = {}
-    for part in _resolved(value, "connection_string").split(";"):
-        if part.strip():
-            name, equals, content = part.partition("=")
-            if not equals:
-                raise ConfigurationError(
-                    "the option connection_string is none: it has a part without an equals sign", operation="open_store"
-                )
-            parts[name.strip().lower()] = content.strip()
-    return parts
-
-
-def _text(name: str, value: object) -> str:
-    if not isinstance(value, str) or not value:
-        raise ConfigurationError(f"the option {name} is no text, or empty", operation="open_store")
-    return value

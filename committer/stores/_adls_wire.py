@@ -78,6 +78,24 @@ class AdlsWire:
         Raises:
             StoreError: As `HttpClient.send`, and as `Access.prepare`.
         """
+        answer = await self._send(operation, method, path, query, headers, data, blob, changes, at)
+        if answer.status == 401 and self._access.refused():
+            # A token can end before its time. Nothing was done, so it may be sent again.
+            answer = await self._send(operation, method, path, query, headers, data, blob, changes, at)
+        return answer
+
+    async def _send(
+        self,
+        operation: str,
+        method: str,
+        path: StorePath,
+        query: Query,
+        headers: Mapping[str, str] | None,
+        data: Body | None,
+        blob: bool,
+        changes: bool,
+        at: str | None,
+    ) -> Answer:
         access = self._access
         if not access.ready:
             await access.prepare()
@@ -95,10 +113,7 @@ class AdlsWire:
         if access.signature:
             parameters.append(access.signature)
         url = f"{origin}{raw}?{'&'.join(parameters)}" if parameters else origin + raw
-        answer = await self._http.send(method, url, sent, operation=operation, path=path, changes=changes, data=data)
-        if answer.status == 401:
-            access.refused()
-        return answer
+        return await self._http.send(method, url, sent, operation=operation, path=path, changes=changes, data=data)
 
     async def done(
         self,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping
 from typing import Any, Final
-from urllib.parse import urlsplit
 
 import aiohttp
 
@@ -21,9 +20,10 @@ from committer.errors import (
     StorePreconditionError,
 )
 from committer.paths import StorePath
-from committer.stores._adls_access import Access, Secret, access_of, parse_connection_string
+from committer.stores._adls_access import Access
 from committer.stores._adls_errors import code_of, error_of
 from committer.stores._adls_listing import status_in, statuses_in
+from committer.stores._adls_options import OPTIONS, access_of, checked_endpoint, from_connection_string
 from committer.stores._adls_probe import probe
 from committer.stores._adls_put import SmallFiles
 from committer.stores._adls_wire import AdlsWire
@@ -32,7 +32,6 @@ from committer.stores.base import Capabilities, FileStatus, FileWriter, Store
 from committer.stores.helpers import check_options, status_or_none
 from committer.stores.http import HttpClient
 
-_OPTIONS: Final = ("endpoint", "account_key", "sas_token", "connection_string", "credential")
 _MAX_PATH_BYTES: Final = 1024
 _TRIES: Final = 5
 _STATUS: Final = (("action", "getStatus"),)
@@ -99,10 +98,10 @@ class AdlsStore(Store):
         options: dict[str, object] = {"account_key": account_key, "sas_token": sas_token, "credential": credential}
         account = host.partition(".")[0]
         if connection_string is not None:
-            endpoint = _from_connection_string(connection_string, account, endpoint, options)
+            endpoint = from_connection_string(connection_string, account, endpoint, options)
         self._scheme = scheme
         self._authority = authority
-        self._endpoint = _checked_endpoint(endpoint or f"https://{host}")
+        self._endpoint = checked_endpoint(endpoint or f"https://{host}")
         self._access = access_of(account, options)
         if self._access.needs_tls and not self._endpoint.startswith("https:"):
             raise ConfigurationError(
@@ -122,7 +121,7 @@ class AdlsStore(Store):
         Raises:
             ConfigurationError: An option is unknown or has a value it cannot have.
         """
-        check_options(options, known=_OPTIONS, scheme=path.scheme)
+        check_options(options, known=OPTIONS, scheme=path.scheme)
         for name in ("endpoint", "account_key", "sas_token", "connection_string"):
             value = options.get(name)
             if value is not None and not isinstance(value, str):
@@ -436,47 +435,3 @@ class AdlsStore(Store):
 
 def _make(scheme: str, authority: str, endpoint: str, access: Access) -> AdlsStore:
     return AdlsStore(scheme, authority, endpoint=endpoint, credential=access)
-
-
-def _checked_endpoint(endpoint: str) -> str:
-    try:
-        parts = urlsplit(endpoint)
-        usable = parts.scheme in ("http", "https") and parts.hostname and not parts.username and not parts.password
-    except ValueError:
-        usable = False
-    # Not repeated: it may be a URL with a signature.
-    if not usable or parts.query or parts.fragment:
-        raise ConfigurationError(
-            "the option endpoint is no URL of an endpoint",
-            operation="open_store",
-            next_step="write it as https://account.dfs.core.windows.net",
-        )
-    return endpoint.rstrip("/")
-
-
-def _from_connection_string(text: object, account: str, endpoint: str | None, options: dict[str, object]) -> str | None:
-    """Fills in the options that a connection string gives, and returns the endpoint it names."""
-    given = sorted(name for name, value in options.items() if value is not None)
-    if given:
-        raise ConfigurationError(
-            f"the options connection_string and {given[0]} exclude one another", operation="open_store"
-        )
-    parts = parse_connection_string(text)
-    if parts.get("accountname", account) != account:
-        raise ConfigurationError(
-            f"the option connection_string is for another account than the path's, {account}", operation="open_store"
-        )
-    refers = isinstance(text, str) and text.startswith("env:")
-    for part, option in (("accountkey", "account_key"), ("sharedaccesssignature", "sas_token")):
-        if parts.get(part):
-            secret = (
-                Secret(str(text), "connection_string", part) if refers else Secret(parts[part], "connection_string")
-            )
-            options[option] = secret
-            break
-    if endpoint or parts.get("dfsendpoint"):
-        return endpoint or parts["dfsendpoint"]
-    if parts.get("blobendpoint"):
-        return parts["blobendpoint"].replace(".blob.", ".dfs.", 1)
-    suffix = parts.get("endpointsuffix")
-    return f"{parts.get('defaultendpointsprotocol', 'https')}://{account}.dfs.{suffix}" if suffix else None

@@ -9,12 +9,14 @@ from __future__ import annotations
 import asyncio
 import email.utils
 import io
-import os
 import re
+import urllib.request
 import weakref
 from collections.abc import Mapping
 from datetime import UTC
+from functools import lru_cache
 from typing import Final
+from urllib.parse import urlsplit
 
 import aiohttp
 from yarl import URL
@@ -26,7 +28,12 @@ from committer.paths import StorePath
 Body = bytes | bytearray | memoryview
 
 # The connection was never there, so nothing was sent. aiohttp raises these from its connector only.
-_NOT_SENT: Final = (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError, aiohttp.ServerFingerprintMismatch)
+_NOT_SENT: Final = (
+    aiohttp.ClientConnectorError,
+    aiohttp.ClientHttpProxyError,
+    aiohttp.ConnectionTimeoutError,
+    aiohttp.ServerFingerprintMismatch,
+)
 
 # Left out of requests: a store that signs says itself what it sends.
 _NOT_SENT_BY_ITSELF: Final = ("Accept", "Accept-Encoding", "Content-Type", "User-Agent")
@@ -148,6 +155,7 @@ class HttpClient:
                 allow_redirects=False,
                 skip_auto_headers=_NOT_SENT_BY_ITSELF,
                 timeout=timeout,
+                proxy=_proxy_for(url[: url.find("/", len("https://"))]),
                 middlewares=(_never_again,),
             )
             return Answer(response.status, response.headers, await response.read())
@@ -180,15 +188,21 @@ class HttpClient:
                 cookie_jar=aiohttp.DummyCookieJar(),
                 auto_decompress=False,
                 timeout=self._timeout,
-                # Proxies of the environment, as every client of these services honours them.
-                trust_env=_behind_proxy(),
             )
         return session
 
 
-def _behind_proxy() -> bool:
-    # With it, aiohttp hands each request's URL to a thread to look for a proxy: only where there may be one.
-    return any(os.environ.get(name) for name in ("HTTPS_PROXY", "https_proxy", "HTTP_PROXY", "http_proxy"))
+@lru_cache(maxsize=64)
+def _proxy_for(origin: str) -> str | None:
+    """The proxy that the environment names for a server; this machine's own are never behind one.
+
+    (aiohttp would look for it at each request, in a thread.)
+    """
+    parts = urlsplit(origin)
+    host = parts.hostname or ""
+    if host == "localhost" or host.startswith("127.") or host == "::1" or urllib.request.proxy_bypass(parts.netloc):
+        return None
+    return urllib.request.getproxies().get(parts.scheme)
 
 
 def _failure(

@@ -229,6 +229,15 @@ async def test_a_token_that_was_refused_is_not_used_again(certificate: Path) -> 
         await store.status(ROOT)
 
 
+async def test_a_token_that_ends_before_its_time(certificate: Path) -> None:
+    credential = Credential()
+    async with over_tls(certificate, credential) as (store, emulator):
+        await store.status(ROOT)
+        emulator.conduct.faults.append(Fault("error", status=401, code="InvalidAuthenticationInfo", count=1))
+        assert await store.make_directory(ROOT / "d", parents=False)
+        assert credential.asked == 2
+
+
 async def test_a_certificate_that_is_not_trusted(certificate: Path) -> None:
     async with over_tls(certificate, Credential()) as (store, emulator):
         other = store_on(emulator, account_key=None, credential=Credential())

@@ -1,4 +1,4 @@
-"""What HTTP stores share: reading how long to wait."""
+"""What HTTP stores share: reading how long to wait, and finding the way out."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from multidict import CIMultiDict
 
 from committer.flow.runtime import SystemRuntime, use_runtime
-from committer.stores.http import retry_after_s
+from committer.stores.http import _proxy_for, retry_after_s
 
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
 
@@ -41,3 +41,13 @@ class _At(SystemRuntime):
 def test_how_long_an_answer_asks_to_wait(headers: dict[str, str], seconds: float | None) -> None:
     with use_runtime(_At()):
         assert retry_after_s(CIMultiDict(headers)) == seconds
+
+
+def test_proxies_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HTTPS_PROXY", "http://proxy:3128")
+    monkeypatch.setenv("NO_PROXY", "inside.example")
+    _proxy_for.cache_clear()
+    assert _proxy_for("https://acct.dfs.core.windows.net") == "http://proxy:3128"
+    for origin in ("https://inside.example", "https://127.0.0.1:8000", "https://localhost"):
+        assert _proxy_for(origin) is None
+    _proxy_for.cache_clear()
