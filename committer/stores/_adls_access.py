@@ -126,8 +126,6 @@ class SharedKey(Access):
 class SharedAccessSignature(Access):
     """Puts a shared access signature at the end of every URL, and of the source of a rename."""
 
-    needs_tls = False
-
     def __init__(self, token: Secret) -> None:
         self._secret = token
 

@@ -78,5 +78,5 @@ async def _refuse_flat(wire: AdlsWire, directory: StorePath) -> None:
             "this storage account has no hierarchical namespace: its renames are copies and deletes, file by file",
             operation="probe",
             path=directory,
-            next_step="use an account with hierarchical namespace, or committer='block-list', which renames nothing",
+            next_step="use an account with hierarchical namespace; the committer 'block-list' is foreseen for others",
         )

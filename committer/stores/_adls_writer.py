@@ -6,7 +6,6 @@ from typing import Final
 
 from committer.errors import (
     StoreError,
-    StoreNotFoundError,
     StoreOutcomeUnknownError,
     StoreThrottledError,
     StoreUnavailableError,
@@ -23,6 +22,7 @@ CHUNK_BYTES: Final = 8 << 20
 """What is kept before it is sent; a smaller file takes two calls in all: create, and append with flush."""
 
 _LARGEST_APPEND_BYTES: Final = 64 << 20
+_OCTETS: Final = {"Content-Type": "application/octet-stream"}
 
 
 class AdlsWriter(FileWriter):
@@ -44,6 +44,7 @@ class AdlsWriter(FileWriter):
         self._created = status_in(created.headers, path, size=0)
         self._buffer = bytearray()
         self._sent = 0
+        self._unanswered: bytes | None = None
         self._open = True
         self._broken = False
 
@@ -54,18 +55,21 @@ class AdlsWriter(FileWriter):
         if len(self._buffer) + len(view) < CHUNK_BYTES:
             self._buffer += view
             return
-        body = self._buffer + view
+        body = memoryview(self._buffer + view)
         start = 0
+        # Whatever ends this early, but for a clear refusal, leaves open what is there.
+        self._broken = True
         while start < len(body):
             part = bytes(body[start : start + _LARGEST_APPEND_BYTES])
             try:
-                await self._append(part, flush=False)
-            except BaseException:
+                await self._append(part)
+            except (StoreThrottledError, StoreUnavailableError):
                 # Of what is larger than one append a part is there already, so it cannot be written again.
                 self._broken = start > 0
                 raise
             start += len(part)
         self._buffer = bytearray()
+        self._broken = False
 
     async def close(self) -> FileStatus:
         """Sends what was kept, and flushes; an empty file is finished since it was created."""
@@ -73,7 +77,12 @@ class AdlsWriter(FileWriter):
         length = self._sent + len(self._buffer)
         status = self._created
         if length:
-            status = await self._finished(length)
+            self._broken = True
+            try:
+                status = await self._finished(length)
+            except (StoreThrottledError, StoreUnavailableError):
+                self._broken = False
+                raise
         self._open = False
         return status
 
@@ -88,67 +97,51 @@ class AdlsWriter(FileWriter):
         self._buffer = bytearray()
 
     async def _finished(self, length: int) -> FileStatus:
+        """Sends the last bytes with a flush, or a flush alone; a lost answer is looked for."""
+        data = bytes(self._buffer)
+        if data:
+            self._check_same(data)
+            query = (("action", "append"), ("flush", "true"), ("position", str(self._sent)))
+        else:
+            query = (("action", "flush"), ("close", "true"), ("position", str(length)))
         try:
-            if self._buffer:
-                answer = await self._append(bytes(self._buffer), flush=True)
-                # A retry must not append it once more.
-                self._buffer = bytearray()
-            else:
-                answer = await self._flush(length)
-        except StoreOutcomeUnknownError:
-            self._broken = True
-            found = await self._look("close")
-            if found is None or found.size != length:
-                raise
-            return found
-        if not answer.headers.get("ETag"):
-            found = await self._look("close")
-            if found is None:
-                raise StoreNotFoundError(
-                    "the file was deleted while it was written", operation="close", path=self._path
-                )
-            return found
-        return status_in(answer.headers, self._path, size=length)
-
-    async def _append(self, data: bytes, *, flush: bool) -> Answer:
-        position = str(self._sent)
-        query = (
-            (("action", "append"), ("flush", "true"), ("position", position))
-            if flush
-            else (("action", "append"), ("position", position))
-        )
-        operation = "close" if flush else "write"
-        try:
-            answer = await self._wire.send(operation, "PATCH", self._path, query, _OCTETS, data=data)
-            if answer.status >= 300:
-                raise error_of(answer, operation, self._path)
+            answer = await self._wire.done("close", "PATCH", self._path, query, _OCTETS, data=data or None)
         except StoreOutcomeUnknownError as error:
-            if flush:
-                raise
-            raise StoreUnavailableError(error.message, operation=operation, path=self._path) from None
-        self._sent += len(data)
-        return answer
+            return await self._flushed(length, error)
+        if answer.headers.get("ETag"):
+            return status_in(answer.headers, self._path, size=length)
+        return await self._flushed(length, None)
 
-    async def _flush(self, length: int) -> Answer:
-        query = (("action", "flush"), ("close", "true"), ("position", str(length)))
-        answer = await self._wire.send("close", "PATCH", self._path, query)
-        if answer.status >= 300:
-            raise error_of(answer, "close", self._path)
-        return answer
-
-    async def _look(self, operation: str) -> FileStatus | None:
+    async def _flushed(self, length: int, lost: StoreOutcomeUnknownError | None) -> FileStatus:
+        """Looks whether the flush was done: this writer made the file, so whoever has its length has its content."""
+        message, found = "the file was flushed, and cannot be looked at", None
         try:
-            answer = await self._wire.send(operation, "HEAD", self._path, (("action", "getStatus"),), changes=False)
-        except (StoreUnavailableError, StoreThrottledError):
-            return None
-        except StoreError:
-            return None
-        return status_in(answer.headers, self._path) if answer.status < 300 else None
+            answer = await self._wire.done("close", "HEAD", self._path, (("action", "getStatus"),), changes=False)
+            found = status_in(answer.headers, self._path)
+        except StoreError as error:
+            message = error.message
+        if found is not None and found.size == length:
+            return found
+        raise lost or StoreOutcomeUnknownError(message, operation="close", path=self._path)
+
+    async def _append(self, data: bytes) -> None:
+        self._check_same(data)
+        query = (("action", "append"), ("position", str(self._sent)))
+        try:
+            await self._wire.done("write", "PATCH", self._path, query, _OCTETS, data=data)
+        except StoreOutcomeUnknownError as error:
+            self._unanswered = data
+            raise StoreUnavailableError(error.message, operation="write", path=self._path) from None
+        self._unanswered = None
+        self._sent += len(data)
+
+    def _check_same(self, data: bytes) -> None:
+        """Other bytes where some may be already would give a file that is neither."""
+        if self._unanswered not in (None, data):
+            self._broken = True
+            self._check_usable("write")
 
     def _check_usable(self, operation: str) -> None:
         if not self._open or self._broken:
             what = "it was closed or aborted" if not self._open else "an earlier write failed"
             raise TaskError(f"a file cannot be written any more: {what}", operation=operation, path=self._path)
-
-
-_OCTETS: Final = {"Content-Type": "application/octet-stream"}

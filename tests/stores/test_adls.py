@@ -321,6 +321,38 @@ async def test_an_append_whose_answer_was_lost_is_the_same_append(
     assert await channel.files() == {"file": data}
 
 
+async def test_other_bytes_after_a_lost_append_are_refused(
+    store: AdlsStore, emulator: AdlsEmulator, channel: AccountChannel
+) -> None:
+    writer = await store.open_writer(ROOT / "file")
+    emulator.conduct.faults.append(Fault("reset-after", operation="append", count=1))
+    with pytest.raises(StoreUnavailableError):
+        await writer.write(b"0123456789" * (1 << 20))
+    with pytest.raises(TaskError):
+        await writer.write(b"abcdefghi" * (1 << 20))
+    await writer.abort()
+    assert await channel.files() == {}
+
+
+@pytest.mark.parametrize("closing", [False, True])
+async def test_a_cancelled_writer_is_given_up(
+    store: AdlsStore, emulator: AdlsEmulator, channel: AccountChannel, closing: bool
+) -> None:
+    writer = await store.open_writer(ROOT / "file")
+    await writer.write(b"1")
+    emulator.conduct.faults.append(Fault("latency-after", operation="append", seconds=0.5, count=1))
+    call = asyncio.create_task(writer.close() if closing else writer.write(bytes(9 << 20)))  # type: ignore[arg-type]
+    await asyncio.sleep(0.1)
+    call.cancel()
+    await asyncio.wait([call])
+    assert call.cancelled()
+    for again in (writer.write(b"2"), writer.close()):
+        with pytest.raises(TaskError):
+            await again
+    await writer.abort()
+    assert await channel.files() == {}
+
+
 @pytest.mark.parametrize("size", [5, 9 << 20])
 async def test_a_close_whose_answer_was_lost_is_looked_at(store: AdlsStore, emulator: AdlsEmulator, size: int) -> None:
     writer = await store.open_writer(ROOT / "file")
