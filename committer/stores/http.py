@@ -139,15 +139,15 @@ class HttpClient:
         Raises:
             StoreUnavailableError: No connection could be made; or the answer was lost, and it changes nothing.
             StoreOutcomeUnknownError: It was sent and the answer was lost.
-            ConfigurationError: The URL is none.
+            ConfigurationError: The URL is none, or the session that was given is closed.
         """
+        session, timeout = self._session(), self._timeout
         response: aiohttp.ClientResponse | None = None
-        timeout = self._timeout
         if data is not None:
             allowed = self._connect_s + self._answer_s + len(data) / _SLOWEST_UPLOAD_BYTES_PER_S
             timeout = aiohttp.ClientTimeout(total=allowed, connect=self._connect_s, sock_read=self._answer_s)
         try:
-            response = await self._session().request(
+            response = await session.request(
                 method,
                 URL(url, encoded=True),
                 headers=headers,
@@ -178,6 +178,8 @@ class HttpClient:
 
     def _session(self) -> aiohttp.ClientSession:
         if self._given is not None:
+            if self._given.closed:
+                raise ConfigurationError("the HTTP session given as the option session is closed", operation="send")
             return self._given
         loop = asyncio.get_running_loop()
         session = self._sessions.get(loop)
@@ -208,10 +210,9 @@ def _proxy_for(origin: str) -> str | None:
 def _failure(
     error: aiohttp.ClientError | OSError | ValueError, operation: str, path: StorePath, *, changes: bool
 ) -> StoreError | ConfigurationError:
-    said = redact(f"{type(error).__name__}: {error}" if str(error) else type(error).__name__)
-    if isinstance(error, _AnswerLostError):
-        said = redact(str(error))
-    if isinstance(error, (aiohttp.InvalidURL, ValueError)) and not isinstance(error, OSError):
+    kind = "" if isinstance(error, _AnswerLostError) else type(error).__name__
+    said = redact(": ".join(part for part in (kind, str(error)) if part))
+    if isinstance(error, ValueError) and not isinstance(error, OSError):
         return ConfigurationError(f"a request cannot be sent: {type(error).__name__}", operation=operation, path=path)
     if isinstance(error, _NOT_SENT):
         return StoreUnavailableError(

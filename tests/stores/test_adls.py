@@ -468,6 +468,20 @@ async def test_one_store_on_several_loops(store: AdlsStore, emulator: AdlsEmulat
     assert set(await channel.files()) == {"here", "there", "here again"}
 
 
+async def test_a_session_of_the_users_own(emulator: AdlsEmulator, channel: AccountChannel) -> None:
+    import aiohttp
+
+    async with aiohttp.ClientSession() as session:
+        store = store_on(emulator, session=session)
+        await store.put(ROOT / "file", b"1")
+        await store.close()
+        assert not session.closed
+        await store.status(ROOT)
+    with pytest.raises(ConfigurationError, match="is closed"):
+        await store.status(ROOT)
+    assert await channel.files() == {"file": b"1"}
+
+
 async def test_a_copy_has_its_own_connections(store: AdlsStore, monkeypatch: pytest.MonkeyPatch) -> None:
     copy = pickle.loads(pickle.dumps(store))
     assert (copy.endpoint, copy.scheme, repr(copy)) == (store.endpoint, store.scheme, repr(store))
