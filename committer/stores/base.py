@@ -54,9 +54,9 @@ class Capabilities(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         directories: Directories are real: a file's parent must exist, an empty directory can stand.
-        implicit_parents: `Store.put`, `Store.open_writer` and `Store.make_directory` make missing parents up, whatever
-            they are told, as Azure's Path Create does; renames never do. So a write may bring back the directory of a
-            job that was cleaned up.
+        implicit_parents: `Store.put` and `Store.open_writer` make missing parents up instead of failing, so that a
+            file can bring a deleted directory back. (ADLS: "Path - Create", "Put Blob".) So does
+            `Store.make_directory`, or it looks first, which is not atomic. Renames never do.
         atomic_file_rename: A file rename happens wholly or not at all.
         no_replace_rename: A file rename can be told to fail when the target exists, atomically.
         replacing_rename: A file rename can replace an existing file atomically.
@@ -221,7 +221,8 @@ class Store(ABC):
         Raises:
             StoreExistsError: `exclusive` and something is there.
             StoreIsADirectoryError: A directory is at `path`.
-            StoreNotFoundError: The parent is missing.
+            StoreNotADirectoryError: A file is at one of its parents.
+            StoreNotFoundError: The parent is missing, and not made up.
         """
 
     @abstractmethod
@@ -230,7 +231,8 @@ class Store(ABC):
 
         Raises:
             StoreExistsError: Something is there.
-            StoreNotFoundError: The parent is missing.
+            StoreNotADirectoryError: A file is at one of its parents.
+            StoreNotFoundError: The parent is missing, and not made up.
         """
 
     @abstractmethod

@@ -21,6 +21,8 @@ StoreFactory: TypeAlias = Callable[[StorePath, Mapping[str, object]], Store]
 
 # Also found without installed metadata, as in a checkout on the import path.
 _BUILT_IN: Final = {
+    "abfs": EntryPoint("abfs", "committer.stores.adls:AdlsStore", GROUP),
+    "abfss": EntryPoint("abfss", "committer.stores.adls:AdlsStore", GROUP),
     "file": EntryPoint("file", "committer.stores.local:LocalStore", GROUP),
     "memory": EntryPoint("memory", "committer.stores.memory:MemoryStore", GROUP),
 }

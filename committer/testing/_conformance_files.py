@@ -140,9 +140,11 @@ class FileConformance(ConformanceBase):
             assert await channel.files() == {"not/there/file": b"1"}
             return
         if can.implicit_parents:
-            await store.put(root / "not/there/file", b"1", exclusive=True)
-            assert await channel.files() == {"not/there/file": b"1"}
-            assert await channel.directories() == {"not", "not/there"}
+            for exclusive in (False, True):
+                await store.put(root / f"not/there/{exclusive}", b"1", exclusive=exclusive)
+            await (await store.open_writer(root / "nor/here/file")).close()
+            assert await channel.files() == {"not/there/False": b"1", "not/there/True": b"1", "nor/here/file": b""}
+            assert await channel.directories() == {"not", "not/there", "nor", "nor/here"}
             return
         for exclusive in (False, True):
             with pytest.raises(StoreNotFoundError):

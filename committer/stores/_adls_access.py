@@ -1,0 +1,262 @@
+"""How requests to an Azure storage account are authorised: account key, shared access signature, OAuth token.
+
+A secret given as a reference is read when it is first needed, in every process anew.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import binascii
+import hashlib
+import hmac
+import inspect
+import time
+import weakref
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from email.utils import formatdate
+from typing import Any, Final
+
+from committer.errors import ConfigurationError, StorePermissionError, StoreUnavailableError, UnsupportedError
+from committer.flow.runtime import current_runtime
+from committer.stores._secrets import Secret
+from committer.stores.http import redact
+
+SCOPE: Final = "https://storage.azure.com/.default"
+_EARLY_S: Final = 300.0
+
+Query = Sequence[tuple[str, str]]
+
+
+class Access(ABC):
+    """One way to be let in."""
+
+    needs_tls: bool = False
+    """Whether it sends a secret itself, not something derived from one."""
+
+    signature: str = ""
+    """What every URL, and the source of a rename, carries at the end of its query; known once `ready`."""
+
+    ready: bool = False
+    """Whether `prepare` has nothing to wait for."""
+
+    @abstractmethod
+    async def prepare(self) -> None:
+        """Gets what `authorise` needs; called before a request unless `ready`.
+
+        Raises:
+            ConfigurationError: The secret cannot be found, or is none.
+            StorePermissionError: No token was given.
+            StoreUnavailableError: Who gives tokens cannot be reached.
+        """
+
+    @abstractmethod
+    def authorise(self, method: str, path: str, query: Query, headers: dict[str, str], length: int) -> None:
+        """Adds to a request's headers what lets it in.
+
+        Args:
+            method: The HTTP method.
+            path: As on the wire, with the account where the URL holds it.
+            query: Decoded parameters in the order of their names, all in lower case.
+            headers: All that are signed are there, but for ``x-ms-date``.
+            length: Of the body.
+        """
+
+    def refused(self) -> bool:
+        """Told that the service took a request for unauthenticated: what was cached is not used again.
+
+        Returns:
+            Whether another try, after `prepare`, may fare better.
+        """
+        return False
+
+
+class SharedKey(Access):
+    """Signs every request with the account's key ("Authorize with Shared Key")."""
+
+    def __init__(self, account: str, key: Secret) -> None:
+        self._account = account
+        self._secret = key
+        self._key = b""
+        self._second = 0
+        self._date = ""
+
+    def __repr__(self) -> str:
+        return f"SharedKey({self._account!r}, {self._secret!r})"
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return SharedKey, (self._account, self._secret)
+
+    async def prepare(self) -> None:
+        """Reads the key."""
+        text = await current_runtime().run_blocking(self._secret.reveal)
+        try:
+            self._key = base64.b64decode(text, validate=True)
+        except (binascii.Error, ValueError):
+            self._key = b""
+        if not self._key:
+            raise ConfigurationError(
+                f"the option {self._secret.option} holds no account key: that is base64", operation="open_store"
+            )
+        self.ready = True
+
+    def authorise(self, method: str, path: str, query: Query, headers: dict[str, str], length: int) -> None:
+        """Adds the date and the signature."""
+        second = int(time.time())
+        if second != self._second:
+            self._second = second
+            self._date = formatdate(second, usegmt=True)
+        headers["x-ms-date"] = self._date
+        get = headers.get
+        # Content-Encoding, -Language, -Length (empty when 0), -MD5, -Type, Date, If-Modified-Since, If-Match,
+        # If-None-Match, If-Unmodified-Since, Range.
+        first = (
+            f"{method}\n\n\n{length or ''}\n\n{get('Content-Type', '')}\n\n\n{get('If-Match', '')}\n"
+            f"{get('If-None-Match', '')}\n\n{get('Range', '')}"
+        )
+        lines = [first]
+        lines += [f"{name}:{headers[name]}" for name in sorted(headers) if name.startswith("x-ms-")]
+        lines.append(f"/{self._account}{path}")
+        lines += [f"{name}:{value}" for name, value in query]
+        digest = hmac.digest(self._key, "\n".join(lines).encode(), hashlib.sha256)
+        headers["Authorization"] = f"SharedKey {self._account}:{binascii.b2a_base64(digest, newline=False).decode()}"
+
+
+class SharedAccessSignature(Access):
+    """Puts a shared access signature at the end of every URL, and of the source of a rename."""
+
+    def __init__(self, token: Secret) -> None:
+        self._secret = token
+
+    def __repr__(self) -> str:
+        return f"SharedAccessSignature({self._secret!r})"
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return SharedAccessSignature, (self._secret,)
+
+    async def prepare(self) -> None:
+        """Reads the signature."""
+        text = (await current_runtime().run_blocking(self._secret.reveal)).lstrip("?")
+        if "sig=" not in text or not text.isascii() or not text.isprintable() or set(text) & set(' "#<>'):
+            raise ConfigurationError(
+                f"the option {self._secret.option} holds no shared access signature: that is a query string with sig=",
+                operation="open_store",
+            )
+        self.signature = text
+        self.ready = True
+
+    def authorise(self, method: str, path: str, query: Query, headers: dict[str, str], length: int) -> None:
+        """Nothing: the URL has it."""
+
+
+class Token(Access):
+    """Sends an OAuth token, got from a credential, kept for the most of its life, and never sent without TLS.
+
+    Args:
+        credential: Anything with ``get_token``, blocking (then called in a thread) or not; None for
+            ``DefaultAzureCredential``, made when it is first needed.
+        given: Whether one was given: such a one does not travel in a pickle.
+    """
+
+    needs_tls = True
+
+    def __init__(self, credential: Any = None, *, given: bool | None = None) -> None:
+        self._credential = credential
+        self._given = credential is not None if given is None else given
+        self._token = ""
+        self._fresh_until = 0.0
+        self._valid_until = 0.0
+        self._locks: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = weakref.WeakKeyDictionary()
+
+    def __repr__(self) -> str:
+        return f"Token({type(self._credential).__name__ if self._given else 'DefaultAzureCredential'})"
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return _token, (self._given,)
+
+    async def prepare(self) -> None:
+        """Gets a token when there is none, or five minutes before the old one ends; many callers get one together."""
+        loop = asyncio.get_running_loop()
+        lock = self._locks.get(loop)
+        if lock is None:
+            lock = self._locks[loop] = asyncio.Lock()
+        monotonic = current_runtime().monotonic
+        async with lock:
+            if monotonic() < self._fresh_until:
+                return
+            try:
+                token, expires = await self._fetch()
+            except (StorePermissionError, StoreUnavailableError):
+                if monotonic() < self._valid_until:
+                    return
+                raise
+            left = expires - current_runtime().now().timestamp()
+            self._token = token
+            self._valid_until = monotonic() + left
+            # A token that lives for less than twice the margin is kept for half its life.
+            self._fresh_until = self._valid_until - min(_EARLY_S, max(0.0, left) / 2)
+
+    def authorise(self, method: str, path: str, query: Query, headers: dict[str, str], length: int) -> None:
+        """Adds the token."""
+        headers["Authorization"] = f"Bearer {self._token}"
+
+    @property
+    def ready(self) -> bool:  # type: ignore[override]
+        """Whether the token is good for some time."""
+        return current_runtime().monotonic() < self._fresh_until
+
+    def refused(self) -> bool:
+        """Forgets the token."""
+        self._fresh_until = self._valid_until = 0.0
+        return True
+
+    async def _fetch(self) -> tuple[str, float]:
+        if self._credential is None:
+            if self._given:
+                raise ConfigurationError(
+                    "the option credential was given as an object, which never leaves its process",
+                    operation="open_store",
+                    next_step="give storage_options in each process, or leave credential out where the process has one"
+                    " of its own (DefaultAzureCredential)",
+                )
+            self._credential = await current_runtime().run_blocking(_default_credential)
+        get = self._credential.get_token
+        try:
+            if inspect.iscoroutinefunction(get):
+                found = await get(SCOPE)
+            else:
+                found = await current_runtime().run_blocking(lambda: get(SCOPE))
+                if inspect.isawaitable(found):
+                    found = await found
+            return str(found.token), float(found.expires_on)
+        except Exception as error:
+            name = type(self._credential).__name__
+            unreachable = type(error).__name__ in {"ServiceRequestError", "ServiceResponseError", "TimeoutError"}
+            said = redact(f"{type(error).__name__}: {error}")
+        # Raised here and without its cause: what vendors put into theirs is not known to be free of secrets.
+        if unreachable:
+            raise StoreUnavailableError(f"{name} cannot reach who gives tokens: {said}", operation="get_token")
+        raise StorePermissionError(
+            f"{name} gave no token: {said}",
+            operation="get_token",
+            next_step="log in (az login), give the process an identity, or give account_key, sas_token or credential",
+        )
+
+
+def _token(given: bool) -> Token:
+    return Token(given=given)
+
+
+def _default_credential() -> Any:
+    try:
+        from azure.identity import DefaultAzureCredential
+    except ImportError:
+        raise UnsupportedError(
+            "without account_key, sas_token, connection_string or credential a token is needed, and azure-identity is"
+            " not installed",
+            operation="open_store",
+            next_step="pip install 'lake-committer[adls]'",
+        ) from None
+    # The blocking one, in threads: the other kind belongs to the event loop it was first used on.
+    return DefaultAzureCredential()

@@ -1,0 +1,82 @@
+"""Statuses as the service tells them: in the headers of an answer, and in the pages of a listing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from email.utils import parsedate_to_datetime
+from functools import lru_cache
+
+import msgspec
+
+from committer.errors import StoreUnavailableError
+from committer.paths import StorePath
+from committer.stores.base import FileStatus
+
+
+class _Entry(msgspec.Struct, gc=False):
+    # The service writes numbers and booleans as strings; some versions did not.
+    name: str
+    is_directory: str | bool = msgspec.field(name="isDirectory", default=False)
+    content_length: str | int = msgspec.field(name="contentLength", default=0)
+    last_modified: str = msgspec.field(name="lastModified", default="")
+    etag: str = ""
+
+
+class _Page(msgspec.Struct, gc=False):
+    paths: list[_Entry] = []
+
+
+_decode = msgspec.json.Decoder(_Page).decode
+
+
+def statuses_in(body: bytes, directory: StorePath) -> list[FileStatus]:
+    """The entries of a page of "Path - List".
+
+    Raises:
+        StoreUnavailableError: It is no such page.
+    """
+    scheme, authority = directory.scheme, directory.authority
+    try:
+        return [
+            _status(
+                StorePath(scheme, authority, f"/{entry.name}"),
+                str(entry.is_directory).lower() == "true",
+                int(entry.content_length),
+                entry.last_modified,
+                entry.etag,
+            )
+            for entry in _decode(body).paths
+        ]
+    except ValueError:
+        raise StoreUnavailableError("a page of a listing cannot be read", operation="list", path=directory) from None
+
+
+def status_in(headers: Mapping[str, str], path: StorePath, *, size: int | None = None) -> FileStatus:
+    """What an answer's headers say of a path.
+
+    Args:
+        headers: Of the answer.
+        path: What it is about.
+        size: The length, where the answer is to a write and does not say it.
+    """
+    return _status(
+        path,
+        headers.get("x-ms-resource-type", "").lower() == "directory",
+        int(headers.get("Content-Length", "0")) if size is None else size,
+        headers.get("Last-Modified", ""),
+        headers.get("ETag", ""),
+    )
+
+
+def _status(path: StorePath, is_directory: bool, size: int, modified: str, etag: str) -> FileStatus:
+    if is_directory:
+        return FileStatus(path, True, 0, _moment(modified))
+    return FileStatus(path, False, size, _moment(modified), etag.strip('"') or None)
+
+
+@lru_cache(maxsize=4096)
+def _moment(text: str) -> float | None:
+    try:
+        return parsedate_to_datetime(text).timestamp()
+    except ValueError:
+        return None

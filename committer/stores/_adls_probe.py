@@ -1,0 +1,82 @@
+"""Whether an account is one that a commit can rely on: what it says of itself, and what a trial shows."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+
+from committer.errors import (
+    StoreError,
+    StoreExistsError,
+    StoreNotFoundError,
+    StoreOutcomeUnknownError,
+    UnsupportedError,
+)
+from committer.flow.runtime import current_runtime
+from committer.paths import StorePath
+from committer.stores._adls_errors import code_of, error_of
+from committer.stores._adls_wire import AdlsWire
+from committer.stores.base import Store
+from committer.stores.helpers import status_or_none
+
+
+async def probe(store: Store, wire: AdlsWire, directory: StorePath) -> None:
+    """See `Store.probe`."""
+    await _refuse_flat(wire, directory)
+    nonce = current_runtime().nonce()
+    one, other = directory / f".probe-{nonce}-1", directory / f".probe-{nonce}-2"
+    if await status_or_none(store, directory) is None:
+        # The put below would make it up.
+        raise StoreNotFoundError("the directory to probe is missing", operation="probe", path=directory)
+    try:
+        put = await store.put(one, b"probe", exclusive=True)
+        # A lost answer is no verdict: what is there afterwards tells.
+        with suppress(StoreOutcomeUnknownError):
+            await store.rename_file(one, other, identity=put.identity)
+        moved = await store.status(other)
+        if moved.identity != put.identity:
+            raise UnsupportedError(
+                "this account changes a file's etag when it is renamed, so nothing proves which file was renamed",
+                operation="probe",
+                path=directory,
+            )
+        again = await store.put(one, b"again", exclusive=True)
+        try:
+            await store.rename_file(one, other, identity=again.identity)
+        except StoreExistsError:
+            return
+        except StoreOutcomeUnknownError:
+            if (await store.status(other)).identity == put.identity:
+                return
+        raise UnsupportedError(
+            "this account lets a rename replace a file that it was told not to replace",
+            operation="probe",
+            path=directory,
+        )
+    finally:
+        for path in (one, other):
+            with suppress(StoreError):
+                await store.delete_file(path)
+
+
+async def _refuse_flat(wire: AdlsWire, directory: StorePath) -> None:
+    """Asks the filesystem what kind its account is; and where that is not allowed, as Hadoop does.
+
+    (`AzureBlobFileSystemStore.getIsNamespaceEnabled`: on an account without hierarchical namespace, asking for an
+    access control list is a bad request.)
+    """
+    answer = await wire.send("probe", "HEAD", directory, (("resource", "filesystem"),), changes=False, at="")
+    said = answer.headers.get("x-ms-namespace-enabled", "").lower()
+    flat = said == "false"
+    if answer.status == 404:
+        raise error_of(answer, "probe", directory, changes=False)
+    if not said or answer.status >= 300:
+        query = (("action", "getAccessControl"), ("upn", "false"))
+        answer = await wire.send("probe", "HEAD", directory, query, changes=False)
+        flat = answer.status == 400 and code_of(answer) in ("", "UnsupportedQueryParameter", "UnsupportedHeader")
+    if flat:
+        raise UnsupportedError(
+            "this storage account has no hierarchical namespace: its renames are copies and deletes, file by file",
+            operation="probe",
+            path=directory,
+            next_step="use an account with hierarchical namespace; the committer 'block-list' is foreseen for others",
+        )

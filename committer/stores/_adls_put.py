@@ -1,0 +1,111 @@
+"""Small files written whole on Azure Data Lake Storage: one "Put Blob", or a file beside its place and a rename."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import Final, Protocol
+
+from committer.errors import CommitterError, StoreError, StoreExistsError, StoreNotFoundError, StoreUnavailableError
+from committer.flow.runtime import current_runtime
+from committer.paths import StorePath
+from committer.stores._adls_errors import error_of
+from committer.stores._adls_listing import status_in
+from committer.stores._adls_wire import AdlsWire
+from committer.stores._adls_writer import AdlsWriter
+from committer.stores.base import FileStatus, Store
+from committer.stores.http import Answer
+
+_BLOB: Final = {"Content-Type": "application/octet-stream", "x-ms-blob-type": "BlockBlob"}
+_NEW_BLOB: Final = {**_BLOB, "If-None-Match": "*"}
+# What an account answers whose blob endpoint is switched off, walled off or knows no such call. A right that is missing
+# is told in the same way, so the other way is tried before anybody is told.
+_REFUSED: Final = frozenset({400, 403, 405, 501})
+
+
+class _Explain(Protocol):
+    async def __call__(self, operation: str, path: StorePath, *, exclusive: bool) -> None: ...
+
+
+class SmallFiles:
+    """Writes them, in the way that the account turns out to allow.
+
+    Args:
+        wire: What sends requests.
+        store: The store it is for.
+        explain: Looks what stood in the way of a write, and raises it.
+    """
+
+    def __init__(self, wire: AdlsWire, store: Store, explain: _Explain) -> None:
+        self._wire = wire
+        self._store = store
+        self._explain = explain
+        self._blob_works: bool | None = None
+
+    async def put(self, path: StorePath, data: bytes, *, exclusive: bool, temporary: StorePath | None) -> FileStatus:
+        """See `Store.put`."""
+        if self._blob_works is False:
+            return await self._put_by_rename(path, data, exclusive=exclusive, temporary=temporary)
+        answer: Answer | None = None
+        refusal: CommitterError | None = None
+        try:
+            answer = await self._wire.send(
+                "put", "PUT", path, (), _NEW_BLOB if exclusive else _BLOB, data=data, blob=True
+            )
+        except StoreUnavailableError as error:
+            if self._blob_works:
+                raise
+            refusal = error
+        if answer is not None:
+            if answer.status < 300:
+                self._blob_works = True
+                return status_in(answer.headers, path, size=len(data))
+            if answer.status in (409, 412):
+                await self._explain("put", path, exclusive=exclusive)
+            refusal = error_of(answer, "put", path, replaces=not exclusive)
+            if self._blob_works or answer.status not in _REFUSED:
+                raise refusal
+        try:
+            status = await self._put_by_rename(path, data, exclusive=exclusive, temporary=temporary)
+        except StoreExistsError:
+            self._blob_works = False
+            raise
+        except StoreError as error:
+            # The first refusal is the one to mend, where the second is of the same kind.
+            if refusal is not None and type(error) is type(refusal):
+                raise refusal from None
+            raise
+        self._blob_works = False
+        return status
+
+    async def _put_by_rename(
+        self, path: StorePath, data: bytes, *, exclusive: bool, temporary: StorePath | None
+    ) -> FileStatus:
+        if temporary is None:
+            temporary = path.parent / f".{current_runtime().nonce()}.tmp"
+        # Replaces what a run that died left there.
+        answer = await self._wire.send("put", "PUT", temporary, (("resource", "file"),))
+        if answer.status in (409, 412):
+            await self._explain("put", temporary, exclusive=False)
+        if answer.status >= 300:
+            raise error_of(answer, "put", temporary, replaces=True)
+        writer = AdlsWriter(self._wire, temporary, answer)
+        try:
+            await writer.write(data)
+            written = await writer.close()
+            await self._rename(temporary, path, exclusive=exclusive, identity=written.identity)
+        except BaseException:
+            with suppress(StoreError):
+                await self._store.delete_file(temporary)
+            raise
+        return FileStatus(path, False, len(data), written.modified, written.identity)
+
+    async def _rename(self, temporary: StorePath, path: StorePath, *, exclusive: bool, identity: str | None) -> None:
+        rename = self._store.rename_file
+        try:
+            await rename(temporary, path, replace=not exclusive, identity=identity)
+        except StoreNotFoundError as error:
+            if error.path != str(path):
+                raise
+            # A rename makes no parent up; a put on this store does, so that its two ways are one.
+            await self._store.make_directory(path.parent, parents=True)
+            await rename(temporary, path, replace=not exclusive, identity=identity)

@@ -1,0 +1,147 @@
+"""A file on Azure Data Lake Storage Gen2 while it is written: created, appended to by the chunk, flushed."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from committer.errors import (
+    StoreError,
+    StoreOutcomeUnknownError,
+    StoreThrottledError,
+    StoreUnavailableError,
+    TaskError,
+)
+from committer.paths import StorePath
+from committer.stores._adls_errors import error_of
+from committer.stores._adls_listing import status_in
+from committer.stores._adls_wire import AdlsWire
+from committer.stores.base import FileStatus, FileWriter
+from committer.stores.http import Answer, Body
+
+CHUNK_BYTES: Final = 8 << 20
+"""What is kept before it is sent; a smaller file takes two calls in all: create, and append with flush."""
+
+_LARGEST_APPEND_BYTES: Final = 64 << 20
+_OCTETS: Final = {"Content-Type": "application/octet-stream"}
+
+
+class AdlsWriter(FileWriter):
+    """Appends at the end of what it sent before; the file is empty until it is closed.
+
+    A refused `write` or `close` leaves the writer as it was, so that it can be called again with the same arguments. An
+    append whose answer was lost counts as refused: the same bytes at the same position, before a flush, are the same
+    append (Hadoop's ABFS client sends them again, too).
+
+    Args:
+        wire: What sends requests.
+        path: The file.
+        created: The answer to its creation.
+    """
+
+    def __init__(self, wire: AdlsWire, path: StorePath, created: Answer) -> None:
+        self._wire = wire
+        self._path = path
+        self._created = status_in(created.headers, path, size=0)
+        self._buffer = bytearray()
+        self._sent = 0
+        self._unanswered: bytes | None = None
+        self._open = True
+        self._broken = False
+
+    async def write(self, data: Body) -> None:
+        """Keeps it, or sends it with what was kept."""
+        self._check_usable("write")
+        view = memoryview(data).cast("B") if isinstance(data, memoryview) else data
+        if len(self._buffer) + len(view) < CHUNK_BYTES:
+            self._buffer += view
+            return
+        body = memoryview(self._buffer + view)
+        start = 0
+        # Whatever ends this early, but for a clear refusal, leaves open what is there.
+        self._broken = True
+        while start < len(body):
+            part = bytes(body[start : start + _LARGEST_APPEND_BYTES])
+            try:
+                await self._append(part)
+            except (StoreThrottledError, StoreUnavailableError):
+                # Of what is larger than one append a part is there already, so it cannot be written again.
+                self._broken = start > 0
+                raise
+            start += len(part)
+        self._buffer = bytearray()
+        self._broken = False
+
+    async def close(self) -> FileStatus:
+        """Sends what was kept, and flushes; an empty file is finished since it was created."""
+        self._check_usable("close")
+        length = self._sent + len(self._buffer)
+        status = self._created
+        if length:
+            self._broken = True
+            try:
+                status = await self._finished(length)
+            except (StoreThrottledError, StoreUnavailableError):
+                self._broken = False
+                raise
+        self._open = False
+        return status
+
+    async def abort(self) -> None:
+        """Deletes the file; one that is closed stays."""
+        if not self._open:
+            return
+        answer = await self._wire.send("abort", "DELETE", self._path, (("recursive", "false"),))
+        if answer.status >= 300 and answer.status != 404:
+            raise error_of(answer, "abort", self._path)
+        self._open = False
+        self._buffer = bytearray()
+
+    async def _finished(self, length: int) -> FileStatus:
+        """Sends the last bytes with a flush, or a flush alone; a lost answer is looked for."""
+        data = bytes(self._buffer)
+        if data:
+            self._check_same(data)
+            query = (("action", "append"), ("flush", "true"), ("position", str(self._sent)))
+        else:
+            query = (("action", "flush"), ("close", "true"), ("position", str(length)))
+        try:
+            answer = await self._wire.done("close", "PATCH", self._path, query, _OCTETS, data=data or None)
+        except StoreOutcomeUnknownError as error:
+            return await self._flushed(length, error)
+        if answer.headers.get("ETag"):
+            return status_in(answer.headers, self._path, size=length)
+        return await self._flushed(length, None)
+
+    async def _flushed(self, length: int, lost: StoreOutcomeUnknownError | None) -> FileStatus:
+        """Looks whether the flush was done: this writer made the file, so whoever has its length has its content."""
+        message, found = "the file was flushed, and cannot be looked at", None
+        try:
+            answer = await self._wire.done("close", "HEAD", self._path, (("action", "getStatus"),), changes=False)
+            found = status_in(answer.headers, self._path)
+        except StoreError as error:
+            message = error.message
+        if found is not None and found.size == length:
+            return found
+        raise lost or StoreOutcomeUnknownError(message, operation="close", path=self._path)
+
+    async def _append(self, data: bytes) -> None:
+        self._check_same(data)
+        query = (("action", "append"), ("position", str(self._sent)))
+        try:
+            await self._wire.done("write", "PATCH", self._path, query, _OCTETS, data=data)
+        except StoreOutcomeUnknownError as error:
+            self._unanswered = data
+            raise StoreUnavailableError(error.message, operation="write", path=self._path) from None
+        self._unanswered = None
+        self._sent += len(data)
+
+    def _check_same(self, data: bytes) -> None:
+        """Other bytes where some may be already would give a file that is neither."""
+        if self._unanswered not in (None, data):
+            self._broken = True
+            self._check_usable("write")
+
+    def _check_usable(self, operation: str) -> None:
+        if not self._open or self._broken:
+            what = "it was closed or aborted" if not self._open else "an earlier write failed"
+            raise TaskError(f"a file cannot be written any more: {what}", operation=operation, path=self._path)

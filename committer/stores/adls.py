@@ -1,0 +1,437 @@
+"""Azure Data Lake Storage Gen2 as a store, for `abfs:` and `abfss:` paths."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping
+from typing import Any, Final
+
+import aiohttp
+
+from committer.errors import (
+    ConfigurationError,
+    InvalidPathError,
+    RecordError,
+    StoreConflictError,
+    StoreExistsError,
+    StoreIsADirectoryError,
+    StoreNotADirectoryError,
+    StoreNotFoundError,
+    StoreOutcomeUnknownError,
+    StorePreconditionError,
+)
+from committer.paths import StorePath
+from committer.stores._adls_access import Access
+from committer.stores._adls_errors import code_of, error_of
+from committer.stores._adls_listing import status_in, statuses_in
+from committer.stores._adls_options import OPTIONS, access_of, checked_endpoint, from_connection_string
+from committer.stores._adls_probe import probe
+from committer.stores._adls_put import SmallFiles
+from committer.stores._adls_wire import AdlsWire
+from committer.stores._adls_writer import AdlsWriter
+from committer.stores.base import Capabilities, FileStatus, FileWriter, Store
+from committer.stores.helpers import check_options, status_or_none
+from committer.stores.http import HttpClient
+
+_MAX_PATH_BYTES: Final = 1024
+_TRIES: Final = 5
+_STATUS: Final = (("action", "getStatus"),)
+_ABSENT: Final = {"If-None-Match": "*"}
+
+_CAPABILITIES: Final = Capabilities(
+    conditional_rename=True,
+    implicit_parents=True,
+    conditional_delete=True,
+    forbids_trailing_period=True,
+    max_path_bytes=_MAX_PATH_BYTES,
+    # As Hadoop's fs.azure.io.rate.limit; an account's own default limit is 20,000 ("Scalability targets").
+    default_io_rate=1000,
+)
+
+
+class AdlsStore(Store):
+    """One container of an account with hierarchical namespace, over its REST interface.
+
+    What it does not say aloud:
+
+    - A file's identity is its etag, which a rename keeps (`probe` proves it). A rename is sent with the etag of its
+      source; where the caller gives none, the source is looked at first, one call more, which also keeps a directory
+      from being renamed as a file.
+    - Deleting a file looks first and deletes exactly what it saw: the service's own delete would take a directory, too.
+    - ``put`` is one "Put Blob" on the account's blob endpoint; where that refuses, the file is written beside its place
+      and renamed, five calls in all.
+    - The service makes missing parents up. `make_directory` without `parents` looks for the parent first.
+
+    Args:
+        scheme: ``abfss`` or ``abfs``; both speak TLS, as in Hadoop, unless `endpoint` begins with ``http:``.
+        authority: ``container@account.dfs.core.windows.net``.
+        endpoint: The account's DFS endpoint, where it is not ``https://`` and what follows the at sign.
+        account_key: The account's key, or a reference: ``env:NAME``, ``file:PATH``.
+        sas_token: A shared access signature, or a reference.
+        connection_string: A connection string, or ``env:NAME``; instead of the three above.
+        credential: Anything with ``get_token`` (azure-identity), or an ``AzureSasCredential`` or
+            ``AzureNamedKeyCredential``. Without any of these, ``DefaultAzureCredential``.
+        session: An aiohttp session to use instead of its own.
+
+    Raises:
+        ConfigurationError: The options exclude one another, are none, or would send a token without TLS.
+        InvalidPathError: The authority is not of the form above.
+    """
+
+    def __init__(
+        self,
+        scheme: str,
+        authority: str,
+        *,
+        endpoint: str | None = None,
+        account_key: str | None = None,
+        sas_token: str | None = None,
+        connection_string: str | None = None,
+        credential: Any = None,
+        session: aiohttp.ClientSession | None = None,
+    ) -> None:
+        filesystem, at, host = authority.partition("@")
+        if not (filesystem and at and host):
+            raise InvalidPathError(
+                f"{scheme}://{authority} names no container and account",
+                next_step="write abfss://container@account.dfs.core.windows.net/path",
+            )
+        options: dict[str, object] = {"account_key": account_key, "sas_token": sas_token, "credential": credential}
+        account = host.partition(".")[0]
+        if connection_string is not None:
+            endpoint = from_connection_string(connection_string, account, endpoint, options)
+        self._scheme = scheme
+        self._authority = authority
+        self._endpoint = checked_endpoint(endpoint or f"https://{host}")
+        self._access = access_of(account, options)
+        if self._access.needs_tls and not self._endpoint.startswith("https:"):
+            raise ConfigurationError(
+                "a token is never sent without TLS, and the endpoint begins with http:",
+                operation="open_store",
+                next_step="give account_key or sas_token, or an endpoint that begins with https:",
+            )
+        self._http = HttpClient(session=session)
+        blob_endpoint = self._endpoint.replace(".dfs.", ".blob.", 1)
+        self._wire = AdlsWire(self._endpoint, blob_endpoint, filesystem, self._access, self._http)
+        self._small = SmallFiles(self._wire, self, self._explain_conflict)
+
+    @classmethod
+    def open_for(cls, path: StorePath, options: Mapping[str, object]) -> AdlsStore:
+        """Makes the store for `path` from ``storage_options``: the arguments of the class from `endpoint` on.
+
+        Raises:
+            ConfigurationError: An option is unknown or has a value it cannot have.
+        """
+        check_options(options, known=OPTIONS, scheme=path.scheme)
+        for name in ("endpoint", "account_key", "sas_token", "connection_string"):
+            value = options.get(name)
+            if value is not None and not isinstance(value, str):
+                raise ConfigurationError(f"the option {name} is no text", operation="open_store")
+        return cls(path.scheme, path.authority, **options)  # type: ignore[arg-type]
+
+    def __repr__(self) -> str:
+        return f"AdlsStore({self._scheme}://{self._authority}, {self._endpoint}, {self._access!r})"
+
+    def __reduce__(self) -> tuple[object, ...]:
+        # Connections belong to this process, and secrets never leave it: references to them do.
+        return _make, (self._scheme, self._authority, self._endpoint, self._access)
+
+    @property
+    def scheme(self) -> str:
+        """``abfss`` or ``abfs``."""
+        return self._scheme
+
+    @property
+    def endpoint(self) -> str:
+        """The account's DFS endpoint: its limits are those of the account."""
+        return self._endpoint
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """What an account with hierarchical namespace can do."""
+        return _CAPABILITIES
+
+    async def probe(self, directory: StorePath) -> None:
+        """Asks what kind of account this is, and tries renames in `directory`; 8 calls.
+
+        Raises:
+            UnsupportedError: The account has no hierarchical namespace, or a rename changes etags here.
+        """
+        await probe(self, self._wire, self._checked(directory))
+
+    async def status(self, path: StorePath) -> FileStatus:
+        """Looks at a path."""
+        answer = await self._wire.done("status", "HEAD", self._checked(path), _STATUS, changes=False)
+        return status_in(answer.headers, path)
+
+    async def list(self, directory: StorePath) -> AsyncIterator[FileStatus]:
+        """Iterates over the children, 5,000 a page."""
+        self._checked(directory)
+        name = directory.path[1:]
+        continuation = ""
+        while True:
+            query = [("directory", name)] if name else []
+            if continuation:
+                query.insert(0, ("continuation", continuation))
+            query += [("recursive", "false"), ("resource", "filesystem")]
+            answer = await self._wire.send("list", "GET", directory, query, changes=False, at="")
+            if answer.status >= 300:
+                raise error_of(answer, "list", directory, changes=False)
+            for status in statuses_in(answer.body, directory):
+                if status.path == directory:
+                    raise StoreNotADirectoryError("a file is there", operation="list", path=directory)
+                yield status
+            continuation = answer.headers.get("x-ms-continuation", "")
+            if not continuation:
+                return
+
+    async def read(self, path: StorePath, *, limit: int) -> bytes:
+        """Reads a whole file."""
+        headers = {"Range": f"bytes=0-{limit}"}
+        answer = await self._wire.send("read", "GET", self._checked(path), headers=headers, changes=False)
+        if answer.status == 416:
+            # What the service says of any range of an empty file.
+            return b""
+        if answer.headers.get("x-ms-resource-type", "").lower() == "directory":
+            raise StoreIsADirectoryError("a directory is there", operation="read", path=path)
+        if answer.status >= 300:
+            if answer.status == 409 and (await self.status(path)).is_directory:
+                raise StoreIsADirectoryError("a directory is there", operation="read", path=path)
+            raise error_of(answer, "read", path, changes=False)
+        if len(answer.body) > limit:
+            raise RecordError(f"a file is longer than the {limit} bytes it may have", operation="read", path=path)
+        return answer.body
+
+    async def put(
+        self,
+        path: StorePath,
+        data: bytes,
+        *,
+        exclusive: bool = False,
+        temporary: StorePath | None = None,
+        durable: bool = False,
+    ) -> FileStatus:
+        """Puts a small file; what the service has acknowledged is durable."""
+        self._checked_new(path)
+        return await self._small.put(path, bytes(data), exclusive=exclusive, temporary=temporary)
+
+    async def open_writer(self, path: StorePath, *, durable: bool = False) -> FileWriter:
+        """Creates the file, empty until the writer is closed; 8 MiB are kept before they are sent."""
+        answer = await self._wire.send("open_writer", "PUT", self._checked_new(path), (("resource", "file"),), _ABSENT)
+        if answer.status in (409, 412):
+            await self._explain_conflict("open_writer", path, exclusive=True)
+        if answer.status >= 300:
+            raise error_of(answer, "open_writer", path)
+        return AdlsWriter(self._wire, path, answer)
+
+    async def make_directory(self, path: StorePath, *, parents: bool) -> bool:
+        """Makes a directory; one call more without `parents`, or when something is there."""
+        if self._checked_new(path).path == "/":
+            return False
+        if not parents and path.parent.path != "/":
+            await self._check_parent(path)
+        answer = await self._wire.send("make_directory", "PUT", path, (("resource", "directory"),), _ABSENT)
+        if answer.status < 300:
+            return True
+        if answer.status in (409, 412):
+            found = await status_or_none(self, path)
+            if found is not None and found.is_directory:
+                return False
+            await self._explain_conflict("make_directory", path, exclusive=True, found=found)
+        raise error_of(answer, "make_directory", path)
+
+    async def rename_file(
+        self, source: StorePath, destination: StorePath, *, replace: bool = False, identity: str | None = None
+    ) -> None:
+        """Renames a file; one call where `identity` is given, else two."""
+        operation = "rename_file"
+        self._checked(source)
+        self._checked_new(destination)
+        expected = identity
+        if expected is None:
+            found = await self.status(source)
+            if found.is_directory:
+                raise StoreIsADirectoryError("the source is a directory", operation=operation, path=source)
+            expected = found.identity
+        answer = await self._wire.rename(operation, source, destination, replace=replace, identity=expected)
+        if answer.status < 300:
+            return
+        code = code_of(answer)
+        if code == "RenameDestinationParentPathNotFound":
+            # The service may hold a stale view of the source, which looking at it repairs: Hadoop does so, once
+            # (AbfsClient.renamePath). Nothing was done, so it may be sent again.
+            await status_or_none(self, source)
+            answer = await self._wire.rename(operation, source, destination, replace=replace, identity=expected)
+            if answer.status < 300:
+                return
+            code = code_of(answer)
+        if code == "SourcePathNotFound":
+            await self._check_not_done(operation, destination, expected)
+        if code == "SourceConditionNotMet" and identity is None:
+            raise StoreConflictError("the source was changed meanwhile", operation=operation, path=source)
+        raise error_of(
+            answer,
+            operation,
+            destination,
+            source=source if code.startswith("Source") else None,
+            replaces=replace,
+        )
+
+    async def rename_directory(self, source: StorePath, destination: StorePath) -> None:
+        """Renames a directory; two calls."""
+        operation = "rename_directory"
+        self._checked_new(destination)
+        found = await self.status(source)
+        if not found.is_directory:
+            raise StoreNotADirectoryError("the source is a file", operation=operation, path=source)
+        if source == destination:
+            raise StoreExistsError("a directory is renamed to itself", operation=operation, path=destination)
+        continuation = ""
+        while True:
+            answer = await self._wire.rename(
+                operation, source, destination, replace=False, identity=None, continuation=continuation
+            )
+            if answer.status >= 300:
+                break
+            continuation = answer.headers.get("x-ms-continuation", "")
+            if not continuation:
+                return
+        code = code_of(answer)
+        if code == "SourcePathNotFound" and await status_or_none(self, destination) is not None:
+            # It was there a moment ago: somebody else took it, or this very request was sent twice on its way.
+            raise StoreOutcomeUnknownError(
+                "the source is gone and a directory stands at the destination",
+                operation=operation,
+                path=destination,
+                next_step="look at what the directory holds",
+            )
+        raise error_of(answer, operation, destination, source=source if code.startswith("Source") else None)
+
+    async def delete_file(self, path: StorePath) -> bool:
+        """Deletes a file; two calls."""
+        for _try in range(_TRIES):
+            found = await status_or_none(self, path)
+            if found is None:
+                return False
+            if found.is_directory:
+                raise StoreIsADirectoryError("a directory is there", operation="delete_file", path=path)
+            try:
+                if await self._delete_if("delete_file", path, found.identity):
+                    return True
+            except StorePreconditionError:
+                continue
+            return False
+        raise StoreConflictError("others keep replacing the file", operation="delete_file", path=path)
+
+    async def delete_file_if(self, path: StorePath, *, identity: str) -> bool:
+        """See `SupportsConditionalDelete.delete_file_if`."""
+        return await self._delete_if("delete_file_if", self._checked(path), identity)
+
+    async def delete_directory(self, path: StorePath, *, recursive: bool) -> bool:
+        """Deletes a directory; two calls, and one more for each continuation the service gives."""
+        operation = "delete_directory"
+        found = await status_or_none(self, self._checked(path))
+        if found is None:
+            return False
+        if not found.is_directory:
+            raise StoreNotADirectoryError("a file is there", operation=operation, path=path)
+        continuation = ""
+        while True:
+            query = [("continuation", continuation)] if continuation else []
+            if recursive:
+                query.append(("paginated", "true"))
+            query.append(("recursive", "true" if recursive else "false"))
+            answer = await self._wire.send(operation, "DELETE", path, query)
+            if answer.status == 404:
+                # Somebody else deletes it, too; what this call deleted before counts.
+                return bool(continuation)
+            if answer.status >= 300:
+                raise error_of(answer, operation, path)
+            continuation = answer.headers.get("x-ms-continuation", "")
+            if not continuation:
+                return True
+
+    async def close(self) -> None:
+        """Closes the running loop's connections."""
+        await self._http.close()
+
+    async def _explain_conflict(
+        self, operation: str, path: StorePath, *, exclusive: bool, found: FileStatus | None = None
+    ) -> None:
+        """Looks what stood in the way of a write: the service has one code for several things, and several for one.
+
+        Raises:
+            StoreExistsError: Something is there, and it was to be absent.
+            StoreIsADirectoryError: A directory is there.
+            StoreNotADirectoryError: A file is at one of its parents.
+        """
+        found = found or await status_or_none(self, path)
+        if found is not None:
+            if exclusive:
+                raise StoreExistsError("something stands there", operation=operation, path=path)
+            if found.is_directory:
+                raise StoreIsADirectoryError("a directory is there", operation=operation, path=path)
+            return
+        parent = path.parent
+        while parent.path != "/":
+            above = await status_or_none(self, parent)
+            if above is not None:
+                if not above.is_directory:
+                    raise StoreNotADirectoryError("a file stands at one of its parents", operation=operation, path=path)
+                return
+            parent = parent.parent
+
+    async def _check_parent(self, path: StorePath) -> None:
+        parent = await status_or_none(self, path.parent)
+        if parent is None:
+            await self._explain_conflict("make_directory", path.parent, exclusive=False)
+            raise StoreNotFoundError("the parent is missing", operation="make_directory", path=path)
+        if not parent.is_directory:
+            raise StoreNotADirectoryError("its parent is a file", operation="make_directory", path=path)
+
+    async def _check_not_done(self, operation: str, destination: StorePath, identity: str | None) -> None:
+        """A missing source can mean that this very rename was done: something on the way may send it twice."""
+        found = await status_or_none(self, destination)
+        if found is not None and identity is not None and found.identity == identity:
+            raise StoreOutcomeUnknownError(
+                "the source is gone and the file stands at the destination",
+                operation=operation,
+                path=destination,
+                next_step="look at the destination: it holds the file that was to come there",
+            )
+
+    async def _delete_if(self, operation: str, path: StorePath, identity: str | None) -> bool:
+        headers = {"If-Match": f'"{identity}"'}
+        answer = await self._wire.send(operation, "DELETE", path, (("recursive", "false"),), headers)
+        if answer.status == 404:
+            return False
+        if answer.status == 412 and code_of(answer) == "ConditionNotMet":
+            if await status_or_none(self, path) is None:
+                return False
+            raise StorePreconditionError("another file is there", operation=operation, path=path)
+        if answer.status >= 300:
+            raise error_of(answer, operation, path)
+        return True
+
+    def _checked(self, path: StorePath) -> StorePath:
+        if path.authority != self._authority or path.scheme not in ("abfs", "abfss"):
+            raise ConfigurationError("the path belongs to another store", path=path)
+        name = path.path
+        if "\0" in name:
+            raise InvalidPathError("a path holds a NUL", path=ascii(str(path)))
+        if len(name) * 4 > _MAX_PATH_BYTES and len(name.encode()) - 1 > _MAX_PATH_BYTES:
+            raise InvalidPathError(f"a path is longer than {_MAX_PATH_BYTES} bytes", path=path)
+        return path
+
+    def _checked_new(self, path: StorePath) -> StorePath:
+        self._checked(path)
+        if "./" in path.path or path.path.endswith("."):
+            raise InvalidPathError(
+                "a name ends in a period, which the service does not keep",
+                path=path,
+                next_step="end the names of files and directories in another character",
+            )
+        return path
+
+
+def _make(scheme: str, authority: str, endpoint: str, access: Access) -> AdlsStore:
+    return AdlsStore(scheme, authority, endpoint=endpoint, credential=access)

@@ -1,0 +1,266 @@
+"""What the stores that speak HTTP share: sessions, one attempt at a request, its deadline, and what a failure means.
+
+A request is sent once. Whoever calls learns whether it can have had an effect and decides what to do: pacing and
+retries are `committer.stores.paced`'s, and how a service words its refusals is each store's own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import email.utils
+import io
+import re
+import urllib.request
+import weakref
+from collections.abc import Mapping
+from datetime import UTC
+from functools import lru_cache
+from typing import Final
+from urllib.parse import urlsplit
+
+import aiohttp
+from yarl import URL
+
+from committer.errors import ConfigurationError, StoreError, StoreOutcomeUnknownError, StoreUnavailableError
+from committer.flow.runtime import current_runtime
+from committer.paths import StorePath
+
+Body = bytes | bytearray | memoryview
+
+# The connection was never there, so nothing was sent. aiohttp raises these from its connector only.
+_NOT_SENT: Final = (
+    aiohttp.ClientConnectorError,
+    aiohttp.ClientHttpProxyError,
+    aiohttp.ConnectionTimeoutError,
+    aiohttp.ServerFingerprintMismatch,
+)
+
+# Left out of requests: a store that signs says itself what it sends.
+_NOT_SENT_BY_ITSELF: Final = ("Accept", "Accept-Encoding", "Content-Type", "User-Agent")
+
+# An upload may take this long for every byte before its deadline, on top of the wait for an answer.
+_SLOWEST_UPLOAD_BYTES_PER_S: Final = 128 * 1024
+
+# From here on aiohttp writes bytes in one go, and warns of it; a stream it writes bit by bit.
+_LONG_BODY_BYTES: Final = 1 << 20
+
+_SECRETS: Final = re.compile(
+    r"(\b(?:sig|X-Amz-Signature|X-Amz-Credential|X-Amz-Security-Token|X-Goog-Signature)=)[^&\s'\"]+"
+    r"|((?:AccountKey|SharedAccessSignature)=)[^;\s'\"]+"
+    r"|(\b(?:Bearer|SharedKey)\s+)[^\s'\",;)]+"
+    r"|(\bAuthorization['\"]?\s*[:=]\s*['\"]?)[^'\"\r\n]+",
+    re.IGNORECASE,
+)
+
+
+class Answer:
+    """What a service answered.
+
+    Attributes:
+        status: The HTTP status.
+        headers: By name, in any case.
+        body: All of it; empty where only its end was lost and the call's effect is known by its status.
+    """
+
+    __slots__ = ("body", "headers", "status")
+
+    def __init__(self, status: int, headers: Mapping[str, str], body: bytes) -> None:
+        self.status: int = status
+        self.headers: Mapping[str, str] = headers
+        self.body: bytes = body
+
+
+class _AnswerLostError(aiohttp.ClientError):
+    """The connection ended before an answer came."""
+
+
+async def _never_again(request: aiohttp.ClientRequest, handler: aiohttp.ClientHandlerType) -> aiohttp.ClientResponse:
+    """Keeps aiohttp from sending a request twice.
+
+    It sends GET, HEAD, PUT and DELETE once more when the connection they went out on drops (RFC 9112, 9.3.1: they are
+    idempotent). On a store a PUT can be a rename, whose second sending finds no source and is told so: a rename that
+    was done would look like one that was refused. What aiohttp sends again is what fails with one of two types, so
+    those become another here.
+    """
+    try:
+        return await handler(request)
+    except _NOT_SENT:
+        raise
+    except (aiohttp.ClientOSError, aiohttp.ServerDisconnectedError) as error:
+        raise _AnswerLostError(f"{type(error).__name__}: {error}") from None
+
+
+class HttpClient:
+    """Sends requests, each once, over connections that are kept.
+
+    One session for each event loop that uses it, opened by the first request there. Holds no secret.
+
+    Args:
+        session: One to use instead of its own, on the loop it belongs to; it is never closed here. Its middlewares are
+            not run.
+        connect_s: Seconds to wait for a connection.
+        answer_s: Seconds to wait for the next byte of an answer.
+    """
+
+    def __init__(
+        self, *, session: aiohttp.ClientSession | None = None, connect_s: float = 15.0, answer_s: float = 60.0
+    ) -> None:
+        self._given = session
+        self._answer_s = answer_s
+        self._connect_s = connect_s
+        # Without a total: that would cost a timer for each request, and the parts below bound what can hang.
+        self._timeout = aiohttp.ClientTimeout(total=None, connect=connect_s, sock_read=answer_s)
+        self._sessions: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, aiohttp.ClientSession] = (
+            weakref.WeakKeyDictionary()
+        )
+
+    async def send(
+        self,
+        method: str,
+        url: str,
+        headers: Mapping[str, str],
+        *,
+        operation: str,
+        path: StorePath,
+        changes: bool,
+        data: Body | None = None,
+    ) -> Answer:
+        """Sends a request once and reads the answer, whatever its status.
+
+        Args:
+            method: The HTTP method.
+            url: Encoded as it goes over the wire; it may hold a signature, which no error repeats.
+            headers: All there are, but for those of the connection.
+            operation: What errors call it.
+            path: What errors say it failed on.
+            changes: Whether it may change anything at the store: then a lost answer leaves its outcome open.
+            data: The body.
+
+        Raises:
+            StoreUnavailableError: No connection could be made; or the answer was lost, and it changes nothing.
+            StoreOutcomeUnknownError: It was sent and the answer was lost.
+            ConfigurationError: The URL is none, or the session that was given is closed.
+        """
+        session, timeout = self._session(), self._timeout
+        response: aiohttp.ClientResponse | None = None
+        if data is not None:
+            allowed = self._connect_s + self._answer_s + len(data) / _SLOWEST_UPLOAD_BYTES_PER_S
+            timeout = aiohttp.ClientTimeout(total=allowed, connect=self._connect_s, sock_read=self._answer_s)
+        try:
+            response = await session.request(
+                method,
+                URL(url, encoded=True),
+                headers=headers,
+                data=data if data is None or len(data) < _LONG_BODY_BYTES else io.BytesIO(data),
+                allow_redirects=False,
+                skip_auto_headers=_NOT_SENT_BY_ITSELF,
+                timeout=timeout,
+                proxy=_proxy_for(url[: url.find("/", len("https://"))]),
+                middlewares=(_never_again,),
+            )
+            return Answer(response.status, response.headers, await response.read())
+        except (aiohttp.ClientError, OSError, ValueError) as error:
+            if response is not None and changes and response.status < 300:
+                return Answer(response.status, response.headers, b"")
+            failure = _failure(error, operation, path, changes=changes)
+        except BaseException:
+            if response is not None:
+                response.close()
+            raise
+        # Not from within the handler: aiohttp's errors hold the request, whose URL and headers may hold secrets.
+        raise failure
+
+    async def close(self) -> None:
+        """Closes the running loop's session, which no other loop can do. May be used again afterwards."""
+        session = self._sessions.pop(asyncio.get_running_loop(), None)
+        if session is not None:
+            await session.close()
+
+    def _session(self) -> aiohttp.ClientSession:
+        if self._given is not None:
+            if self._given.closed:
+                raise ConfigurationError("the HTTP session given as the option session is closed", operation="send")
+            return self._given
+        loop = asyncio.get_running_loop()
+        session = self._sessions.get(loop)
+        if session is None or session.closed:
+            session = self._sessions[loop] = aiohttp.ClientSession(
+                # How many calls are in flight is the engine's to bound.
+                connector=aiohttp.TCPConnector(limit=0, ttl_dns_cache=30),
+                cookie_jar=aiohttp.DummyCookieJar(),
+                auto_decompress=False,
+                timeout=self._timeout,
+            )
+        return session
+
+
+@lru_cache(maxsize=64)
+def _proxy_for(origin: str) -> str | None:
+    """The proxy that the environment names for a server; this machine's own are never behind one.
+
+    (aiohttp would look for it at each request, in a thread.)
+    """
+    parts = urlsplit(origin)
+    host = parts.hostname or ""
+    if host == "localhost" or host.startswith("127.") or host == "::1" or urllib.request.proxy_bypass(parts.netloc):
+        return None
+    return urllib.request.getproxies().get(parts.scheme)
+
+
+def _failure(
+    error: aiohttp.ClientError | OSError | ValueError, operation: str, path: StorePath, *, changes: bool
+) -> StoreError | ConfigurationError:
+    kind = "" if isinstance(error, _AnswerLostError) else type(error).__name__
+    said = redact(": ".join(part for part in (kind, str(error)) if part))
+    if isinstance(error, ValueError) and not isinstance(error, OSError):
+        return ConfigurationError(f"a request cannot be sent: {type(error).__name__}", operation=operation, path=path)
+    if isinstance(error, _NOT_SENT):
+        return StoreUnavailableError(
+            f"the service cannot be reached: {said}",
+            operation=operation,
+            path=path,
+            next_step="check the endpoint, the account's name and the network",
+        )
+    if not changes:
+        return StoreUnavailableError(f"the answer was lost: {said}", operation=operation, path=path)
+    return StoreOutcomeUnknownError(
+        f"the request was sent and the answer was lost: {said}",
+        operation=operation,
+        path=path,
+        next_step="look at the path before doing it again",
+    )
+
+
+def redact(text: str) -> str:
+    """Takes out what looks like a key, a signature or a token."""
+    return _SECRETS.sub(lambda match: f"{next(group for group in match.groups() if group)}***", text)
+
+
+def retry_after_s(headers: Mapping[str, str]) -> float | None:
+    """How long an answer asks to wait, in seconds, 0 or more; None when it does not say.
+
+    Reads ``x-ms-retry-after-ms`` and ``retry-after-ms`` (Azure), then ``Retry-After`` as seconds or as a date (RFC
+    9110, 10.2.3). What cannot be read counts as not said.
+    """
+    for name in ("x-ms-retry-after-ms", "retry-after-ms"):
+        milliseconds = _number(headers.get(name))
+        if milliseconds is not None:
+            return milliseconds / 1000
+    text = headers.get("Retry-After")
+    seconds = _number(text)
+    if seconds is not None or not text:
+        return seconds
+    try:
+        moment = email.utils.parsedate_to_datetime(text)
+    except ValueError:
+        return None
+    # Without a zone it is UTC ("-0000").
+    moment = moment.replace(tzinfo=moment.tzinfo or UTC)
+    return max(0.0, (moment - current_runtime().now()).total_seconds())
+
+
+def _number(text: str | None) -> float | None:
+    text = (text or "").strip()
+    if not text.isascii() or not re.fullmatch(r"\d{1,9}(?:\.\d{0,9})?", text):
+        return None
+    return float(text)
