@@ -11,6 +11,7 @@ import importlib.util
 import re
 import shutil
 import subprocess
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
@@ -71,9 +72,8 @@ def _fetch(version: str, directory: Path) -> None:
     maven = shutil.which("mvn")
     if maven is None:
         raise NoJavaError(f"hadoop-azure {version} is not in {directory} and there is no Maven to fetch it")
-    partial = directory.with_name(directory.name + ".partial")
-    shutil.rmtree(partial, ignore_errors=True)
-    partial.mkdir(parents=True)
+    directory.parent.mkdir(parents=True, exist_ok=True)
+    partial = Path(tempfile.mkdtemp(prefix=f"{directory.name}-", dir=directory.parent))
     (partial / "pom.xml").write_text(_PROJECT.format(version=version))
     command = [maven, "-q", "-B", "dependency:copy-dependencies", "-DincludeScope=runtime", "-DoutputDirectory=."]
     try:
@@ -82,7 +82,13 @@ def _fetch(version: str, directory: Path) -> None:
         raise NoJavaError(f"Maven did not fetch hadoop-azure {version} within {_FETCH_SECONDS} s") from None
     if done.returncode != 0:
         raise NoJavaError(f"Maven could not fetch hadoop-azure {version}: {(done.stdout + done.stderr).strip()[-500:]}")
-    partial.rename(directory)
+    try:
+        partial.rename(directory)
+    except OSError:
+        # Another process of the same run was faster.
+        if not directory.is_dir():
+            raise
+        shutil.rmtree(partial)
 
 
 class Abfs:
