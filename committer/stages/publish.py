@@ -11,6 +11,7 @@ from typing import cast
 from committer.errors import (
     CommitterError,
     OutcomeUnknownError,
+    StoreConflictError,
     StoreError,
     StoreExistsError,
     StoreIsADirectoryError,
@@ -285,6 +286,7 @@ def _worth_another_try(error: StoreError) -> bool:
     return isinstance(
         error,
         StoreOutcomeUnknownError
+        | StoreConflictError
         | StoreNotFoundError
         | StoreExistsError
         | StoreNotADirectoryError
