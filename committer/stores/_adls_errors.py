@@ -23,8 +23,10 @@ from committer.errors import (
     StoreThrottledError,
     StoreUnavailableError,
 )
+from committer.flow.retry_after import retry_after_s
+from committer.flow.runtime import current_runtime
 from committer.paths import StorePath
-from committer.stores.http import Answer, retry_after_s
+from committer.stores.http import Answer
 
 _SAYS_CODE: Final = re.compile(rb'"code"\s*:\s*"(\w{1,100})"|<Code>(\w{1,100})</Code>')
 
@@ -93,7 +95,7 @@ def error_of(
     if status == 429 or (status == 503 and (code == "ServerBusy" or "Retry-After" in answer.headers)):
         return StoreThrottledError(
             refusal.as_error(StoreThrottledError, "the service asks to slow down").message,
-            retry_after_s=retry_after_s(answer.headers),
+            retry_after_s=retry_after_s(answer.headers, current_runtime().now()),
             operation=operation,
             path=path,
         )

@@ -7,13 +7,11 @@ retries are `committer.stores.paced`'s, and how a service words its refusals is 
 from __future__ import annotations
 
 import asyncio
-import email.utils
 import io
 import re
 import urllib.request
 import weakref
 from collections.abc import Mapping
-from datetime import UTC
 from functools import lru_cache
 from typing import Final
 from urllib.parse import urlsplit
@@ -22,7 +20,6 @@ import aiohttp
 from yarl import URL
 
 from committer.errors import ConfigurationError, StoreError, StoreOutcomeUnknownError, StoreUnavailableError
-from committer.flow.runtime import current_runtime
 from committer.paths import StorePath
 
 Body = bytes | bytearray | memoryview
@@ -234,33 +231,3 @@ def _failure(
 def redact(text: str) -> str:
     """Takes out what looks like a key, a signature or a token."""
     return _SECRETS.sub(lambda match: f"{next(group for group in match.groups() if group)}***", text)
-
-
-def retry_after_s(headers: Mapping[str, str]) -> float | None:
-    """How long an answer asks to wait, in seconds, 0 or more; None when it does not say.
-
-    Reads ``x-ms-retry-after-ms`` and ``retry-after-ms`` (Azure), then ``Retry-After`` as seconds or as a date (RFC
-    9110, 10.2.3). What cannot be read counts as not said.
-    """
-    for name in ("x-ms-retry-after-ms", "retry-after-ms"):
-        milliseconds = _number(headers.get(name))
-        if milliseconds is not None:
-            return milliseconds / 1000
-    text = headers.get("Retry-After")
-    seconds = _number(text)
-    if seconds is not None or not text:
-        return seconds
-    try:
-        moment = email.utils.parsedate_to_datetime(text)
-    except ValueError:
-        return None
-    # Without a zone it is UTC ("-0000").
-    moment = moment.replace(tzinfo=moment.tzinfo or UTC)
-    return max(0.0, (moment - current_runtime().now()).total_seconds())
-
-
-def _number(text: str | None) -> float | None:
-    text = (text or "").strip()
-    if not text.isascii() or not re.fullmatch(r"\d{1,9}(?:\.\d{0,9})?", text):
-        return None
-    return float(text)
