@@ -153,8 +153,8 @@ async def report_of_finished(context: StageContext, started: float, *, decided: 
     # A driver that came too late to find its job may have taken the lock again.
     await release_lock(context)
     await remove_taken_lock(context)
-    if context.store.capabilities.implicit_parents:
-        await remove_emptied(context)
+    # Whoever ended it may have died between its last two deletes.
+    await remove_emptied(context)
     found = await _read_summary(context)
     if found is None or not found.success:
         # A driver that failed says so in its summary, whatever another did later; `_SUCCESS` comes only with success.

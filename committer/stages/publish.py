@@ -41,7 +41,7 @@ from committer.stores.base import FileStatus, SupportsBatchRename, SupportsHardL
 _ROUNDS = 5
 
 
-# Files of one call where a store renames many at once, and how many such calls are made at a time.
+# Files of one call where a store renames many at once, at most, and how many such calls are made at a time.
 _TOGETHER = 64
 _BATCHES_AT_ONCE = 2
 
@@ -138,8 +138,11 @@ class PublishFiles(Stage[CommitState, Published]):
         layout, advance = self.context.layout, self.context.progress.advance
         tasks, destination = layout.tasks, layout.destination
 
+        # No more in flight than the job allows, as where each file is a call of its own.
+        together = max(1, min(_TOGETHER, self.context.config.io_concurrency // _BATCHES_AT_ONCE))
+
         async def publish(start: int) -> None:
-            some = files[start : start + _TOGETHER]
+            some = files[start : start + together]
             renames = []
             for file in some:
                 name = file.destination
@@ -153,7 +156,7 @@ class PublishFiles(Stage[CommitState, Published]):
             await run_workers(errors, settle, workers=self.context.config.io_concurrency, operation=self.name)
             advance(len(some), sum([file.size for file in some]))
 
-        starts = range(0, len(files), _TOGETHER)
+        starts = range(0, len(files), together)
         await run_workers(starts, publish, workers=_BATCHES_AT_ONCE, operation=self.name)
 
     async def _settle(self, file: PlannedFile, source: StorePath, target: StorePath, error: StoreError | None) -> None:
