@@ -16,7 +16,7 @@ from committer.errors import (
     StoreNotFoundError,
     StoreOutcomeUnknownError,
 )
-from committer.flow.together import together
+from committer.flow.together import both
 from committer.flow.workers import run_workers
 from committer.paths import StorePath, check_absolute_name, check_file_name
 from committer.records.job_state import (
@@ -90,8 +90,7 @@ class DecideCommit(Stage[CommitBasis, Decision]):
         """Writes side files, makes room for what is moved aside, decides."""
         layout, store = self.context.layout, self.context.store
         try:
-            plan: list[PlanFile] = []
-            await together(self._write_plan(value, plan), store.make_directory(layout.superseded, parents=False))
+            plan, _made = await both(self._write_plan(value), store.make_directory(layout.superseded, parents=False))
             # The decision rests on the names in there: frozen records, and the place for what is moved aside.
             await sync_directories(self.context, [layout.job_attempt_directory])
         except StoreNotFoundError as error:
@@ -116,14 +115,16 @@ class DecideCommit(Stage[CommitBasis, Decision]):
         )
         return await create_decision(self.context, decision)
 
-    async def _write_plan(self, value: CommitBasis, plan: list[PlanFile]) -> None:
+    async def _write_plan(self, value: CommitBasis) -> list[PlanFile]:
         # A driver that lost the race must not overwrite the winner's side files: its own name is part of theirs.
+        plan = []
         for number, start in enumerate(range(0, len(value.facts), _FACTS_A_FILE), value.first_plan_file):
             chunk = value.facts[start : start + _FACTS_A_FILE]
             data = encode_facts(chunk)
             path = self.context.layout.plan_file(number, self.context.driver)
             await self.context.store.put(path, data, durable=self.context.durable)
             plan.append(PlanFile(name=path.name, digest=digest_of(data), lines=len(chunk)))
+        return plan
 
 
 async def remove_side_files(context: StageContext, found: JobDirectory) -> None:

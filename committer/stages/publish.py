@@ -104,7 +104,6 @@ class PublishFiles(Stage[CommitState, Published]):
         self._forward_only = is_forward_only(self.context, value)
         self.context.progress.expect(value.decision.files)
         layout, store, published = self.context.layout, self.context.store, self._published
-        tasks, destination = layout.tasks, layout.destination
         targets, promoted = value.targets, value.promoted
         rename_file, advance = store.rename_file, self.context.progress.advance
 
@@ -112,8 +111,7 @@ class PublishFiles(Stage[CommitState, Published]):
             name = file.destination
             if name in promoted:
                 return
-            source = tasks.below(file.source)
-            target = layout.target(name) if is_absolute(name) else destination.below(name)
+            source, target = self._ends(file)
             if name in targets:
                 await self._settle(file, source, target, None)
             else:
@@ -135,19 +133,13 @@ class PublishFiles(Stage[CommitState, Published]):
 
     async def _publish_together(self, store: SupportsBatchRename, files: list[PlannedFile]) -> None:
         """Publishes files at whose targets nothing is known to stand, many in one call."""
-        layout, advance = self.context.layout, self.context.progress.advance
-        tasks, destination = layout.tasks, layout.destination
-
+        advance = self.context.progress.advance
         # No more in flight than the job allows, as where each file is a call of its own.
         together = max(1, min(_TOGETHER, self.context.config.io_concurrency // _BATCHES_AT_ONCE))
 
         async def publish(start: int) -> None:
             some = files[start : start + together]
-            renames = []
-            for file in some:
-                name = file.destination
-                target = layout.target(name) if is_absolute(name) else destination.below(name)
-                renames.append((tasks.below(file.source), target))
+            renames = [self._ends(file) for file in some]
             errors = await store.rename_files(renames)
 
             async def settle(index: int) -> None:
@@ -158,6 +150,12 @@ class PublishFiles(Stage[CommitState, Published]):
 
         starts = range(0, len(files), together)
         await run_workers(starts, publish, workers=_BATCHES_AT_ONCE, operation=self.name)
+
+    def _ends(self, file: PlannedFile) -> tuple[StorePath, StorePath]:
+        """Where a file is and where it goes, by names that were proved to stay inside."""
+        layout, name = self.context.layout, file.destination
+        target = layout.target(name) if is_absolute(name) else layout.destination.below(name)
+        return layout.tasks.below(file.source), target
 
     async def _settle(self, file: PlannedFile, source: StorePath, target: StorePath, error: StoreError | None) -> None:
         """Looks at source and target and does what is left to do, until nothing is."""

@@ -30,6 +30,7 @@ from azure.storage.filedatalake.aio import DataLakeServiceClient, FileSystemClie
 from committer.testing.emulators.adls import AdlsEmulator, Settings, auth, serve
 
 from .clients import client, names, read, refused, write
+from .tls import certificate_in
 
 WRONG_KEY = base64.b64encode(b"no such key").decode()
 TOKEN = "eyJhbGciOiJub25lIn0.eyJhdWQiOiJodHRwczovL3N0b3JhZ2UuYXp1cmUuY29tIn0.c2lnbmVk"
@@ -304,32 +305,7 @@ async def test_the_source_of_a_rename_needs_its_own_sas(files: FileSystemClient,
 @pytest.fixture(scope="module")
 def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A certificate for 127.0.0.1 with its key, in one file: the official client sends tokens over TLS only."""
-    import ipaddress
-
-    from cryptography import x509
-    from cryptography.hazmat.primitives import hashes, serialization
-    from cryptography.hazmat.primitives.asymmetric import ec
-
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "emulator")])
-    now = datetime.now(UTC)
-    made = (
-        x509.CertificateBuilder()
-        .subject_name(name)
-        .issuer_name(name)
-        .public_key(key.public_key())
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(now - timedelta(days=1))
-        .not_valid_after(now + timedelta(days=1))
-        .add_extension(x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]), critical=False)
-        .sign(key, hashes.SHA256())
-    )
-    path = tmp_path_factory.mktemp("tls") / "certificate.pem"
-    path.write_bytes(
-        key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
-        + made.public_bytes(serialization.Encoding.PEM)
-    )
-    return path
+    return certificate_in(tmp_path_factory.mktemp("tls"))
 
 
 @asynccontextmanager
