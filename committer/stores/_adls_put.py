@@ -104,6 +104,9 @@ class SmallFiles:
         try:
             await rename(temporary, path, replace=not exclusive, identity=identity)
         except StoreNotFoundError as error:
+            if error.outcome == "unknown":
+                # What stands there has the etag of what was just written, which nobody else can have brought there.
+                return
             if error.path != str(path):
                 raise
             # A rename makes no parent up; a put on this store does, so that its two ways are one.

@@ -119,20 +119,25 @@ async def sweep(emulator: AdlsEmulator, plan: Plan, trouble: str, tally: Tally, 
 
 
 @pytest.mark.parametrize(
-    ("trouble", "delivery"),
+    ("trouble", "delivery", "situation"),
     [
-        ("answer lost", "listing"),
-        ("answer lost", "message"),
-        ("404 after success", "listing"),
-        ("404 after success", "message"),
-        ("reset", "listing"),
-        ("answers lost", "message"),
-        ("busy", "listing"),
-        ("busy after success", "message"),
+        ("answer lost", "listing", "fresh"),
+        ("answer lost", "message", "fresh"),
+        ("404 after success", "listing", "fresh"),
+        ("404 after success", "message", "fresh"),
+        ("reset", "listing", "fresh"),
+        ("answers lost", "message", "fresh"),
+        ("busy", "listing", "fresh"),
+        ("busy after success", "message", "fresh"),
+        ("answer lost", "listing", "replace"),
+        ("404 after success", "message", "replace-same-names"),
     ],
 )
-async def test_trouble_at_every_request(emulator: AdlsEmulator, trouble: str, delivery: str, tally: Tally) -> None:
-    await sweep(emulator, plan_of("fresh", delivery=delivery, **SMALL), trouble, tally)
+async def test_trouble_at_every_request(
+    emulator: AdlsEmulator, trouble: str, delivery: str, situation: str, tally: Tally
+) -> None:
+    plan = plan_of(situation, delivery=delivery, **SMALL)
+    await sweep(emulator, plan, trouble, tally, commit_only=situation != "fresh")
 
 
 @pytest.mark.slow

@@ -182,10 +182,16 @@ async def test_a_rename_refused_after_it_was_done(store: AdlsStore, emulator: Ad
     emulator.conduct.faults.append(
         Fault("error-after", operation="rename", status=404, code="SourcePathNotFound", count=1)
     )
-    with pytest.raises(StoreOutcomeUnknownError):
+    with pytest.raises(StoreNotFoundError) as caught:
         await store.rename_file(ROOT / "file", ROOT / "new", identity=status.identity)
-    with pytest.raises(StoreNotFoundError):
+    assert (caught.value.path, caught.value.outcome) == (str(ROOT / "file"), "unknown")
+    # Asked for once more it is not done either, and that it was is as sure as before.
+    with pytest.raises(StoreNotFoundError) as caught:
+        await store.rename_file(ROOT / "file", ROOT / "new", identity=status.identity)
+    assert (caught.value.path, caught.value.outcome) == (str(ROOT / "file"), "unknown")
+    with pytest.raises(StoreNotFoundError) as caught:
         await store.rename_file(ROOT / "file", ROOT / "another", identity=status.identity)
+    assert caught.value.outcome == "unchanged"
 
 
 async def test_a_directory_rename_refused_after_it_was_done(store: AdlsStore, emulator: AdlsEmulator) -> None:
@@ -424,6 +430,19 @@ async def test_the_blob_endpoint_is_not_tried_again_once_it_refused(store: AdlsS
     for number in range(3):
         await store.put(ROOT / f"file-{number}", b"1", exclusive=True)
     assert requests(emulator, "put-blob", "rename") == ["put-blob", "rename", "rename", "rename"]
+
+
+@pytest.mark.parametrize("exclusive", [True, False])
+async def test_a_record_renamed_by_a_request_that_was_sent_twice_is_there(
+    store: AdlsStore, emulator: AdlsEmulator, channel: AccountChannel, exclusive: bool
+) -> None:
+    emulator.conduct.faults += [
+        Fault("error", operation="put-blob", status=403, code="AuthorizationFailure"),
+        Fault("error-after", operation="rename", status=404, code="SourcePathNotFound"),
+    ]
+    put = await store.put(ROOT / "file", b"1", exclusive=exclusive)
+    assert (await store.status(ROOT / "file")).identity == put.identity
+    assert await channel.files() == {"file": b"1"}
 
 
 async def test_rights_that_are_missing_for_both_ways_to_put(store: AdlsStore, emulator: AdlsEmulator) -> None:
