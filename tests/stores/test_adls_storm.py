@@ -13,7 +13,6 @@ import pytest
 
 import committer
 from committer import CommitterConfig
-from committer.testing.emulators.adls import DEFAULT_KEY
 from tests.stores.adls_process import Account, account_process
 
 FILES = 10_000
@@ -54,7 +53,8 @@ async def write_all(uri: str, job_id: str, options: dict[str, object]) -> None:
 
 
 async def test_ten_thousand_files_committed_too_fast(account: Account) -> None:
-    uri, options = account.uri("table"), {"endpoint": account.endpoint, "account_key": DEFAULT_KEY}
+    uri = account.uri("table")
+    options: dict[str, object] = {"endpoint": account.endpoint, "account_key": account.key}
     await write_all(uri, "J", options)
     await asyncio.to_thread(account.control, "POST", "rate", {"rate": RATE})
     await asyncio.to_thread(account.control, "DELETE", "counters")
@@ -66,7 +66,7 @@ async def test_ten_thousand_files_committed_too_fast(account: Account) -> None:
     counted = await asyncio.to_thread(account.control, "GET", "counters")
     await asyncio.to_thread(account.control, "POST", "rate", {"rate": 0})
     assert (report.success, report.files_committed, report.renames_recovered) == (True, FILES, 0)
-    found = await asyncio.to_thread(account.files, "table")
+    found = await asyncio.to_thread(account.sizes, "table")
     assert found.keys() == {"_SUCCESS", *(name(number) for number in range(FILES))}
     served = {second["second"]: second["served"] for second in counted["seconds"]}
     settled = [served.get(second, 0) for second in range(SETTLED_S, max(served))]
