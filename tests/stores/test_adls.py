@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+import committer
 from committer.errors import (
     ConfigurationError,
     InvalidPathError,
@@ -230,7 +231,7 @@ async def test_a_stale_view_of_the_source_is_repaired_once(store: AdlsStore, emu
         (502, "BadGateway", StoreOutcomeUnknownError, "unknown"),
         (401, "InvalidAuthenticationInfo", StorePermissionError, "unchanged"),
         (403, "AuthorizationPermissionMismatch", StorePermissionError, "unchanged"),
-        (404, "FilesystemNotFound", StoreNotFoundError, "unchanged"),
+        (404, "FilesystemNotFound", StoreError, "unchanged"),
         (412, "SourceConditionNotMet", StorePreconditionError, "unchanged"),
         (412, "LeaseIdMissing", StorePermissionError, "unchanged"),
         (409, "SomethingNew", StoreConflictError, "unchanged"),
@@ -418,11 +419,20 @@ async def test_an_account_that_changes_etags_is_refused() -> None:
 async def test_a_container_that_is_not_there(emulator: AdlsEmulator) -> None:
     place = StorePath("abfss", "other@devstoreaccount1.dfs.core.windows.net", "/d")
     store = open_store(place, {"endpoint": emulator.url, "account_key": emulator.settings.key})
-    with pytest.raises(StoreNotFoundError, match="no such container"):
-        await store.probe(place)
-    with pytest.raises(StoreNotFoundError, match="no such container"):
-        await store.put(place, b"1")
+    for call in (store.probe(place), store.put(place, b"1"), store.status(place), store.delete_file(place)):
+        with pytest.raises(StoreError, match="no such container") as caught:
+            await call
+        assert not isinstance(caught.value, StoreNotFoundError)
     await store.close()
+    options: dict[str, object] = {"endpoint": emulator.url, "account_key": emulator.settings.key}
+    for operation in (
+        committer.list_jobs(place.uri, storage_options=options),
+        committer.recover(place.uri, "J", storage_options=options),
+        committer.validate(place.uri, storage_options=options),
+        committer.open_job(place.uri, storage_options=options),
+    ):
+        with pytest.raises(committer.CommitterError, match="no such container"):
+            await operation
 
 
 async def test_the_blob_endpoint_is_not_tried_again_once_it_refused(store: AdlsStore, emulator: AdlsEmulator) -> None:
