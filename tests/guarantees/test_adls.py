@@ -5,7 +5,7 @@ What test_faults.py does at the store's calls, at the requests that they are mad
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
@@ -27,6 +27,12 @@ TROUBLES: dict[str, Callable[[], Fault]] = {
     "busy after success": lambda: Fault("error-after", count=1, status=503, code="OperationTimedOut"),
     # What a front end makes of a rename or delete that it sent twice. The service tells nobody that what is there is not.
     "404 after success": lambda: Fault("error-after", count=1, status=404, code="SourcePathNotFound"),
+    # The same, of a service that looks at the target first.
+    "409 after success": lambda: Fault("error-after", count=1, status=409, code="PathAlreadyExists"),
+}
+SENT_TWICE = {
+    "404 after success": {"rename", "delete"},
+    "409 after success": {"rename", "create-directory", "create-file", "put-blob"},
 }
 DELIVERIES = ["listing", "message"]
 
@@ -96,9 +102,9 @@ async def sweep(emulator: AdlsEmulator, plan: Plan, trouble: str, tally: Tally, 
         AssertionError: It names the first runs that ended wrong.
     """
     requests = await undisturbed(emulator, plan)
-    numbers = range(requests.commit_began if commit_only else 0, len(requests.operations))
-    if trouble == "404 after success":
-        numbers = [number for number in numbers if requests.operations[number] in {"rename", "delete"}]
+    numbers: Sequence[int] = range(requests.commit_began if commit_only else 0, len(requests.operations))
+    if trouble in SENT_TWICE:
+        numbers = [number for number in numbers if requests.operations[number] in SENT_TWICE[trouble]]
     tally.calls += len(numbers)
     wrong: list[str] = []
     for number in numbers:
@@ -125,6 +131,7 @@ async def sweep(emulator: AdlsEmulator, plan: Plan, trouble: str, tally: Tally, 
         ("answer lost", "message", "fresh"),
         ("404 after success", "listing", "fresh"),
         ("404 after success", "message", "fresh"),
+        ("409 after success", "listing", "fresh"),
         ("reset", "listing", "fresh"),
         ("answers lost", "message", "fresh"),
         ("busy", "listing", "fresh"),
