@@ -14,6 +14,7 @@ from committer.cli.exits import Exit
 from committer.cli.output import Answer, Part, Screen, line
 from committer.cli.progress import Board, Reporter
 from committer.cli.references import Choices, choices_of, storage_options_of
+from committer.cli.text import reach_by
 from committer.config import CommitterConfig
 
 T = TypeVar("T")
@@ -69,6 +70,7 @@ class Session:
         self.screen: Screen = Screen(json=common.output == "json")
         self.choices: Choices = choices_of(common.option)
         self.storage: dict[str, object] = storage_options_of(common.storage)
+        reach_by(common.storage)
         self.board: Board = Board()
         self.screen.remark(self.choices.notes)
 

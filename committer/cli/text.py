@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import shlex
 import unicodedata
+from collections.abc import Iterable
+from contextvars import ContextVar
 from datetime import datetime
 
 # Cc and Cf hold terminal controls and marks that reorder text; Zl and Zp break lines; Cs cannot be encoded.
@@ -27,9 +29,22 @@ def clean(value: object) -> str:
     )  # fmt: skip
 
 
+# How the running command was told to reach the store: references, never secrets.
+_reach: ContextVar[tuple[str, ...]] = ContextVar("reach", default=())
+
+
+def reach_by(storage: Iterable[str]) -> None:
+    """Has every command line that is shown from now on reach the store as this command does.
+
+    Args:
+        storage: ``KEY=env:NAME`` and ``KEY=file:PATH`` texts, checked.
+    """
+    _reach.set(tuple(word for text in storage for word in ("--storage", text)))
+
+
 def command(*words: object) -> str:
     """A command line that a shell reads as these words, made harmless for a terminal."""
-    return clean(shlex.join(["committer", *map(str, words)]))
+    return clean(shlex.join(["committer", *map(str, words), *_reach.get()]))
 
 
 def count(number: int, what: str) -> str:

@@ -288,6 +288,9 @@ def _name_outside(base: StorePath, text: str, field: str, source: str, roots: Co
     store = str(StorePath(base.scheme, base.authority, ""))
     refused = bad_record(_WHAT, field, f"{text} does not lie below {base}", source=source)
     if roots is None or not text.startswith(f"{store}/"):
+        scheme, _, rest = text.partition(":")
+        if f"{base.scheme}:{rest}".startswith(f"{base}/"):
+            refused.next_step = f"name the destination as its tasks did, with {scheme}: in place of {base.scheme}:"
         raise refused
     try:
         return check_absolute_name(text[len(store) :], roots)

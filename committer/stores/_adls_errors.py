@@ -130,8 +130,9 @@ def _failed(refusal: _Refusal, *, changes: bool) -> CommitterError:
 
 def _missing(refusal: _Refusal) -> CommitterError:
     if refusal.code in _NO_FILESYSTEM:
+        # Not StoreNotFoundError: a name that was mistyped is no directory without jobs.
         return refusal.as_error(
-            StoreNotFoundError, "there is no such container", next_step="create the container first"
+            StoreError, "there is no such container", next_step="create the container first, or correct its name"
         )
     if refusal.code == "RenameDestinationParentPathNotFound":
         return refusal.as_error(StoreNotFoundError, "the parent of the destination is missing")

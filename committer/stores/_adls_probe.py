@@ -30,7 +30,7 @@ async def probe(store: Store, wire: AdlsWire, directory: StorePath) -> None:
     try:
         put = await store.put(one, b"probe", exclusive=True)
         # A lost answer is no verdict: what is there afterwards tells.
-        with suppress(StoreOutcomeUnknownError):
+        with suppress(StoreOutcomeUnknownError, StoreNotFoundError):
             await store.rename_file(one, other, identity=put.identity)
         moved = await store.status(other)
         if moved.identity != put.identity:

@@ -100,12 +100,21 @@ class SmallFiles:
         return FileStatus(path, False, len(data), written.modified, written.identity)
 
     async def _rename(self, temporary: StorePath, path: StorePath, *, exclusive: bool, identity: str | None) -> None:
-        rename = self._store.rename_file
         try:
-            await rename(temporary, path, replace=not exclusive, identity=identity)
+            await self._rename_once(temporary, path, exclusive=exclusive, identity=identity)
         except StoreNotFoundError as error:
             if error.path != str(path):
                 raise
             # A rename makes no parent up; a put on this store does, so that its two ways are one.
             await self._store.make_directory(path.parent, parents=True)
-            await rename(temporary, path, replace=not exclusive, identity=identity)
+            await self._rename_once(temporary, path, exclusive=exclusive, identity=identity)
+
+    async def _rename_once(
+        self, temporary: StorePath, path: StorePath, *, exclusive: bool, identity: str | None
+    ) -> None:
+        try:
+            await self._store.rename_file(temporary, path, replace=not exclusive, identity=identity)
+        except StoreNotFoundError as error:
+            # Unknown: what stands there has the etag of what was just written, which nobody else can have brought.
+            if error.outcome != "unknown":
+                raise

@@ -56,6 +56,9 @@ class AdlsStore(Store):
     - A file's identity is its etag, which a rename keeps (`probe` proves it). A rename is sent with the etag of its
       source; where the caller gives none, the source is looked at first, one call more, which also keeps a directory
       from being renamed as a file.
+    - That the source of a rename is gone, while the very file stands at the destination, can mean that this request did
+      it: something on the way may have sent it twice. It is told as what it is, `StoreNotFoundError` of the source,
+      with the outcome ``unknown``.
     - Deleting a file looks first and deletes exactly what it saw: the service's own delete would take a directory, too.
     - ``put`` is one "Put Blob" on the account's blob endpoint; where that refuses, the file is written beside its place
       and renamed, five calls in all.
@@ -264,8 +267,14 @@ class AdlsStore(Store):
             if answer.status < 300:
                 return
             code = code_of(answer)
-        if code == "SourcePathNotFound":
-            await self._check_not_done(operation, destination, expected)
+        if code == "SourcePathNotFound" and await self._may_be_done(destination, expected):
+            raise StoreNotFoundError(
+                "the source is gone and the file stands at the destination",
+                operation=operation,
+                path=source,
+                outcome="unknown",
+                next_step="look at the destination: it holds the file that was to come there",
+            )
         if code == "SourceConditionNotMet" and identity is None:
             raise StoreConflictError("the source was changed meanwhile", operation=operation, path=source)
         raise error_of(
@@ -388,16 +397,10 @@ class AdlsStore(Store):
         if not parent.is_directory:
             raise StoreNotADirectoryError("its parent is a file", operation="make_directory", path=path)
 
-    async def _check_not_done(self, operation: str, destination: StorePath, identity: str | None) -> None:
-        """A missing source can mean that this very rename was done: something on the way may send it twice."""
+    async def _may_be_done(self, destination: StorePath, identity: str | None) -> bool:
+        """Whether a rename whose source is missing was done, by this very request or another one."""
         found = await status_or_none(self, destination)
-        if found is not None and identity is not None and found.identity == identity:
-            raise StoreOutcomeUnknownError(
-                "the source is gone and the file stands at the destination",
-                operation=operation,
-                path=destination,
-                next_step="look at the destination: it holds the file that was to come there",
-            )
+        return found is not None and identity is not None and found.identity == identity
 
     async def _delete_if(self, operation: str, path: StorePath, identity: str | None) -> bool:
         headers = {"If-Match": f'"{identity}"'}

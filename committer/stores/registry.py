@@ -34,9 +34,9 @@ _EXTRAS: Final = {
     "s3": "s3",
     "s3a": "s3",
     "s3n": "s3",
-    "wasb": "adls",
-    "wasbs": "adls",
 }
+# Hadoop's older driver, for the same accounts by their other endpoint.
+_BLOB_SCHEMES: Final = frozenset({"wasb", "wasbs"})
 
 _registered: dict[str, StoreFactory] = {}
 _loaded: dict[str, StoreFactory] = {}
@@ -116,12 +116,14 @@ def _load(scheme: str) -> StoreFactory:
     entry = _BUILT_IN.get(scheme) or next(iter(entry_points(group=GROUP, name=scheme)), None)
     if entry is None:
         extra = _EXTRAS.get(scheme)
+        if scheme in _BLOB_SCHEMES:
+            next_step = "name it abfss://CONTAINER@ACCOUNT.dfs.core.windows.net/PATH"
+        elif extra:
+            next_step = f"pip install 'lake-committer[{extra}]'"
+        else:
+            next_step = f"install a package with a {GROUP} entry point"
         raise UnsupportedError(
-            f"no store is installed for {scheme}: paths",
-            operation="open_store",
-            next_step=f"pip install 'lake-committer[{extra}]'"
-            if extra
-            else f"install a package with a {GROUP} entry point",
+            f"no store is installed for {scheme}: paths", operation="open_store", next_step=next_step
         )
     try:
         found = entry.load()

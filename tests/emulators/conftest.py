@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
@@ -13,11 +13,13 @@ from committer.testing.emulators.adls import AdlsEmulator, serve
 if TYPE_CHECKING:
     from azure.storage.filedatalake.aio import DataLakeServiceClient, FileSystemClient
 
+    from tests.interop.jvm import Jvm
+
 # The judges are extras: `adls` brings the official clients, `spark` Hadoop and the way into its JVM.
 if find_spec("azure") is None or find_spec("azure.storage.filedatalake") is None:
     collect_ignore_glob = ["test_adls_*.py"]
 elif find_spec("py4j") is None:
-    collect_ignore_glob = ["test_adls_hadoop.py"]
+    collect_ignore_glob = ["test_adls_hadoop.py", "test_adls_java_jobs.py"]
 
 
 @pytest.fixture
@@ -39,3 +41,18 @@ async def files(service: DataLakeServiceClient) -> AsyncIterator[FileSystemClien
     """An empty filesystem, `data`."""
     async with await service.create_file_system("data") as files:
         yield files
+
+
+@pytest.fixture(scope="session")
+def jvm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Jvm]:
+    """Java with hadoop-azure."""
+    from tests.interop.jvm import Jvm, NoJavaError
+
+    from .hadoop_azure import jars
+
+    try:
+        jvm = Jvm(tmp_path_factory.mktemp("jvm"), jars())
+    except NoJavaError as error:
+        pytest.skip(str(error))
+    yield jvm
+    jvm.close()

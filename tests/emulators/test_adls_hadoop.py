@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import pytest
@@ -10,22 +10,12 @@ from azure.storage.filedatalake.aio import DataLakeServiceClient
 from py4j.protocol import Py4JJavaError
 
 from committer.testing.emulators.adls import AdlsEmulator, Fault, Settings, serve
-from tests.interop.jvm import Jvm, NoJavaError
+from tests.interop.jvm import Jvm
 
 from .clients import client, names, read
-from .hadoop_azure import Abfs, jars
+from .hadoop_azure import Abfs
 
 pytestmark = pytest.mark.java
-
-
-@pytest.fixture(scope="module")
-def jvm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Jvm]:
-    try:
-        jvm = Jvm(tmp_path_factory.mktemp("jvm"), jars())
-    except NoJavaError as error:
-        pytest.skip(str(error))
-    yield jvm
-    jvm.close()
 
 
 @pytest.fixture

@@ -52,7 +52,21 @@ async def test_rate_kind_and_tokens_are_options() -> None:
     assert process.returncode == 0
 
 
-@pytest.mark.parametrize("arguments", [["--key", "no base64!"], ["--certificate", "/no/such/file"]])
+async def test_a_filesystem_may_be_there_at_once() -> None:
+    process = await start("--key", KEY, "--filesystem", "data", "--filesystem", "more")
+    assert process.stdout is not None
+    url = (await asyncio.wait_for(process.stdout.readline(), 30)).decode().strip()
+    try:
+        async with DataLakeServiceClient(url, credential=KEY) as service:
+            assert [one.name async for one in service.list_file_systems()] == ["data", "more"]
+    finally:
+        process.send_signal(signal.SIGINT)
+        await asyncio.wait_for(process.communicate(), 30)
+
+
+@pytest.mark.parametrize(
+    "arguments", [["--key", "no base64!"], ["--certificate", "/no/such/file"], ["--filesystem", "No/Name"]]
+)
 async def test_what_cannot_start_says_why(arguments: list[str]) -> None:
     process = await start(*arguments)
     output, errors = await asyncio.wait_for(process.communicate(), 30)

@@ -15,7 +15,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -53,11 +53,11 @@ def environment(scratch: Path) -> dict[str, str]:
 
 
 @contextlib.contextmanager
-def standalone_cluster(scratch: Path) -> Iterator[str]:
+def standalone_cluster(scratch: Path, more: Mapping[str, str] | None = None) -> Iterator[str]:
     """Starts a master and two workers of two cores each; yields the master's URL, and ends them by their ids."""
     import pyspark
 
-    variables = environment(scratch)
+    variables = environment(scratch) | dict(more or {})
     for host in HOSTS:
         try:
             _free_port(host)
@@ -91,19 +91,23 @@ def standalone_cluster(scratch: Path) -> Iterator[str]:
 
 
 class Driver:
-    """A Spark driver in a process of its own: runs the scenarios of cluster_driver.py, one at a time.
+    """A Spark driver in a process of its own: runs the scenarios of a script, one at a time.
 
     Args:
         master: Where Spark runs, for example a cluster's URL.
         scratch: For its log and temporary files.
+        script: Where the scenarios are.
+        more: Environment variables.
     """
 
-    def __init__(self, master: str, scratch: Path) -> None:
-        variables = environment(scratch)
+    def __init__(
+        self, master: str, scratch: Path, script: Path = DRIVER, more: Mapping[str, str] | None = None
+    ) -> None:
+        variables = environment(scratch) | dict(more or {})
         self.log = scratch / "driver.log"
         with self.log.open("wb") as log:
             self.process = subprocess.Popen(
-                [sys.executable, str(DRIVER), master],
+                [sys.executable, str(script), master],
                 env=variables,
                 cwd=scratch,
                 stdin=subprocess.PIPE,

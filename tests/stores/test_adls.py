@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+import committer
 from committer.errors import (
     ConfigurationError,
     InvalidPathError,
@@ -182,10 +183,16 @@ async def test_a_rename_refused_after_it_was_done(store: AdlsStore, emulator: Ad
     emulator.conduct.faults.append(
         Fault("error-after", operation="rename", status=404, code="SourcePathNotFound", count=1)
     )
-    with pytest.raises(StoreOutcomeUnknownError):
+    with pytest.raises(StoreNotFoundError) as caught:
         await store.rename_file(ROOT / "file", ROOT / "new", identity=status.identity)
-    with pytest.raises(StoreNotFoundError):
+    assert (caught.value.path, caught.value.outcome) == (str(ROOT / "file"), "unknown")
+    # Asked for once more it is not done either, and that it was is as sure as before.
+    with pytest.raises(StoreNotFoundError) as caught:
+        await store.rename_file(ROOT / "file", ROOT / "new", identity=status.identity)
+    assert (caught.value.path, caught.value.outcome) == (str(ROOT / "file"), "unknown")
+    with pytest.raises(StoreNotFoundError) as caught:
         await store.rename_file(ROOT / "file", ROOT / "another", identity=status.identity)
+    assert caught.value.outcome == "unchanged"
 
 
 async def test_a_directory_rename_refused_after_it_was_done(store: AdlsStore, emulator: AdlsEmulator) -> None:
@@ -224,7 +231,7 @@ async def test_a_stale_view_of_the_source_is_repaired_once(store: AdlsStore, emu
         (502, "BadGateway", StoreOutcomeUnknownError, "unknown"),
         (401, "InvalidAuthenticationInfo", StorePermissionError, "unchanged"),
         (403, "AuthorizationPermissionMismatch", StorePermissionError, "unchanged"),
-        (404, "FilesystemNotFound", StoreNotFoundError, "unchanged"),
+        (404, "FilesystemNotFound", StoreError, "unchanged"),
         (412, "SourceConditionNotMet", StorePreconditionError, "unchanged"),
         (412, "LeaseIdMissing", StorePermissionError, "unchanged"),
         (409, "SomethingNew", StoreConflictError, "unchanged"),
@@ -412,11 +419,20 @@ async def test_an_account_that_changes_etags_is_refused() -> None:
 async def test_a_container_that_is_not_there(emulator: AdlsEmulator) -> None:
     place = StorePath("abfss", "other@devstoreaccount1.dfs.core.windows.net", "/d")
     store = open_store(place, {"endpoint": emulator.url, "account_key": emulator.settings.key})
-    with pytest.raises(StoreNotFoundError, match="no such container"):
-        await store.probe(place)
-    with pytest.raises(StoreNotFoundError, match="no such container"):
-        await store.put(place, b"1")
+    for call in (store.probe(place), store.put(place, b"1"), store.status(place), store.delete_file(place)):
+        with pytest.raises(StoreError, match="no such container") as caught:
+            await call
+        assert not isinstance(caught.value, StoreNotFoundError)
     await store.close()
+    options: dict[str, object] = {"endpoint": emulator.url, "account_key": emulator.settings.key}
+    for operation in (
+        committer.list_jobs(place.uri, storage_options=options),
+        committer.recover(place.uri, "J", storage_options=options),
+        committer.validate(place.uri, storage_options=options),
+        committer.open_job(place.uri, storage_options=options),
+    ):
+        with pytest.raises(committer.CommitterError, match="no such container"):
+            await operation
 
 
 async def test_the_blob_endpoint_is_not_tried_again_once_it_refused(store: AdlsStore, emulator: AdlsEmulator) -> None:
@@ -424,6 +440,19 @@ async def test_the_blob_endpoint_is_not_tried_again_once_it_refused(store: AdlsS
     for number in range(3):
         await store.put(ROOT / f"file-{number}", b"1", exclusive=True)
     assert requests(emulator, "put-blob", "rename") == ["put-blob", "rename", "rename", "rename"]
+
+
+@pytest.mark.parametrize("exclusive", [True, False])
+async def test_a_record_renamed_by_a_request_that_was_sent_twice_is_there(
+    store: AdlsStore, emulator: AdlsEmulator, channel: AccountChannel, exclusive: bool
+) -> None:
+    emulator.conduct.faults += [
+        Fault("error", operation="put-blob", status=403, code="AuthorizationFailure"),
+        Fault("error-after", operation="rename", status=404, code="SourcePathNotFound"),
+    ]
+    put = await store.put(ROOT / "file", b"1", exclusive=exclusive)
+    assert (await store.status(ROOT / "file")).identity == put.identity
+    assert await channel.files() == {"file": b"1"}
 
 
 async def test_rights_that_are_missing_for_both_ways_to_put(store: AdlsStore, emulator: AdlsEmulator) -> None:

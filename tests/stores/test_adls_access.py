@@ -310,20 +310,48 @@ async def test_no_secret_shows(
     assert not [secret for secret in secrets if secret in text]
 
 
-async def test_no_record_of_a_job_holds_a_secret(emulator: AdlsEmulator) -> None:
+@pytest.mark.parametrize("delivery", ["listing", "message"])
+@pytest.mark.parametrize("way", ["account_key", "sas_token", "connection_string"])
+async def test_no_record_of_a_job_holds_a_secret(emulator: AdlsEmulator, way: str, delivery: str) -> None:
+    """Nor does anything that goes to another process: all that was ever written, of a job that stops and is finished."""
     sas = signature(emulator)
-    options = {"endpoint": emulator.dfs_url, "sas_token": sas}
-    async with committer.open_job(ROOT.uri, job_id="J", storage_options=options) as job:
-        async with job.task_attempt(task=0, attempt=0) as task, task.open("a") as file:
-            await file.write(b"1")
-        held = [repr(job), repr(job.spec), repr(pickle.dumps(job.spec)), repr(task.task_commit)]
+    given = {
+        "account_key": KEY,
+        "sas_token": sas,
+        "connection_string": f"AccountName=devstoreaccount1;AccountKey={KEY}",
+    }
+    options = {"endpoint": emulator.dfs_url, way: given[way]}
+    reports = f"abfss://{ROOT.authority}/reports"
+    config = committer.CommitterConfig(summary_report_directory=reports, diagnostics_manifest_directory=reports)
+    written: list[bytes] = []
+    answer = emulator._answer
+    emulator._answer = lambda request: written.append(request.body) or answer(request)  # type: ignore[method-assign,func-returns-value,assignment]
+    stop = Fault("error", operation="rename", path_prefix="data/test/root/a", status=403, code="AuthorizationFailure")
+    emulator.conduct.faults.append(stop)
+    shown: list[object] = []
+    with pytest.raises(committer.CommitterError) as caught:
+        async with committer.open_job(
+            ROOT.uri, job_id="J", delivery=delivery, config=config, storage_options=options
+        ) as job:
+            shown += [job, job.spec]
+            async with job.task_attempt(task=0, attempt=0) as task, task.open("a") as file:
+                await file.write(b"1")
+            assert task.task_commit is not None
+            shown += [task, task.task_commit, task.task_commit.encode()]
+    shown += [caught.value, *await committer.list_jobs(ROOT.uri, storage_options=options)]
+    emulator.conduct.faults.clear()
+    report = await committer.recover(ROOT.uri, "J", storage_options=options)
+    shown += [report, await committer.validate(ROOT.uri, storage_options=options)]
+    assert report.files_committed == 1
 
-    def everything(node: Any) -> list[bytes]:
-        return [node.data] + [data for child in (node.children or {}).values() for data in everything(child)]
-
-    emulator_text = b"".join(everything(emulator.namespace.get("data", ""))).decode()
+    text = b"\n".join(written).decode() + "".join(map(repr, shown))
+    for one in shown:
+        with suppress(TypeError, AttributeError):
+            text += repr(pickle.dumps(one, 0))
+    assert "decision" in text
+    assert "summary-J" in "".join(entry.path for entry in emulator.conduct.log)
     for secret in (sas[sas.index("sig=") + 4 :].partition("&")[0], KEY):
-        assert secret not in emulator_text + "".join(held)
+        assert secret not in text
 
 
 def test_redaction() -> None:

@@ -3,7 +3,8 @@
 In a process of its own, which prints the account's URL as its only line and ends on SIGTERM:
 
     python -m committer.testing.emulators.adls [--port N] [--account NAME] [--key KEY] [--rate R] [--flat]
-                                               [--token JWT]... [--certificate PEM [--private-key PEM]]
+                                               [--filesystem NAME]... [--token JWT]...
+                                               [--certificate PEM [--private-key PEM]]
 
 or in the process of a test:
 

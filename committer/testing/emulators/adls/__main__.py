@@ -7,7 +7,9 @@ import asyncio
 import signal
 import ssl
 import sys
+from collections.abc import Sequence
 
+from committer.testing.emulators.adls.errors import ServiceError
 from committer.testing.emulators.adls.server import serve
 from committer.testing.emulators.adls.settings import DEFAULT_ACCOUNT, DEFAULT_KEY, Settings
 
@@ -27,17 +29,21 @@ def main(arguments: list[str] | None = None) -> None:
         if given.certificate is not None:
             context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
             context.load_cert_chain(given.certificate, given.private_key)
-        asyncio.run(_run(settings, given.port, context))
+        asyncio.run(_run(settings, given.port, context, given.filesystem))
+    except ServiceError as error:
+        sys.exit(f"error: {error.code}: {error.message}")
     except (OSError, ValueError) as error:
         sys.exit(f"error: {error}")
 
 
-async def _run(settings: Settings, port: int, context: ssl.SSLContext | None) -> None:
+async def _run(settings: Settings, port: int, context: ssl.SSLContext | None, filesystems: Sequence[str]) -> None:
     stopped = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stopped.set)
     async with serve(settings, port=port, ssl_context=context) as emulator:
+        for name in filesystems:
+            emulator.namespace.create_filesystem(name, {})
         print(emulator.url, flush=True)  # noqa: T201 - what whoever started it waits for
         await stopped.wait()
 
@@ -52,6 +58,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--key", default=DEFAULT_KEY, help="in base64; default: the published development key")
     parser.add_argument("--rate", type=float, default=0.0, help="requests a second it serves; 0, the default: no limit")
     parser.add_argument("--flat", action="store_true", help="an account without hierarchical namespace")
+    parser.add_argument("--filesystem", action="append", default=[], help="one that is there at once; may be repeated")
     parser.add_argument("--token", action="append", default=[], help="an OAuth token it accepts; may be repeated")
     parser.add_argument("--certificate", help="serves TLS with this PEM file")
     parser.add_argument("--private-key", help="the certificate's key, unless it is in the same file")
