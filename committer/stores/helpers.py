@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from typing import Final
 
 from committer.errors import (
     ConfigurationError,
+    StoreError,
     StoreExistsError,
     StoreNotFoundError,
     StoreOutcomeUnknownError,
+    StoreUploadNotFoundError,
+    UnsupportedError,
 )
 from committer.paths import StorePath
 from committer.stores.base import FileStatus, Store
+from committer.stores.uploads import SupportsUploads, UploadPart
 
 RECORD_LIMIT_BYTES: Final = 1 << 30
 _TRIES: Final = 5
@@ -99,6 +103,62 @@ async def create_exclusively(
                     continue
             raise
         return data
+
+
+async def finish_upload(
+    store: Store,
+    path: StorePath,
+    upload_id: str,
+    parts: Sequence[UploadPart],
+    *,
+    stamp: str,
+    size: int,
+    exclusive: bool = False,
+) -> str | None:
+    """Completes an upload and, where the answer does not say what happened, looks: stamp and length tell.
+
+    That is so when the answer was lost, when there is no such upload any more (it may have been completed by this very
+    request, or by an earlier one), and when, of an exclusive completion, something stands there: it may be the caller's
+    own file. Never sent a second time. One call, two when it has to look.
+
+    Args:
+        store: Where; it must have `Capabilities.multipart`.
+        path: The path of the upload.
+        upload_id: The upload.
+        parts: As for `SupportsUploads.complete_upload`.
+        stamp: What the upload was created with.
+        size: The length of the whole file.
+        exclusive: As for `SupportsUploads.complete_upload`.
+
+    Returns:
+        The identity of the file that stands there then.
+
+    Raises:
+        StoreOutcomeUnknownError: The answer was lost and the file is not there: it may appear yet.
+        StoreUploadNotFoundError: The upload is gone and the file is not there: it was aborted, or completed and
+            replaced or deleted since.
+        StoreExistsError: `exclusive` and another file is there.
+        UnsupportedError: The store has no uploads.
+    """
+    if not isinstance(store, SupportsUploads):
+        raise UnsupportedError("the store has no uploads", operation="complete_upload", path=path)
+    try:
+        return await store.complete_upload(path, upload_id, parts, exclusive=exclusive)
+    except (StoreOutcomeUnknownError, StoreUploadNotFoundError, StoreExistsError) as error:
+        try:
+            found = await status_or_none(store, path)
+        except StoreError as hidden:
+            # What cannot be looked at is not known, whatever the answer was.
+            raise StoreOutcomeUnknownError(
+                f"{error.message}; looking failed: {hidden.message}",
+                operation="complete_upload",
+                path=path,
+                next_step="look at the path before doing it again",
+                causes=(error, hidden),
+            ) from error
+        if found is not None and (found.stamp, found.size) == (stamp, size):
+            return found.identity
+        raise
 
 
 def check_options(options: Mapping[str, object], *, known: Iterable[str], scheme: str) -> None:
