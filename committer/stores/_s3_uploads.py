@@ -139,7 +139,7 @@ class UploadCalls:
         answer = await self._wire.send(operation, "POST", self._checked(path), query, headers, data=body)
         if answer.status >= 300 or b"<Error>" in answer.body:
             raise error_of(_judged(answer), operation, path, exclusive=exclusive, upload=True)
-        if b"CompleteMultipartUploadResult>" not in answer.body:
+        if b"</CompleteMultipartUploadResult>" not in answer.body:
             raise StoreOutcomeUnknownError(
                 "the request was taken, and the end of its answer was lost",
                 operation=operation,

@@ -51,7 +51,7 @@ class TestOnSeaweedFS(_OnServer):
         pytest.skip("SeaweedFS 4.48 looks first and writes after: several completions of one key succeed")
 
 
-@pytest.mark.asyncio(loop_factories=["asyncio"])
+@pytest.mark.asyncio(loop_factories=["uvloop"])
 class TestOnMoto(_OnServer):
     """The one with other answers."""
 
