@@ -243,6 +243,8 @@ def checked_endpoint(endpoint: str, option: str, example: str) -> str:
     try:
         parts = urlsplit(endpoint)
         usable = parts.scheme in ("http", "https") and parts.hostname and not parts.username and not parts.password
+        # A password with a slash looks like a port that is none, which only asking for it finds out.
+        usable = usable and parts.port != 0
     except ValueError:
         usable = False
     # Not repeated: it may be a URL with a signature.

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import itertools
 import os
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Mapping
 from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 
 from committer.paths import StorePath
-from tests.conftest import every_loop as pytest_asyncio_loop_factories
-
-__all__ = ["pytest_asyncio_loop_factories"]
+from tests.conftest import LoopFactory, every_loop
 
 HERE = Path(__file__).parent
 _numbers = itertools.count()
@@ -24,6 +22,12 @@ else:
     from committer.stores.s3 import S3Store
     from tests.s3.bucket import KEY_ID_IS_IN, KEY_IS_IN, options_for
     from tests.s3.servers import BUCKET, KEY, KEY_ID, Server, moto, seaweedfs
+
+
+def pytest_asyncio_loop_factories(config: pytest.Config, item: pytest.Item) -> Mapping[str, LoopFactory]:
+    """Every loop for the suite, whose classes choose one each; all else runs on asyncio's own alone."""
+    factories = every_loop(config, item)
+    return factories if item.path.name == "test_s3_conformance.py" else {"asyncio": factories["asyncio"]}
 
 
 @pytest.hookimpl(tryfirst=True)  # before xdist looks for groups

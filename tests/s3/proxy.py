@@ -51,12 +51,20 @@ class Seen:
 
 
 class Proxy:
-    """One that runs, at `url`."""
+    """One that runs.
+
+    Attributes:
+        url: Where.
+        troubles: What happens; the first that fits a request.
+        seen: The requests that came.
+        damaged: How many bodies are changed on their way, from now on.
+    """
 
     def __init__(self, upstream: str) -> None:
         self.url = ""
         self.troubles: list[Trouble] = []
         self.seen: list[Seen] = []
+        self.damaged = 0
         self._upstream = upstream
         self._session: aiohttp.ClientSession | None = None
 
@@ -76,6 +84,9 @@ class Proxy:
             return self._answer(trouble)
         if trouble is not None and trouble.kind == "lose request":
             return self._hang_up(request)
+        if self.damaged and body:
+            self.damaged -= 1
+            body = bytes([body[0] ^ 1]) + body[1:]
         assert self._session is not None
         async with self._session.request(
             request.method,

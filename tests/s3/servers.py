@@ -14,7 +14,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -34,24 +34,27 @@ class Server(NamedTuple):
     Attributes:
         name: What it is.
         url: Where it is.
+        client: The vendor's client: the way to the server that does not go through the store. Blocks; many threads
+            may use it.
     """
 
     name: str
     url: str
+    client: Any = None
 
-    def client(self) -> Any:
-        """The vendor's client: the way to the server that does not go through the store. Blocks."""
-        config = botocore.config.Config(
-            s3={"addressing_style": "path"}, retries={"total_max_attempts": 3}, max_pool_connections=32
-        )
-        return boto3.client(
-            "s3",
-            endpoint_url=self.url,
-            region_name="us-east-1",
-            aws_access_key_id=KEY_ID,
-            aws_secret_access_key=KEY,
-            config=config,
-        )
+
+def _client(url: str) -> Any:
+    config = botocore.config.Config(
+        s3={"addressing_style": "path"}, retries={"total_max_attempts": 3}, max_pool_connections=32
+    )
+    return boto3.client(
+        "s3",
+        endpoint_url=url,
+        region_name="us-east-1",
+        aws_access_key_id=KEY_ID,
+        aws_secret_access_key=KEY,
+        config=config,
+    )
 
 
 @contextmanager
@@ -77,9 +80,8 @@ def seaweedfs(directory: Path) -> Iterator[Server]:
         "-s3.port.iceberg=0", "-s3.port.lance=0",
     ]  # fmt: skip
     with (directory / "log").open("wb") as log, _running(command, log) as process:
-        server = Server("seaweedfs", f"http://127.0.0.1:{s3}")
-        _wait_for_bucket(server, process, directory / "log")
-        yield server
+        with _ready("seaweedfs", f"http://127.0.0.1:{s3}", process, directory / "log") as server:
+            yield server
 
 
 @contextmanager
@@ -94,9 +96,8 @@ def moto(directory: Path) -> Iterator[Server]:
                 pytest.fail(f"moto did not start: {(directory / 'log').read_text()[-2000:]}")
             time.sleep(0.05)
             found = re.search(r"http://127\.0\.0\.1:(\d+)", (directory / "log").read_text())
-        server = Server("moto", f"http://127.0.0.1:{found[1]}")
-        _wait_for_bucket(server, process, directory / "log")
-        yield server
+        with _ready("moto", f"http://127.0.0.1:{found[1]}", process, directory / "log") as server:
+            yield server
 
 
 @contextmanager
@@ -110,21 +111,23 @@ def _running(command: list[str], log: Any) -> Iterator[subprocess.Popen[bytes]]:
             process.kill()
 
 
-def _wait_for_bucket(server: Server, process: subprocess.Popen[bytes], log: Path) -> None:
+@contextmanager
+def _ready(name: str, url: str, process: subprocess.Popen[bytes], log: Path) -> Iterator[Server]:
+    """The server, once it has a bucket and takes files."""
     deadline = time.monotonic() + _UP_S
-    client = server.client()
-    while True:
-        try:
-            with suppress(client.exceptions.BucketAlreadyOwnedByYou, client.exceptions.BucketAlreadyExists):
-                client.create_bucket(Bucket=BUCKET)
-            client.put_object(Bucket=BUCKET, Key="ready", Body=b"")
-            break
-        except Exception as error:
-            if process.poll() is not None or time.monotonic() > deadline:
-                pytest.fail(f"{server.name} did not start: {error}: {log.read_text()[-2000:]}")
-            time.sleep(0.1)
-    client.delete_object(Bucket=BUCKET, Key="ready")
-    client.close()
+    with closing(_client(url)) as client:
+        while True:
+            try:
+                with suppress(client.exceptions.BucketAlreadyOwnedByYou, client.exceptions.BucketAlreadyExists):
+                    client.create_bucket(Bucket=BUCKET)
+                client.put_object(Bucket=BUCKET, Key="ready", Body=b"")
+                break
+            except Exception as error:
+                if process.poll() is not None or time.monotonic() > deadline:
+                    pytest.fail(f"{name} did not start: {error}: {log.read_text()[-2000:]}")
+                time.sleep(0.1)
+        client.delete_object(Bucket=BUCKET, Key="ready")
+        yield Server(name, url, client)
 
 
 def _free_ports(count: int) -> list[int]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 
 import pytest
 
@@ -33,12 +33,11 @@ class _OnServer(StoreConformance):
         await store.close()
 
     @pytest.fixture
-    def channel(self, server: Server, root: StorePath) -> Iterator[Channel]:
-        client = server.client()
-        yield BucketChannel(client, root)
-        client.close()
+    def channel(self, server: Server, root: StorePath) -> Channel:
+        return BucketChannel(server.client, root)
 
 
+@pytest.mark.asyncio(loop_factories=["asyncio"])
 class TestOnSeaweedFS(_OnServer):
     """The strict one, but for what is skipped below."""
 
