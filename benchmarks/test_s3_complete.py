@@ -10,7 +10,7 @@ import pytest
 
 pytest.importorskip("boto3")
 
-from benchmarks import s3_complete  # noqa: E402
+from benchmarks import s3_complete
 
 
 @pytest.mark.skipif(
