@@ -12,7 +12,6 @@ import hashlib
 import hmac
 import time
 import weakref
-from collections.abc import Mapping
 from typing import Any, Final
 
 from committer.errors import ConfigurationError, StorePermissionError, StoreUnavailableError, UnsupportedError
@@ -53,6 +52,7 @@ class S3Access:
         self._given_region = region
         self.region: str = region or ""
         self._chain: Any = None
+        self._region_found = ""
         self._keys: tuple[str, str, str] = ("", "", "")
         self._fresh_until = -1.0
         self._fetched_at = 0.0
@@ -251,8 +251,3 @@ def _asked(failure: str, ask: Any) -> Any:
 def sha256_of(data: bytes | bytearray | memoryview) -> str:
     """The digest of a body, in hexadecimal; of a long one to be made in a thread."""
     return hashlib.sha256(data).hexdigest()
-
-
-def regional(headers: Mapping[str, str]) -> str:
-    """The region that an answer says its bucket is in; empty where it does not."""
-    return headers.get("x-amz-bucket-region", "")

@@ -70,7 +70,13 @@ async def pages(
         page = parsed(answer.body, "ListBucketResult", operation, directory)
         encoding = page.text("EncodingType")
         contents = list(page.each("Contents"))
-        found = [one for entry in contents if (one := _file(entry, encoding, directory, prefix, markers)) is not None]
+        try:
+            files = [_file(entry, encoding, directory, prefix, markers) for entry in contents]
+        except ValueError:
+            raise StoreUnavailableError(
+                "a page of a listing cannot be read", operation=operation, path=directory
+            ) from None
+        found = [one for one in files if one is not None]
         below = [key_in(one.text("Prefix"), encoding) for one in page.each("CommonPrefixes")]
         found += [
             FileStatus(StorePath(directory.scheme, directory.authority, f"/{key[:-1]}"), True, 0)

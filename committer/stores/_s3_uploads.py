@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from abc import abstractmethod
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Final
 
@@ -21,6 +22,7 @@ from committer.stores.http import Answer, Body
 from committer.stores.uploads import PendingUpload, UploadPart, check_part, check_stamp
 
 _LONG_BODY_BYTES: Final = 256 << 10
+_ERROR: Final = re.compile(rb"<Error[\s>]")
 _XML: Final = {"content-type": "application/xml"}
 
 
@@ -137,7 +139,7 @@ class UploadCalls:
         query = (("uploadId", upload_id),)
         body = completion(parts)
         answer = await self._wire.send(operation, "POST", self._checked(path), query, headers, data=body)
-        if answer.status >= 300 or b"<Error>" in answer.body:
+        if answer.status >= 300 or _ERROR.search(answer.body):
             raise error_of(_judged(answer), operation, path, exclusive=exclusive, upload=True)
         if b"</CompleteMultipartUploadResult>" not in answer.body:
             raise StoreOutcomeUnknownError(
@@ -187,12 +189,18 @@ class UploadCalls:
             encoding = page.text("EncodingType")
             for entry in page.each("Upload"):
                 key = key_in(entry.text("Key"), encoding)
+                initiated = moment_in(entry.text("Initiated"))
+                if initiated is None:
+                    # Nobody may take it for an old one.
+                    raise StoreUnavailableError(
+                        "a page says not when an upload was begun", operation=operation, path=directory
+                    )
                 if key.startswith(prefix):
                     initiator = entry.child("Initiator")
                     yield PendingUpload(
                         StorePath(directory.scheme, directory.authority, f"/{key}"),
                         entry.text("UploadId"),
-                        moment_in(entry.text("Initiated")) or 0.0,
+                        initiated,
                         (initiator.text("ID") or initiator.text("DisplayName") or None) if initiator else None,
                     )
             if page.text("IsTruncated") != "true":
@@ -211,21 +219,24 @@ class UploadCalls:
             query.append(("uploadId", upload_id))
             answer = await self._wire.done(operation, "GET", self._checked(path), query, changes=False, upload=True)
             page = parsed(answer.body, "ListParts", operation, path)
-            for entry in page.each("Part"):
-                told = entry.texts()
-                algorithm, proof = checksum_in(told)
-                yield UploadPart(
-                    int(told.get("PartNumber", "0")),
-                    told.get("ETag", "").strip('"'),
-                    int(told.get("Size", "0")),
-                    proof,
-                    algorithm,
-                )
+            try:
+                parts = [_part(entry.texts()) for entry in page.each("Part")]
+            except ValueError:
+                raise StoreUnavailableError("an answer cannot be read", operation=operation, path=path) from None
+            for part in parts:
+                yield part
             last, marker = marker, page.text("NextPartNumberMarker")
             if page.text("IsTruncated") != "true":
                 return
             if marker == last:
                 raise StoreUnavailableError("a page says not where it goes on", operation=operation, path=path)
+
+
+def _part(told: Mapping[str, str]) -> UploadPart:
+    algorithm, proof = checksum_in(told)
+    return UploadPart(
+        int(told.get("PartNumber", "")), told.get("ETag", "").strip('"'), int(told.get("Size", "0")), proof, algorithm
+    )
 
 
 # What an error in an answer that began with 200 would have had for a status.

@@ -2,24 +2,28 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Final
 from urllib.parse import quote, urlsplit
 
-from committer.errors import ConfigurationError
+from committer.errors import ConfigurationError, InvalidPathError, StoreIsADirectoryError
 from committer.events.audit import current_audit
 from committer.flow.runtime import current_runtime
 from committer.paths import StorePath
-from committer.stores._s3_access import NOTHING_SHA256, S3Access, regional, sha256_of
+from committer.stores._s3_access import NOTHING_SHA256, S3Access, sha256_of
 from committer.stores._s3_errors import ENDED, code_of, error_of
 from committer.stores._s3_options import host_of, is_host_name
+from committer.stores._s3_xml import element_in
 from committer.stores.http import Answer, Body, HttpClient
 
 # Not imported: the package's front is above everything. It is there, whoever came here.
 _USER_AGENT: Final = f"lake-committer/{sys.modules['committer'].__version__}"
 _NO_QUERY: Final[Sequence[tuple[str, str]]] = ()
+
+_REGION: Final = re.compile("[a-z0-9-]{1,40}")
 
 # Longer bodies are hashed in a thread: a part of 64 MiB takes some 50 ms.
 _LONG_BODY_BYTES: Final = 256 << 10
@@ -70,7 +74,10 @@ class S3Wire:
 
         Raises:
             StoreError: As `HttpClient.send`, and as `S3Access.prepare`.
+            StoreIsADirectoryError: `path` is the bucket itself, which PUT and DELETE would make and delete.
         """
+        if key is None and path.path == "/":
+            raise StoreIsADirectoryError("the bucket itself is no file", operation=operation, path=path)
         digest = NOTHING_SHA256
         if data is not None:
             if len(data) < _LONG_BODY_BYTES:
@@ -150,8 +157,12 @@ class S3Wire:
 
     def _mended(self, answer: Answer) -> bool:
         """Whether a refusal was for a reason that is now gone."""
-        region = regional(answer.headers)
-        if answer.status in (301, 307, 400) and region and region != self._access.region:
+        if answer.status in (301, 307, 400):
+            region = answer.headers.get("x-amz-bucket-region") or element_in(answer.body[:4096], "Region")
+        else:
+            region = ""
+        # It becomes part of a host's name.
+        if _REGION.fullmatch(region) and region != self._access.region:
             self._access.moved(region)
             self._place = None
             return True
@@ -179,8 +190,6 @@ def check_key(path: StorePath, longest: int) -> None:
     Raises:
         InvalidPathError: It holds a NUL, is not valid Unicode, or is too long.
     """
-    from committer.errors import InvalidPathError
-
     name = path.path
     if "\0" in name:
         raise InvalidPathError("a path holds a NUL", path=ascii(str(path)))

@@ -150,11 +150,12 @@ class S3Store(UploadCalls, Store):
 
     async def status(self, path: StorePath) -> FileStatus:
         """Looks at a path; a file hides what lies below its name. Two calls where no file is."""
-        answer = await self._wire.send("status", "HEAD", self._checked(path), changes=False)
-        if answer.status < 300 and path.path != "/":
-            return status_in(answer.headers, path)
-        if answer.status >= 300 and answer.status != 404:
-            raise error_of(answer, "status", path, changes=False)
+        if self._checked(path).path != "/":
+            answer = await self._wire.send("status", "HEAD", path, changes=False)
+            if answer.status < 300:
+                return status_in(answer.headers, path)
+            if answer.status != 404:
+                raise error_of(answer, "status", path, changes=False)
         async for _page in pages(self._wire, "status", path, most=1):
             return FileStatus(path, True, 0)
         raise StoreNotFoundError("nothing is there", operation="status", path=path)
@@ -168,7 +169,7 @@ class S3Store(UploadCalls, Store):
                 yield status
         if found:
             return
-        if directory.path != "/" and await self._is_file("list", directory):
+        if await self._is_file("list", directory):
             raise StoreNotADirectoryError("a file is there", operation="list", path=directory)
         raise StoreNotFoundError("nothing is there", operation="list", path=directory)
 
@@ -281,19 +282,22 @@ class S3Store(UploadCalls, Store):
         return failed | {by_key[key]: error for key, error in refused.items()}
 
     async def delete_directory(self, path: StorePath, *, recursive: bool) -> bool:
-        """Deletes what lies below a name: two calls for every 1,000 files."""
+        """Deletes what lies below a name: two calls for every 1,000 files. Else its marker, if it has one."""
         operation = "delete_directory"
-        if not recursive:
-            async for page in pages(self._wire, operation, self._checked(path), most=2):
-                if page:
-                    raise StoreNotEmptyError("the directory has children", operation=operation, path=path)
+        marker = StorePath(path.scheme, path.authority, f"{path.path.rstrip('/')}/")
         found = False
-        async for page in pages(self._wire, operation, self._checked(path), markers=True):
+        async for page in pages(
+            self._wire, operation, self._checked(path), markers=True, most=None if recursive else 2
+        ):
             found = True
-            failed = await self.delete_files([status.path for status in page])
+            names = [status.path for status in page]
+            # Never more than what was seen: others may put something there meanwhile.
+            if not recursive and names != [marker]:
+                raise StoreNotEmptyError("the directory has children", operation=operation, path=path)
+            failed = await self.delete_files(names)
             for error in failed.values():
                 raise error
-        if not found and path.path != "/" and await self._is_file(operation, path):
+        if not found and await self._is_file(operation, path):
             raise StoreNotADirectoryError("a file is there", operation=operation, path=path)
         return found
 
@@ -336,6 +340,8 @@ class S3Store(UploadCalls, Store):
         raise AssertionError("the last try returns or raises")
 
     async def _is_file(self, operation: str, path: StorePath) -> bool:
+        if path.path == "/":
+            return False
         answer = await self._wire.send(operation, "HEAD", path, changes=False)
         if answer.status >= 300 and answer.status != 404:
             raise error_of(answer, operation, path, changes=False)

@@ -12,6 +12,7 @@ import pytest
 from committer.errors import (
     ConfigurationError,
     InvalidPathError,
+    StoreIsADirectoryError,
     StoreNotEmptyError,
     StoreNotFoundError,
     StorePartsError,
@@ -133,6 +134,24 @@ async def test_a_bucket_that_is_not_there(moto_server: Server) -> None:
     await store.close()
 
 
+async def test_the_bucket_itself_is_no_file(store: S3Store, on_moto: S3Store) -> None:
+    """PUT without a key makes a bucket, DELETE deletes it."""
+    bucket = StorePath("s3", BUCKET, "/")
+    for use in (
+        store.put(bucket, b"1"),
+        store.read(bucket, limit=9),
+        store.create_upload(bucket, stamp=STAMP),
+        store.delete_file_if(bucket, identity="x"),
+    ):
+        with pytest.raises(StoreIsADirectoryError):
+            await use
+    assert not await on_moto.delete_file(bucket)
+    await on_moto.put(bucket / "in-the-root", b"")
+    assert (await on_moto.status(bucket)).is_directory
+    assert "in-the-root" in {status.path.name async for status in on_moto.list(bucket)}
+    assert await on_moto.delete_file(bucket / "in-the-root")
+
+
 # --- Listings -------------------------------------------------------------------------------------------------------
 
 
@@ -194,6 +213,16 @@ async def test_markers_of_other_tools(on_moto: S3Store, moto_server: Server, roo
     assert await on_moto.delete_directory(root / "empty", recursive=False)
     assert await on_moto.delete_directory(root / "d", recursive=True)
     assert await channel.files() == {}
+
+
+async def test_what_comes_meanwhile_is_not_deleted(server: Server, root: StorePath) -> None:
+    """Deleting an empty directory deletes what was seen, its marker, and no file that was put there since."""
+    page = f"<ListBucketResult><Contents><Key>{root.path[1:]}/d/</Key><Size>0</Size></Contents></ListBucketResult>"
+    async with through_proxy(server, root) as (store, proxy):
+        await store.put(root / "d/file", b"1")
+        proxy.troubles = [Trouble("answer", method="GET", status=200, body=page)]
+        await store.delete_directory(root / "d", recursive=False)
+        assert await store.read(root / "d/file", limit=9) == b"1"
 
 
 async def test_keys_that_are_no_names(on_moto: S3Store, moto_server: Server, root: StorePath) -> None:

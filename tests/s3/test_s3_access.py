@@ -347,6 +347,23 @@ async def test_a_bucket_in_another_region_is_followed_once(server: Server, root:
         await store.close()
 
 
+async def test_a_region_is_read_from_the_refusal(server: Server, root: StorePath) -> None:
+    """AWS names it in the body where the signature was for another; what is no region's name is not followed."""
+    async with proxy_to(server.url) as proxy:
+        store = S3Store.open_for(root, options_for(Server("proxy", proxy.url)))
+        for region, sent in (("eu-west-3", 2), ("evil.example/#", 1)):
+            body = f"<Error><Code>AuthorizationHeaderMalformed</Code><Region>{region}</Region></Error>"
+            proxy.seen.clear()
+            proxy.troubles = [Trouble("answer", status=400, body=body)]
+            if sent == 2:
+                await store.put(root / "file", b"1")
+            else:
+                with pytest.raises(ConfigurationError, match="another region"):
+                    await store.put(root / "file", b"1")
+            assert len(proxy.seen) == sent
+        await store.close()
+
+
 # --- Secrets --------------------------------------------------------------------------------------------------------
 
 

@@ -407,6 +407,16 @@ async def test_listings_that_cannot_be_read(store: S3Store, proxy: Proxy, root: 
             _ = [one async for one in store.list(root)]
 
 
+async def test_an_upload_without_a_date_is_not_taken_for_an_old_one(
+    store: S3Store, proxy: Proxy, root: StorePath
+) -> None:
+    upload = f"<Upload><Key>{root.path[1:]}/file</Key><UploadId>x</UploadId></Upload>"
+    body = f"<ListMultipartUploadsResult>{upload}</ListMultipartUploadsResult>"
+    proxy.troubles = [Trouble("answer", method="GET", status=200, body=body)]
+    with pytest.raises(StoreUnavailableError, match="when an upload was begun"):
+        _ = [one async for one in store.list_uploads(root)]
+
+
 @pytest.mark.parametrize("kind", ["lose answer", "cut answer"])
 async def test_a_listing_that_is_cut_off(store: S3Store, proxy: Proxy, root: StorePath, kind: str) -> None:
     await store.put(root / "file", b"1")
