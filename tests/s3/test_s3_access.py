@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import pickle
+import sys
 import traceback
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -139,6 +140,17 @@ async def test_no_keys_anywhere(server: Server, root: StorePath) -> None:
     with pytest.raises(StorePermissionError, match="finds no keys") as caught:
         await store.put(root / "file", b"1")
     assert "access_key_id" in caught.value.next_step
+
+
+async def test_without_botocore(server: Server, root: StorePath, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Keys that are given need nothing but this library."""
+    monkeypatch.setitem(sys.modules, "botocore.session", None)
+    store = S3Store.open_for(root, {"endpoint_url": server.url})
+    with pytest.raises(UnsupportedError) as caught:
+        await store.put(root / "file", b"1")
+    assert "lake-committer[s3]" in caught.value.next_step
+    without_region = {name: value for name, value in options_for(server).items() if name != "region"}
+    await works(S3Store.open_for(root, without_region), root)
 
 
 def test_hadoop_s_keys(monkeypatch: pytest.MonkeyPatch) -> None:
