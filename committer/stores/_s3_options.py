@@ -52,7 +52,7 @@ HADOOP_OPTIONS: Final[Mapping[str, str]] = {
 """Hadoop's keys (core-default.xml of hadoop-aws) and the options they give; ``fs.s3a.bucket.NAME.`` goes before
 ``fs.s3a.`` for one bucket. Whether TLS is used only matters to an endpoint without a scheme."""
 
-# "SSE-S3", "SSE-KMS" and "DSSE-KMS" in hadoop-aws: S3AEncryptionMethods.
+# As hadoop-aws names them (S3AEncryptionMethods).
 _HADOOP_ENCRYPTION: Final = {"AES256": "AES256", "SSE-KMS": "aws:kms", "DSSE-KMS": "aws:kms:dsse"}
 _ENCRYPTION: Final = tuple(_HADOOP_ENCRYPTION.values())
 _S3A: Final = "fs.s3a."

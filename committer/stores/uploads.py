@@ -108,9 +108,9 @@ class SupportsUploads(Protocol):
     ) -> str | None:
         """Makes the file of an upload visible: its bytes and its stamp, whole. One call. Parts not named are dropped.
 
-        A request that was answered never has to be repeated, and one whose answer was lost must not be: the second may
-        be answered like the first, find no upload, or, if `exclusive`, find the caller's own file in its way. Look:
-        the file is the caller's when stamp and length are.
+        A request that was answered never has to be repeated, and one whose answer was lost must not be before a look:
+        the second may be answered like the first, find no upload, or, if `exclusive`, find the caller's own file in its
+        way. The file is the caller's when stamp and length are. (`committer.stores.helpers.finish_upload` does so.)
 
         Args:
             path: The path of the upload.

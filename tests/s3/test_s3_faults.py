@@ -96,12 +96,14 @@ async def test_the_store_itself_only_says_that_it_does_not_know(
     assert proxy.count("POST", "uploadId=") == 1
 
 
-async def test_a_completion_that_may_come_yet_stays_unknown(store: S3Store, proxy: Proxy, root: StorePath) -> None:
+async def test_a_completion_that_did_not_arrive(store: S3Store, proxy: Proxy, root: StorePath) -> None:
+    """It is sent again once a look has shown that the upload still pends, and not for ever."""
     upload_id, parts = await begin(store, root / "file")
-    proxy.troubles = [Trouble("lose request", **COMPLETIONS)]
+    proxy.troubles = [Trouble("lose request", times=9, **COMPLETIONS)]
     with pytest.raises(StoreOutcomeUnknownError):
         await finish(store, root / "file", upload_id, parts, exclusive=True)
-    assert proxy.count("POST", "uploadId=") == 1
+    assert proxy.count("POST", "uploadId=") == 5
+    proxy.troubles = [Trouble("lose request", **COMPLETIONS)]
     assert await finish(store, root / "file", upload_id, parts, exclusive=True)
 
 
@@ -263,7 +265,7 @@ async def test_a_writer_does_not_claim_what_it_cannot_see(
 ) -> None:
     writer = await store.open_writer(root / "file")
     await writer.write(b"x" * (PART_BYTES if long else 10))
-    proxy.troubles = [Trouble("lose request", **(COMPLETIONS if long else {"method": "PUT"}))]
+    proxy.troubles = [Trouble("lose request", times=9, **(COMPLETIONS if long else {"method": "PUT"}))]
     with pytest.raises(StoreOutcomeUnknownError):
         await writer.close()
     with pytest.raises(TaskError):

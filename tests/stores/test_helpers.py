@@ -19,7 +19,7 @@ from committer.stores.base import Store
 from committer.stores.helpers import create_exclusively, exists, finish_upload, status_or_none, walk
 from committer.stores.memory import MemorySpace, MemoryStore
 from committer.stores.uploads import UploadPart
-from committer.testing.faults import Fault, FaultKind, FaultyStore
+from committer.testing.faults import Call, Fault, FaultKind, FaultyStore
 
 _numbers = itertools.count()
 
@@ -163,16 +163,50 @@ async def test_an_upload_that_was_aborted(bucket: MemorySpace) -> None:
         await finish(bucket.store(), bucket, await begun(bucket), exclusive=True)
 
 
-async def test_a_completion_nobody_knows_of(bucket: MemorySpace) -> None:
+async def test_a_completion_that_did_not_arrive_is_sent_again(bucket: MemorySpace) -> None:
+    """A look shows that the upload still pends: whichever request arrives first makes the same file."""
+    store = FaultyStore(bucket.store(), [Fault(kind="unanswered", operation="complete_upload", times=2)])
+    assert await finish(store, bucket, await begun(bucket), exclusive=True)
+    assert store.counts() == {"complete_upload": 3, "status": 2, "list_parts": 2}
+
+
+@pytest.mark.parametrize("exclusive", [False, True])
+async def test_a_completion_that_arrives_late_and_one_sent_again_are_one(bucket: MemorySpace, exclusive: bool) -> None:
+    late = Fault(kind="late", operation="complete_upload", delay_s=0.05)
+    store = FaultyStore(bucket.store(), [late])
+    assert await finish(store, bucket, await begun(bucket), exclusive=exclusive)
+    assert (store.count("complete_upload"), store.count("complete_upload (late)")) == (2, 1)
+    assert bucket.files() == {"/file": b"data"}
+
+
+async def test_a_completion_whose_answers_are_always_lost(bucket: MemorySpace) -> None:
+    store = FaultyStore(bucket.store(), [Fault(kind="unanswered", operation="complete_upload", times=None)])
+    with pytest.raises(StoreOutcomeUnknownError):
+        await finish(store, bucket, await begun(bucket))
+    assert store.count("complete_upload") == 5
+
+
+async def test_a_lost_completion_of_an_upload_that_is_gone_is_unknown(bucket: MemorySpace) -> None:
+    """It may have been the file for a moment, or somebody aborted it: the answer would have told."""
     upload = await begun(bucket)
-    store = FaultyStore(bucket.store(), [Fault(kind="unanswered", operation="complete_upload")])
+    store = FaultyStore(bucket.store(), [Fault(kind="lost", operation="complete_upload")])
+
+    async def replace(call: Call) -> None:
+        if call.operation == "status":
+            await bucket.store().put(bucket.path("file"), b"other")
+
+    store.before_call = replace
     with pytest.raises(StoreOutcomeUnknownError):
         await finish(store, bucket, upload)
+    assert store.count("complete_upload") == 1
+
+
+async def test_a_completion_that_cannot_be_looked_at(bucket: MemorySpace) -> None:
     store = FaultyStore(
         bucket.store(), [Fault(kind="lost", operation="complete_upload"), Fault(kind="forbidden", operation="status")]
     )
     with pytest.raises(StoreOutcomeUnknownError, match="looking failed") as caught:
-        await finish(store, bucket, upload)
+        await finish(store, bucket, await begun(bucket))
     assert len(caught.value.causes) == 2
 
 
