@@ -14,7 +14,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import closing, contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -26,6 +26,10 @@ KEY_ID = "AKIDTEST"
 KEY = "a-secret-that-no-text-may-show"
 BUCKET = "bucket"
 _UP_S = 60.0
+
+
+class _DiedError(Exception):
+    """A server ended, or did not answer in time."""
 
 
 class Server(NamedTuple):
@@ -44,8 +48,9 @@ class Server(NamedTuple):
 
 
 def _client(url: str) -> Any:
+    # This machine's own are never behind a proxy.
     config = botocore.config.Config(
-        s3={"addressing_style": "path"}, retries={"total_max_attempts": 3}, max_pool_connections=32
+        proxies={}, s3={"addressing_style": "path"}, retries={"total_max_attempts": 3}, max_pool_connections=32
     )
     return boto3.client(
         "s3",
@@ -70,18 +75,27 @@ def seaweedfs(directory: Path) -> Iterator[Server]:
         "actions": ["Admin", "Read", "Write", "List", "Tagging"],
     }
     settings.write_text(json.dumps({"identities": [identity]}))
-    master, volume, filer, s3, *grpc = _free_ports(8)
-    command = [
-        binary, "-logtostderr=true", "server", f"-dir={directory}", "-ip=127.0.0.1", "-ip.bind=127.0.0.1",
-        f"-master.port={master}", f"-volume.port={volume}", f"-filer.port={filer}", f"-s3.port={s3}",
-        f"-master.port.grpc={grpc[0]}", f"-volume.port.grpc={grpc[1]}", f"-filer.port.grpc={grpc[2]}",
-        f"-s3.port.grpc={grpc[3]}", "-volume.max=50", "-master.volumeSizeLimitMB=64", "-s3",
-        f"-s3.config={settings}", "-filer", "-master.telemetry=false",
-        "-s3.port.iceberg=0", "-s3.port.lance=0",
-    ]  # fmt: skip
-    with (directory / "log").open("wb") as log, _running(command, log) as process:
-        with _ready("seaweedfs", f"http://127.0.0.1:{s3}", process, directory / "log") as server:
+    for tries_left in (2, 1, 0):
+        master, volume, filer, s3, *grpc = _free_ports(8)
+        command = [
+            binary, "-logtostderr=true", "server", f"-dir={directory}", "-ip=127.0.0.1", "-ip.bind=127.0.0.1",
+            f"-master.port={master}", f"-volume.port={volume}", f"-filer.port={filer}", f"-s3.port={s3}",
+            f"-master.port.grpc={grpc[0]}", f"-volume.port.grpc={grpc[1]}", f"-filer.port.grpc={grpc[2]}",
+            f"-s3.port.grpc={grpc[3]}", "-volume.max=50", "-master.volumeSizeLimitMB=64", "-s3",
+            f"-s3.config={settings}", "-filer", "-master.telemetry=false", "-s3.port.iceberg=0", "-s3.port.lance=0",
+        ]  # fmt: skip
+        with ExitStack() as stack:
+            log = stack.enter_context((directory / "log").open("wb"))
+            process = stack.enter_context(_running(command, log))
+            try:
+                server = stack.enter_context(_ready("seaweedfs", f"http://127.0.0.1:{s3}", process, directory / "log"))
+            except _DiedError:
+                # Somebody took one of the ports in between.
+                if not tries_left:
+                    raise
+                continue
             yield server
+            return
 
 
 @contextmanager
@@ -124,7 +138,7 @@ def _ready(name: str, url: str, process: subprocess.Popen[bytes], log: Path) -> 
                 break
             except Exception as error:
                 if process.poll() is not None or time.monotonic() > deadline:
-                    pytest.fail(f"{name} did not start: {error}: {log.read_text()[-2000:]}")
+                    raise _DiedError(f"{name} did not start: {error}: {log.read_text()[-2000:]}") from error
                 time.sleep(0.1)
         client.delete_object(Bucket=BUCKET, Key="ready")
         yield Server(name, url, client)
