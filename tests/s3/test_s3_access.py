@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import pickle
+import socket
 import sys
 import traceback
 from collections.abc import AsyncIterator
@@ -14,8 +15,10 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+import aiohttp
 import pytest
 from aiohttp import web
+from aiohttp.abc import AbstractResolver, ResolveResult
 from botocore.auth import S3SigV4Auth
 from botocore.awsrequest import AWSRequest
 from botocore.credentials import Credentials
@@ -219,6 +222,34 @@ def test_the_environment_s_endpoint_can_be_ignored(monkeypatch: pytest.MonkeyPat
 def test_where_requests_go(uri: str, options: dict[str, object], origin: str, prefix: str) -> None:
     store = S3Store.open_for(StorePath.of(uri), {"region": "eu-west-1", **options})
     assert store._wire._find_place() == (origin, origin.removeprefix("https://"), prefix)
+
+
+class _Here(AbstractResolver):
+    """Every name is this machine's."""
+
+    async def resolve(
+        self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_INET
+    ) -> list[ResolveResult]:
+        flags = socket.AI_NUMERICHOST
+        return [ResolveResult(hostname=host, host="127.0.0.1", port=port, family=socket.AF_INET, proto=0, flags=flags)]
+
+    async def close(self) -> None:
+        pass
+
+
+async def test_the_bucket_in_the_host_s_name(moto_server: Server, root: StorePath) -> None:
+    """As on AWS; the session is the user's own and stays open."""
+    endpoint = f"http://s3.us-east-1.amazonaws.com:{moto_server.url.rpartition(':')[2]}"
+    connector = aiohttp.TCPConnector(resolver=_Here())
+    async with aiohttp.ClientSession(connector=connector, cookie_jar=aiohttp.DummyCookieJar()) as session:
+        options = options_for(moto_server, endpoint_url=endpoint, addressing_style="virtual", session=session)
+        await works(S3Store.open_for(root, options), root)
+        store = S3Store.open_for(root, options)
+        await store.put(root / "virtual=1/file", b"1")
+        assert (
+            moto_server.client.get_object(Bucket=BUCKET, Key=f"{root.path[1:]}/virtual=1/file")["Body"].read() == b"1"
+        )
+        assert not session.closed
 
 
 @pytest.mark.parametrize(
