@@ -1,6 +1,6 @@
 """How requests to S3 are signed: AWS Signature Version 4, with keys that were given or that botocore's chain finds.
 
-The signature is made here and not by botocore's signer, which costs four times as much and writes every canonical
+The signature is made here and not by botocore's signer, which costs ten times as much and writes every canonical
 request, session token included, to its debug log. (The rules: "Signature Version 4 signing process" in the IAM user
 guide, "Authenticating Requests" in the S3 API reference.)
 """

@@ -434,6 +434,31 @@ async def test_no_secret_shows(root: StorePath, server: Server, caplog: pytest.L
         await one.close()
 
 
+async def test_keys_that_are_found_show_nowhere(
+    server: Server,
+    root: StorePath,
+    monkeypatch: pytest.MonkeyPatch,
+    tokens: list[Trouble],
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Not even in botocore's own debug log."""
+    caplog.set_level(logging.DEBUG)
+    async with giving_keys(3600) as (url, given), proxy_to(server.url) as proxy:
+        monkeypatch.setenv("AWS_CONTAINER_CREDENTIALS_FULL_URI", url)
+        store = S3Store.open_for(root, {"endpoint_url": proxy.url, "region": "us-east-1"})
+        proxy.troubles = list(tokens)
+        await store.put(root / "file", b"1")
+        proxy.troubles = [Trouble("answer", status=403, body=refusal("AccessDenied"))]
+        with pytest.raises(StorePermissionError) as caught:
+            await store.put(root / "file", b"1")
+        texts = [caplog.text, repr(store), str(pickle.dumps(store)), "".join(traceback.format_exception(caught.value))]
+        assert given
+        for text in texts:
+            assert TOKEN not in text
+            assert KEY not in text
+        await store.close()
+
+
 async def test_references_travel(server: Server, root: StorePath) -> None:
     store = S3Store.open_for(root, options_for(server))
     pickled = pickle.dumps(store)
