@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from committer.records.task_commit import TaskCommit
     from committer.spec import JobSpec
     from committer.task import TaskAttempt, open_task
+    from committer.uploads import UploadInfo, abort_uploads, list_uploads
     from committer.validation import ValidationReport, validate
 
 __version__ = "0.1.0"
@@ -42,11 +43,14 @@ __all__ = [
     "StorePath",
     "TaskAttempt",
     "TaskCommit",
+    "UploadInfo",
     "ValidationReport",
     "__version__",
+    "abort_uploads",
     "attach_job",
     "cleanup",
     "list_jobs",
+    "list_uploads",
     "load_record",
     "open_job",
     "open_task",
@@ -65,10 +69,13 @@ _HOMES = {
     "StorePath": "committer.paths",
     "TaskAttempt": "committer.task",
     "TaskCommit": "committer.records.task_commit",
+    "UploadInfo": "committer.uploads",
     "ValidationReport": "committer.validation",
+    "abort_uploads": "committer.uploads",
     "attach_job": "committer.job",
     "cleanup": "committer.operations",
     "list_jobs": "committer.operations",
+    "list_uploads": "committer.uploads",
     "load_record": "committer.operations",
     "open_job": "committer.job",
     "open_task": "committer.task",

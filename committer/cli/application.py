@@ -10,6 +10,7 @@ from cyclopts import App, CycloptsError, Parameter
 
 import committer
 from committer.cli import cleaning, ending, explaining
+from committer.cli import uploads as pending
 from committer.cli.doctor import doctor as examine
 from committer.cli.exits import Exit, exit_of
 from committer.cli.inspecting import inspect as read_record
@@ -202,6 +203,65 @@ def options(*, common: Common = Common()) -> Answer:  # noqa: B008
     """List every choice of a commit, with its default and its Hadoop key."""
     Session(common)
     return explaining.options()
+
+
+uploads: App = App(
+    name="uploads",
+    help="See, count and abort uploads below a directory that nobody completed (S3); dataset1 is not dataset10.",
+    default_parameter=Parameter(negative=(), show_default=False),
+)
+app.command(uploads)
+
+Directory = Annotated[str, Parameter(help="The directory: a URI.")]
+Age = Annotated[str | None, Parameter(metavar="AGE", help="Only those begun longer ago: 90s, 30m, 12h, 7d, 2w.")]
+
+
+@uploads.command(name="list")
+def list_uploads(
+    uri: Directory,
+    *,
+    older_than: Age = None,
+    sizes: Annotated[bool, Parameter(help="Ask for the parts and bytes of each, too: a call an upload.")] = False,
+    limit: Limit = 20,
+    common: Common = Common(),  # noqa: B008
+) -> Answer:
+    """List pending uploads: name, age, who began them; those of running jobs are among them."""
+    session = Session(common)
+    return session.run(pending.list_(session, uri, older_than=older(older_than), sizes=sizes, limit=limit))
+
+
+@uploads.command(name="abort")
+def abort_uploads(
+    uri: Directory,
+    *,
+    older_than: Age = None,
+    everything: Annotated[
+        bool, Parameter(name="--all", help="Whatever their age: no job runs there. What it wrote would be lost.")
+    ] = False,
+    yes: Yes = False,
+    common: Common = Common(),  # noqa: B008
+) -> Answer:
+    """Abort pending uploads that are old enough; what was sent of their files is lost."""
+    session = Session(common)
+    age = older(older_than)
+    planned = session.run(pending.plan_abort(session, uri, older_than=age, everything=everything))
+    if not session.confirmed(planned, yes=yes):
+        return session.unconfirmed(planned)
+    return session.run_long(pending.run_abort(session, uri, older_than=age), lambda: pending.interrupted(uri))
+
+
+@uploads.command(name="expect")
+def expect_uploads(
+    uri: Directory,
+    number: Annotated[int, Parameter(help="How many there must be.")],
+    *,
+    older_than: Age = None,
+    limit: Limit = 20,
+    common: Common = Common(),  # noqa: B008
+) -> Answer:
+    """Count pending uploads; ends with exit code 1 when there are more or fewer."""
+    session = Session(common)
+    return session.run(pending.expect(session, uri, number, older_than=older(older_than), limit=limit))
 
 
 @app.command

@@ -186,6 +186,8 @@ class Doctor:
         can = self._store.capabilities
         if not can.identity:
             return "warning", "files have no identity here: a lost answer to a rename may stay unknown"
+        if not can.no_replace_rename:
+            return "skipped", "the store cannot"
         before = await self._store.put(self._room / "identity", b"identity")
         after_path = self._room / "identity-renamed"
         await self._store.rename_file(self._room / "identity", after_path)

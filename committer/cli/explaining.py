@@ -33,7 +33,9 @@ def chosen_committer(store: Store) -> tuple[str, str, list[str]]:
         if not has
     ]
     if lacking:
-        why = f"it is the default of {store.scheme}: paths, but the store cannot {' and '.join(lacking)}"
+        why = f"{name} is the default of {store.scheme}: paths, but the store cannot {' and '.join(lacking)}"
+        if can.multipart:
+            why += "; 'magic', which completes uploads instead of renaming, is not in this release"
     else:
         why = f"the default of {store.scheme}: paths; the store renames atomically and creates exclusively"
     return name, why, lacking

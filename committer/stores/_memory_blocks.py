@@ -10,8 +10,7 @@ import msgspec
 from committer.errors import ConfigurationError, StorePartsError, StorePreconditionError
 from committer.paths import StorePath
 from committer.stores._memory_tree import Tree
-from committer.stores._memory_uploads import check_length, check_stamp
-from committer.stores.uploads import UncommittedBlock
+from committer.stores.uploads import UncommittedBlock, check_length, check_stamp
 
 _WEEK_S: Final = 7 * 24 * 3600.0
 _MAX_ID_BYTES: Final = 64
@@ -50,7 +49,7 @@ class Blocks:
             raise ConfigurationError(f"no block can have the id {block_id!r}", operation="put_block", path=path)
         if not data:
             raise ConfigurationError("a block cannot be empty", operation="put_block", path=path)
-        check_length(data, self._tree.capabilities.max_part_bytes, "put_block", path)
+        check_length(len(data), self._tree.capabilities.max_part_bytes, "put_block", path)
         blocks = self.uncommitted(path)
         if blocks and len(next(iter(blocks))) != len(block_id):
             raise StorePartsError("blocks with ids of another length wait there", operation="put_block", path=path)

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Final
 
 import msgspec
 
-from committer.errors import ConfigurationError, StoreConflictError, StorePartsError, StoreUploadNotFoundError
+from committer.errors import StoreConflictError, StorePartsError, StoreUploadNotFoundError
 from committer.paths import StorePath
 from committer.stores._memory_tree import File, Tree, etag
-from committer.stores.uploads import PendingUpload, UploadPart
-
-_MAX_STAMP: Final = 1024
+from committer.stores.uploads import PendingUpload, UploadPart, check_part, check_stamp
 
 
 class _Upload(msgspec.Struct):
@@ -62,13 +59,7 @@ class Uploads:
     def put_part(self, path: StorePath, upload_id: str, number: int, data: bytes) -> UploadPart:
         """Keeps a part."""
         can = self._tree.capabilities
-        if number < 1 or (can.max_parts is not None and number > can.max_parts):
-            raise ConfigurationError(
-                f"a part cannot have the number {number}: they go from 1 to {can.max_parts}",
-                operation="put_part",
-                path=path,
-            )
-        check_length(data, can.max_part_bytes, "put_part", path)
+        check_part(number, len(data), can.max_parts, can.max_part_bytes, "put_part", path)
         upload = self._find(path, upload_id, "put_part")
         upload.parts[number] = data
         return _part(number, data)
@@ -143,20 +134,6 @@ class Uploads:
             elif part is not parts[-1] and len(data) < self._tree.capabilities.min_part_bytes:
                 yield f"part {part.number} is too short"
             last = part.number
-
-
-def check_length(data: bytes, longest: int | None, operation: str, path: StorePath) -> None:
-    """Refuses a part or block that is too long."""
-    if longest is not None and len(data) > longest:
-        raise ConfigurationError(
-            f"{len(data)} bytes at once: the store takes {longest}", operation=operation, path=path
-        )
-
-
-def check_stamp(stamp: str, operation: str, path: StorePath) -> None:
-    """Refuses a stamp that no service would keep as it is."""
-    if not (0 < len(stamp) <= _MAX_STAMP and all("!" <= letter <= "~" for letter in stamp)):
-        raise ConfigurationError(f"no file can have the stamp {stamp!a}", operation=operation, path=path)
 
 
 def _part(number: int, data: bytes) -> UploadPart:

@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from typing import Final
 
 from committer.errors import (
     ConfigurationError,
+    StoreError,
     StoreExistsError,
     StoreNotFoundError,
     StoreOutcomeUnknownError,
+    StoreUploadNotFoundError,
+    UnsupportedError,
 )
+from committer.flow.runtime import current_runtime
 from committer.paths import StorePath
 from committer.stores.base import FileStatus, Store
+from committer.stores.uploads import SupportsUploads, UploadPart
 
 RECORD_LIMIT_BYTES: Final = 1 << 30
 _TRIES: Final = 5
+_WAIT_S: Final = 0.1
 
 
 async def walk(store: Store, directory: StorePath) -> AsyncIterator[FileStatus]:
@@ -99,6 +105,93 @@ async def create_exclusively(
                     continue
             raise
         return data
+
+
+async def finish_upload(
+    store: Store,
+    path: StorePath,
+    upload_id: str,
+    parts: Sequence[UploadPart],
+    *,
+    stamp: str,
+    size: int,
+    exclusive: bool = False,
+) -> str | None:
+    """Completes an upload and, where the answer does not say what happened, looks: stamp and length tell.
+
+    That is so when the answer was lost, when there is no such upload any more (it may have been completed by this very
+    request, or by an earlier one), and when, of an exclusive completion, something stands there: it may be the caller's
+    own file. After a lost answer it is sent again only once a look has shown that the file is not there and the upload
+    still pends: whichever of the two requests arrives first makes the same file, and the other finds no upload.
+
+    One call; two or three when it has to look; and as many for each further try, of five.
+
+    Args:
+        store: Where; it must have `Capabilities.multipart`.
+        path: The path of the upload.
+        upload_id: The upload.
+        parts: As for `SupportsUploads.complete_upload`.
+        stamp: What the upload was created with.
+        size: The length of the whole file.
+        exclusive: As for `SupportsUploads.complete_upload`.
+
+    Returns:
+        The identity of the file that stands there then.
+
+    Raises:
+        StoreOutcomeUnknownError: Answers kept being lost, or the upload is gone after one was, and the file is not
+            there: it may appear yet, or was replaced or deleted.
+        StoreUploadNotFoundError: The upload is gone and the file is not there: it was aborted, or completed before this
+            call and replaced or deleted since.
+        StoreExistsError: `exclusive` and another file is there.
+        UnsupportedError: The store has no uploads.
+    """
+    if not isinstance(store, SupportsUploads):
+        raise UnsupportedError("the store has no uploads", operation="complete_upload", path=path)
+    lost: StoreError | None = None
+    tries = _TRIES
+    while True:
+        try:
+            return await store.complete_upload(path, upload_id, parts, exclusive=exclusive)
+        except (StoreOutcomeUnknownError, StoreUploadNotFoundError, StoreExistsError) as caught:
+            error: StoreError = caught
+        pends = False
+        try:
+            found = await status_or_none(store, path)
+            if isinstance(error, StoreOutcomeUnknownError):
+                lost = lost or error
+                if not _is_stamped(found, stamp, size):
+                    pends = await _is_pending(store, path, upload_id)
+                    # It may have become the file between the two looks.
+                    found = found if pends else await status_or_none(store, path)
+        except StoreError as hidden:
+            # What cannot be looked at is not known, whatever the answer was.
+            raise StoreOutcomeUnknownError(
+                f"{error.message}; looking failed: {hidden.message}",
+                operation="complete_upload",
+                path=path,
+                next_step="look at the path before doing it again",
+                causes=(error, hidden),
+            ) from error
+        if found is not None and _is_stamped(found, stamp, size):
+            return found.identity
+        tries -= 1
+        if not (pends and tries):
+            raise error if isinstance(error, StoreExistsError) else lost or error
+        await current_runtime().sleep(_WAIT_S)
+
+
+def _is_stamped(found: FileStatus | None, stamp: str, size: int) -> bool:
+    return found is not None and (found.stamp, found.size) == (stamp, size)
+
+
+async def _is_pending(uploads: SupportsUploads, path: StorePath, upload_id: str) -> bool:
+    try:
+        async for _part in uploads.list_parts(path, upload_id):
+            break
+    except StoreUploadNotFoundError:
+        return False
+    return True
 
 
 def check_options(options: Mapping[str, object], *, known: Iterable[str], scheme: str) -> None:

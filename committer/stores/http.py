@@ -43,9 +43,10 @@ _LONG_BODY_BYTES: Final = 1 << 20
 
 _SECRETS: Final = re.compile(
     r"(\b(?:sig|X-Amz-Signature|X-Amz-Credential|X-Amz-Security-Token|X-Goog-Signature)=)[^&\s'\"]+"
+    r"|(\b(?:Signature|Credential|aws_secret_access_key|aws_session_token)\s*=\s*)[^&\s,'\"]+"
     r"|((?:AccountKey|SharedAccessSignature)=)[^;\s'\"]+"
     r"|(\b(?:Bearer|SharedKey)\s+)[^\s'\",;)]+"
-    r"|(\bAuthorization['\"]?\s*[:=]\s*['\"]?)[^'\"\r\n]+",
+    r"|(\b(?:Authorization|X-Amz-Security-Token)['\"]?\s*[:=]\s*['\"]?)[^'\"\r\n]+",
     re.IGNORECASE,
 )
 
@@ -226,6 +227,32 @@ def _failure(
         path=path,
         next_step="look at the path before doing it again",
     )
+
+
+def checked_endpoint(endpoint: str, option: str, example: str) -> str:
+    """An endpoint's URL without slashes at its end.
+
+    Args:
+        endpoint: What was given.
+        option: Where.
+        example: What it must look like.
+
+    Raises:
+        ConfigurationError: It is none; what it says is not repeated.
+    """
+    try:
+        parts = urlsplit(endpoint)
+        usable = parts.scheme in ("http", "https") and parts.hostname and not parts.username and not parts.password
+        # A password with a slash looks like a port that is none, which only asking for it finds out.
+        usable = usable and parts.port != 0
+    except ValueError:
+        usable = False
+    # Not repeated: it may be a URL with a signature.
+    if not usable or parts.query or parts.fragment:
+        raise ConfigurationError(
+            f"the option {option} is no URL of an endpoint", operation="open_store", next_step=f"write it as {example}"
+        )
+    return endpoint.rstrip("/")
 
 
 def redact(text: str) -> str:

@@ -25,6 +25,8 @@ _BUILT_IN: Final = {
     "abfss": EntryPoint("abfss", "committer.stores.adls:AdlsStore", GROUP),
     "file": EntryPoint("file", "committer.stores.local:LocalStore", GROUP),
     "memory": EntryPoint("memory", "committer.stores.memory:MemoryStore", GROUP),
+    "s3": EntryPoint("s3", "committer.stores.s3:S3Store", GROUP),
+    "s3a": EntryPoint("s3a", "committer.stores.s3:S3Store", GROUP),
 }
 _EXTRAS: Final = {
     "abfs": "adls",

@@ -12,11 +12,14 @@ What the services do is from their reference pages: for S3 *CreateMultipartUploa
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
-from typing import Protocol, runtime_checkable
+from typing import Final, Protocol, runtime_checkable
 
 import msgspec
 
+from committer.errors import ConfigurationError
 from committer.paths import StorePath
+
+_MAX_STAMP: Final = 1024
 
 
 class PendingUpload(msgspec.Struct, frozen=True, gc=False):
@@ -42,11 +45,15 @@ class UploadPart(msgspec.Struct, frozen=True, gc=False):
         number: Its place, from 1.
         etag: The store's proof of its content, without quotes.
         size: Its length in bytes; None where it was read from a record that does not say.
+        checksum: Its checksum as the store wrote it, where its upload has one: S3 asks for it again at completion.
+        checksum_algorithm: What that was made with, in the store's spelling.
     """
 
     number: int
     etag: str
     size: int | None = None
+    checksum: str | None = None
+    checksum_algorithm: str | None = None
 
 
 @runtime_checkable
@@ -101,9 +108,9 @@ class SupportsUploads(Protocol):
     ) -> str | None:
         """Makes the file of an upload visible: its bytes and its stamp, whole. One call. Parts not named are dropped.
 
-        A request that was answered never has to be repeated, and one whose answer was lost must not be: the second may
-        be answered like the first, find no upload, or, if `exclusive`, find the caller's own file in its way. Look:
-        the file is the caller's when stamp and length are.
+        A request that was answered never has to be repeated, and one whose answer was lost must not be before a look:
+        the second may be answered like the first, find no upload, or, if `exclusive`, find the caller's own file in its
+        way. The file is the caller's when stamp and length are. (`committer.stores.helpers.finish_upload` does so.)
 
         Args:
             path: The path of the upload.
@@ -225,3 +232,38 @@ class SupportsBlockLists(Protocol):
 
     async def list_uncommitted_blocks(self, path: StorePath) -> Sequence[UncommittedBlock]:
         """The blocks that wait under a name, in any order; none is no error. One call (Get Block List, not paged)."""
+
+
+def check_stamp(stamp: str, operation: str, path: StorePath) -> None:
+    """Refuses a stamp that no service would keep as it is.
+
+    Raises:
+        ConfigurationError: It is empty, too long, or has other letters than printable ASCII ones, or a space.
+    """
+    if not (0 < len(stamp) <= _MAX_STAMP and all("!" <= letter <= "~" for letter in stamp)):
+        raise ConfigurationError(f"no file can have the stamp {stamp!a}", operation=operation, path=path)
+
+
+def check_part(
+    number: int, length: int, most: int | None, longest: int | None, operation: str, path: StorePath
+) -> None:
+    """Refuses a part that no upload can have.
+
+    Raises:
+        ConfigurationError: Its number or its length is out of bounds.
+    """
+    if number < 1 or (most is not None and number > most):
+        raise ConfigurationError(
+            f"a part cannot have the number {number}: they go from 1 to {most}", operation=operation, path=path
+        )
+    check_length(length, longest, operation, path)
+
+
+def check_length(length: int, longest: int | None, operation: str, path: StorePath) -> None:
+    """Refuses a part or block that is too long.
+
+    Raises:
+        ConfigurationError: It is.
+    """
+    if longest is not None and length > longest:
+        raise ConfigurationError(f"{length} bytes at once: the store takes {longest}", operation=operation, path=path)

@@ -29,8 +29,17 @@ from committer.paths import StorePath
 from committer.records.task_commit import TaskCommit
 from committer.spec import JobSpec
 from committer.sync.jobs import Job, attach_job, open_job
-from committer.sync.operations import cleanup, list_jobs, load_record, recover, validate
+from committer.sync.operations import (
+    abort_uploads,
+    cleanup,
+    list_jobs,
+    list_uploads,
+    load_record,
+    recover,
+    validate,
+)
 from committer.sync.tasks import TaskAttempt, open_task
+from committer.uploads import UploadInfo
 from committer.validation import ValidationReport
 
 __all__ = [
@@ -44,10 +53,13 @@ __all__ = [
     "StorePath",
     "TaskAttempt",
     "TaskCommit",
+    "UploadInfo",
     "ValidationReport",
+    "abort_uploads",
     "attach_job",
     "cleanup",
     "list_jobs",
+    "list_uploads",
     "load_record",
     "open_job",
     "open_task",

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from datetime import timedelta
 
 from committer import operations as engine
-from committer import validation
+from committer import uploads, validation
 from committer.committers.results import JobReport
 from committer.config import CommitterConfig
 from committer.events import Listener
@@ -17,6 +17,7 @@ from committer.records.job_state import Decision, Intent, JobOutcome, JobSetup, 
 from committer.records.manifest import TaskManifest
 from committer.records.success import SuccessData
 from committer.sync.portal import wait_for
+from committer.uploads import UploadInfo, UploadsReport
 from committer.validation import ValidationReport
 
 
@@ -108,6 +109,70 @@ def cleanup(
             dest, job_id=job_id, older_than=older_than, force=force, storage_options=storage_options, config=config
         ),
         "cleanup",
+    )
+
+
+def list_uploads(
+    dest: Destination,
+    *,
+    older_than: timedelta | float | None = None,
+    sizes: bool = False,
+    storage_options: Mapping[str, object] | None = None,
+    config: CommitterConfig | None = None,
+) -> list[UploadInfo]:
+    """The pending uploads anywhere below a directory, by path and age: one call for 1,000.
+
+    Below ``dataset1`` lies nothing of ``dataset10``. Those of jobs that run are among them: nothing tells them apart.
+
+    Args:
+        dest: The directory.
+        older_than: Only those begun longer ago than this (seconds, or a timedelta), by this machine's clock.
+        sizes: Ask for the parts of each, too: a call for each upload and 1,000 of its parts.
+        storage_options: How to reach the store.
+        config: Concurrency and rate.
+
+    Raises:
+        UnsupportedError: The store has no uploads.
+        StoreNotFoundError: There is no such bucket.
+    """
+    return wait_for(
+        lambda: uploads.list_uploads(
+            dest, older_than=older_than, sizes=sizes, storage_options=storage_options, config=config
+        ),
+        "list_uploads",
+    )
+
+
+def abort_uploads(
+    dest: Destination,
+    *,
+    older_than: timedelta | float | None = None,
+    force: bool = False,
+    storage_options: Mapping[str, object] | None = None,
+    config: CommitterConfig | None = None,
+) -> UploadsReport:
+    """Aborts the pending uploads below a directory: what was sent of their files is lost. Two calls for each.
+
+    A job that still runs loses its output, so an age is needed that no running job has. Each is aborted until the store
+    says that it is gone: parts that were under way can outlive the first time.
+
+    Args:
+        dest: The directory.
+        older_than: Only those begun longer ago than this (seconds, or a timedelta), by this machine's clock.
+        force: Whatever their age: the caller vouches that no job runs there.
+        storage_options: How to reach the store.
+        config: Concurrency and rate.
+
+    Raises:
+        ConfigurationError: Neither `older_than` nor `force` was given (it is a ValueError).
+        UnsupportedError: The store has no uploads.
+        StoreNotFoundError: There is no such bucket.
+    """
+    return wait_for(
+        lambda: uploads.abort_uploads(
+            dest, older_than=older_than, force=force, storage_options=storage_options, config=config
+        ),
+        "abort_uploads",
     )
 
 

@@ -7,10 +7,11 @@ import asyncio
 from collections.abc import Awaitable, Iterable
 from typing import Protocol, TypeVar
 
+import msgspec
 import pytest
 
 from committer.paths import StorePath
-from committer.stores.base import Capabilities, Store
+from committer.stores.base import Capabilities, FileStatus, Store
 
 T = TypeVar("T")
 
@@ -32,11 +33,31 @@ STAMP = "job-1/3/0/0f3a"
 WRONG_STAMPS = ("", "two words", " around ", "line\nbreak", "ünïcödé", "x" * 1025)
 
 
+AWKWARD_NAMES = (
+    "with space",
+    " leading and trailing ",
+    "per%20cent%",
+    "a#b?c+d&e=f[g]",
+    "colon:name",
+    "quote'\"back\\slash",
+    "semi;star*pipe|",
+    "~tilde^{brace}`",
+    ".hidden",
+    "_underscore",
+    "ünïcödé-日本語-😀",
+    "no\u00a0break",
+    "line\nbreak\ttab",
+)
+
+
 class ConformanceBase:
     """The fixtures that a subclass of the suite gives, each fresh for every test."""
 
     many: int = 60
     """How many files the listing tests make: more than a page, if that is not too slow."""
+
+    awkward_names: tuple[str, ...] = AWKWARD_NAMES
+    """Names that any store can hold; without those that a test's server is known to lose."""
 
     @pytest.fixture
     def store(self) -> Store:
@@ -69,6 +90,13 @@ async def names_in(store: Store, directory: StorePath) -> set[str]:
 async def outcomes(calls: Iterable[Awaitable[T]]) -> list[T | BaseException]:
     """Runs calls at the same time and gives what each returned or raised."""
     return await asyncio.gather(*calls, return_exceptions=True)
+
+
+def alike(answered: FileStatus, looked_at: FileStatus) -> bool:
+    """Whether a write was answered with what `status` then says, but for a time that the answer need not tell."""
+    if answered.modified is None:
+        looked_at = msgspec.structs.replace(looked_at, modified=None)
+    return answered == looked_at
 
 
 def successes(found: Iterable[object]) -> int:

@@ -6,10 +6,20 @@ import itertools
 
 import pytest
 
-from committer.errors import RecordError, StoreNotFoundError, StoreOutcomeUnknownError, StoreUnavailableError
-from committer.stores.helpers import create_exclusively, exists, status_or_none, walk
+from committer.errors import (
+    RecordError,
+    StoreExistsError,
+    StoreNotFoundError,
+    StoreOutcomeUnknownError,
+    StoreUnavailableError,
+    StoreUploadNotFoundError,
+    UnsupportedError,
+)
+from committer.stores.base import Store
+from committer.stores.helpers import create_exclusively, exists, finish_upload, status_or_none, walk
 from committer.stores.memory import MemorySpace, MemoryStore
-from committer.testing.faults import Fault, FaultyStore
+from committer.stores.uploads import UploadPart
+from committer.testing.faults import Call, Fault, FaultKind, FaultyStore
 
 _numbers = itertools.count()
 
@@ -103,3 +113,103 @@ async def test_looking(space: MemorySpace) -> None:
     store.faults.append(Fault(kind="unavailable"))
     with pytest.raises(StoreUnavailableError):
         await exists(store, space.path("file"))
+
+
+# --- Completing an upload ---------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def bucket() -> MemorySpace:
+    return MemoryStore.space(f"helpers-{next(_numbers)}", "s3")
+
+
+async def begun(bucket: MemorySpace, *, stamp: str = "mine") -> tuple[str, list[UploadPart]]:
+    store, path = bucket.store(), bucket.path("file")
+    upload_id = await store.create_upload(path, stamp=stamp)
+    return upload_id, [await store.put_part(path, upload_id, 1, b"data")]
+
+
+async def finish(store: Store, bucket: MemorySpace, begun: tuple[str, list[UploadPart]], **how: bool) -> str | None:
+    return await finish_upload(store, bucket.path("file"), *begun, stamp="mine", size=4, **how)
+
+
+@pytest.mark.parametrize("exclusive", [False, True])
+@pytest.mark.parametrize("kind", [None, "lost"])
+async def test_a_completion_is_made_once(bucket: MemorySpace, kind: FaultKind | None, exclusive: bool) -> None:
+    store = FaultyStore(bucket.store(), [Fault(kind=kind, operation="complete_upload")] if kind else [])
+    identity = await finish(store, bucket, await begun(bucket), exclusive=exclusive)
+    assert identity == (await bucket.store().status(bucket.path("file"))).identity
+    assert store.counts() == {"complete_upload": 1, **({"status": 1} if kind else {})}
+
+
+@pytest.mark.parametrize("exclusive", [False, True])
+async def test_a_completion_that_was_done_before_is_found(bucket: MemorySpace, exclusive: bool) -> None:
+    upload = await begun(bucket)
+    identity = await bucket.store().complete_upload(bucket.path("file"), *upload)
+    assert await finish(bucket.store(), bucket, upload, exclusive=exclusive) == identity
+
+
+async def test_an_upload_that_was_aborted(bucket: MemorySpace) -> None:
+    upload = await begun(bucket)
+    await bucket.store().abort_upload(bucket.path("file"), upload[0])
+    with pytest.raises(StoreUploadNotFoundError):
+        await finish(bucket.store(), bucket, upload)
+    # A file of equal length and another stamp is another's.
+    other = await begun(bucket, stamp="theirs")
+    await bucket.store().complete_upload(bucket.path("file"), *other)
+    with pytest.raises(StoreUploadNotFoundError):
+        await finish(bucket.store(), bucket, upload)
+    with pytest.raises(StoreExistsError):
+        await finish(bucket.store(), bucket, await begun(bucket), exclusive=True)
+
+
+async def test_a_completion_that_did_not_arrive_is_sent_again(bucket: MemorySpace) -> None:
+    """A look shows that the upload still pends: whichever request arrives first makes the same file."""
+    store = FaultyStore(bucket.store(), [Fault(kind="unanswered", operation="complete_upload", times=2)])
+    assert await finish(store, bucket, await begun(bucket), exclusive=True)
+    assert store.counts() == {"complete_upload": 3, "status": 2, "list_parts": 2}
+
+
+@pytest.mark.parametrize("exclusive", [False, True])
+async def test_a_completion_that_arrives_late_and_one_sent_again_are_one(bucket: MemorySpace, exclusive: bool) -> None:
+    late = Fault(kind="late", operation="complete_upload", delay_s=0.05)
+    store = FaultyStore(bucket.store(), [late])
+    assert await finish(store, bucket, await begun(bucket), exclusive=exclusive)
+    assert (store.count("complete_upload"), store.count("complete_upload (late)")) == (2, 1)
+    assert bucket.files() == {"/file": b"data"}
+
+
+async def test_a_completion_whose_answers_are_always_lost(bucket: MemorySpace) -> None:
+    store = FaultyStore(bucket.store(), [Fault(kind="unanswered", operation="complete_upload", times=None)])
+    with pytest.raises(StoreOutcomeUnknownError):
+        await finish(store, bucket, await begun(bucket))
+    assert store.count("complete_upload") == 5
+
+
+async def test_a_lost_completion_of_an_upload_that_is_gone_is_unknown(bucket: MemorySpace) -> None:
+    """It may have been the file for a moment, or somebody aborted it: the answer would have told."""
+    upload = await begun(bucket)
+    store = FaultyStore(bucket.store(), [Fault(kind="lost", operation="complete_upload")])
+
+    async def replace(call: Call) -> None:
+        if call.operation == "status":
+            await bucket.store().put(bucket.path("file"), b"other")
+
+    store.before_call = replace
+    with pytest.raises(StoreOutcomeUnknownError):
+        await finish(store, bucket, upload)
+    assert store.count("complete_upload") == 1
+
+
+async def test_a_completion_that_cannot_be_looked_at(bucket: MemorySpace) -> None:
+    store = FaultyStore(
+        bucket.store(), [Fault(kind="lost", operation="complete_upload"), Fault(kind="forbidden", operation="status")]
+    )
+    with pytest.raises(StoreOutcomeUnknownError, match="looking failed") as caught:
+        await finish(store, bucket, await begun(bucket))
+    assert len(caught.value.causes) == 2
+
+
+async def test_a_store_without_uploads(space: MemorySpace) -> None:
+    with pytest.raises(UnsupportedError):
+        await finish(space.store(), space, ("any", []))

@@ -36,7 +36,7 @@ def test_unknown_options_are_refused() -> None:
 
 @pytest.mark.parametrize(
     ("uri", "extra"),
-    [("gs://b/x", "gcs"), ("s3a://b/x", "s3"), ("hdfs://nn:8020/x", "hdfs")],
+    [("gs://b/x", "gcs"), ("hdfs://nn:8020/x", "hdfs")],
 )
 @pytest.mark.allow_blocking("the metadata of installed packages is read")
 async def test_a_store_that_is_not_installed(uri: str, extra: str) -> None:

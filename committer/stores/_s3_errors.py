@@ -1,0 +1,163 @@
+"""What the refusals of S3 mean: the one function from status and code to an error."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from html import escape
+from typing import Final
+
+from committer.errors import (
+    CommitterError,
+    ConfigurationError,
+    InvalidPathError,
+    StoreConflictError,
+    StoreError,
+    StoreExistsError,
+    StoreNotFoundError,
+    StoreOutcomeUnknownError,
+    StorePartsError,
+    StorePermissionError,
+    StorePreconditionError,
+    StoreThrottledError,
+    StoreUnavailableError,
+    StoreUploadNotFoundError,
+    UnsupportedError,
+)
+from committer.flow.retry_after import retry_after_s
+from committer.flow.runtime import current_runtime
+from committer.paths import StorePath
+from committer.stores._s3_xml import element_in
+from committer.stores.http import Answer
+
+# Codes of "Error responses" in the S3 API reference, and of the pages of single operations; what is not there is said
+# where it stands.
+_SLOW: Final = frozenset({
+    "SlowDown", "SlowDownRead", "SlowDownWrite", "Busy", "TooManyRequests", "RequestLimitExceeded", "Throttling",
+    "ThrottlingException", "BandwidthLimitExceeded",
+})  # fmt: skip
+_NOT_TAKEN: Final = frozenset({"RequestTimeout", "BadDigest", "IncompleteBody", "XAmzContentSHA256Mismatch"})
+_REFUSED: Final = frozenset({
+    "AccessDenied", "AccountProblem", "AllAccessDisabled", "ExpiredToken", "InvalidAccessKeyId", "InvalidSecurity",
+    "InvalidToken", "NotSignedUp", "RequestTimeTooSkewed", "SignatureDoesNotMatch", "TokenRefreshRequired",
+})  # fmt: skip
+_BAD_PARTS: Final = frozenset({"InvalidPart", "InvalidPartOrder", "EntityTooSmall", "InvalidPartNumber"})
+_IN_OTHER_REGION: Final = frozenset({
+    "PermanentRedirect", "TemporaryRedirect", "Redirect", "AuthorizationHeaderMalformed",
+    "IllegalLocationConstraintException",
+})  # fmt: skip
+# Of keys that end; another try with new ones may do.
+ENDED: Final = frozenset({"ExpiredToken", "InvalidToken", "TokenRefreshRequired", "InvalidAccessKeyId"})
+
+
+def code_of(answer: Answer) -> str:
+    """The service's code of a refusal; empty of an answer to HEAD, or of something before the service."""
+    return element_in(answer.body[:4096], "Code")
+
+
+@dataclass(frozen=True, slots=True)
+class _Refusal:
+    """A refusal, and the call it was given to."""
+
+    status: int
+    code: str
+    request_id: str
+    operation: str
+    path: StorePath
+
+    def as_error(self, kind: type[CommitterError], message: str, next_step: str = "") -> CommitterError:
+        said = " ".join(part for part in (str(self.status), self.code, self.request_id) if part)
+        return kind(f"{message} ({said})", operation=self.operation, path=self.path, next_step=next_step)
+
+
+def error_of(
+    answer: Answer,
+    operation: str,
+    path: StorePath,
+    *,
+    changes: bool = True,
+    exclusive: bool = False,
+    upload: bool = False,
+) -> CommitterError:
+    """The error that a refusal is.
+
+    Args:
+        answer: The refusal: a status of 300 or more, or 200 with an error for a body.
+        operation: The store call.
+        path: What it was made on.
+        changes: Whether the call may have changed anything.
+        exclusive: Whether its condition was that nothing is there; else a condition is about what is there.
+        upload: Whether it was about an upload: then that is what is not found.
+    """
+    status, code = answer.status, code_of(answer)
+    refusal = _Refusal(status, code, answer.headers.get("x-amz-request-id", ""), operation, path)
+    if status == 429 or code in _SLOW or (status == 503 and ("Retry-After" in answer.headers or not changes)):
+        return StoreThrottledError(
+            refusal.as_error(StoreThrottledError, "the service asks to slow down").message,
+            retry_after_s=retry_after_s(answer.headers, current_runtime().now()),
+            operation=operation,
+            path=path,
+        )
+    if code in _NOT_TAKEN:
+        return refusal.as_error(StoreUnavailableError, "the request did not arrive whole")
+    if code in _IN_OTHER_REGION or 300 <= status < 400:
+        return refusal.as_error(
+            ConfigurationError, "the bucket is in another region", next_step="give the option region"
+        )
+    if status in (401, 403) or code in _REFUSED:
+        return _refused(refusal)
+    if code in _BAD_PARTS:
+        return refusal.as_error(StorePartsError, "the file cannot be made of these parts")
+    if status == 404:
+        return _missing(refusal, upload=upload)
+    if status in (409, 412):
+        return _conflict(refusal, exclusive=exclusive)
+    if code == "KeyTooLongError":
+        return refusal.as_error(InvalidPathError, "the service can hold no such name")
+    if status == 501 or code == "NotImplemented":
+        return refusal.as_error(UnsupportedError, "the service does not know this request")
+    if status in (200, 408) or status >= 500:
+        return _failed(refusal, changes=changes)
+    return refusal.as_error(ConfigurationError if status == 400 else StoreError, "the service refuses the request")
+
+
+def error_of_code(code: str, operation: str, path: StorePath) -> StoreError:
+    """The error of one name in an answer to "DeleteObjects", which tells a code and no status."""
+    status = {"AccessDenied": 403, "InternalError": 500, "ServiceUnavailable": 503}.get(code, 409)
+    error = error_of(Answer(status, {}, f"<Code>{escape(code)}</Code>".encode()), operation, path)
+    return error if isinstance(error, StoreError) else StoreError(error.message, operation=operation, path=path)
+
+
+def _failed(refusal: _Refusal, *, changes: bool) -> CommitterError:
+    if not changes:
+        return refusal.as_error(StoreUnavailableError, "the service failed")
+    return refusal.as_error(
+        StoreOutcomeUnknownError,
+        "the service failed and may have done it",
+        next_step="look at the path before doing it again",
+    )
+
+
+def _refused(refusal: _Refusal) -> CommitterError:
+    step = "docs/stores/s3.md lists the rights that are needed"
+    if refusal.code == "RequestTimeTooSkewed":
+        step = "set this machine's clock"
+    return refusal.as_error(
+        StorePermissionError, "the service refuses the credentials, or they lack a right", next_step=step
+    )
+
+
+def _missing(refusal: _Refusal, *, upload: bool) -> CommitterError:
+    if refusal.code == "NoSuchBucket":
+        return refusal.as_error(StoreNotFoundError, "there is no such bucket", next_step="create the bucket first")
+    if upload:
+        return refusal.as_error(StoreUploadNotFoundError, "no such upload is pending: it was completed or aborted")
+    return refusal.as_error(StoreNotFoundError, "nothing is there")
+
+
+def _conflict(refusal: _Refusal, *, exclusive: bool) -> CommitterError:
+    # 412 speaks of what stands there, 409 of another request that was under way ("Conditional writes").
+    if refusal.status == 409:
+        return refusal.as_error(StoreConflictError, "another change of it was under way")
+    if exclusive:
+        return refusal.as_error(StoreExistsError, "something stands there")
+    return refusal.as_error(StorePreconditionError, "another file is there")

@@ -1,0 +1,119 @@
+"""Statuses as S3 tells them: in the headers of an answer, and in the pages of a listing."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping
+from email.utils import parsedate_to_datetime
+from functools import lru_cache
+from typing import Final
+
+from committer.errors import StoreUnavailableError
+from committer.paths import StorePath
+from committer.stores._s3_wire import S3Wire
+from committer.stores._s3_xml import Answered, key_in, moment_in, parsed
+from committer.stores.base import FileStatus
+
+STAMP_HEADER: Final = "x-amz-meta-committer-attempt"
+_ODD: Final = frozenset({"", ".", ".."})
+
+
+def status_in(headers: Mapping[str, str], path: StorePath) -> FileStatus:
+    """What an answer's headers say of a file."""
+    return FileStatus(
+        path,
+        False,
+        int(headers.get("Content-Length", "0")),
+        _moment(headers.get("Last-Modified", "")),
+        etag_in(headers),
+        stamp=headers.get(STAMP_HEADER) or None,
+    )
+
+
+def etag_in(headers: Mapping[str, str]) -> str | None:
+    """The etag without its quotes."""
+    return headers.get("ETag", "").strip('"') or None
+
+
+async def pages(
+    wire: S3Wire,
+    operation: str,
+    directory: StorePath,
+    *,
+    delimiter: str = "",
+    markers: bool = False,
+    most: int | None = None,
+) -> AsyncIterator[list[FileStatus]]:
+    """Iterates over the pages of "ListObjectsV2" below a directory: one call each. None where nothing is below.
+
+    Args:
+        wire: What sends requests.
+        operation: What errors call it.
+        directory: Where; its own marker makes a page, but no entry, unless `markers`.
+        delimiter: A slash for the children only: those that have keys below them are directories.
+        markers: Give markers too, under paths that end in a slash.
+        most: Ask for so many at most, and for one page.
+
+    Raises:
+        StoreNotFoundError: There is no such bucket.
+    """
+    prefix = directory_prefix(directory)
+    token = ""
+    while True:
+        query = [("continuation-token", token)] if token else []
+        if delimiter:
+            query.append(("delimiter", delimiter))
+        query += [("encoding-type", "url"), ("list-type", "2")]
+        if most is not None:
+            query.append(("max-keys", str(most)))
+        query.append(("prefix", prefix))
+        answer = await wire.done(operation, "GET", directory, query, changes=False, key="")
+        page = parsed(answer.body, "ListBucketResult", operation, directory)
+        encoding = page.text("EncodingType")
+        contents = list(page.each("Contents"))
+        try:
+            files = [_file(entry, encoding, directory, prefix, markers) for entry in contents]
+        except ValueError:
+            raise StoreUnavailableError(
+                "a page of a listing cannot be read", operation=operation, path=directory
+            ) from None
+        found = [one for one in files if one is not None]
+        below = [key_in(one.text("Prefix"), encoding) for one in page.each("CommonPrefixes")]
+        found += [
+            FileStatus(StorePath(directory.scheme, directory.authority, f"/{key[:-1]}"), True, 0)
+            for key in below
+            if key.startswith(prefix) and key[len(prefix) : -1] not in _ODD
+        ]
+        if contents or below:
+            yield found
+        token = page.text("NextContinuationToken")
+        if most is not None or page.text("IsTruncated") != "true":
+            return
+        if not token:
+            raise StoreUnavailableError("a page of a listing says not where it goes on", operation=operation)
+
+
+def directory_prefix(directory: StorePath) -> str:
+    """What the keys below a directory begin with: its name with a slash, so that no sibling's do."""
+    return "" if directory.path == "/" else f"{directory.path[1:]}/"
+
+
+def _file(entry: Answered, encoding: str, directory: StorePath, prefix: str, markers: bool) -> FileStatus | None:
+    told = entry.texts()
+    key = key_in(told.get("Key", ""), encoding)
+    if not key.startswith(prefix) or (not markers and key.endswith("/")):
+        return None
+    return FileStatus(
+        StorePath(directory.scheme, directory.authority, f"/{key}"),
+        False,
+        int(told.get("Size", "0")),
+        moment_in(told.get("LastModified", "")),
+        told.get("ETag", "").strip('"') or None,
+    )
+
+
+@lru_cache(maxsize=4096)
+def _moment(text: str) -> float | None:
+    try:
+        return parsedate_to_datetime(text).timestamp()
+    except ValueError:
+        return None

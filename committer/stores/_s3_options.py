@@ -1,0 +1,261 @@
+"""The storage options of S3: what may be given, under this library's names and Hadoop's, and what the environment says.
+
+What is a secret may be a reference, ``env:NAME`` or ``file:PATH``. The environment is looked at when a store is made,
+in each process for itself: nothing of it travels in a pickle.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Final
+from urllib.parse import urlsplit
+
+import msgspec
+
+from committer.errors import ConfigurationError, InvalidPathError, UnsupportedError
+from committer.stores._s3_access import S3Access
+from committer.stores._s3_checksums import ALGORITHMS
+from committer.stores._secrets import Secret
+from committer.stores.helpers import check_options
+from committer.stores.http import checked_endpoint
+
+OPTIONS: Final = (
+    "endpoint_url",
+    "region",
+    "addressing_style",
+    "access_key_id",
+    "secret_access_key",
+    "session_token",
+    "profile",
+    "storage_class",
+    "server_side_encryption",
+    "kms_key_id",
+    "checksum_algorithm",
+)
+STYLES: Final = ("auto", "path", "virtual")
+_SECRETS: Final = ("access_key_id", "secret_access_key", "session_token")
+
+HADOOP_OPTIONS: Final[Mapping[str, str]] = {
+    "fs.s3a.access.key": "access_key_id",
+    "fs.s3a.secret.key": "secret_access_key",
+    "fs.s3a.session.token": "session_token",
+    "fs.s3a.endpoint": "endpoint_url",
+    "fs.s3a.endpoint.region": "region",
+    "fs.s3a.path.style.access": "addressing_style",
+    "fs.s3a.connection.ssl.enabled": "",
+    "fs.s3a.encryption.algorithm": "server_side_encryption",
+    "fs.s3a.encryption.key": "kms_key_id",
+    "fs.s3a.create.storage.class": "storage_class",
+    "fs.s3a.create.checksum.algorithm": "checksum_algorithm",
+}
+"""Hadoop's keys (core-default.xml of hadoop-aws) and the options they give; ``fs.s3a.bucket.NAME.`` goes before
+``fs.s3a.`` for one bucket. Whether TLS is used only matters to an endpoint without a scheme."""
+
+# As hadoop-aws names them (S3AEncryptionMethods).
+_HADOOP_ENCRYPTION: Final = {"AES256": "AES256", "SSE-KMS": "aws:kms", "DSSE-KMS": "aws:kms:dsse"}
+_ENCRYPTION: Final = tuple(_HADOOP_ENCRYPTION.values())
+_S3A: Final = "fs.s3a."
+
+
+class S3Options(msgspec.Struct, frozen=True, kw_only=True):
+    """What was given, checked; secrets are hidden, references to them are not.
+
+    Attributes:
+        endpoint_url: Where the service is; None for AWS.
+        region: The region; None for what botocore's chain says.
+        addressing_style: ``path``, ``virtual``, or ``auto``: virtual on AWS for names that allow it, else path.
+        access_key_id: See `S3Access`; so the next three.
+        secret_access_key: See `S3Access`.
+        session_token: See `S3Access`.
+        profile: See `S3Access`.
+        storage_class: Of files that tasks write; None for the bucket's.
+        server_side_encryption: ``AES256``, ``aws:kms`` or ``aws:kms:dsse``; None for the bucket's.
+        kms_key_id: The key for the last two.
+        checksum_algorithm: What parts and files are proved with; None for none but the signature.
+    """
+
+    endpoint_url: str | None = None
+    region: str | None = None
+    addressing_style: str = "auto"
+    access_key_id: Secret | None = None
+    secret_access_key: Secret | None = None
+    session_token: Secret | None = None
+    profile: str | None = None
+    storage_class: str | None = None
+    server_side_encryption: str | None = None
+    kms_key_id: str | None = None
+    checksum_algorithm: str | None = None
+
+    @classmethod
+    def of(cls, options: Mapping[str, object], bucket: str, scheme: str) -> S3Options:
+        """Reads storage options.
+
+        Raises:
+            ConfigurationError: One is unknown, has a value it cannot have, or is at odds with another.
+            UnsupportedError: It asks for what this store cannot do.
+        """
+        found = _with_hadoop(options, bucket)
+        check_options(found, known=OPTIONS, scheme=scheme)
+        values: dict[str, object] = {}
+        for name in OPTIONS:
+            value = found.get(name)
+            if value is None:
+                continue
+            if not isinstance(value, str) or not value:
+                raise _bad(f"the option {name} is no text, or empty")
+            values[name] = Secret(value, name) if name in _SECRETS else value
+        return msgspec.structs.replace(cls(), **values).checked()
+
+    def checked(self) -> S3Options:
+        """The same, endpoint without slashes at its end.
+
+        Raises:
+            ConfigurationError: An option has a value it cannot have, or is at odds with another.
+        """
+        if (self.access_key_id is None) != (self.secret_access_key is None):
+            raise _bad("the options access_key_id and secret_access_key go together")
+        if self.session_token is not None and self.access_key_id is None:
+            raise _bad("the option session_token goes with access_key_id and secret_access_key")
+        if self.profile is not None and self.access_key_id is not None:
+            raise _bad("the options profile and access_key_id exclude one another")
+        _one_of("addressing_style", self.addressing_style, STYLES)
+        _one_of("server_side_encryption", self.server_side_encryption, _ENCRYPTION)
+        _one_of("checksum_algorithm", self.checksum_algorithm, ALGORITHMS)
+        if self.kms_key_id is not None and self.server_side_encryption in (None, "AES256"):
+            raise _bad("the option kms_key_id goes with server_side_encryption aws:kms or aws:kms:dsse")
+        for name in ("region", "storage_class", "kms_key_id"):
+            value = getattr(self, name)
+            if value is not None and not (value.isascii() and value.isprintable() and " " not in value):
+                raise _bad(f"the option {name} is none")
+        if self.endpoint_url is None:
+            return self
+        example = "https://minio.example.com:9000"
+        return msgspec.structs.replace(self, endpoint_url=checked_endpoint(self.endpoint_url, "endpoint_url", example))
+
+    def endpoint(self) -> str | None:
+        """The endpoint that was given, or that the environment names; None for AWS.
+
+        Raises:
+            ConfigurationError: The environment's is no URL.
+        """
+        if self.endpoint_url is not None:
+            return self.endpoint_url
+        if os.environ.get("AWS_IGNORE_CONFIGURED_ENDPOINT_URLS", "").lower() == "true":
+            return None
+        for name in ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL"):
+            url = os.environ.get(name, "").strip()
+            if url:
+                return checked_endpoint(url, name, "https://minio.example.com:9000")
+        return None
+
+    def access(self) -> S3Access:
+        """Keys and region, or where to find them."""
+        region = self.region or os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION") or None
+        return S3Access(
+            access_key_id=self.access_key_id,
+            secret_access_key=self.secret_access_key,
+            session_token=self.session_token,
+            profile=self.profile,
+            region=region,
+        )
+
+
+def checked_bucket(scheme: str, authority: str) -> str:
+    """The bucket that a URI names.
+
+    Raises:
+        InvalidPathError: It names none.
+        UnsupportedError: It is a directory bucket, which has other signatures and listings.
+    """
+    if not authority or set(authority) & set("@:/?#"):
+        raise InvalidPathError(f"{scheme}://{authority} names no bucket", next_step=f"write {scheme}://bucket/path")
+    if authority.endswith("--x-s3"):
+        raise UnsupportedError(
+            "directory buckets (S3 Express One Zone) are not in this release", operation="open_store", path=authority
+        )
+    return authority
+
+
+def _with_hadoop(options: Mapping[str, object], bucket: str) -> dict[str, object]:
+    """The options with Hadoop's keys read as this library's; what is given under both names is an error."""
+    own = {key: value for key, value in options.items() if not _plain(key).startswith(_S3A)}
+    of_bucket = f"{_S3A}bucket.{bucket}."
+    hadoop: dict[str, object] = {}
+    for key, value in sorted(options.items(), key=lambda item: _plain(item[0]).startswith(of_bucket)):
+        plain = _plain(key)
+        if plain.startswith(of_bucket):
+            plain = _S3A + plain.removeprefix(of_bucket)
+        elif plain.startswith(f"{_S3A}bucket."):
+            continue
+        if plain.startswith(_S3A) and value is not None:
+            if plain not in HADOOP_OPTIONS:
+                raise _bad(f"the option {key} is not known", f"known are: {', '.join(HADOOP_OPTIONS)}")
+            hadoop[plain] = value
+    for plain, value in hadoop.items():
+        name = HADOOP_OPTIONS[plain]
+        if not name:
+            continue
+        if own.get(name) is not None:
+            raise _bad(f"the options {name} and {plain} exclude one another")
+        translated = _translated(plain, value, hadoop)
+        if translated is not None:
+            own[name] = translated
+    return own
+
+
+def _plain(key: str) -> str:
+    return key.removeprefix("spark.hadoop.")
+
+
+def _translated(key: str, value: object, hadoop: Mapping[str, object]) -> object:
+    text = str(value).strip()
+    if key == "fs.s3a.endpoint":
+        if "://" in text:
+            return text
+        if not text or text == "s3.amazonaws.com":
+            return None
+        return f"{'https' if _boolean('fs.s3a.connection.ssl.enabled', hadoop, default=True) else 'http'}://{text}"
+    if key == "fs.s3a.path.style.access":
+        return "path" if _boolean(key, hadoop, default=False) else "virtual"
+    if key == "fs.s3a.encryption.algorithm":
+        if not text:
+            return None
+        if text.upper() not in _HADOOP_ENCRYPTION:
+            raise UnsupportedError(
+                f"the option {key} is {text!r}: of S3's ways to encrypt, those with a key of the client's are not here",
+                operation="open_store",
+                next_step=f"one of {', '.join(_HADOOP_ENCRYPTION)}",
+            )
+        return _HADOOP_ENCRYPTION[text.upper()]
+    if key in ("fs.s3a.create.storage.class", "fs.s3a.create.checksum.algorithm"):
+        return text.upper() or None
+    return text or None
+
+
+def _boolean(key: str, options: Mapping[str, object], *, default: bool) -> bool:
+    text = str(options.get(key, default)).strip().lower()
+    if text not in ("true", "false"):
+        raise _bad(f"the option {key} is {text!r}; it must be true or false")
+    return text == "true"
+
+
+def _one_of(name: str, value: str | None, allowed: tuple[str, ...]) -> None:
+    if value is not None and value not in allowed:
+        raise _bad(f"the option {name} is {value!r}; it must be one of {', '.join(allowed)}")
+
+
+def _bad(message: str, next_step: str = "") -> ConfigurationError:
+    return ConfigurationError(message, operation="open_store", next_step=next_step)
+
+
+def is_host_name(bucket: str) -> bool:
+    """Whether a bucket's name can be part of a host's: then its own address works, with TLS if it has no dot."""
+    return "." not in bucket and bucket.replace("-", "a").isalnum() and bucket.isascii() and bucket == bucket.lower()
+
+
+def host_of(origin: str) -> str:
+    """The ``Host`` header that goes with an origin: without a port that follows from the scheme."""
+    parts = urlsplit(origin)
+    standard = ":443" if parts.scheme == "https" else ":80"
+    return parts.netloc.lower().removesuffix(standard)

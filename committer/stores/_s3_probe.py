@@ -1,0 +1,78 @@
+"""Whether a service that speaks like S3 keeps what a commit relies on: what a trial shows."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import Final
+
+from committer.errors import StoreError, StoreExistsError, UnsupportedError
+from committer.flow.runtime import current_runtime
+from committer.paths import StorePath
+from committer.stores._s3_errors import error_of
+from committer.stores._s3_wire import S3Wire
+from committer.stores.base import Store
+from committer.stores.uploads import SupportsUploads
+
+_STAMP: Final = "committer-probe"
+_NO_ETAG: Final = '"00000000000000000000000000000000"'
+
+
+async def probe(store: Store, wire: S3Wire, directory: StorePath) -> bool:
+    """Tries each condition on a file of its own, which is deleted in the end.
+
+    Returns:
+        Whether a delete on a condition spares what does not meet it.
+
+    Raises:
+        UnsupportedError: A put or a completion replaced what it was told to spare, or a stamp was not kept.
+    """
+    path = directory / f".probe-{current_runtime().nonce()}"
+    try:
+        await store.put(path, b"probe", exclusive=True)
+        await _refuses(store, path)
+        await _completes(store, path)
+        answer = await wire.send("probe", "DELETE", path, (), {"if-match": _NO_ETAG})
+        if answer.status in (401, 403):
+            raise error_of(answer, "probe", path)
+        return answer.status == 412
+    finally:
+        with suppress(StoreError):
+            await store.delete_file(path)
+
+
+async def _refuses(store: Store, path: StorePath) -> None:
+    try:
+        await store.put(path, b"other", exclusive=True)
+    except StoreExistsError:
+        return
+    raise _unsupported("lets a put replace what it was told not to replace (If-None-Match: *)", path)
+
+
+async def _completes(store: Store, path: StorePath) -> None:
+    """Completes an upload over the file: refused where that is asked for, with its stamp where it is not."""
+    assert isinstance(store, SupportsUploads)  # noqa: S101
+    upload_id = await store.create_upload(path, stamp=_STAMP)
+    try:
+        part = await store.put_part(path, upload_id, 1, b"stamped")
+        try:
+            await store.complete_upload(path, upload_id, [part], exclusive=True)
+        except StoreExistsError:
+            await store.complete_upload(path, upload_id, [part])
+        else:
+            raise _unsupported("lets a completion replace what it was told not to replace (If-None-Match: *)", path)
+        found = await store.status(path)
+        if (found.stamp, found.size) != (_STAMP, 7):
+            raise _unsupported("does not keep the metadata that an upload was created with", path)
+    except BaseException:
+        with suppress(StoreError):
+            await store.abort_upload(path, upload_id)
+        raise
+
+
+def _unsupported(what: str, path: StorePath) -> UnsupportedError:
+    return UnsupportedError(
+        f"this service {what}, so nothing keeps jobs from destroying each other's files",
+        operation="probe",
+        path=path.parent,
+        next_step="docs/stores/s3.md says what a service must know",
+    )

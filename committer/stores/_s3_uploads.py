@@ -1,0 +1,252 @@
+"""S3's multipart uploads, as calls of a store."""
+
+from __future__ import annotations
+
+import re
+from abc import abstractmethod
+from collections.abc import AsyncIterator, Mapping, Sequence
+from itertools import pairwise
+from typing import Final
+
+from committer.errors import StoreOutcomeUnknownError, StorePartsError, StoreUnavailableError
+from committer.flow.runtime import current_runtime
+from committer.paths import StorePath
+from committer.stores._s3_checksums import checksum, checksum_in, header_of
+from committer.stores._s3_errors import error_of
+from committer.stores._s3_listing import STAMP_HEADER, directory_prefix, etag_in
+from committer.stores._s3_options import S3Options
+from committer.stores._s3_wire import S3Wire
+from committer.stores._s3_xml import completion, element_in, key_in, moment_in, parsed
+from committer.stores.base import Capabilities
+from committer.stores.http import Answer, Body
+from committer.stores.uploads import PendingUpload, UploadPart, check_part, check_stamp
+
+_LONG_BODY_BYTES: Final = 256 << 10
+_ERROR: Final = re.compile(rb"<Error[\s>]")
+_XML: Final = {"content-type": "application/xml"}
+
+
+class Objects:
+    """What new objects are told to be.
+
+    Args:
+        options: Storage class, encryption and checksum.
+    """
+
+    def __init__(self, options: S3Options) -> None:
+        self.algorithm: str | None = options.checksum_algorithm
+        self._encryption: dict[str, str] = {}
+        if options.server_side_encryption is not None:
+            self._encryption["x-amz-server-side-encryption"] = options.server_side_encryption
+        if options.kms_key_id is not None:
+            self._encryption["x-amz-server-side-encryption-aws-kms-key-id"] = options.kms_key_id
+        # Of what tasks write. Records are read again at once, which an archive's class does not allow.
+        self._class: dict[str, str] = {}
+        if options.storage_class is not None:
+            self._class["x-amz-storage-class"] = options.storage_class
+
+    def begun(self, stamp: str) -> dict[str, str]:
+        """Headers of "CreateMultipartUpload", which is the only call of an upload that takes these."""
+        headers = {**self._encryption, **self._class, STAMP_HEADER: stamp, "content-type": "application/octet-stream"}
+        if self.algorithm is not None:
+            headers["x-amz-checksum-algorithm"] = self.algorithm
+        return headers
+
+    async def headers_with(self, data: Body, *, stamp: str | None = None, stored: bool = True) -> dict[str, str]:
+        """Headers of "PutObject".
+
+        Args:
+            data: The content.
+            stamp: What the file is stamped with.
+            stored: Whether it is a file that tasks write, and no record.
+        """
+        headers = {"content-type": "application/octet-stream", **self._encryption, **await self.proof(data)}
+        if stored:
+            headers |= self._class
+        if stamp is not None:
+            headers[STAMP_HEADER] = stamp
+        return headers
+
+    async def proof(self, data: Body) -> dict[str, str]:
+        """The header that proves a body, where there is to be one."""
+        algorithm = self.algorithm
+        if algorithm is None:
+            return {}
+        if len(data) < _LONG_BODY_BYTES:
+            return {header_of(algorithm): checksum(algorithm, data)}
+        return {header_of(algorithm): await current_runtime().run_blocking(lambda: checksum(algorithm, data))}
+
+
+class UploadCalls:
+    """The calls of `committer.stores.uploads.SupportsUploads`.
+
+    Args:
+        wire: What sends requests.
+        objects: What new objects are told to be.
+    """
+
+    def __init__(self, wire: S3Wire, objects: Objects) -> None:
+        self._wire = wire
+        self._objects = objects
+
+    @property
+    @abstractmethod
+    def capabilities(self) -> Capabilities:
+        """The store's."""
+
+    @abstractmethod
+    def _checked(self, path: StorePath) -> StorePath: ...
+
+    async def create_upload(self, path: StorePath, *, stamp: str) -> str:
+        """Begins an upload, with the storage class, encryption and checksum of the options."""
+        operation = "create_upload"
+        check_stamp(stamp, operation, path)
+        headers = self._objects.begun(stamp)
+        answer = await self._wire.done(operation, "POST", self._checked(path), (("uploads", ""),), headers)
+        upload_id = element_in(answer.body, "UploadId")
+        if not upload_id:
+            raise StoreOutcomeUnknownError(
+                "the upload was begun, and the answer with its id was lost",
+                operation=operation,
+                path=path,
+                next_step="look for it with list_uploads",
+            )
+        return upload_id
+
+    async def put_part(self, path: StorePath, upload_id: str, number: int, data: Body) -> UploadPart:
+        """Sends a part; the service keeps it only as it was sent."""
+        operation, can = "put_part", self.capabilities
+        view = memoryview(data).cast("B") if isinstance(data, memoryview) else data
+        check_part(number, len(view), can.max_parts, can.max_part_bytes, operation, path)
+        proof = await self._objects.proof(view)
+        query = (("partNumber", str(number)), ("uploadId", upload_id))
+        answer = await self._wire.done(operation, "PUT", self._checked(path), query, proof, data=view, upload=True)
+        etag = etag_in(answer.headers)
+        if etag is None:
+            raise StoreUnavailableError("an answer has no etag", operation=operation, path=path)
+        return UploadPart(number, etag, len(view), next(iter(proof.values()), None), self._objects.algorithm)
+
+    async def complete_upload(
+        self, path: StorePath, upload_id: str, parts: Sequence[UploadPart], *, exclusive: bool = False
+    ) -> str | None:
+        """Makes an upload a file. An answer of 200 is read to its end: it may hold an error, or be cut off."""
+        operation = "complete_upload"
+        # Looked at here: S3 refuses it, other services take a part twice and say nothing.
+        numbers = [part.number for part in parts]
+        if not parts or any(number >= after for number, after in pairwise(numbers)):
+            raise StorePartsError("no parts are named, or not by rising numbers", operation=operation, path=path)
+        headers = {**_XML, "if-none-match": "*"} if exclusive else _XML
+        query = (("uploadId", upload_id),)
+        body = completion(parts)
+        answer = await self._wire.send(operation, "POST", self._checked(path), query, headers, data=body)
+        if answer.status >= 300 or _ERROR.search(answer.body):
+            raise error_of(_judged(answer), operation, path, exclusive=exclusive, upload=True)
+        if b"</CompleteMultipartUploadResult>" not in answer.body:
+            raise StoreOutcomeUnknownError(
+                "the request was taken, and the end of its answer was lost",
+                operation=operation,
+                path=path,
+                next_step="look at the path before doing it again",
+            )
+        return element_in(answer.body, "ETag").strip('"') or None
+
+    async def abort_upload(self, path: StorePath, upload_id: str) -> bool:
+        """Drops an upload; some services say of one that is gone what they say of one that they dropped."""
+        operation = "abort_upload"
+        answer = await self._wire.send(operation, "DELETE", self._checked(path), (("uploadId", upload_id),))
+        if answer.status == 404:
+            error = error_of(answer, operation, path, upload=True)
+            if element_in(answer.body, "Code") == "NoSuchBucket":
+                raise error
+            return False
+        if answer.status >= 300:
+            raise error_of(answer, operation, path, upload=True)
+        return True
+
+    async def list_uploads(self, directory: StorePath) -> AsyncIterator[PendingUpload]:
+        """Iterates over the uploads whose keys begin with the directory's name and a slash, 1,000 a page."""
+        operation = "list_uploads"
+        prefix = directory_prefix(self._checked(directory))
+        key_marker = id_marker = ""
+        # Only where a key cannot be said in XML: SeaweedFS says that it encodes keys, and does not.
+        encodes = False
+        while True:
+            query = [("encoding-type", "url")] if encodes else []
+            if key_marker:
+                query.append(("key-marker", key_marker))
+            query.append(("prefix", prefix))
+            if id_marker:
+                query.append(("upload-id-marker", id_marker))
+            query.append(("uploads", ""))
+            answer = await self._wire.done(operation, "GET", directory, query, changes=False, key="")
+            try:
+                page = parsed(answer.body, "ListMultipartUploadsResult", operation, directory)
+            except StoreUnavailableError:
+                if encodes:
+                    raise
+                encodes = True
+                continue
+            encoding = page.text("EncodingType")
+            for entry in page.each("Upload"):
+                key = key_in(entry.text("Key"), encoding)
+                initiated = moment_in(entry.text("Initiated"))
+                if initiated is None:
+                    # Nobody may take it for an old one.
+                    raise StoreUnavailableError(
+                        "a page says not when an upload was begun", operation=operation, path=directory
+                    )
+                if key.startswith(prefix):
+                    initiator = entry.child("Initiator")
+                    yield PendingUpload(
+                        StorePath(directory.scheme, directory.authority, f"/{key}"),
+                        entry.text("UploadId"),
+                        initiated,
+                        (initiator.text("ID") or initiator.text("DisplayName") or None) if initiator else None,
+                    )
+            if page.text("IsTruncated") != "true":
+                return
+            last = key_marker, id_marker
+            key_marker, id_marker = key_in(page.text("NextKeyMarker"), encoding), page.text("NextUploadIdMarker")
+            if (key_marker, id_marker) == last:
+                raise StoreUnavailableError("a page says not where it goes on", operation=operation, path=directory)
+
+    async def list_parts(self, path: StorePath, upload_id: str) -> AsyncIterator[UploadPart]:
+        """Iterates over the parts, 1,000 a page."""
+        operation = "list_parts"
+        marker = ""
+        while True:
+            query = [("part-number-marker", marker)] if marker else []
+            query.append(("uploadId", upload_id))
+            answer = await self._wire.done(operation, "GET", self._checked(path), query, changes=False, upload=True)
+            page = parsed(answer.body, "ListParts", operation, path)
+            try:
+                parts = [_part(entry.texts()) for entry in page.each("Part")]
+            except ValueError:
+                raise StoreUnavailableError("an answer cannot be read", operation=operation, path=path) from None
+            for part in parts:
+                yield part
+            last, marker = marker, page.text("NextPartNumberMarker")
+            if page.text("IsTruncated") != "true":
+                return
+            if marker == last:
+                raise StoreUnavailableError("a page says not where it goes on", operation=operation, path=path)
+
+
+def _part(told: Mapping[str, str]) -> UploadPart:
+    algorithm, proof = checksum_in(told)
+    return UploadPart(
+        int(told.get("PartNumber", "")), told.get("ETag", "").strip('"'), int(told.get("Size", "0")), proof, algorithm
+    )
+
+
+# What an error in an answer that began with 200 would have had for a status.
+_STATUSES: Final = {"InternalError": 500, "ServiceUnavailable": 503, "NoSuchUpload": 404, "PreconditionFailed": 412,
+                    "ConditionalRequestConflict": 409, "OperationAborted": 409, "AccessDenied": 403}  # fmt: skip
+
+
+def _judged(answer: Answer) -> Answer:
+    if answer.status >= 300:
+        return answer
+    # An unknown code leaves open what was done: the service had begun.
+    status = _STATUSES.get(element_in(answer.body, "Code"), 500)
+    return Answer(status, answer.headers, answer.body)

@@ -1,0 +1,212 @@
+"""Requests to one bucket, as they go over the wire."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from typing import Final
+from urllib.parse import quote, urlsplit
+
+from committer.errors import ConfigurationError, InvalidPathError, StoreIsADirectoryError
+from committer.events.audit import current_audit
+from committer.flow.runtime import current_runtime
+from committer.paths import StorePath
+from committer.stores._s3_access import NOTHING_SHA256, S3Access, sha256_of
+from committer.stores._s3_errors import ENDED, code_of, error_of
+from committer.stores._s3_options import host_of, is_host_name
+from committer.stores._s3_xml import element_in
+from committer.stores.http import Answer, Body, HttpClient
+
+# Not imported: the package's front is above everything. It is there, whoever came here.
+_USER_AGENT: Final = f"lake-committer/{sys.modules['committer'].__version__}"
+_NO_QUERY: Final[Sequence[tuple[str, str]]] = ()
+
+_REGION: Final = re.compile("[a-z0-9-]{1,40}")
+
+# Longer bodies are hashed in a thread: a part of 64 MiB takes some 50 ms.
+_LONG_BODY_BYTES: Final = 256 << 10
+
+
+class S3Wire:
+    """Makes, signs and sends requests, each once.
+
+    Args:
+        bucket: The bucket.
+        endpoint: Where the service is, without a slash at its end; None for AWS.
+        style: ``path``, ``virtual`` or ``auto``.
+        access: What signs.
+        http: What sends.
+    """
+
+    def __init__(self, bucket: str, endpoint: str | None, style: str, access: S3Access, http: HttpClient) -> None:
+        self._bucket = bucket
+        self._endpoint = endpoint
+        self._virtual = style == "virtual" or (style == "auto" and endpoint is None and is_host_name(bucket))
+        self._access = access
+        self._http = http
+        self._place: tuple[str, str, str] | None = None
+
+    async def send(
+        self,
+        operation: str,
+        method: str,
+        path: StorePath,
+        query: Sequence[tuple[str, str]] = _NO_QUERY,
+        headers: Mapping[str, str] | None = None,
+        *,
+        data: Body | None = None,
+        changes: bool = True,
+        key: str | None = None,
+    ) -> Answer:
+        """Sends a request and gives back its answer, whatever the status.
+
+        Args:
+            operation: What errors call it.
+            method: The HTTP method.
+            path: What it is about.
+            query: Parameters in the order of their names.
+            headers: Beside those that every request has, by names in lower case.
+            data: The body.
+            changes: Whether it may change anything.
+            key: Another key in the URL than that of `path`, empty for the bucket itself.
+
+        Raises:
+            StoreError: As `HttpClient.send`, and as `S3Access.prepare`.
+            StoreIsADirectoryError: `path` is the bucket itself, which PUT and DELETE would make and delete.
+        """
+        if key is None and path.path == "/":
+            raise StoreIsADirectoryError("the bucket itself is no file", operation=operation, path=path)
+        digest = NOTHING_SHA256
+        if data is not None:
+            if len(data) < _LONG_BODY_BYTES:
+                digest = sha256_of(data)
+            else:
+                digest = await current_runtime().run_blocking(lambda: sha256_of(data))
+        key = path.path[1:] if key is None else key
+        answer = await self._send(operation, method, path, query, headers, data, changes, key, digest)
+        if answer.status >= 300 and self._mended(answer):
+            # Nothing was done, so it may be sent again.
+            answer = await self._send(operation, method, path, query, headers, data, changes, key, digest)
+        return answer
+
+    async def done(
+        self,
+        operation: str,
+        method: str,
+        path: StorePath,
+        query: Sequence[tuple[str, str]] = _NO_QUERY,
+        headers: Mapping[str, str] | None = None,
+        *,
+        data: Body | None = None,
+        changes: bool = True,
+        key: str | None = None,
+        upload: bool = False,
+    ) -> Answer:
+        """As `send`, for what has no refusal of its own meaning.
+
+        Raises:
+            StoreError: The service refused.
+        """
+        answer = await self.send(operation, method, path, query, headers, data=data, changes=changes, key=key)
+        if answer.status >= 300:
+            raise error_of(answer, operation, path, changes=changes, upload=upload)
+        return answer
+
+    async def _send(
+        self,
+        operation: str,
+        method: str,
+        path: StorePath,
+        query: Sequence[tuple[str, str]],
+        headers: Mapping[str, str] | None,
+        data: Body | None,
+        changes: bool,
+        key: str,
+        digest: str,
+    ) -> Answer:
+        access = self._access
+        if not access.ready:
+            await access.prepare()
+        origin, host, prefix = self._place or self._find_place()
+        raw = prefix + quote(key, safe="/~")
+        parameters = "&".join([f"{name}={quote(value, safe='~')}" for name, value in query])
+        sent = access.sign(method, host, raw, parameters, dict(headers or ()), digest)
+        sent["user-agent"] = _USER_AGENT
+        audit = current_audit()
+        if audit:
+            sent["referer"] = _audit_text(operation, audit.get("ji", ""), audit.get("ta", ""), audit.get("st", ""))
+        url = f"{origin}{raw}?{parameters}" if parameters else origin + raw
+        return await self._http.send(method, url, sent, operation=operation, path=path, changes=changes, data=data)
+
+    def _find_place(self) -> tuple[str, str, str]:
+        """Origin, ``Host`` header, and what comes before the key in the URL's path."""
+        endpoint = self._endpoint
+        if endpoint is None:
+            region = self._access.region
+            suffix = "amazonaws.com.cn" if region.startswith("cn-") else "amazonaws.com"
+            endpoint = f"https://s3.{region}.{suffix}"
+        parts = urlsplit(endpoint)
+        bucket = quote(self._bucket, safe="~")
+        netloc = f"{bucket}.{parts.netloc}" if self._virtual else parts.netloc
+        origin = f"{parts.scheme}://{netloc}"
+        prefix = f"{parts.path}/" if self._virtual else f"{parts.path}/{bucket}/"
+        self._place = origin, host_of(origin), prefix
+        return self._place
+
+    def _mended(self, answer: Answer) -> bool:
+        """Whether a refusal was for a reason that is now gone."""
+        if answer.status in (301, 307, 400):
+            region = answer.headers.get("x-amz-bucket-region") or element_in(answer.body[:4096], "Region")
+        else:
+            region = ""
+        # It becomes part of a host's name.
+        if _REGION.fullmatch(region) and region != self._access.region:
+            self._access.moved(region)
+            self._place = None
+            return True
+        if answer.status not in (400, 401, 403):
+            return False
+        code = code_of(answer)
+        # An answer to HEAD has no code.
+        return (code in ENDED or not code) and self._access.refused()
+
+
+@lru_cache(maxsize=1024)
+def _audit_text(operation: str, job: str, task: str, stage: str) -> str:
+    # Server access logs show it; the form, a URL that leads nowhere, is that of Hadoop's S3A ("Auditing").
+    keys = "&".join(
+        f"{key}={quote(value[:128], safe='~')[:256]}"
+        for key, value in (("ji", job), ("op", operation), ("st", stage), ("ta", task))
+        if value
+    )
+    return f"https://audit.example.org/lake-committer/1/?{keys}"
+
+
+def check_key(path: StorePath, longest: int) -> None:
+    """Refuses a path that is no key.
+
+    Raises:
+        InvalidPathError: It holds a NUL, is not valid Unicode, or is too long.
+    """
+    name = path.path
+    if "\0" in name:
+        raise InvalidPathError("a path holds a NUL", path=ascii(str(path)))
+    try:
+        if len(name) * 4 > longest and len(name.encode()) - 1 > longest:
+            raise InvalidPathError(f"a path is longer than {longest} bytes", path=path)
+        if not name.isascii():
+            name.encode()
+    except UnicodeEncodeError:
+        raise InvalidPathError("a name is not valid Unicode", path=ascii(str(path))) from None
+
+
+def check_place(path: StorePath, bucket: str) -> None:
+    """Refuses a path of another bucket.
+
+    Raises:
+        ConfigurationError: It is.
+    """
+    if path.authority != bucket or path.scheme not in ("s3", "s3a"):
+        raise ConfigurationError("the path belongs to another store", path=path)

@@ -1,0 +1,138 @@
+"""The XML that S3 takes and answers."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
+from functools import lru_cache
+from html import unescape
+from typing import Final
+from urllib.parse import unquote_plus
+from xml.etree.ElementTree import Element, ParseError, fromstring
+from xml.sax.saxutils import escape
+
+from committer.errors import StoreUnavailableError
+from committer.paths import StorePath
+from committer.stores._s3_checksums import element_of
+from committer.stores.uploads import UploadPart
+
+_NAMESPACE: Final = "http://s3.amazonaws.com/doc/2006-03-01/"
+# A parser makes line ends one, and drops what it may not hold at all.
+_ESCAPES: Final = {"\r": "&#13;", "\n": "&#10;", "\t": "&#9;", '"': "&quot;"}
+_NO_XML: Final = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff]")
+
+
+class Answered:
+    """One element of an answer, its children by their names without namespace."""
+
+    __slots__ = ("_element",)
+
+    def __init__(self, element: Element) -> None:
+        self._element = element
+
+    def text(self, name: str) -> str:
+        """The text of the child of that name, spaces and all; empty without one."""
+        for child in self._element:
+            if _local(child) == name:
+                return child.text or ""
+        return ""
+
+    def texts(self) -> dict[str, str]:
+        """The text of each child."""
+        return {_local(child): child.text or "" for child in self._element}
+
+    def each(self, name: str) -> Iterator[Answered]:
+        """The children of that name."""
+        return (Answered(child) for child in self._element if _local(child) == name)
+
+    def child(self, name: str) -> Answered | None:
+        """The first child of that name."""
+        return next(self.each(name), None)
+
+
+def parsed(body: bytes, root: str, operation: str, path: StorePath) -> Answered:
+    """What an answer holds.
+
+    Args:
+        body: The answer.
+        root: What its root element's name begins with: some services end it otherwise than S3.
+        operation: What errors call it.
+        path: What it is about.
+
+    Raises:
+        StoreUnavailableError: It is not the document it must be.
+    """
+    try:
+        # No answer of S3 declares anything; without declarations nothing can grow while it is parsed.
+        if b"<!" not in body:
+            element = fromstring(body)  # noqa: S314
+            if _local(element).startswith(root):
+                return Answered(element)
+    except ParseError:
+        pass
+    raise StoreUnavailableError("an answer cannot be read", operation=operation, path=path)
+
+
+def element_in(body: bytes, name: str) -> str:
+    """The text of the first element of that name, as long as it is short; empty without one.
+
+    (Of answers that are one element deep, and made once for every file.)
+    """
+    found = _pattern(name).search(body)
+    return unescape(found[1].decode("utf-8", "replace")) if found else ""
+
+
+@lru_cache(maxsize=32)
+def _pattern(name: str) -> re.Pattern[bytes]:
+    return re.compile(rb"<%b>([^<]{1,2048})</%b>" % (name.encode(), name.encode()))
+
+
+def completion(parts: Sequence[UploadPart]) -> bytes:
+    """The body of "CompleteMultipartUpload"."""
+    lines = [
+        f"<Part><ETag>&quot;{_text(part.etag)}&quot;</ETag><PartNumber>{part.number:d}</PartNumber>{_checksum(part)}"
+        "</Part>"
+        for part in parts
+    ]
+    return f'<CompleteMultipartUpload xmlns="{_NAMESPACE}">{"".join(lines)}</CompleteMultipartUpload>'.encode()
+
+
+def _checksum(part: UploadPart) -> str:
+    if part.checksum is None or part.checksum_algorithm is None:
+        return ""
+    name = _text(element_of(part.checksum_algorithm))
+    return f"<{name}>{_text(part.checksum)}</{name}>" if name.isalnum() else ""
+
+
+def deletion(keys: Sequence[str]) -> bytes:
+    """The body of "DeleteObjects"; only what was not deleted is answered."""
+    objects = "".join([f"<Object><Key>{_text(key)}</Key></Object>" for key in keys])
+    return f'<Delete xmlns="{_NAMESPACE}">{objects}<Quiet>true</Quiet></Delete>'.encode()
+
+
+def can_be_text(key: str) -> bool:
+    """Whether XML can hold a key."""
+    return _NO_XML.search(key) is None
+
+
+def key_in(text: str, encoding: str) -> str:
+    """A key or prefix of a listing that was asked for with ``encoding-type=url``, and maybe answered so."""
+    return unquote_plus(text) if encoding == "url" else text
+
+
+def moment_in(text: str) -> float | None:
+    """Seconds since the epoch, of whole seconds: what the header of the same file says is no finer."""
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        return None
+    return float(int(moment.replace(tzinfo=moment.tzinfo or UTC).timestamp()))
+
+
+def _text(value: str) -> str:
+    return escape(value, _ESCAPES)
+
+
+def _local(element: Element) -> str:
+    return element.tag.rpartition("}")[2]

@@ -1,0 +1,374 @@
+"""Amazon S3 and what speaks like it as a store, for `s3:` and `s3a:` paths."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from typing import Any, Final
+
+import aiohttp
+import msgspec
+
+from committer.errors import (
+    ConfigurationError,
+    RecordError,
+    StoreConflictError,
+    StoreError,
+    StoreExistsError,
+    StoreNotADirectoryError,
+    StoreNotEmptyError,
+    StoreNotFoundError,
+    StoreOutcomeUnknownError,
+    StorePreconditionError,
+    UnsupportedError,
+)
+from committer.flow.runtime import current_runtime
+from committer.paths import StorePath
+from committer.stores._s3_access import S3Access
+from committer.stores._s3_checksums import md5_of
+from committer.stores._s3_errors import error_of, error_of_code
+from committer.stores._s3_listing import etag_in, pages, status_in
+from committer.stores._s3_options import S3Options, checked_bucket
+from committer.stores._s3_probe import probe
+from committer.stores._s3_uploads import Objects, UploadCalls
+from committer.stores._s3_wire import S3Wire, check_key, check_place
+from committer.stores._s3_writer import S3Writer
+from committer.stores._s3_xml import can_be_text, deletion, parsed
+from committer.stores.base import Capabilities, FileStatus, FileWriter, Store
+from committer.stores.helpers import status_or_none
+from committer.stores.http import HttpClient
+
+_MAX_KEY_BYTES: Final = 1024
+_TRIES: Final = 5
+_BATCH: Final = 1000
+
+# "Amazon S3 multipart upload limits", "DeleteObjects", and the guideline of 3,500 changes a second for each prefix.
+_CAPABILITIES: Final = Capabilities(
+    directories=False,
+    atomic_file_rename=False,
+    no_replace_rename=False,
+    replacing_rename=False,
+    atomic_directory_rename=False,
+    identity_through_rename=False,
+    conditional_delete=True,
+    multipart=True,
+    batch_delete=True,
+    max_path_bytes=_MAX_KEY_BYTES,
+    max_parts=10_000,
+    min_part_bytes=5 << 20,
+    max_part_bytes=5 << 30,
+    max_batch_delete=_BATCH,
+    default_io_rate=3500,
+)
+
+
+class S3Store(UploadCalls, Store):
+    """One bucket, over S3's REST interface. It renames nothing: files become visible by completing their uploads.
+
+    What it does not say aloud:
+
+    - A file's identity is its etag, which is made of its content: it proves the bytes. Who wrote a file its stamp
+      tells, which is metadata (``committer-attempt``) that uploads are created with.
+    - There are no directories. A name is one where keys lie below it, or where another tool left a marker, an empty
+      object whose key ends in a slash; markers are never listed, and are deleted with what is below them.
+    - Deleting a file looks first, one call more: the service says the same of a file and of nothing.
+    - Deleting on a condition looks first, too: a service that does not know the condition would delete anything.
+      `probe` finds out, and `capabilities` then says so.
+    - What a request is asked to do is signed with its body, so that nothing damaged on the way is kept.
+
+    Args:
+        scheme: ``s3`` or ``s3a``.
+        authority: The bucket.
+        options: What was given as storage options.
+        session: An aiohttp session to use instead of its own.
+
+    Raises:
+        ConfigurationError: An option has a value it cannot have.
+        InvalidPathError: The authority is no bucket.
+        UnsupportedError: It is a directory bucket.
+    """
+
+    def __init__(
+        self,
+        scheme: str,
+        authority: str,
+        options: S3Options | None = None,
+        *,
+        session: aiohttp.ClientSession | None = None,
+    ) -> None:
+        self._scheme = scheme
+        self._bucket = checked_bucket(scheme, authority)
+        self._options = (options or S3Options()).checked()
+        endpoint = self._options.endpoint()
+        self._endpoint = f"{endpoint or 'https://s3.amazonaws.com'}/{self._bucket}"
+        self._access: S3Access = self._options.access()
+        self._http = HttpClient(session=session)
+        self._capabilities = _CAPABILITIES
+        wire = S3Wire(self._bucket, endpoint, self._options.addressing_style, self._access, self._http)
+        super().__init__(wire, Objects(self._options))
+
+    @classmethod
+    def open_for(cls, path: StorePath, options: Mapping[str, object]) -> S3Store:
+        """Makes the store for `path` from ``storage_options``: the fields of `S3Options`, or Hadoop's ``fs.s3a.`` keys.
+
+        Raises:
+            ConfigurationError: An option is unknown or has a value it cannot have.
+        """
+        given = dict(options)
+        session: Any = given.pop("session", None)
+        return cls(path.scheme, path.authority, S3Options.of(given, path.authority, path.scheme), session=session)
+
+    def __repr__(self) -> str:
+        return f"S3Store({self._scheme}://{self._bucket}, {self._endpoint}, {self._access!r})"
+
+    def __reduce__(self) -> tuple[object, ...]:
+        # Connections belong to this process, and secrets never leave it: references to them do.
+        return _make, (self._scheme, self._bucket, msgspec.structs.asdict(self._options))
+
+    @property
+    def scheme(self) -> str:
+        """``s3`` or ``s3a``."""
+        return self._scheme
+
+    @property
+    def endpoint(self) -> str:
+        """The service's endpoint and the bucket, whose limits they are."""
+        return self._endpoint
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """What S3 can do; `probe` may find that another service can do less."""
+        return self._capabilities
+
+    async def probe(self, directory: StorePath) -> None:
+        """Tries every condition that a commit relies on, in `directory`; 10 calls.
+
+        Raises:
+            UnsupportedError: The service keeps no stamps, or ignores a condition of a put or a completion.
+        """
+        if not await probe(self, self._wire, self._checked(directory)):
+            self._capabilities = msgspec.structs.replace(self._capabilities, conditional_delete=False)
+
+    async def status(self, path: StorePath) -> FileStatus:
+        """Looks at a path; a file hides what lies below its name. Two calls where no file is."""
+        if self._checked(path).path != "/":
+            answer = await self._wire.send("status", "HEAD", path, changes=False)
+            if answer.status < 300:
+                return status_in(answer.headers, path)
+            if answer.status != 404:
+                raise error_of(answer, "status", path, changes=False)
+        async for _page in pages(self._wire, "status", path, most=1):
+            return FileStatus(path, True, 0)
+        raise StoreNotFoundError("nothing is there", operation="status", path=path)
+
+    async def list(self, directory: StorePath) -> AsyncIterator[FileStatus]:
+        """Iterates over the children, 1,000 a page; two calls where nothing is below."""
+        found = False
+        async for page in pages(self._wire, "list", self._checked(directory), delimiter="/"):
+            found = True
+            for status in page:
+                yield status
+        if found:
+            return
+        if await self._is_file("list", directory):
+            raise StoreNotADirectoryError("a file is there", operation="list", path=directory)
+        raise StoreNotFoundError("nothing is there", operation="list", path=directory)
+
+    async def read(self, path: StorePath, *, limit: int) -> bytes:
+        """Reads a whole file."""
+        headers = {"range": f"bytes=0-{limit}"}
+        answer = await self._wire.send("read", "GET", self._checked(path), (), headers, changes=False)
+        if answer.status == 416:
+            # What the service says of any range of an empty file.
+            return b""
+        if answer.status >= 300:
+            raise error_of(answer, "read", path, changes=False)
+        if len(answer.body) > limit:
+            raise RecordError(f"a file is longer than the {limit} bytes it may have", operation="read", path=path)
+        return answer.body
+
+    async def put(
+        self,
+        path: StorePath,
+        data: bytes,
+        *,
+        exclusive: bool = False,
+        temporary: StorePath | None = None,
+        durable: bool = False,
+    ) -> FileStatus:
+        """Puts a file; `temporary` and `durable` are not needed: what was answered is whole, and stays."""
+        headers = await self._objects.headers_with(data, stored=False)
+        return await self._put("put", self._checked(path), data, headers, exclusive=exclusive)
+
+    async def open_writer(self, path: StorePath, *, durable: bool = False) -> FileWriter:
+        """Looks whether something is there; the file appears when the writer is closed, if nothing is there then.
+
+        Up to 8 MiB are kept before they are sent: a shorter file is one put, a longer one an upload.
+        """
+        if await self._is_file("open_writer", self._checked(path)):
+            raise StoreExistsError("something stands there", operation="open_writer", path=path)
+        return S3Writer(self, path, self._put_file)
+
+    async def make_directory(self, path: StorePath, *, parents: bool) -> bool:
+        """Does nothing: there are no directories. No call."""
+        self._checked(path)
+        return True
+
+    async def rename_file(
+        self, source: StorePath, destination: StorePath, *, replace: bool = False, identity: str | None = None
+    ) -> None:
+        """Not here: a copy and a delete are no rename.
+
+        Raises:
+            UnsupportedError: Always.
+        """
+        raise UnsupportedError(
+            "S3 renames no files: what looks like it copies them", operation="rename_file", path=source
+        )
+
+    async def rename_directory(self, source: StorePath, destination: StorePath) -> None:
+        """Not here.
+
+        Raises:
+            UnsupportedError: Always.
+        """
+        raise UnsupportedError("S3 has no directories to rename", operation="rename_directory", path=source)
+
+    async def delete_file(self, path: StorePath) -> bool:
+        """Deletes a file; two calls."""
+        if not await self._is_file("delete_file", self._checked(path)):
+            return False
+        await self._wire.done("delete_file", "DELETE", path)
+        return True
+
+    async def delete_file_if(self, path: StorePath, *, identity: str) -> bool:
+        """See `SupportsConditionalDelete.delete_file_if`; two calls, a third where the file was changed meanwhile.
+
+        Raises:
+            UnsupportedError: `probe` found that this service ignores the condition.
+        """
+        operation = "delete_file_if"
+        if not self._capabilities.conditional_delete:
+            raise UnsupportedError("this service deletes whatever is there", operation=operation, path=path)
+        answer = await self._wire.send(operation, "HEAD", self._checked(path), changes=False)
+        if answer.status == 404:
+            return False
+        if answer.status >= 300:
+            raise error_of(answer, operation, path, changes=False)
+        if status_in(answer.headers, path).identity == identity:
+            answer = await self._wire.send(operation, "DELETE", path, (), {"if-match": f'"{identity}"'})
+            if answer.status < 300:
+                return True
+            if answer.status == 404 or (answer.status == 412 and not await self._is_file(operation, path)):
+                return False
+            if answer.status != 412:
+                raise error_of(answer, operation, path)
+        raise StorePreconditionError("another file is there", operation=operation, path=path)
+
+    async def delete_files(self, paths: Sequence[StorePath]) -> Mapping[StorePath, StoreError]:
+        """See `SupportsBatchDelete.delete_files`; a name that XML cannot hold is deleted by a call of its own."""
+        if len(paths) > _BATCH:
+            raise ConfigurationError(f"{len(paths)} names: a call takes {_BATCH}", operation="delete_files")
+        failed: dict[StorePath, StoreError] = {}
+        by_key: dict[str, StorePath] = {}
+        for path in paths:
+            if can_be_text(self._checked(path).path):
+                by_key[path.path[1:]] = path
+                continue
+            try:
+                await self._wire.done("delete_files", "DELETE", path)
+            except StoreError as error:
+                failed[path] = error
+        refused = await self._delete_keys("delete_files", by_key)
+        return failed | {by_key[key]: error for key, error in refused.items()}
+
+    async def delete_directory(self, path: StorePath, *, recursive: bool) -> bool:
+        """Deletes what lies below a name: two calls for every 1,000 files. Else its marker, if it has one."""
+        operation = "delete_directory"
+        marker = StorePath(path.scheme, path.authority, f"{path.path.rstrip('/')}/")
+        found = False
+        async for page in pages(
+            self._wire, operation, self._checked(path), markers=True, most=None if recursive else 2
+        ):
+            found = True
+            names = [status.path for status in page]
+            # Never more than what was seen: others may put something there meanwhile.
+            if not recursive and names != [marker]:
+                raise StoreNotEmptyError("the directory has children", operation=operation, path=path)
+            failed = await self.delete_files(names)
+            for error in failed.values():
+                raise error
+        if not found and await self._is_file(operation, path):
+            raise StoreNotADirectoryError("a file is there", operation=operation, path=path)
+        return found
+
+    async def close(self) -> None:
+        """Closes the running loop's connections."""
+        await self._http.close()
+
+    async def _put_file(self, path: StorePath, data: bytes, stamp: str) -> FileStatus:
+        """Puts what a writer kept where nothing stands, and looks for it when the answer is lost."""
+        headers = await self._objects.headers_with(data, stamp=stamp)
+        try:
+            return await self._put("close", path, data, headers, exclusive=True, stamp=stamp)
+        except StoreOutcomeUnknownError:
+            found = await status_or_none(self, path)
+            if found is None or (found.stamp, found.size) != (stamp, len(data)):
+                raise
+            return found
+
+    async def _put(
+        self,
+        operation: str,
+        path: StorePath,
+        data: bytes,
+        headers: dict[str, str],
+        *,
+        exclusive: bool,
+        stamp: str | None = None,
+    ) -> FileStatus:
+        if exclusive:
+            headers["if-none-match"] = "*"
+        for tries_left in reversed(range(_TRIES)):
+            answer = await self._wire.send(operation, "PUT", path, (), headers, data=data)
+            if answer.status < 300:
+                return FileStatus(path, False, len(data), None, etag_in(answer.headers), stamp=stamp)
+            error = error_of(answer, operation, path, exclusive=exclusive)
+            # Another request for the name was under way, and this one was not done ("Conditional writes").
+            if not (isinstance(error, StoreConflictError) and tries_left):
+                raise error
+            await current_runtime().sleep(0.05 * (_TRIES - tries_left) * current_runtime().random())
+        raise AssertionError("the last try returns or raises")
+
+    async def _is_file(self, operation: str, path: StorePath) -> bool:
+        if path.path == "/":
+            return False
+        answer = await self._wire.send(operation, "HEAD", path, changes=False)
+        if answer.status >= 300 and answer.status != 404:
+            raise error_of(answer, operation, path, changes=False)
+        return answer.status < 300
+
+    async def _delete_keys(self, operation: str, keys: Mapping[str, StorePath]) -> dict[str, StoreError]:
+        if not keys:
+            return {}
+        body = deletion(list(keys))
+        headers = {"content-md5": md5_of(body), "content-type": "application/xml"}
+        at = next(iter(keys.values()))
+        answer = await self._wire.done(operation, "POST", at, (("delete", ""),), headers, data=body, key="")
+        if not answer.body:
+            raise StoreOutcomeUnknownError("the answer was lost", operation=operation, path=at)
+        failed: dict[str, StoreError] = {}
+        for refused in parsed(answer.body, "DeleteResult", operation, at).each("Error"):
+            key, code = refused.text("Key"), refused.text("Code")
+            # Of a name that is not there S3 says nothing; other services may say so.
+            if key in keys and code != "NoSuchKey":
+                failed[key] = error_of_code(code, operation, keys[key])
+        return failed
+
+    def _checked(self, path: StorePath) -> StorePath:
+        check_place(path, self._bucket)
+        check_key(path, _MAX_KEY_BYTES)
+        return path
+
+
+def _make(scheme: str, bucket: str, options: dict[str, Any]) -> S3Store:
+    return S3Store(scheme, bucket, S3Options(**options))

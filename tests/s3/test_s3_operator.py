@@ -1,0 +1,69 @@
+"""What an operator sees of a bucket: its uploads, and that no job can be committed there yet."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+import committer
+from committer.cli import main
+from committer.paths import StorePath
+from tests.s3.bucket import options_for
+from tests.s3.servers import BUCKET, KEY, KEY_ID, Server
+
+
+@pytest.fixture
+def environment(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All that a command line needs, from where AWS's own tools take it."""
+    monkeypatch.setenv("AWS_ENDPOINT_URL_S3", server.url)
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", KEY_ID)
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", KEY)
+    monkeypatch.setenv("COLUMNS", "200")
+
+
+def begin(server: Server, root: StorePath, name: str) -> str:
+    key = f"{root.path[1:]}/{name}"
+    begun: dict[str, Any] = server.client.create_multipart_upload(Bucket=BUCKET, Key=key)
+    upload_id: str = begun["UploadId"]
+    server.client.upload_part(Bucket=BUCKET, Key=key, UploadId=upload_id, PartNumber=1, Body=b"12345")
+    return upload_id
+
+
+@pytest.mark.parametrize("where", ["seaweedfs", "moto"])
+async def test_uploads_of_a_directory(where: str, request: pytest.FixtureRequest, root: StorePath) -> None:
+    server: Server = request.getfixturevalue(f"{where}_server")
+    options = options_for(server)
+    ours = begin(server, root, "dataset1/a b=1/file")
+    other = begin(server, root, "dataset10/file")
+    [found] = await committer.list_uploads(root / "dataset1", sizes=True, storage_options=options)
+    assert (found.path, found.upload_id) == (root / "dataset1/a b=1/file", ours)
+    assert (found.parts, found.size) == (1, 5)
+    # moto says of each that it was begun in 2010.
+    if where == "seaweedfs":
+        young = await committer.abort_uploads(root, older_than=timedelta(hours=1), storage_options=options)
+        assert young.aborted == []
+    report = await committer.abort_uploads(root / "dataset1", force=True, storage_options=options)
+    assert [upload.upload_id for upload in report.aborted] == [ours]
+    assert [upload.upload_id for upload in await committer.list_uploads(root, storage_options=options)] == [other]
+
+
+@pytest.mark.usefixtures("environment")
+def test_the_command_line(server: Server, root: StorePath, capsys: pytest.CaptureFixture[str]) -> None:
+    begin(server, root, "d/file")
+    assert main(["uploads", "list", str(root / "d"), "--sizes"]) == 0
+    assert "1 pending upload below" in capsys.readouterr().out
+    assert main(["uploads", "expect", str(root / "d"), "0"]) == 1
+    assert main(["uploads", "abort", str(root / "d"), "--all", "--yes"]) == 0
+    assert main(["uploads", "expect", str(root / "d"), "0"]) == 0
+    assert main(["uploads", "list", "s3://no-such-bucket/x"]) == 4
+
+
+@pytest.mark.usefixtures("environment")
+@pytest.mark.parametrize("command", ["doctor", "explain"])
+def test_what_works_here_is_told(root: StorePath, capsys: pytest.CaptureFixture[str], command: str) -> None:
+    assert main([command, str(root)]) == 1
+    said = " ".join(capsys.readouterr().out.split())
+    assert "'magic', which completes uploads instead of renaming, is not in this release" in said
+    assert "failed" not in said
