@@ -23,7 +23,6 @@ from committer.errors import (
     JobStateError,
     StoreNotFoundError,
     TaskCommitsRequiredError,
-    UnsupportedError,
 )
 from committer.events import Listener
 from committer.flow.outlast import outlast
@@ -320,7 +319,6 @@ def open_job(
         )
         context = await open_context(spec, storage_options, listeners)
         try:
-            _refuse_without_renames(name, context)
             await committer_for(name).setup_job(context)
         except BaseException:
             with anyio.CancelScope(shield=True):
@@ -329,20 +327,6 @@ def open_job(
         return Job(context, attached=False)
 
     return Opening(make)
-
-
-def _refuse_without_renames(name: str, context: StageContext) -> None:
-    """Says of a store with uploads which committer it will have; every other is told by the setup what it lacks."""
-    can = context.store.capabilities
-    if name == DEFAULT_COMMITTER and can.multipart and not can.atomic_file_rename:
-        raise UnsupportedError(
-            f"committer {name!r} needs a store that can rename a file atomically and rename without replacing; "
-            f"{context.store.scheme}:// cannot",
-            operation="open_job",
-            path=context.layout.destination,
-            next_step="choose another committer for this store: 'magic', which completes uploads where others rename, "
-            "is not in this release, so no job can be committed here yet",
-        )
 
 
 def attach_job(

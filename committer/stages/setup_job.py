@@ -139,7 +139,8 @@ class SetupJob(Stage[None, JobSetup]):
                 f"{self.context.store.scheme}:// cannot",
                 operation=self.name,
                 path=self.context.layout.destination,
-                next_step="choose another committer for this store",
+                next_step="choose another committer for this store"
+                + (": 'magic', which completes uploads where others rename, is not in this release" * can.multipart),
             )
 
     async def _claim(self, claim: bytes) -> None:

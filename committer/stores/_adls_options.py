@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Final
-from urllib.parse import urlsplit
 
 from committer.errors import ConfigurationError
 from committer.stores._adls_access import Access, SharedAccessSignature, SharedKey, Token
@@ -98,27 +97,6 @@ def _text(name: str, value: object) -> str:
     if not isinstance(value, str) or not value:
         raise ConfigurationError(f"the option {name} is no text, or empty", operation="open_store")
     return value
-
-
-def checked_endpoint(endpoint: str) -> str:
-    """An endpoint's URL without slashes at its end.
-
-    Raises:
-        ConfigurationError: It is none; what it says is not repeated.
-    """
-    try:
-        parts = urlsplit(endpoint)
-        usable = parts.scheme in ("http", "https") and parts.hostname and not parts.username and not parts.password
-    except ValueError:
-        usable = False
-    # Not repeated: it may be a URL with a signature.
-    if not usable or parts.query or parts.fragment:
-        raise ConfigurationError(
-            "the option endpoint is no URL of an endpoint",
-            operation="open_store",
-            next_step="write it as https://account.dfs.core.windows.net",
-        )
-    return endpoint.rstrip("/")
 
 
 def from_connection_string(text: object, account: str, endpoint: str | None, options: dict[str, object]) -> str | None:

@@ -23,14 +23,14 @@ from committer.paths import StorePath
 from committer.stores._adls_access import Access
 from committer.stores._adls_errors import code_of, error_of
 from committer.stores._adls_listing import status_in, statuses_in
-from committer.stores._adls_options import OPTIONS, access_of, checked_endpoint, from_connection_string
+from committer.stores._adls_options import OPTIONS, access_of, from_connection_string
 from committer.stores._adls_probe import probe
 from committer.stores._adls_put import SmallFiles
 from committer.stores._adls_wire import AdlsWire
 from committer.stores._adls_writer import AdlsWriter
 from committer.stores.base import Capabilities, FileStatus, FileWriter, Store
 from committer.stores.helpers import check_options, status_or_none
-from committer.stores.http import HttpClient
+from committer.stores.http import HttpClient, checked_endpoint
 
 _MAX_PATH_BYTES: Final = 1024
 _TRIES: Final = 5
@@ -104,7 +104,9 @@ class AdlsStore(Store):
             endpoint = from_connection_string(connection_string, account, endpoint, options)
         self._scheme = scheme
         self._authority = authority
-        self._endpoint = checked_endpoint(endpoint or f"https://{host}")
+        self._endpoint = checked_endpoint(
+            endpoint or f"https://{host}", "endpoint", "https://account.dfs.core.windows.net"
+        )
         self._access = access_of(account, options)
         if self._access.needs_tls and not self._endpoint.startswith("https:"):
             raise ConfigurationError(
