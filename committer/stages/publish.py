@@ -42,7 +42,7 @@ _ROUNDS = 5
 
 
 # Files of one call where a store renames many at once, at most, and how many such calls are made at a time.
-_TOGETHER = 64
+_TOGETHER = 128
 _BATCHES_AT_ONCE = 2
 
 
@@ -126,7 +126,7 @@ class PublishFiles(Stage[CommitState, Published]):
             rest = batch
             if isinstance(store, SupportsBatchRename) and store.renames_in_batches:
                 plain, rest = _without(batch, promoted.keys() | targets.keys())
-                await self._publish_together(store, plain)
+                await self._publish_together(store, _by_directory(plain))
             await run_workers(rest, publish, workers=workers, operation=self.name)
             published.add(layout, batch)
         return published
@@ -280,6 +280,14 @@ def _without(files: list[PlannedFile], names: AbstractSet[str]) -> tuple[list[Pl
         return files, []
     others = [file for file in files if file.destination not in names]
     return others, [file for file in files if file.destination in names]
+
+
+def _by_directory(files: list[PlannedFile]) -> list[PlannedFile]:
+    """The same files, those of one directory next to one another: a store looks at a directory once for all of them."""
+    directories: dict[str, list[PlannedFile]] = {}
+    for file in files:
+        directories.setdefault(file.destination.rpartition("/")[0], []).append(file)
+    return [file for some in directories.values() for file in some]
 
 
 def _worth_another_try(error: StoreError) -> bool:
