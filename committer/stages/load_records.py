@@ -41,7 +41,7 @@ from committer.stores.helpers import exists, status_or_none
 ABORTED_SUFFIX = f"-aborted{MANIFEST_SUFFIX}.tmp"
 
 # Entries kept in memory, some 500 bytes each; a larger job reads its records a second time instead.
-ENTRIES_IN_MEMORY = 50_000
+ENTRIES_IN_MEMORY = 100_000
 
 # Sentences about names that the store cannot hold; a job can have millions of such names.
 MOST_PROBLEMS = 100
