@@ -34,6 +34,7 @@ SUCCESS = "_SUCCESS"
 MANIFEST_SUFFIX = "-manifest.json"
 
 _JOB_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}\Z")
+_WITH_NONCE = re.compile(r"_m_\d{6,}_\d+-[0-9a-f]+\Z")
 _HADOOP_JOB_ID = re.compile(r"job_([A-Za-z0-9]+_\d+)\Z")
 
 
@@ -60,6 +61,11 @@ def check_number(value: object, what: str) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or value < 0:
         raise ConfigurationError(f"{what} must be an int >= 0, not {value!r}", operation="open_task")
     return value
+
+
+def has_nonce(name: str) -> bool:
+    """Whether a task attempt's directory is one of this engine's; Hadoop's ends with the attempt's number."""
+    return _WITH_NONCE.search(name) is not None
 
 
 class JobLayout:
@@ -176,6 +182,10 @@ class JobLayout:
     def plan_file(self, number: int, driver: str) -> StorePath:
         """The `number`th side file of a driver's decision."""
         return self.job_directory / f"plan-{number:05d}-{driver}"
+
+    def probe_in(self, root: str) -> StorePath:
+        """The empty directory by which setup tries whether something can be renamed into a root."""
+        return self.target(root) / f".committer-probe-{self.job_id}"
 
     def summary(self, report_directory: StorePath) -> StorePath:
         """The job's summary report."""

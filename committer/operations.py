@@ -426,17 +426,19 @@ async def _reason_to_keep(context: StageContext, found: JobDirectory, *, force: 
     if force:
         # With force nobody asks what was decided: it may be what cannot be read.
         return None
+    late = not store.capabilities.refuses_late_writes
+    decision = await read_decision(store, layout) if found.decided and not found.is_void else None
     if found.ended:
         outcome = await read_outcome(store, layout)
         if outcome is not None and not outcome.finished:
             # `_SUCCESS`, or files that a rollback has to put back, may be missing.
-            return _UNFINISHED
+            void = found.voids(decision, outcome, late=late) if decision is not None else late and not found.set_up
+            return None if void else _UNFINISHED
         # What else is left of such a job is removed all the same: `_remove` says this at its end.
         return _KEPT if spares_kept and outcome is not None and outcome.kept else None
-    decision = await read_decision(store, layout) if found.decided and not found.is_void else None
     if decision is None or decision.decision != "commit":
         return None
-    return None if found.voids(decision, late=not store.capabilities.refuses_late_writes) else _DECIDED
+    return None if found.voids(decision, late=late) else _DECIDED
 
 
 async def _remove(context: StageContext, found: JobDirectory, *, force: bool, named: bool) -> str | None:

@@ -131,6 +131,8 @@ class CarryOut:
         if outcome is None or not outcome.finished:
             refuse_roots_not_given(layout, decision.config)
         if outcome is not None:
+            if not (outcome.finished or store.capabilities.refuses_late_writes):
+                await self._refuse_void(decision, outcome)
             return await self._after_outcome(decision, outcome, rollback=rollback)
         if state is None:
             await self._refuse_void(decision)
@@ -144,16 +146,18 @@ class CarryOut:
         store = self.context.store
         return store.capabilities.atomic_directory_rename and await exists(store, self.context.layout.tasks_fenced)
 
-    async def _refuse_void(self, decision: Decision) -> None:
-        """Takes back a decision about a job that an abort or a cleanup had already emptied when it was made.
+    async def _refuse_void(self, decision: Decision, outcome: JobOutcome | None = None) -> None:
+        """Takes back a decision, and an outcome, about a job that was emptied already when the decision was made.
 
         Its driver looks for the setup record once it decided; this is for one that died before it could.
         """
         context = self.context
         found = await look_at_job(context.store, context.layout)
-        if not found.voids(decision, late=not context.store.capabilities.refuses_late_writes):
+        if not found.voids(decision, outcome, late=not context.store.capabilities.refuses_late_writes):
             return
         await context.store.delete_file(context.layout.decision)
+        if outcome is not None:
+            await context.store.delete_file(context.layout.outcome)
         await remove_side_files(context, found)
         raise JobNotFoundError(
             f"job {decision.job_id} was aborted or cleaned up before it was decided to be committed",

@@ -18,7 +18,7 @@ from committer.layout import TEMPORARY, JobLayout, check_job_id
 from committer.paths import StorePath, has_reserved_segment, root_of
 from committer.spec import JobSpec
 from committer.stages.base import StageContext
-from committer.stages.job_directory import look_at_job, read_setup
+from committer.stages.job_directory import is_hadoops, look_at_job, read_setup
 from committer.stages.names import NameFolding, is_hidden
 from committer.stores.base import Store
 from committer.stores.paced import PacedStore
@@ -150,9 +150,9 @@ async def find_spec(
     `config` says where reports and kept records go, and where outside the destination files may; for a job without
     setup record it holds altogether.
 
-    A job without one was set up by Hadoop, or is half cleaned up; then its highest job attempt is taken. Where
-    directories are not real, a task that writes after its job was cleaned up looks the same: there nothing but another
-    record makes a job.
+    A job without one was set up by Hadoop, or is half cleaned up; then its highest job attempt is taken. Where writes
+    make directories again, a task that writes after its job was cleaned up looks almost the same: there another record
+    makes a job, or a task attempt of Hadoop's (1 call more), and where directories are not real a record alone.
 
     Raises:
         JobNotFoundError: There is no such job.
@@ -168,15 +168,16 @@ async def find_spec(
                 pass
             else:
                 return _at(dest, job_id, setup.spec, config)
-        if not (found.has_records or store.capabilities.directories):
+        attempts = [int(name) for name, child in found.children.items() if child.is_directory and name.isdecimal()]
+        job_attempt = max(attempts, default=0)
+        if not (found.has_records or await is_hadoops(store, JobLayout(dest, job_id, job_attempt))):
             raise JobNotFoundError(
-                f"there is no job {job_id} at {dest}: no record speaks of one",
+                f"there is no job {job_id} at {dest}: no record speaks of one, and no task attempt of Hadoop's",
                 operation="find_spec",
                 path=layout.job_directory,
                 next_step="it was cleaned up; if Hadoop set it up, join it with JobSpec.for_hadoop(dest, job_id)",
             )
-        attempts = [int(name) for name, child in found.children.items() if child.is_directory and name.isdecimal()]
-        return JobSpec.for_hadoop(dest, job_id, max(attempts, default=0), config=config)
+        return JobSpec.for_hadoop(dest, job_id, job_attempt, config=config)
     finally:
         await store.close()
 

@@ -124,8 +124,8 @@ class JobCommit:
 
     def _is_litter(self, found: JobDirectory) -> bool:
         """Whether no job stands there: late requests made the directory again, where directories are not real."""
-        directories = self._context.store.capabilities.directories
-        return not (found.has_records or (found.is_job and (directories or self._context.spec.hadoop)))
+        refuses = self._context.store.capabilities.refuses_late_writes
+        return not (found.has_records or (found.is_job and (refuses or self._context.spec.hadoop)))
 
     async def _ended_before(self, found: JobDirectory) -> bool:
         """Whether a directory without setup record is litter: a late Java task makes its job's directory again.

@@ -37,7 +37,7 @@ class CleanupJob(Stage[None, None]):
     Postconditions: of the job's directory only `decision` and `outcome` are left; `RemoveFate` removes them,
     `RemoveDecision` leaves an outcome that is kept.
     Failure modes: what cannot be deleted stays, and the error says so; the job's result does not change.
-    Cost: one delete a task attempt, or one in all with `cleanup_base_first`.
+    Cost: one delete a task attempt, or one in all with `cleanup_base_first`; one a root outside the destination.
     Hadoop: ``CleanupJobStage``.
     """
 
@@ -54,7 +54,7 @@ class CleanupJob(Stage[None, None]):
         async def look(place: StorePath) -> None:
             found[place] = await _children(self.context, place)
 
-        await together(*map(look, places))
+        await together(*map(look, places), *map(self._remove_probe, sorted(layout.roots)))
         children = found.pop(layout.job_directory)
         fate = {layout.decision, layout.outcome}
         doomed = [child for child in children if child.path not in fate or child.is_directory]
@@ -63,6 +63,13 @@ class CleanupJob(Stage[None, None]):
         failures = await self._delete_in_parallel(doomed)
         if failures:
             raise failures[0] if len(failures) == 1 else MultipleError.of(self.name, failures)
+
+    async def _remove_probe(self, root: str) -> None:
+        """Removes what a driver that died in the job's setup left outside the destination."""
+        try:
+            await self.context.store.delete_directory(self.context.layout.probe_in(root), recursive=False)
+        except StoreError as error:
+            _log.warning("could not look for what the setup of job %s left: %s", self.context.layout.job_id, error)
 
     async def _delete_in_parallel(self, doomed: Iterable[FileStatus]) -> list[StoreError]:
         """Deletes all, one failure not stopping the others."""

@@ -78,8 +78,14 @@ class CommitState:
 
 
 def is_forward_only(context: StageContext, state: CommitState) -> bool:
-    """Whether files were replaced on a store that cannot keep the old ones: such a job can only go forward."""
-    return not context.store.capabilities.hard_links and any(not fact.is_directory for fact in state.targets.values())
+    """Whether something is replaced on a store that cannot keep it: such a job can only go forward.
+
+    An old file is kept by a link, a directory by a rename.
+    """
+    can = context.store.capabilities
+    return any(
+        not (can.atomic_directory_rename if fact.is_directory else can.hard_links) for fact in state.targets.values()
+    )
 
 
 class EndedElsewhereError(Exception):

@@ -88,9 +88,9 @@ class DecideCommit(Stage[CommitBasis, Decision]):
 
     async def execute(self, value: CommitBasis) -> Decision:
         """Writes side files, makes room for what is moved aside, decides."""
-        layout, store = self.context.layout, self.context.store
+        layout = self.context.layout
         try:
-            plan, _made = await both(self._write_plan(value), store.make_directory(layout.superseded, parents=False))
+            plan, _made = await both(self._write_plan(value), self._make_room())
             # The decision rests on the names in there: frozen records, and the place for what is moved aside.
             await sync_directories(self.context, [layout.job_attempt_directory])
         except StoreNotFoundError as error:
@@ -114,6 +114,12 @@ class DecideCommit(Stage[CommitBasis, Decision]):
             statistics=value.statistics,
         )
         return await create_decision(self.context, decision)
+
+    async def _make_room(self) -> None:
+        # Every other job's was made at setup. A driver that made it here could do so after a rollback took it away, and
+        # another driver of the job would move an old file to where nobody looks.
+        if self.context.spec.hadoop:
+            await self.context.store.make_directory(self.context.layout.superseded, parents=False)
 
     async def _write_plan(self, value: CommitBasis) -> list[PlanFile]:
         # A driver that lost the race must not overwrite the winner's side files: its own name is part of theirs.

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from committer.errors import JobDecidedError, JobNotFoundError, StoreNotADirectoryError, StoreNotFoundError
-from committer.layout import JobLayout
+from committer.layout import JobLayout, has_nonce
 from committer.paths import StorePath
 from committer.records.job_state import Decision, Intent, JobOutcome, JobSetup, R, decode_record
 from committer.stores.base import FileStatus, Store
@@ -63,19 +63,22 @@ class JobDirectory:
         """Whether a decision that may stand there speaks of nothing: a late request made it after a cleanup."""
         return not (self.set_up or self.ended or any(child.is_directory for child in self.children.values()))
 
-    def voids(self, decision: Decision, *, late: bool) -> bool:
+    def voids(self, decision: Decision, outcome: JobOutcome | None = None, *, late: bool) -> bool:
         """Whether this decision, which was read there, speaks of nothing: a late request made it after a cleanup.
 
         Where a late write makes directories again, those that stand there say nothing: a task that outlived its job
-        makes them with its record. But a decision without outcome stands beside the setup record of its job, always.
+        makes them with its record. But a decision without outcome stands beside the setup record of its job, always,
+        and so does one with an outcome that is not finished: a driver wrote that because of the decision, and died.
 
         Args:
             decision: The decision.
+            outcome: The outcome, where it was read.
             late: Whether the store takes writes into directories that are gone.
         """
-        if self.is_void:
-            return True
-        return late and not (decision.hadoop or self.set_up or self.ended)
+        over = self.ended if outcome is None else outcome.finished
+        if self.set_up or over:
+            return False
+        return self.is_void or (late and not decision.hadoop)
 
     @property
     def is_foreign(self) -> bool:
@@ -122,6 +125,26 @@ async def join_job(store: Store, layout: JobLayout) -> JobDirectory:
             next_step="it was cleaned up, or is another committer's",
         )
     return found
+
+
+async def is_hadoops(store: Store, layout: JobLayout) -> bool:
+    """Whether a job without records of this engine is Hadoop's, and not what late writes left of a job that is over.
+
+    Where a write makes missing directories again, a task that outlived its job makes those of the job too. But what a
+    task attempt of this engine writes to has a nonce in its name, and each of Hadoop's task attempts has a directory
+    without one until the job's cleanup (``SetupTaskStage``). One call, where late writes are taken.
+    """
+    if store.capabilities.refuses_late_writes:
+        return True
+    if not store.capabilities.directories:
+        return False
+    try:
+        async for child in store.list(layout.tasks):
+            if child.is_directory and not has_nonce(child.path.name):
+                return True
+    except (StoreNotFoundError, StoreNotADirectoryError):
+        pass
+    return False
 
 
 async def check_job_stands(store: Store, layout: JobLayout, *, hadoop: bool, operation: str) -> None:

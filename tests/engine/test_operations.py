@@ -339,12 +339,21 @@ async def test_attach_to_what_is_not_there(place: Place) -> None:
 async def test_attach_to_hadoops_job(place: Place) -> None:
     place.write("_temporary/job_202601010000_0001/00/manifests/.keep", b"")
     place.write("_temporary/job_202601010000_0001/01/manifests/.keep", b"")
-    if place.store.capabilities.directories:
+    can = place.store.capabilities
+    if not can.refuses_late_writes:
+        # What a late task left of a job that is over looks the same there.
+        ours = "attempt_202601010000_0001_m_000000_0-0123456789ab"
+        place.write(f"_temporary/job_202601010000_0001/01/tasks/{ours}/part-0", b"late")
+        with pytest.raises(JobNotFoundError, match="no record speaks of one"):
+            await place.attach_job("job_202601010000_0001")
+    # Every task attempt of Hadoop's makes itself a directory.
+    place.write("_temporary/job_202601010000_0001/01/tasks/attempt_202601010000_0001_m_000000_0/.keep", b"")
+    if can.directories:
         async with place.attach_job("job_202601010000_0001") as job:
             assert job.spec.hadoop
             assert job.spec.job_attempt == 1
     else:
-        # What a late task left of a job that is over looks the same there, so the user says that it is Hadoop's.
+        # Nothing is a directory there, so the user says that it is Hadoop's.
         with pytest.raises(JobNotFoundError, match="no record speaks of one"):
             await place.attach_job("job_202601010000_0001")
     spec = JobSpec.for_hadoop(place.dest, "job_202601010000_0001")

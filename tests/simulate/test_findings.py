@@ -7,7 +7,7 @@ import pytest
 from committer import CommitterConfig
 from committer.spec import Delivery
 from committer.testing.simulate.exhaustive import small
-from committer.testing.simulate.scenario import EARLIER_SUCCESS, Event, JobPlan, Scenario
+from committer.testing.simulate.scenario import EARLIER_SUCCESS, Event, EventKind, JobPlan, Scenario, Trouble
 from committer.testing.simulate.simulation import Result, simulate
 from committer.testing.simulate.worlds import OUT, MemoryWorld
 
@@ -202,3 +202,57 @@ def test_decision_that_arrives_after_the_cleanup_beside_what_else_came_late(
         shifted = simulate(Scenario(0, kind, (plan,), before=before, forced={late: "late"}))
         decided = ("j0.driver", numbers(shifted, "j0.driver", "put", "j0/decision")[0])
         clean(simulate(Scenario(0, kind, (plan,), before=before, forced={late: "late", decided: "late"})))
+
+
+@pytest.mark.parametrize("kind", ["hdfs", "local"])
+def test_old_file_that_is_moved_aside_while_a_late_driver_decides_and_another_rolls_back(kind: str) -> None:
+    # The late driver must not make again the place that the rollback has just fenced off.
+    plan = JobPlan("j0", delivery="message", config=CommitterConfig(existing_target="replace"), tasks=1, files=1)
+    before = {f"{OUT}/day=0": b"a file"}
+    quiet = Scenario(1, kind, (plan,), before=before, forced={})
+    aside = call_of(quiet, "j0.driver", "rename_file", "out/day=0")
+    for at in range(2, 8):
+        for later in range(1, 6):
+            events = (
+                Event(0, "recover", "j0", True, at * 0.02),
+                Event(1, "roll_back", "j0", True, (at + later) * 0.02),
+            )
+            forced = {aside: "unavailable"}
+            clean(simulate(Scenario(1, kind, (plan,), events, before=before, forced=forced)))  # type: ignore[arg-type]
+
+
+def test_directory_at_a_target_that_cannot_be_kept_is_not_rolled_back() -> None:
+    plan = JobPlan("j0", config=CommitterConfig(existing_target="replace"), tasks=2, files=1)
+    before = {f"{OUT}/{plan.names(1, 0)[0]}/inner": b"a directory"}
+    for at in range(28, 48):
+        events = (Event(0, "squatter", "j0", True, at * 0.01),)
+        clean(simulate(Scenario(at, "gcs", (plan,), events, before=before, forced={})))
+
+
+@pytest.mark.parametrize("kind", ["adls", "gcs", "gcs-no-identity"])
+@pytest.mark.parametrize("operator", ["recover", "roll_back"])
+@pytest.mark.parametrize("death", [None, "crash_after", "crash_before"])
+def test_decision_that_arrives_again_for_a_slow_driver_when_somebody_ended_its_job(
+    kind: str, operator: EventKind, death: Trouble | None
+) -> None:
+    plan = JobPlan("j0", delivery="message", tasks=1, files=1)
+    quiet = Scenario(0, kind, (plan,), forced={})
+    decided = call_of(quiet, "j0.driver", "put", "j0/decision")
+    driver, renaming = call_of(quiet, "j0.driver", "rename_file", ".csv")
+    events = (Event(0, operator, "j0", True, 0.3),)
+    for slow in range(renaming, renaming + 6):
+        for ahead in (2, 3) if death else (0,):
+            forced: dict[tuple[str, int], Trouble] = {decided: "again", (driver, slow): "slow"}
+            if death is not None:
+                forced[driver, slow + ahead] = death
+            clean(simulate(Scenario(0, kind, (plan,), events, forced=forced)))
+
+
+def test_directory_that_a_zombie_makes_again_when_its_job_is_over_is_no_job_of_hadoops() -> None:
+    zombies = JobPlan("j0", tasks=1, files=2, patience_s=0.3, mischief=0.2)
+    # `_SUCCESS` speaks of the later job, so that it does not tell how the first one ended.
+    later = JobPlan("j1", delivery="message", tasks=1, files=1, starts_s=1.0)
+    for seed in (4, 13, 14, 15, 19, 36):
+        for at in range(16, 36, 4):
+            events = (Event(0, "roll_back", "j0", False, at * 0.1),)
+            clean(simulate(Scenario(seed, "adls", (zombies, later), events, forced={})))

@@ -12,8 +12,8 @@ from committer.testing.simulate.worlds import OUT, TEMPORARY, World
 class JobWatch:
     """Looks at the records of one job.
 
-    A decision counts only beside the job's setup record, an outcome only beside the decision: without real directories
-    a late driver may create them once more for a job that is cleaned up, and takes them back.
+    A decision counts only beside the job's setup record, an outcome only beside both: where late writes are taken a
+    driver may create them once more for a job that is cleaned up, and takes them back.
 
     Args:
         job_id: The job.
@@ -87,13 +87,14 @@ class JobWatch:
             self._obey_model()
             return None
         decision = self._world.read(f"{self.own}decision")
-        if decision is None or (decision != self._decision and self._world.read(f"{self.own}setup") is None):
+        set_up = self._world.read(f"{self.own}setup") is not None
+        if decision is None or (decision != self._decision and not set_up):
             return None
         problem = None
         if decision != self._decision:
             problem = self._note_decision(decision)
         outcome = self._world.read(f"{self.own}outcome")
-        if outcome is not None and outcome != self._outcome:
+        if outcome is not None and outcome != self._outcome and set_up:
             problem = problem or self._note_outcome(outcome)
         return problem
 
