@@ -146,6 +146,14 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag=
     statistics: IOStatistics = msgspec.field(default_factory=IOStatistics)
 
 
+class DecisionHead(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="committer.decision"):
+    """Who decided what: of a decision, which names every record of a job, all that a driver has to see again."""
+
+    version: int = VERSION
+    decision: Literal["commit", "abort"]
+    driver: str
+
+
 class JobOutcome(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="committer.outcome"):
     """How a decided commit ended.
 
@@ -183,7 +191,7 @@ class ReplaceLock(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", t
 
 
 Record = JobSetup | Intent | Decision | JobOutcome | ReplaceLock
-R = TypeVar("R", JobSetup, Intent, Decision, JobOutcome, ReplaceLock)
+R = TypeVar("R", JobSetup, Intent, Decision, DecisionHead, JobOutcome, ReplaceLock)
 
 
 def encode_record(record: Record) -> bytes:

@@ -183,7 +183,8 @@ async def create_decision(context: StageContext, decision: Decision) -> Decision
                 path=anchor,
                 causes=[error],
             ) from error
-    return decode_record(found, Decision, source=str(layout.decision))
+    # Decoding one's own would make all of it a second time.
+    return decision if found == wanted else decode_record(found, Decision, source=str(layout.decision))
 
 
 def abort_decision(context: StageContext) -> Decision:

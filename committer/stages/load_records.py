@@ -296,7 +296,7 @@ class LoadRecords(Stage[list[RecordRef], LoadedRecords]):
         half way through publishing; its first file speaks for all.
         """
         attempts = {source.partition("/")[0] for source in files.sources}
-        if len(attempts) > 1 or not attempts.isdisjoint(loaded.attempts):
+        if len(attempts) > 1 or not loaded.attempts.keys().isdisjoint(attempts):
             raise RecordError(
                 "the record names files of more than one task attempt, or of another record's",
                 field="files",
