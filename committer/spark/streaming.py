@@ -206,7 +206,7 @@ async def _is_set_up(options: WriteOptions, job_id: str) -> bool:
     store = await open_store(destination, options.storage_options(), options.config)
     try:
         for _look in range(_SETUP_LOOKS):
-            # The last that a setup makes.
+            # The last directory that a setup makes (`SetupJob`).
             if not store.capabilities.directories or await exists(store, layout.attempts):
                 return True
             await asyncio.sleep(_SETUP_PAUSE_S)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from committer.errors import (
@@ -25,6 +26,7 @@ from committer.records.job_state import Intent, NamedRecord, ReplaceLock, decode
 from committer.stages.base import Stage, StageContext
 from committer.stages.cleanup import remove_emptied
 from committer.stages.job_directory import look_at_job, read_decision, read_record
+from committer.stores.base import FileStatus
 from committer.stores.helpers import create_exclusively
 
 _LOCK_TRIES = 5
@@ -241,10 +243,11 @@ def _kept(context: StageContext, lock: ReplaceLock) -> StorePath:
 
 
 async def release_lock(context: StageContext, *, driver: str | None = None) -> None:
-    """Releases the replace lock when this job holds it: 1 call when it does not, else 4.
+    """Releases the replace lock when this job holds it: 1 call when it does not, else 3, or 4 while it is undecided.
 
     By a rename, which is never repeated blindly: a second delete after a lost answer could take another job's lock.
-    What was taken is looked at, and put back should it be another's after all.
+    What was taken is looked at, and put back should it be another's after all. It stays where it was taken to until
+    cleanup removes all of that, so that the rename cannot succeed a second time, late.
 
     Args:
         context: The job, which is decided or gone; undecided with `driver` only.
@@ -267,39 +270,57 @@ async def _take_away(context: StageContext, *, driver: str | None, unless_kept: 
         return
     if standing is None or not is_own(standing):
         return
-    identity = known.identity if known is not None else None
-    # Into the job's directory, so that cleanup finds it should this driver die right here; beside the lock only when
-    # that directory is gone.
+    # Beside the lock only when the job's directory is gone, or when this driver has released one already.
+    released = layout.job_attempt_directory / f"replace-lock-{context.driver}"
     beside = layout.temporary / f"{layout.replace_lock.name}-{layout.job_id}"
-    inside = _kept(context, standing) if unless_kept else layout.job_directory / f"replace-lock-{context.driver}"
-    for taken in (inside, beside):
-        try:
-            replace = taken == beside or not unless_kept
-            await store.rename_file(layout.replace_lock, taken, replace=replace, identity=identity)
-            break
-        except (StorePreconditionError, StoreExistsError):
-            # Released and taken anew since, or another driver rests on it.
+    for place in (_kept(context, standing) if unless_kept else released, beside):
+        moved = await _move_lock(context, place, known, is_own, replace=place == beside, unless_kept=unless_kept)
+        if moved is None:
             return
-        except StoreNotFoundError:
-            if not is_own(await _lock_at(context, layout.replace_lock)):
-                return
-        except StoreOutcomeUnknownError:
-            found = await _lock_at(context, taken)
-            if found is None:
-                raise
-            if unless_kept and not is_own(found):
-                return
+        if moved:
             break
     else:
         return
-    found = await _lock_at(context, taken)
+    found = await _lock_at(context, place)
     if found is not None and not is_own(found):
         try:
-            await store.rename_file(taken, layout.replace_lock)
+            await store.rename_file(place, layout.replace_lock)
             return
         except StoreExistsError:
             pass
-    await store.delete_file(taken)
+    if place != released:
+        await store.delete_file(place)
+
+
+async def _move_lock(
+    context: StageContext,
+    place: StorePath,
+    known: FileStatus | None,
+    is_own: Callable[[ReplaceLock | None], bool],
+    *,
+    replace: bool,
+    unless_kept: bool,
+) -> bool | None:
+    """Moves the lock to a place; False when it cannot go there, None when it is not to be moved any more."""
+    store, lock = context.store, context.layout.replace_lock
+    identity = known.identity if known is not None else None
+    try:
+        await store.rename_file(lock, place, replace=replace, identity=identity)
+    except StorePreconditionError:
+        # Released and taken anew since.
+        return None
+    except StoreExistsError:
+        # Another driver rests on it; or this one released one before.
+        return None if unless_kept else False
+    except StoreNotFoundError:
+        return False if is_own(await _lock_at(context, lock)) else None
+    except StoreOutcomeUnknownError:
+        found = await _lock_at(context, place)
+        if found is None:
+            raise
+        if unless_kept and not is_own(found):
+            return None
+    return True
 
 
 async def remove_taken_lock(context: StageContext) -> None:

@@ -252,9 +252,19 @@ class RollBack(Stage[RollBackRequest, JobOutcome]):
         await looking_again(lambda: self._restore(self._superseded / f"{fact.aside:08d}", fact))
 
     async def _put_back_success(self, state: CommitState) -> None:
-        if state.decision.success_present:
-            fact = Fact(kind="superseded", path=SUCCESS, identity=state.decision.success_identity)
-            await looking_again(lambda: self._restore(self._superseded / SUCCESS, fact))
+        if not state.decision.success_present:
+            return
+        fact = Fact(kind="superseded", path=SUCCESS, identity=state.decision.success_identity)
+
+        async def put_back() -> None:
+            aside = self._superseded / SUCCESS
+            kept = await status_or_none(self.context.store, aside)
+            told = self.context.store.capabilities.identity_through_rename and fact.identity is not None
+            if kept is not None and not (told and kept.identity != fact.identity):
+                # Another file only takes the place of one (`SetAsideSuccess`).
+                await self._restore(aside, fact)
+
+        await looking_again(put_back)
 
     async def _restore(self, aside: StorePath, fact: Fact) -> None:
         """Moves one thing back from the job's directory, replacing nothing."""

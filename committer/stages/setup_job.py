@@ -35,7 +35,7 @@ class SetupJob(Stage[None, JobSetup]):
     here survives a power loss, those of the destination and its parents too.
     Failure modes: `JobExistsError` changes nothing; any other failure, and a cancellation, removes what was made below
     `_temporary`, so that the id is free again.
-    Cost: about 9 calls in 6 round trips, and the store's probe beside the last; with `outcome_kept` one more. With
+    Cost: about 9 calls in 7 round trips, and the store's probe beside the last; with `outcome_kept` one more. With
     `durability="fsync"` 5 more (one look, four directories synced), one where `_temporary` is made, and two a directory
     made above it. For a failed setup 4 or 5. For a root 4.
     Hadoop: ``SetupJobStage``.
@@ -57,8 +57,10 @@ class SetupJob(Stage[None, JobSetup]):
             await self._claim(claim)
             await store.make_directory(layout.job_attempt_directory, parents=False)
             records = layout.manifests if self.context.spec.delivery == "listing" else layout.attempts
+            await together(*(store.make_directory(made, parents=False) for made in (layout.tasks, layout.superseded)))
+            # The last directory: who joins a job that is being set up waits for it.
             await together(
-                *(store.make_directory(made, parents=False) for made in (layout.tasks, layout.superseded, records)),
+                store.make_directory(records, parents=False),
                 store.probe(layout.job_attempt_directory),
                 self._prove_roots(),
             )

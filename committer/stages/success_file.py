@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import platform
 
 from committer.errors import (
@@ -10,6 +11,7 @@ from committer.errors import (
     StoreExistsError,
     StoreIsADirectoryError,
     StoreNotFoundError,
+    StoreOutcomeUnknownError,
     StorePreconditionError,
 )
 from committer.events import names
@@ -38,14 +40,29 @@ class SetAsideSuccess(Stage[Decision, None]):
 
     Preconditions: the decision stands, nothing is published yet (or the commit is being finished).
     Postconditions: the recorded `_SUCCESS` is not at the destination; rollback puts it back.
-    Cost: 2 calls when there was one, else none.
+    Cost: 2 calls when there was one, else none; one more where an answer was lost.
     """
 
     name = "job_stage_set_aside_success"
 
     async def execute(self, value: Decision) -> None:
         """Looks, moves; again when an answer was lost."""
-        await looking_again(lambda: self._set_aside(value))
+        try:
+            await self._set_aside(value)
+        except StoreOutcomeUnknownError:
+            await looking_again(lambda: self._set_aside(value))
+            await self._bar_late_move(value)
+
+    async def _bar_late_move(self, value: Decision) -> None:
+        """Takes the place that a request without answer would move `_SUCCESS` to: it could come late, for a new one.
+
+        The old one is not at the destination any more. Needless where a rename is told what to move.
+        """
+        can = self.context.store.capabilities
+        if can.conditional_rename or not can.identity_through_rename or value.success_identity is None:
+            return
+        with contextlib.suppress(StoreNotFoundError, StoreIsADirectoryError):
+            await create_exclusively(self.context.store, self.context.layout.superseded / SUCCESS, b"")
 
     async def _set_aside(self, value: Decision) -> None:
         layout, store = self.context.layout, self.context.store

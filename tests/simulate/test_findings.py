@@ -256,3 +256,35 @@ def test_directory_that_a_zombie_makes_again_when_its_job_is_over_is_no_job_of_h
         for at in range(16, 36, 4):
             events = (Event(0, "roll_back", "j0", False, at * 0.1),)
             clean(simulate(Scenario(seed, "adls", (zombies, later), events, forced={})))
+
+
+@pytest.mark.parametrize("kind", ["hdfs", "local"])
+@pytest.mark.parametrize("outcome_kept", [False, True])
+def test_release_of_the_lock_that_arrives_again_when_another_job_holds_it(kind: str, outcome_kept: bool) -> None:
+    replacing = CommitterConfig(conflict_mode="replace", outcome_kept=outcome_kept)
+    plans = (
+        JobPlan("j0", delivery="message", config=replacing, tasks=1, files=1),
+        JobPlan("j1", delivery="message", config=replacing, tasks=1, files=2, starts_s=0.9),
+        JobPlan("j2", delivery="message", tasks=1, files=1, starts_s=4.5),
+    )
+    # The second one holds the lock and stands still, while the release arrives and the third one commits.
+    events = (Event(0, "freeze", "j1", True, 0.3, 6.0),)
+    for seed in range(12):
+        quiet = simulate(Scenario(seed, kind, plans, forced={}))
+        release = numbers(quiet, "j0.driver", "rename_file", "/.replace-lock ->")[0]
+        clean(simulate(Scenario(seed, kind, plans, events, forced={("j0.driver", release): "again"})))
+
+
+@pytest.mark.parametrize("kind", ["hdfs", "local"])
+def test_old_success_file_whose_move_arrives_late_when_another_job_wrote_its_own(kind: str) -> None:
+    first = JobPlan("j0", delivery="message", tasks=1, files=1)
+    second = JobPlan("j1", delivery="message", tasks=1, files=1, starts_s=0.25)
+    before = {f"{OUT}/_SUCCESS": EARLIER_SUCCESS}
+    quiet = simulate(Scenario(0, kind, (first, second), before=before, forced={}))
+    move = numbers(quiet, "j0.driver", "rename_file", "/_SUCCESS ->")[0]
+    for still in range(20, 36, 3):
+        # The first one stands still before that move, and takes its time before its cleanup.
+        events = (Event(0, "freeze", "j0", True, still * 0.01, 1.0),)
+        for slow in range(9, 13):
+            forced: dict[tuple[str, int], Trouble] = {("j0.driver", move): "late", ("j0.driver", move + slow): "slow"}
+            clean(simulate(Scenario(0, kind, (first, second), events, before=before, forced=forced)))
