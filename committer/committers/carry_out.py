@@ -127,7 +127,12 @@ class CarryOut:
                 path=layout.decision,
                 next_step="run the job again under another id; cleanup removes what is left of this one",
             )
-        outcome, fenced = await both(read_outcome(store, layout), self._is_fenced())
+        if state is not None and store.capabilities.refuses_late_writes:
+            # Made by this driver a moment ago. What others did since is met where it matters: a fence by the first
+            # rename, an outcome when this driver's is created.
+            outcome, fenced = None, False
+        else:
+            outcome, fenced = await both(read_outcome(store, layout), self._is_fenced())
         if outcome is None or not outcome.finished:
             refuse_roots_not_given(layout, decision.config)
         if outcome is not None:

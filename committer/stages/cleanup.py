@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable
+from typing import TypeAlias
 
 from committer.errors import (
     CommitterError,
@@ -27,8 +28,11 @@ _log = logging.getLogger("committer.stages")
 
 _CLEANUP_BOUND_S = 60.0
 
+Found: TypeAlias = dict[StorePath, list[FileStatus]]
+"""What stands in some directories."""
 
-class CleanupJob(Stage[None, None]):
+
+class CleanupJob(Stage[Found | None, None]):
     """Removes everything of the job but its decision and outcome, so that a crash half way leaves its fate readable.
 
     Unlike Hadoop's, it never touches another job's directory: `_temporary` itself goes only when it is empty.
@@ -44,17 +48,16 @@ class CleanupJob(Stage[None, None]):
     name = "job_stage_cleanup"
     statistic = "job_stage_cleanup"
 
-    async def execute(self, value: None) -> None:
-        """Deletes children of the job's directory, task attempts in parallel before their parent."""
-        layout, config = self.context.layout, self.context.config
-        in_parallel = config.cleanup_parallel_delete and not config.cleanup_base_first
-        places = [layout.job_directory, *([layout.tasks, layout.tasks_fenced] if in_parallel else [])]
-        found: dict[StorePath, list[FileStatus]] = {}
+    async def execute(self, value: Found | None) -> None:
+        """Deletes children of the job's directory, task attempts in parallel before their parent.
 
-        async def look(place: StorePath) -> None:
-            found[place] = await _children(self.context, place)
-
-        await together(*map(look, places), *map(self._remove_probe, sorted(layout.roots)))
+        Args:
+            value: What `look_what_to_clean` found since the job ended; None looks now.
+        """
+        layout = self.context.layout
+        found = dict(value or {})
+        looks = [] if found else [_look_into(self.context, found)]
+        await together(*looks, *map(self._remove_probe, sorted(layout.roots)))
         children = found.pop(layout.job_directory)
         fate = {layout.decision, layout.outcome}
         doomed = [child for child in children if child.path not in fate or child.is_directory]
@@ -83,6 +86,24 @@ class CleanupJob(Stage[None, None]):
 
         await run_workers(doomed, delete, workers=self.context.config.io_concurrency, operation=self.name)
         return failures
+
+
+async def look_what_to_clean(context: StageContext) -> Found:
+    """What stands in the places that a cleanup empties; at most 3 listings, at once."""
+    found: Found = {}
+    await _look_into(context, found)
+    return found
+
+
+async def _look_into(context: StageContext, found: Found) -> None:
+    layout, config = context.layout, context.config
+    in_parallel = config.cleanup_parallel_delete and not config.cleanup_base_first
+
+    async def look(place: StorePath) -> None:
+        found[place] = await _children(context, place)
+
+    places = [layout.job_directory, *([layout.tasks, layout.tasks_fenced] if in_parallel else [])]
+    await together(*map(look, places))
 
 
 class RemoveFate(Stage[None, None]):
