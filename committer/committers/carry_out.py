@@ -158,8 +158,16 @@ class CarryOut:
         """
         context = self.context
         found = await look_at_job(context.store, context.layout)
-        if not found.voids(decision, outcome, late=not context.store.capabilities.refuses_late_writes):
+        late = not context.store.capabilities.refuses_late_writes
+        if not found.voids(decision, outcome, late=late):
             return
+        if outcome is not None:
+            # Its job may have been finished since that was read, and have kept it.
+            outcome = await read_outcome(context.store, context.layout)
+            if outcome is None:
+                raise EndedElsewhereError(None)
+            if not found.voids(decision, outcome, late=late):
+                return
         await context.store.delete_file(context.layout.decision)
         if outcome is not None:
             await context.store.delete_file(context.layout.outcome)

@@ -147,13 +147,18 @@ class RemoveDecision(Stage[None, None]):
 async def remove_emptied(context: StageContext) -> None:
     """Removes a job's directory when nothing is in it any more, then `_temporary` likewise: at most 2 calls.
 
-    Where late writes make directories again, those that a driver makes last, too: at most 4.
+    Where late writes make directories again, the job attempt's too, when nothing but the place for what is moved aside
+    is in it: at most 5. A job that is alive has more there, and must keep that place.
     """
-    layout = context.layout
-    remade = [layout.superseded, layout.job_attempt_directory] if context.store.capabilities.implicit_parents else []
-    for directory in (*remade, layout.job_directory, layout.temporary):
+    layout, store = context.layout, context.store
+    emptied = [layout.job_directory, layout.temporary]
+    if store.capabilities.implicit_parents:
+        made = {child.path for child in await _children(context, layout.job_attempt_directory)}
+        if made <= {layout.superseded}:
+            emptied = [*made, layout.job_attempt_directory, *emptied]
+    for directory in emptied:
         try:
-            await context.store.delete_directory(directory, recursive=False)
+            await store.delete_directory(directory, recursive=False)
         except StoreError:
             # Another job lives in `_temporary`, or a zombie just wrote into the job's directory: both are found by
             # list_jobs, and neither changes this job's result.

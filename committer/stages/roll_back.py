@@ -209,13 +209,16 @@ class RollBack(Stage[RollBackRequest, JobOutcome]):
         ):
             return
         try:
-            await store.rename_file(target, source, identity=file.identity)
-        except StoreExistsError:
-            # Both names of a link: publishing, or taking back, got half way.
-            if await self._stands(source, file):
-                await self._delete_ours(file, stood)
-        except StoreNotFoundError:
-            # Taken back by another driver; or it came with its directory, so there is no place to go back to.
+            try:
+                await store.rename_file(target, source, identity=file.identity)
+            except StoreExistsError:
+                if await self._stands(source, file):
+                    # Both names of a link: publishing, or taking back, got half way.
+                    raise
+                # A request of its task arrived a second time, late, and made another file there, which goes with it.
+                await store.rename_file(target, source, replace=True, identity=file.identity)
+        except (StoreExistsError, StoreNotFoundError):
+            # Or taken back by another driver; or it came with its directory, so there is no place to go back to.
             await self._delete_ours(file, stood)
         except StorePreconditionError:
             return
