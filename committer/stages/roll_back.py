@@ -25,6 +25,7 @@ from committer.stages.commit_state import CommitState, explain_missing, is_forwa
 from committer.stages.end_job import EndJob
 from committer.stages.identity import is_file_of, stands_as_directory, stood_there
 from committer.stages.planned_files import PlannedFile
+from committer.stages.success_file import PLACE_TAKEN
 from committer.stores.helpers import exists, status_or_none
 
 
@@ -257,15 +258,19 @@ class RollBack(Stage[RollBackRequest, JobOutcome]):
     async def _put_back_success(self, state: CommitState) -> None:
         if not state.decision.success_present:
             return
+        store = self.context.store
         fact = Fact(kind="superseded", path=SUCCESS, identity=state.decision.success_identity)
 
         async def put_back() -> None:
             aside = self._superseded / SUCCESS
-            kept = await status_or_none(self.context.store, aside)
-            told = self.context.store.capabilities.identity_through_rename and fact.identity is not None
-            if kept is not None and not (told and kept.identity != fact.identity):
-                # Another file only takes the place of one (`SetAsideSuccess`).
-                await self._restore(aside, fact)
+            kept = await status_or_none(store, aside)
+            if kept is None:
+                return
+            with contextlib.suppress(StoreNotFoundError):
+                if kept.size == len(PLACE_TAKEN) and await store.read(aside, limit=kept.size) == PLACE_TAKEN:
+                    return
+            # Also another than the recorded one: a later job's, which this one took by mistake.
+            await self._restore(aside, fact)
 
         await looking_again(put_back)
 

@@ -318,3 +318,14 @@ def test_outcome_that_is_kept_while_a_late_recoverer_looks_again(kind: str) -> N
         events = (Event(0, "roll_back", "j0", True, at * 0.01),)
         for slow in range(4, 8):
             clean(simulate(Scenario(at, kind, (plan,), events, forced={("op0", slow): "slow"})))
+
+
+@pytest.mark.parametrize("kind", ["hdfs", "local"])
+def test_success_file_of_another_job_that_was_moved_by_mistake_comes_back_with_the_rollback(kind: str) -> None:
+    # Both write one name: the first one finds it taken, and is rolled back.
+    first = JobPlan("j0", delivery="message", tasks=1, files=1, shared_names=True)
+    second = JobPlan("j1", tasks=1, files=1, shared_names=True, starts_s=1.0)
+    before = {f"{OUT}/_SUCCESS": EARLIER_SUCCESS}
+    for still in range(10, 40):
+        events = (Event(0, "freeze", "j0", True, still * 0.01, 2.5),)
+        clean(simulate(Scenario(still, kind, (first, second), events, before=before, forced={})))
