@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from typing import Final
 
 from committer.errors import (
+    CommitterError,
     ConfigurationError,
     StoreError,
     StoreExistsError,
@@ -122,7 +123,8 @@ async def finish_upload(
     That is so when the answer was lost, when there is no such upload any more (it may have been completed by this very
     request, or by an earlier one), and when, of an exclusive completion, something stands there: it may be the caller's
     own file. After a lost answer it is sent again only once a look has shown that the file is not there and the upload
-    still pends: whichever of the two requests arrives first makes the same file, and the other finds no upload.
+    still pends: whichever of the two requests arrives first makes the same file, and the other finds no upload. What
+    else that one is refused for says nothing of the first, so it is looked at likewise.
 
     One call; two or three when it has to look; and as many for each further try, of five.
 
@@ -153,18 +155,22 @@ async def finish_upload(
     while True:
         try:
             return await store.complete_upload(path, upload_id, parts, exclusive=exclusive)
-        except (StoreOutcomeUnknownError, StoreUploadNotFoundError, StoreExistsError) as caught:
-            error: StoreError = caught
+        except CommitterError as caught:
+            error = caught
+        if isinstance(error, StoreOutcomeUnknownError):
+            lost = lost or error
+        tells = isinstance(error, StoreUploadNotFoundError | StoreExistsError)
+        # Once an answer was lost no other refusal, of this request, says what became of that one.
+        if lost is None and not tells:
+            raise error
         pends = False
         try:
             found = await status_or_none(store, path)
-            if isinstance(error, StoreOutcomeUnknownError):
-                lost = lost or error
-                if not _is_stamped(found, stamp, size):
-                    pends = await _is_pending(store, path, upload_id)
-                    # It may have become the file between the two looks.
-                    found = found if pends else await status_or_none(store, path)
-        except StoreError as hidden:
+            if not (tells or _is_stamped(found, stamp, size)):
+                pends = await _is_pending(store, path, upload_id)
+                # It may have become the file between the two looks.
+                found = found if pends else await status_or_none(store, path)
+        except CommitterError as hidden:
             # What cannot be looked at is not known, whatever the answer was.
             raise StoreOutcomeUnknownError(
                 f"{error.message}; looking failed: {hidden.message}",
