@@ -172,19 +172,26 @@ async def finish_upload(
                 found = found if pends else await status_or_none(store, path)
         except CommitterError as hidden:
             # What cannot be looked at is not known, whatever the answer was.
-            raise StoreOutcomeUnknownError(
-                f"{error.message}; looking failed: {hidden.message}",
-                operation="complete_upload",
-                path=path,
-                next_step="look at the path before doing it again",
-                causes=(error, hidden),
-            ) from error
+            raise unseen(error, hidden, operation="complete_upload", path=path) from error
         if found is not None and _is_stamped(found, stamp, size):
             return found.identity
         tries -= 1
         if not (pends and tries):
             raise error if isinstance(error, StoreExistsError) else lost or error
         await current_runtime().sleep(_WAIT_S)
+
+
+def unseen(
+    error: CommitterError, hidden: CommitterError, *, operation: str, path: StorePath
+) -> StoreOutcomeUnknownError:
+    """The error of a call whose answer left its outcome open, and of the look that failed, too."""
+    return StoreOutcomeUnknownError(
+        f"{error.message}; looking failed: {hidden.message}",
+        operation=operation,
+        path=path,
+        next_step="look at the path before doing it again",
+        causes=(error, hidden),
+    )
 
 
 def _is_stamped(found: FileStatus | None, stamp: str, size: int) -> bool:
