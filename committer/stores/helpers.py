@@ -87,25 +87,37 @@ async def create_exclusively(
 
     Raises:
         StoreNotFoundError: The parent is missing, or the winner's file was deleted before it could be read.
-        StoreOutcomeUnknownError: Answers kept being lost; it may stand there or not.
+        StoreOutcomeUnknownError: Answers kept being lost, or one was and what came after it was refused; it may stand
+            there or not.
         RecordError: The winner's content is longer than `limit`.
     """
-    tries = _TRIES
-    while True:
-        tries -= 1
+    lost: StoreOutcomeUnknownError | None = None
+    for tries_left in reversed(range(_TRIES)):
         try:
             await store.put(path, data, exclusive=True, temporary=temporary, durable=durable)
-        except StoreExistsError:
-            return await store.read(path, limit=limit)
-        except StoreOutcomeUnknownError:
-            # A request that is still under way can land later, but then it finds the one sent next, or is found by it.
-            try:
-                return await store.read(path, limit=limit)
-            except StoreNotFoundError:
-                if tries:
-                    continue
+            return data
+        except StoreNotFoundError:
             raise
-        return data
+        except CommitterError as caught:
+            error = caught
+        # A request that is still under way can land later, but then it finds the one sent next, or is found by it.
+        if isinstance(error, StoreOutcomeUnknownError):
+            lost = lost or error
+        elif lost is None and not isinstance(error, StoreExistsError):
+            raise error
+        try:
+            return await store.read(path, limit=limit)
+        except StoreNotFoundError:
+            if isinstance(error, StoreExistsError):
+                raise
+            if not (isinstance(error, StoreOutcomeUnknownError) and tries_left):
+                break
+        except (StoreError, ConfigurationError) as hidden:
+            if lost is None:
+                raise
+            raise unseen(lost, hidden, operation="put", path=path) from lost
+    assert lost is not None  # noqa: S101
+    raise lost
 
 
 async def finish_upload(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 
 import pytest
@@ -63,6 +64,27 @@ async def test_requests_that_are_always_lost(space: MemorySpace) -> None:
         await create_exclusively(store, space.path("file"), b"mine")
     assert caught.value.outcome == "unknown"
     assert store.count("put") == 5
+
+
+@pytest.mark.parametrize("kind", ["unavailable", "forbidden"])
+async def test_a_lost_answer_that_cannot_be_looked_for_is_unknown(space: MemorySpace, kind: FaultKind) -> None:
+    """The request may land yet: who is told that nothing was done takes back what the file rests on."""
+    store = FaultyStore(
+        space.store(), [Fault(kind="late", operation="put", delay_s=0.05), Fault(kind=kind, operation="read")]
+    )
+    with pytest.raises(StoreOutcomeUnknownError, match="looking failed"):
+        await create_exclusively(store, space.path("file"), b"mine")
+    await asyncio.sleep(0.1)
+    assert space.files() == {"/file": b"mine"}
+
+
+async def test_a_refusal_after_a_lost_answer_is_unknown(space: MemorySpace) -> None:
+    late = Fault(kind="late", operation="put", delay_s=0.05)
+    store = FaultyStore(space.store(), [late, Fault(kind="forbidden", operation="put")])
+    with pytest.raises(StoreOutcomeUnknownError):
+        await create_exclusively(store, space.path("file"), b"mine")
+    await asyncio.sleep(0.1)
+    assert space.files() == {"/file": b"mine"}
 
 
 async def test_other_errors_go_through(space: MemorySpace) -> None:
