@@ -299,6 +299,26 @@ async def test_names_that_end_in_a_period(store: AdlsStore, emulator: AdlsEmulat
     assert requests(emulator) == []
 
 
+async def test_a_name_that_ends_in_a_period_is_never_another_s(store: AdlsStore, emulator: AdlsEmulator) -> None:
+    """Where the service drops the period, deleting `file.` would delete `file`: so nothing is at such a name."""
+    await store.put(ROOT / "d/file", b"1")
+    emulator.conduct.log.clear()
+    assert not await store.delete_file(ROOT / "d/file.")
+    assert not await store.delete_file(ROOT / "d./file")
+    assert not await store.delete_file_if(ROOT / "d/file.", identity="0x1")
+    assert not await store.delete_directory(ROOT / "d.", recursive=True)
+    for look in (
+        store.status(ROOT / "d."),
+        store.read(ROOT / "d/file.", limit=9),
+        anext(store.list(ROOT / "d.")),
+        store.rename_file(ROOT / "d/file.", ROOT / "new", identity="0x1"),
+        store.rename_directory(ROOT / "d.", ROOT / "new"),
+    ):
+        with pytest.raises(StoreNotFoundError):
+            await look
+    assert requests(emulator) == []
+
+
 # --- Writers ------------------------------------------------------------------------------------------------------
 
 
