@@ -52,6 +52,7 @@ _SECRETS: Final = re.compile(
     r"|(\b(?:Signature|Credential|aws_secret_access_key|aws_session_token)\s*=\s*)[^&\s,'\"]+"
     r"|((?:AccountKey|SharedAccessSignature)=)[^;\s'\"]+"
     r"|(\b(?:Bearer|SharedKey)\s+)[^\s'\",;)]+"
+    r"|(://[^/@:\s'\"]*:)[^/@\s'\"]+(?=@)"
     r"|(\b(?:Authorization|X-Amz-Security-Token)['\"]?\s*[:=]\s*['\"]?)[^'\"\r\n]+",
     re.IGNORECASE,
 )
