@@ -9,7 +9,7 @@ from functools import lru_cache
 from typing import Final
 from urllib.parse import quote, urlsplit
 
-from committer.errors import ConfigurationError, InvalidPathError, StoreIsADirectoryError
+from committer.errors import ConfigurationError, StoreIsADirectoryError
 from committer.events.audit import current_audit
 from committer.flow.runtime import current_runtime
 from committer.paths import StorePath
@@ -193,24 +193,6 @@ def _audit_text(operation: str, job: str, task: str, stage: str) -> str:
         if value
     )
     return f"https://audit.example.org/lake-committer/1/?{keys}"
-
-
-def check_key(path: StorePath, longest: int) -> None:
-    """Refuses a path that is no key.
-
-    Raises:
-        InvalidPathError: It holds a NUL, is not valid Unicode, or is too long.
-    """
-    name = path.path
-    if "\0" in name:
-        raise InvalidPathError("a path holds a NUL", path=ascii(str(path)))
-    try:
-        if len(name) * 4 > longest and len(name.encode()) - 1 > longest:
-            raise InvalidPathError(f"a path is longer than {longest} bytes", path=path)
-        if not name.isascii():
-            name.encode()
-    except UnicodeEncodeError:
-        raise InvalidPathError("a name is not valid Unicode", path=ascii(str(path))) from None
 
 
 def check_place(path: StorePath, bucket: str) -> None:

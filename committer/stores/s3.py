@@ -32,12 +32,12 @@ from committer.stores._s3_listing import etag_in, pages, status_in
 from committer.stores._s3_options import S3Options, checked_bucket
 from committer.stores._s3_probe import probe
 from committer.stores._s3_uploads import Objects, UploadCalls
-from committer.stores._s3_wire import S3Wire, check_key, check_place
+from committer.stores._s3_wire import S3Wire, check_place
 from committer.stores._s3_writer import S3Writer
 from committer.stores._s3_xml import can_be_text, deletion, parsed
 from committer.stores.base import Capabilities, FileStatus, FileWriter, Store
 from committer.stores.helpers import status_or_none, unseen
-from committer.stores.http import HttpClient
+from committer.stores.http import HttpClient, check_name
 
 _MAX_KEY_BYTES: Final = 1024
 _TRIES: Final = 5
@@ -377,7 +377,7 @@ class S3Store(UploadCalls, Store):
 
     def _checked(self, path: StorePath) -> StorePath:
         check_place(path, self._bucket)
-        check_key(path, _MAX_KEY_BYTES)
+        check_name(path, _MAX_KEY_BYTES)
         return path
 
 
