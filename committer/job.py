@@ -13,7 +13,7 @@ from typing import Self
 import anyio
 
 from committer.committers.base import DEFAULT_COMMITTER, committer_for
-from committer.committers.context import find_spec, fresh_statistics, open_context
+from committer.committers.context import find_job, fresh_statistics, open_context
 from committer.committers.results import CommitPlan, JobReport
 from committer.config import CommitterConfig
 from committer.errors import (
@@ -319,12 +319,12 @@ def open_job(
         )
         context = await open_context(spec, storage_options, listeners)
         try:
-            await committer_for(name).setup_job(context)
+            identity = await committer_for(name).setup_job(context)
         except BaseException:
             with anyio.CancelScope(shield=True):
                 await context.store.close()
             raise
-        return Job(context, attached=False)
+        return Job(replace(context, setup_identity=identity), attached=False)
 
     return Opening(make)
 
@@ -359,14 +359,15 @@ def attach_job(
         known, destination, wanted = None, StorePath.of(job), job_id
 
     async def make() -> Job:
+        identity: str | None = None
         if known is not None and known.hadoop:
             spec = (
                 known if config is None else JobSpec.for_hadoop(destination, wanted, known.job_attempt, config=config)
             )
         else:
             given = config if config is not None or known is None else known.config
-            spec = await find_spec(destination, wanted, config=given, storage_options=storage_options)
-        context = await open_context(spec, storage_options, listeners)
+            spec, identity = await find_job(destination, wanted, config=given, storage_options=storage_options)
+        context = replace(await open_context(spec, storage_options, listeners), setup_identity=identity)
         if spec.hadoop:
             # Of every other its setup record was just read.
             try:

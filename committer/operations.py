@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 import msgspec
 
 from committer.committers.base import committer_for
-from committer.committers.context import find_spec, open_context, open_store
+from committer.committers.context import find_job, open_context, open_store
 from committer.committers.results import JobReport
 from committer.config import CommitterConfig
 from committer.errors import (
@@ -127,7 +127,7 @@ async def recover(
     destination = StorePath.of(dest)
     check_job_id(job_id)
     try:
-        spec = await find_spec(destination, job_id, config=config, storage_options=storage_options)
+        spec, _identity = await find_job(destination, job_id, config=config, storage_options=storage_options)
     except JobNotFoundError:
         spec = JobSpec(destination=destination.uri, job_id=job_id, config=config or CommitterConfig())
     context = await open_context(spec, storage_options, listeners)

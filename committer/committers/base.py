@@ -30,8 +30,8 @@ class Committer(ABC):
     is_recovery_supported: bool
 
     @abstractmethod
-    async def setup_job(self, context: StageContext) -> None:
-        """Claims the job id and makes what tasks need."""
+    async def setup_job(self, context: StageContext) -> str | None:
+        """Claims the job id and makes what tasks need; returns `StageContext.setup_identity`."""
 
     @abstractmethod
     async def setup_task(self, context: StageContext, identity: AttemptIdentity) -> StorePath:

@@ -146,14 +146,14 @@ def fresh_statistics(context: StageContext) -> StageContext:
     return replace(context, store=fresh, statistics=statistics)
 
 
-async def find_spec(
+async def find_job(
     dest: StorePath,
     job_id: str,
     *,
     config: CommitterConfig | None,
     storage_options: Mapping[str, object] | None,
-) -> JobSpec:
-    """Rebuilds the spec of a job that stands, from its setup record: 2 calls.
+) -> tuple[JobSpec, str | None]:
+    """Rebuilds the spec of a job that stands, from its setup record: 2 calls. With it `StageContext.setup_identity`.
 
     `config` says where reports and kept records go, and where outside the destination files may; for a job without
     setup record it holds altogether.
@@ -170,17 +170,19 @@ async def find_spec(
     try:
         found, setup = await both(look_at_job(store, layout), _setup_or_none(store, layout))
         if setup is not None:
-            return _at(dest, job_id, setup.spec, config)
+            late = not store.capabilities.refuses_late_writes
+            record = found.children.get("setup") if late else None
+            return _at(dest, job_id, setup.spec, config), record.identity if record is not None else None
         attempts = [int(name) for name, child in found.children.items() if child.is_directory and name.isdecimal()]
         job_attempt = max(attempts, default=0)
         if not (found.has_records or await is_hadoops(store, JobLayout(dest, job_id, job_attempt))):
             raise JobNotFoundError(
                 f"there is no job {job_id} at {dest}: no record speaks of one, and no task attempt of Hadoop's",
-                operation="find_spec",
+                operation="find_job",
                 path=layout.job_directory,
                 next_step="it was cleaned up; if Hadoop set it up, join it with JobSpec.for_hadoop(dest, job_id)",
             )
-        return JobSpec.for_hadoop(dest, job_id, job_attempt, config=config)
+        return JobSpec.for_hadoop(dest, job_id, job_attempt, config=config), None
     finally:
         await store.close()
 

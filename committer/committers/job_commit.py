@@ -42,7 +42,7 @@ from committer.records.task_commit import TaskCommit
 from committer.stages.base import StageContext
 from committer.stages.cleanup import RemoveFate, remove_emptied
 from committer.stages.commit_state import CommitState, EndedElsewhereError
-from committer.stages.decide import DecideCommit, remove_side_files
+from committer.stages.decide import DecideCommit, is_another_setup, remove_side_files, vanished
 from committer.stages.intent import CommitIntent, DeclareIntent, TakeReplaceLock, withdraw
 from committer.stages.job_directory import (
     JobDirectory,
@@ -149,6 +149,8 @@ class JobCommit:
             return await self._go_on(rollback=False, force=False)
         if self._is_litter(found) or await self._ended_before(found):
             return await self._carry_out.report_of_finished()
+        if is_another_setup(self._context, found.children.get("setup")):
+            raise vanished(self._context)
         winners = None
         if task_commits is not None:
             refs = refs_of_messages(self._context, task_commits)

@@ -31,10 +31,10 @@ class ManifestCommitter(Committer):
     is_commit_repeatable = True
     is_recovery_supported = True
 
-    async def setup_job(self, context: StageContext) -> None:
+    async def setup_job(self, context: StageContext) -> str | None:
         """Runs `SetupJob`."""
         with audit(ji=context.layout.job_id):
-            await SetupJob(context).run(None)
+            return await SetupJob(context).run(None)
 
     async def setup_task(self, context: StageContext, identity: AttemptIdentity) -> StorePath:
         """Runs `SetupTask`."""

@@ -37,6 +37,8 @@ class StageContext:
         runtime: Clock and randomness.
         plain_records: Digests of the task records that this process proved to name nothing but plainly spelled paths
             inside: when one of them is read again, its names are cut off without another look.
+        setup_identity: The setup record's identity when this driver made it or joined the job, on stores that take
+            late writes; None elsewhere, and where it is not known.
     """
 
     spec: JobSpec
@@ -48,6 +50,7 @@ class StageContext:
     config: CommitterConfig
     runtime: Runtime = field(default_factory=current_runtime)
     plain_records: set[str] = field(default_factory=set)
+    setup_identity: str | None = None
 
     def timestamp(self) -> str:
         """Now, as records spell it."""

@@ -37,7 +37,7 @@ from committer.stages.durability import sync_directories
 from committer.stages.job_directory import OWN_RECORD_LIMIT, JobDirectory
 from committer.stages.names import in_job_directory, is_absolute
 from committer.stores.base import FileStatus
-from committer.stores.helpers import create_exclusively
+from committer.stores.helpers import create_exclusively, status_or_none
 
 _FACTS_A_FILE = 50_000
 # So many facts stand in the decision itself, some 100 bytes each; a file of their own is one more round trip.
@@ -98,7 +98,7 @@ class DecideCommit(Stage[CommitBasis, Decision]):
             # The decision rests on the names in there: frozen records, and the place for what is moved aside.
             await sync_directories(self.context, [layout.job_attempt_directory])
         except StoreNotFoundError as error:
-            raise _vanished(self.context) from error
+            raise vanished(self.context) from error
         decision = Decision(
             job_id=layout.job_id,
             decision="commit",
@@ -155,7 +155,8 @@ async def create_decision(context: StageContext, decision: Decision) -> Decision
 
     A cleanup removes the decision before the job's directory (which, where directories are not real, cannot refuse a
     late create at all). So what a cleanup removes before the decision is looked for once more afterwards: a decision
-    about a job that was cleaned up meanwhile is taken back.
+    about a job that was cleaned up meanwhile is taken back. So is one to commit beside a setup record that is not the
+    one this driver knows: the request that made it arrived again after the job was aborted and cleaned up.
 
     Raises:
         JobNotFoundError: The job's directory vanished.
@@ -166,15 +167,11 @@ async def create_decision(context: StageContext, decision: Decision) -> Decision
     try:
         found = await create_exclusively(store, layout.decision, wanted, durable=context.durable)
     except StoreNotFoundError as error:
-        raise _vanished(context) from error
+        raise vanished(context) from error
     anchor = layout.job_attempt_directory if context.spec.hadoop else layout.setup
     if found == wanted and (store.capabilities.directories or not context.spec.hadoop):
         try:
-            await store.status(anchor)
-        except StoreNotFoundError as error:
-            await store.delete_file(layout.decision)
-            await remove_emptied(context)
-            raise _vanished(context) from error
+            standing = await status_or_none(store, anchor)
         except StoreError as error:
             # Whoever takes this for a decision that failed would take the intent of a decided job back.
             raise StoreOutcomeUnknownError(
@@ -183,6 +180,10 @@ async def create_decision(context: StageContext, decision: Decision) -> Decision
                 path=anchor,
                 causes=[error],
             ) from error
+        if standing is None or (decision.decision == "commit" and is_another_setup(context, standing)):
+            await store.delete_file(layout.decision)
+            await remove_emptied(context)
+            raise vanished(context)
     # Decoding one's own would make all of it a second time.
     return decision if found == wanted else decode_record(found, Decision, source=str(layout.decision))
 
@@ -246,7 +247,17 @@ def _contained(fact: Fact, source: StorePath, roots: AbstractSet[str]) -> Fact:
     return fact
 
 
-def _vanished(context: StageContext) -> JobNotFoundError:
+def is_another_setup(context: StageContext, standing: FileStatus | None) -> bool:
+    """Whether the setup record that stands is not the one that this driver made, or joined.
+
+    The job was aborted and cleaned up then, and a request to set it up, which had been taken for lost, came after that.
+    """
+    known, found = context.setup_identity, standing.identity if standing is not None else None
+    return None not in (known, found) and known != found
+
+
+def vanished(context: StageContext) -> JobNotFoundError:
+    """The error of a driver whose job was cleaned up before it decided."""
     return JobNotFoundError(
         f"the directory of job {context.layout.job_id} vanished before the job was decided: somebody cleaned it up, "
         "or a Hadoop committer deleted all of _temporary",

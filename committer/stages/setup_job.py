@@ -12,7 +12,7 @@ from committer.errors import (
     UnsupportedError,
 )
 from committer.flow.outlast import outlast
-from committer.flow.together import together
+from committer.flow.together import both, together
 from committer.flow.workers import run_workers
 from committer.records.job_state import JobSetup, encode_record
 from committer.stages.base import Stage
@@ -24,7 +24,7 @@ _CLAIM_TRIES = 10
 _PROBE_BOUND_S = 60.0
 
 
-class SetupJob(Stage[None, JobSetup]):
+class SetupJob(Stage[None, str | None]):
     """Claims the job id by creating the setup record, then makes the directories tasks need.
 
     Preconditions: the store renames files atomically and creates exclusively; nothing is in the job's directory.
@@ -33,9 +33,12 @@ class SetupJob(Stage[None, JobSetup]):
     stays until the commit decision (Hadoop deletes it here). Roots outside the destination stand, and are on its volume
     as far as that can be tried. With `durability="fsync"` the name of every directory made
     here survives a power loss, those of the destination and its parents too.
+    Returns: the setup record's identity, on stores that take late writes: whoever decides tells it by that from one
+    that a late request makes after a cleanup.
     Failure modes: `JobExistsError` changes nothing; any other failure, and a cancellation, removes what was made below
     `_temporary`, so that the id is free again.
-    Cost: about 9 calls in 7 round trips, and the store's probe beside the last; with `outcome_kept` one more. With
+    Cost: about 9 calls in 7 round trips, and the store's probe beside the last; with `outcome_kept` one more. On
+    stores that take late writes one look at the setup record beside the last, too. With
     `durability="fsync"` 5 more (one look, four directories synced), one where `_temporary` is made, and two a directory
     made above it. For a failed setup 4 or 5. For a root 4.
     Hadoop: ``SetupJobStage``.
@@ -44,7 +47,7 @@ class SetupJob(Stage[None, JobSetup]):
     name = "job_stage_setup"
     statistic = "job_stage_setup"
 
-    async def execute(self, value: None) -> JobSetup:
+    async def execute(self, value: None) -> str | None:
         """Claims, makes, proves."""
         layout, store = self.context.layout, self.context.store
         self._check_capabilities()
@@ -60,11 +63,14 @@ class SetupJob(Stage[None, JobSetup]):
             # First: whoever tidies up after an earlier job of this id takes a place for old files that stands alone.
             await store.make_directory(layout.tasks, parents=False)
             # Who joins a job that is being set up waits for the directory of records.
-            await together(
-                store.make_directory(layout.superseded, parents=False),
-                store.make_directory(records, parents=False),
-                store.probe(layout.job_attempt_directory),
-                self._prove_roots(),
+            identity, _made = await both(
+                self._identify(),
+                together(
+                    store.make_directory(layout.superseded, parents=False),
+                    store.make_directory(records, parents=False),
+                    store.probe(layout.job_attempt_directory),
+                    self._prove_roots(),
+                ),
             )
             # What a task commits rests on every name above it. `_temporary` may be another job's, made a moment ago and
             # not synced yet.
@@ -77,7 +83,13 @@ class SetupJob(Stage[None, JobSetup]):
             # Also while claiming: a create that was cancelled or whose answer was lost may have come through.
             await remove_job_directory(self.context, claim)
             raise
-        return setup
+        return identity
+
+    async def _identify(self) -> str | None:
+        store = self.context.store
+        if store.capabilities.refuses_late_writes:
+            return None
+        return (await store.status(self.context.layout.setup)).identity
 
     async def _prove_roots(self) -> None:
         roots, workers = sorted(self.context.layout.roots), self.context.config.io_concurrency

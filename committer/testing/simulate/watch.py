@@ -105,8 +105,9 @@ class JobWatch:
             # A late request made the setup record of a job that is over once more, and somebody cleans that up.
             return None
         self._decision = data
-        if changed and self.aborted and decision.decision == "abort":
-            # Likewise, of a job that was aborted.
+        if changed and self.aborted:
+            # Likewise, of a job that was aborted. Its own driver may decide to commit it beside that record, and takes
+            # that back once it looked; whatever would come of it, a file or an outcome, is found by itself.
             return None
         if changed:
             return f"G7: {self.job_id} was decided, and then decided again"
