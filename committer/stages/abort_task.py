@@ -19,6 +19,7 @@ from committer.paths import StorePath
 from committer.records.manifest import decode_task_manifest
 from committer.stages.base import Stage
 from committer.stages.job_directory import look_at_job
+from committer.stores.helpers import move_file
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +142,7 @@ class AbortTask(Stage[AbortRequest, None]):
     async def _take(self, record: StorePath, aside: StorePath) -> list[tuple[StorePath, StorePath]]:
         """Moves a record to a name that is no record's; nothing when it is gone."""
         try:
-            await self.context.store.rename_file(record, aside, replace=True)
+            await move_file(self.context.store, record, aside, replace=True)
         except StoreNotFoundError:
             return []
         return [(record, aside)]
@@ -149,7 +150,7 @@ class AbortTask(Stage[AbortRequest, None]):
     async def _put_back(self, record: StorePath, aside: StorePath) -> None:
         store = self.context.store
         try:
-            await store.rename_file(aside, record)
+            await move_file(store, aside, record)
         except StoreExistsError:
             # A later commit's stands there, which counts.
             await store.delete_file(aside)

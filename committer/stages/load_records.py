@@ -35,7 +35,7 @@ from committer.stages.planned_files import (
     read_record,
     refuse_linked_sources,
 )
-from committer.stores.helpers import exists, status_or_none
+from committer.stores.helpers import exists, move_file, status_or_none
 
 # What `AbortTask` names a record it has taken while it looks whose it is.
 ABORTED_SUFFIX = f"-aborted{MANIFEST_SUFFIX}.tmp"
@@ -189,7 +189,7 @@ async def _put_back_taken(context: StageContext, taken: StorePath, directory: St
         return None
     record = directory / f"{manifest.taskID}{MANIFEST_SUFFIX}"
     try:
-        await context.store.rename_file(taken, record)
+        await move_file(context.store, taken, record)
     except StoreExistsError:
         return None
     return record

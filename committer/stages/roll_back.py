@@ -25,7 +25,7 @@ from committer.stages.commit_state import CommitState, explain_missing, is_forwa
 from committer.stages.end_job import EndJob
 from committer.stages.identity import is_file_of, stands_as_directory, stood_there
 from committer.stages.planned_files import PlannedFile
-from committer.stores.helpers import exists, status_or_none
+from committer.stores.helpers import exists, move_file, status_or_none
 
 
 @dataclass(frozen=True, slots=True)
@@ -278,7 +278,9 @@ class RollBack(Stage[RollBackRequest, JobOutcome]):
             if fact.is_directory:
                 await store.rename_directory(aside, place)
             else:
-                await store.rename_file(aside, place, identity=fact.identity)
+                # A copy has an identity of its own.
+                renames = store.capabilities.atomic_file_rename
+                await move_file(store, aside, place, identity=fact.identity if renames else None)
 
         try:
             try:

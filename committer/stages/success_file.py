@@ -22,7 +22,7 @@ from committer.records.success import SuccessData, decode_success, encode_succes
 from committer.stages.base import Stage, StageContext
 from committer.stages.commit_state import explain_missing, fenced_off, looking_again
 from committer.stages.publish import Published
-from committer.stores.helpers import create_exclusively, status_or_none
+from committer.stores.helpers import create_exclusively, move_file, status_or_none
 
 COMMITTER_CLASS = "org.apache.hadoop.mapreduce.lib.output.committer.manifest.ManifestCommitter"
 
@@ -75,7 +75,7 @@ class SetAsideSuccess(Stage[Decision, None]):
                 return
             if status.identity is None and await self._speaks_for_this_job():
                 return
-            await store.rename_file(layout.success, aside, identity=status.identity)
+            await move_file(store, layout.success, aside, identity=status.identity)
         except StoreNotFoundError as error:
             if error.path in ("", str(layout.success)):
                 return
