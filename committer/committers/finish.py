@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 
 from committer.committers.context import open_store
+from committer.committers.publish_action import PublishAction
 from committer.committers.results import JobReport
 from committer.errors import CommitterError, JobNotFoundError, RecordError, StoreNotFoundError
 from committer.events import names
@@ -30,7 +31,9 @@ from committer.stores.helpers import walk
 _log = logging.getLogger("committer.committers")
 
 
-async def finish_committed(context: StageContext, state: CommitState, published: Published) -> None:
+async def finish_committed(
+    context: StageContext, state: CommitState, published: Published, action: PublishAction
+) -> None:
     """Everything after `outcome=committed`. Idempotent; a failure here leaves a committed job.
 
     Raises:
@@ -47,6 +50,8 @@ async def finish_committed(context: StageContext, state: CommitState, published:
         # at `_SUCCESS`.
         gone = outcome is None
         was_empty = alone and fresh
+        if fresh:
+            await action.supersede(context, state)
         if config.mark_successful_jobs and (fresh or gone):
             data = success_data(
                 context,

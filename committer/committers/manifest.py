@@ -8,6 +8,7 @@ from committer.committers.abort import abort_job
 from committer.committers.base import Committer
 from committer.committers.job_commit import JobCommit
 from committer.committers.plan import plan_job
+from committer.committers.rename_action import RenameAction
 from committer.committers.results import CommitPlan, JobReport
 from committer.errors import StoreNotFoundError, TaskError
 from committer.events import audit
@@ -103,11 +104,11 @@ class ManifestCommitter(Committer):
         self, context: StageContext, task_commits: Iterable[TaskCommit] | None, tasks: int | None
     ) -> JobReport:
         """Runs the job-commit core."""
-        return await JobCommit(context).commit(task_commits, tasks)
+        return await JobCommit(context, RenameAction()).commit(task_commits, tasks)
 
     async def recover_job(self, context: StageContext, *, rollback: bool, force: bool) -> JobReport:
         """Runs the job-commit core from where the store says the job stands."""
-        return await JobCommit(context).recover(rollback=rollback, force=force)
+        return await JobCommit(context, RenameAction()).recover(rollback=rollback, force=force)
 
     async def abort_job(self, context: StageContext) -> bool:
         """Decides against the job and removes it."""
