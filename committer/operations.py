@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 import msgspec
 
 from committer.committers.base import committer_for
-from committer.committers.context import find_spec, open_context, open_store
+from committer.committers.context import default_committer_of, find_spec, open_context, open_store
 from committer.committers.results import JobReport
 from committer.config import CommitterConfig
 from committer.errors import (
@@ -129,7 +129,10 @@ async def recover(
     try:
         spec = await find_spec(destination, job_id, config=config, storage_options=storage_options)
     except JobNotFoundError:
-        spec = JobSpec(destination=destination.uri, job_id=job_id, config=config or CommitterConfig())
+        committer = await default_committer_of(destination, storage_options)
+        spec = JobSpec(
+            destination=destination.uri, job_id=job_id, committer=committer, config=config or CommitterConfig()
+        )
     context = await open_context(spec, storage_options, listeners)
     try:
         return await committer_for(spec.committer).recover_job(context, rollback=rollback, force=force)

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from committer.committers.abort import abort_job
 from committer.committers.context import refuse_roots_not_given, trusted_config
-from committer.committers.failures import among, definite_refusal, is_missing
+from committer.committers.failures import Refusal, among, definite_refusal, is_missing
 from committer.committers.finish import (
     finish_committed,
     finish_kept,
@@ -23,7 +23,6 @@ from committer.errors import (
     JobNotFoundError,
     JobRolledBackError,
     JobStateError,
-    StoreCrossDeviceError,
     TargetExistsError,
 )
 from committer.flow.together import both
@@ -242,9 +241,7 @@ class CarryOut:
             self.context, self._started, success=True, published=published, directories=state.decision.directories
         )
 
-    async def _take_back_refused(
-        self, state: CommitState, refusal: TargetExistsError | StoreCrossDeviceError
-    ) -> JobReport:
+    async def _take_back_refused(self, state: CommitState, refusal: Refusal) -> JobReport:
         """A publish action was refused for good: the job is rolled back, whole."""
         try:
             await self._roll_back(state, reason=refusal.message, force=True, raising=False)

@@ -8,6 +8,7 @@ from typing import cast
 
 import msgspec
 
+from committer.committers.base import default_committer
 from committer.config import CommitterConfig
 from committer.errors import ConfigurationError, InvalidPathError, JobNotFoundError, StoreNotFoundError
 from committer.events import Listener, Progress, Statistics
@@ -138,6 +139,11 @@ def fresh_statistics(context: StageContext) -> StageContext:
     return replace(context, store=fresh, statistics=statistics)
 
 
+async def default_committer_of(path: StorePath, storage_options: Mapping[str, object] | None = None) -> str:
+    """The committer that suits the store of a path; no store call."""
+    return default_committer((await find_store(path, storage_options)).capabilities)
+
+
 async def find_spec(
     dest: StorePath,
     job_id: str,
@@ -177,7 +183,8 @@ async def find_spec(
                 path=layout.job_directory,
                 next_step="it was cleaned up; if Hadoop set it up, join it with JobSpec.for_hadoop(dest, job_id)",
             )
-        return JobSpec.for_hadoop(dest, job_id, job_attempt, config=config)
+        spec = JobSpec.for_hadoop(dest, job_id, job_attempt, config=config)
+        return msgspec.structs.replace(spec, committer=default_committer(store.capabilities))
     finally:
         await store.close()
 

@@ -14,6 +14,7 @@ from committer.flow.workers import run_workers
 from committer.paths import StorePath
 from committer.records.job_state import JobOutcome
 from committer.records.success import SuccessData, decode_success
+from committer.stages.abort_uploads import AbortUploads
 from committer.stages.base import StageContext
 from committer.stages.cleanup import CleanupJob, RemoveDecision, RemoveFate, remove_emptied
 from committer.stages.commit_state import CommitState
@@ -71,7 +72,7 @@ async def finish_committed(
             await _remove_emptied_directories(context, state)
         if outcome is not None and fresh:
             await mark_finished(context, outcome)
-        cleaned = not config.cleanup_skipped and await _clean_up(context)
+        cleaned = await _clean_up(context, skipped=config.cleanup_skipped)
     except CommitterError as error:
         error.outcome = "committed"
         error.next_step = f"the output is complete; call {context.recover_command} to finish the rest"
@@ -234,13 +235,18 @@ async def finish_rolled_back(context: StageContext) -> None:
     outcome = await read_outcome(context.store, context.layout)
     if outcome is not None and not outcome.finished:
         await mark_finished(context, outcome)
-    if not context.config.cleanup_skipped and await _clean_up(context):
+    if await _clean_up(context, skipped=context.config.cleanup_skipped):
         await _remove_fate(context, kept=False)
 
 
-async def _clean_up(context: StageContext) -> bool:
-    """Removes all but the job's fate, which tells what is left of it apart; whether that went well."""
+async def _clean_up(context: StageContext, *, skipped: bool = False) -> bool:
+    """Removes all but the job's fate, which tells what is left of it apart; whether it did, and it went well."""
     try:
+        if skipped:
+            # What is left pending is paid for, and seen by nobody.
+            if context.store.capabilities.multipart:
+                await AbortUploads(context).run(None)
+            return False
         await CleanupJob(context).run(None)
     except CommitterError as error:
         if not context.config.cleanup_failures_ignored:

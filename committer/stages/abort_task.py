@@ -17,6 +17,7 @@ from committer.flow.workers import run_workers
 from committer.layout import MANIFEST_SUFFIX
 from committer.paths import StorePath
 from committer.records.manifest import decode_task_manifest
+from committer.stages.abort_uploads import end_uploads_of
 from committer.stages.base import Stage
 from committer.stages.job_directory import look_at_job
 from committer.stores.helpers import move_file
@@ -52,7 +53,8 @@ class AbortTask(Stage[AbortRequest, None]):
     Preconditions: nobody commits the job.
     Postconditions: nothing of the attempt is left; no other attempt is touched.
     Failure modes: `JobDecidedError` or `JobStateError` when the job is being committed: files and records stay.
-    Cost: by ids 4 listings, one read of the task's record, one delete a run; for a run that never committed 1 call.
+    Cost: by ids 4 listings, one read of the task's record, one delete a run; for a run that never committed 1 call. On
+    stores with uploads 2 more a run, and one read and 2 calls for each of its uploads.
     Hadoop: ``AbortTaskStage``.
     """
 
@@ -74,6 +76,15 @@ class AbortTask(Stage[AbortRequest, None]):
             await store.delete_directory(directory, recursive=True)
 
         await run_workers(directories, delete, workers=self.context.config.io_concurrency, operation=self.name)
+        if store.capabilities.multipart:
+            await self._end_uploads([layout.uploads / directory.name for directory in directories], value, attempt_id)
+
+    async def _end_uploads(self, runs: list[StorePath], value: AbortRequest, attempt_id: str) -> None:
+        """Ends what the attempt began to send; where files wait in uploads it has no directory of its own."""
+        if value.nonce is None:
+            runs = await self._runs(self.context.layout.uploads, attempt_id)
+        for run in runs:
+            await end_uploads_of(self.context, run)
 
     async def _remove_records(self, value: AbortRequest, attempt_id: str) -> None:
         layout, store = self.context.layout, self.context.store

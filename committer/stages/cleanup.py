@@ -17,6 +17,7 @@ from committer.flow.outlast import outlast
 from committer.flow.together import together
 from committer.flow.workers import run_workers
 from committer.paths import StorePath
+from committer.stages.abort_uploads import AbortUploads
 from committer.stages.base import Stage, StageContext
 from committer.stages.durability import sync_directories
 from committer.stages.job_directory import OWN_RECORD_LIMIT
@@ -37,7 +38,8 @@ class CleanupJob(Stage[None, None]):
     Postconditions: of the job's directory only `decision` and `outcome` are left; `RemoveFate` removes them,
     `RemoveDecision` leaves an outcome that is kept.
     Failure modes: what cannot be deleted stays, and the error says so; the job's result does not change.
-    Cost: one delete a task attempt, or one in all with `cleanup_base_first`; one a root outside the destination.
+    Cost: one delete a task attempt, or one in all with `cleanup_base_first`; one a root outside the destination; on
+    stores with uploads those of `AbortUploads`.
     Hadoop: ``CleanupJobStage``.
     """
 
@@ -47,6 +49,9 @@ class CleanupJob(Stage[None, None]):
     async def execute(self, value: None) -> None:
         """Deletes children of the job's directory, task attempts in parallel before their parent."""
         layout, config = self.context.layout, self.context.config
+        if self.context.store.capabilities.multipart:
+            # Before what says which uploads are the job's is deleted.
+            await AbortUploads(self.context).run(None)
         in_parallel = config.cleanup_parallel_delete and not config.cleanup_base_first
         places = [layout.job_directory, *([layout.tasks, layout.tasks_fenced] if in_parallel else [])]
         found: dict[StorePath, list[FileStatus]] = {}

@@ -24,6 +24,7 @@ from committer.layout import MANIFEST_SUFFIX
 from committer.paths import StorePath
 from committer.records.job_state import Winner
 from committer.records.manifest import TaskManifest, decode_task_manifest
+from committer.records.pending_uploads import UploadEntry
 from committer.records.task_commit import TaskCommit, digest_of
 from committer.stages.base import Stage, StageContext
 from committer.stages.identity import may_be_file_of
@@ -35,7 +36,7 @@ from committer.stages.planned_files import (
     read_record,
     refuse_linked_sources,
 )
-from committer.stores.helpers import exists, move_file, status_or_none
+from committer.stores.helpers import exists, is_pending, move_file, status_or_none
 
 # What `AbortTask` names a record it has taken while it looks whose it is.
 ABORTED_SUFFIX = f"-aborted{MANIFEST_SUFFIX}.tmp"
@@ -307,11 +308,30 @@ class LoadRecords(Stage[list[RecordRef], LoadedRecords]):
         loaded.attempts.update(dict.fromkeys(attempts, task))
         await refuse_linked_sources(self.context, record, files)
         first = files[0]
+        if len({file.upload is None for file in files}) > 1:
+            raise RecordError(
+                "the record names files of two kinds: some wait in uploads, some do not",
+                field="files",
+                path=self.context.layout.job_directory / record,
+                operation=self.name,
+            )
+        if first.upload is not None:
+            if not await self._is_pending(first, first.upload):
+                loaded.changed.append(
+                    f"the uploads of {record} are gone: its task attempt was aborted, or a lifecycle rule ended them"
+                )
+            return
         status = await status_or_none(self.context.store, self.context.layout.tasks / first.source)
         if status is None or status.is_directory:
             loaded.changed.append(f"the files of {record} are gone: its task attempt was aborted, or deleted")
         elif not may_be_file_of(status, first):
             loaded.changed.append(f"{first.source} is not the file that {record} speaks of")
+
+    async def _is_pending(self, file: PlannedFile, upload: UploadEntry) -> bool:
+        store = self.context.store
+        if not store.capabilities.multipart:
+            return False
+        return await is_pending(store, self.context.layout.target(file.destination), upload.id)
 
     def _gather(
         self, manifest: TaskManifest, files: list[PlannedFile], directories: list[str], loaded: LoadedRecords
@@ -320,7 +340,7 @@ class LoadRecords(Stage[list[RecordRef], LoadedRecords]):
         for file in files:
             directory = file.destination.rpartition("/")[0]
             written[directory] = written.get(directory, 0) + 1
-            if file.identity is None:
+            if file.identity is None and file.upload is None:
                 lacking.add(file.source.rpartition("/")[0])
         loaded.directories.update(directories)
         if len(loaded.unstorable) < MOST_PROBLEMS:

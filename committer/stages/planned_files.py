@@ -10,8 +10,10 @@ import msgspec
 from committer.errors import RecordError, StoreNotFoundError
 from committer.events import names
 from committer.flow.workers import run_workers
+from committer.layout import JobLayout
 from committer.records.job_state import Winner
 from committer.records.manifest import TaskManifest, cut_names, decode_task_manifest, relative_names
+from committer.records.pending_uploads import UploadEntry
 from committer.records.task_commit import digest_of
 from committer.stages.base import StageContext
 from committer.stores.base import SupportsLinks
@@ -28,12 +30,16 @@ class PlannedFile(msgspec.Struct, gc=False):
         destination: Relative to the destination; outside it, below a root of the job, an absolute path.
         size: Bytes.
         identity: What proves it is this file; None where the store has none, or until it is looked up.
+        upload: The upload it waits in, where it is no file yet; then nothing stands at `source`.
+        stamp: What then proves, with its length, that a file is this one.
     """
 
     source: str
     destination: str
     size: int
     identity: str | None
+    upload: UploadEntry | None = None
+    stamp: str = ""
 
 
 async def refuse_linked_sources(context: StageContext, record: str, files: list[PlannedFile]) -> None:
@@ -74,7 +80,7 @@ def decode_record(
         )
     if read.plain:
         context.plain_records.add(digest)
-    return manifest, _planned(manifest, read.sources, read.destinations), read.directories
+    return manifest, _planned(layout, manifest, read.sources, read.destinations), read.directories
 
 
 def _decode_again(context: StageContext, winner: Winner, data: bytes) -> list[PlannedFile]:
@@ -85,13 +91,20 @@ def _decode_again(context: StageContext, winner: Winner, data: bytes) -> list[Pl
     with context.statistics.timed(names.OP_LOAD_MANIFEST):
         manifest = decode_task_manifest(data, source=winner.record, names_checked=False)
         sources, destinations = cut_names(manifest, destination=layout.destination, source_root=layout.tasks)
-    return _planned(manifest, sources, destinations)
+    return _planned(layout, manifest, sources, destinations)
 
 
-def _planned(manifest: TaskManifest, sources: list[str], destinations: list[str]) -> list[PlannedFile]:
+def _planned(
+    layout: JobLayout, manifest: TaskManifest, sources: list[str], destinations: list[str]
+) -> list[PlannedFile]:
     sizes = [entry.z for entry in manifest.files]
     identities = [entry.e or None for entry in manifest.files]
-    return list(map(PlannedFile, sources, destinations, sizes, identities))
+    files = list(map(PlannedFile, sources, destinations, sizes, identities))
+    # Of one record either all files wait in uploads or none does; one that mixes them is refused when it is loaded.
+    if files and manifest.files[0].u is not None:
+        for file, entry in zip(files, manifest.files, strict=True):
+            file.upload, file.stamp = entry.u, layout.stamp(file.source.partition("/")[0])
+    return files
 
 
 class PlannedFiles:

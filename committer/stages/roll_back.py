@@ -107,14 +107,7 @@ class RollBack(Stage[RollBackRequest, JobOutcome]):
                 outcome="partial",
                 next_step=f"call {self.context.recover_command} to finish it",
             )
-        if not self._fenced and not value.force:
-            raise JobStateError(
-                f"{self.context.store.scheme}:// cannot fence off another driver of job {layout.job_id}",
-                operation=self.name,
-                path=layout.destination,
-                outcome="partial",
-                next_step="make sure no other driver of the job is alive, then roll back with force=True",
-            )
+        self._check_fencing(value)
         await self._check_provable(value.state, self.context.layout.tasks)
         await fence(self.context)
         await self._check_provable(value.state, self._tasks)
@@ -122,6 +115,18 @@ class RollBack(Stage[RollBackRequest, JobOutcome]):
         if outcome.outcome == "rolled-back":
             await self.undo(value.state)
         return outcome
+
+    def _check_fencing(self, value: RollBackRequest) -> None:
+        """Refuses where other drivers of the job can be neither fenced off nor are said to be dead."""
+        if self._fenced or value.force:
+            return
+        raise JobStateError(
+            f"{self.context.store.scheme}:// cannot fence off another driver of job {self.context.layout.job_id}",
+            operation=self.name,
+            path=self.context.layout.destination,
+            outcome="partial",
+            next_step="make sure no other driver of the job is alive, then roll back with force=True",
+        )
 
     async def _check_provable(self, state: CommitState, tasks: StorePath) -> None:
         """Refuses where the store cannot prove which files are the job's, unless none of them was published yet."""

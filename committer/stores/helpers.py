@@ -8,6 +8,7 @@ from typing import Final
 
 from committer.errors import (
     ConfigurationError,
+    StoreConflictError,
     StoreError,
     StoreExistsError,
     StoreNotFoundError,
@@ -211,7 +212,7 @@ async def finish_upload(
             if isinstance(error, StoreOutcomeUnknownError):
                 lost = lost or error
                 if not _is_stamped(found, stamp, size):
-                    pends = await _is_pending(store, path, upload_id)
+                    pends = await is_pending(store, path, upload_id)
                     # It may have become the file between the two looks.
                     found = found if pends else await status_or_none(store, path)
         except StoreError as hidden:
@@ -231,17 +232,50 @@ async def finish_upload(
         await current_runtime().sleep(_WAIT_S)
 
 
-def _is_stamped(found: FileStatus | None, stamp: str, size: int) -> bool:
-    return found is not None and (found.stamp, found.size) == (stamp, size)
+async def is_pending(store: Store, path: StorePath, upload_id: str) -> bool:
+    """Whether an upload was neither completed nor aborted. One call.
 
-
-async def _is_pending(uploads: SupportsUploads, path: StorePath, upload_id: str) -> bool:
+    Raises:
+        UnsupportedError: The store has no uploads.
+    """
+    if not isinstance(store, SupportsUploads):
+        raise UnsupportedError("the store has no uploads", operation="list_parts", path=path)
     try:
-        async for _part in uploads.list_parts(path, upload_id):
+        async for _part in store.list_parts(path, upload_id):
             break
     except StoreUploadNotFoundError:
         return False
     return True
+
+
+async def end_upload(store: Store, path: StorePath, upload_id: str) -> bool:
+    """Aborts an upload until it is gone: parts that were under way can outlive the first time.
+
+    Two calls, and two for each further try, of five.
+
+    Returns:
+        Whether it was there: False when it was completed, or aborted before.
+
+    Raises:
+        StoreConflictError: Parts keep arriving: whoever writes it is still at work.
+        UnsupportedError: The store has no uploads.
+    """
+    if not isinstance(store, SupportsUploads):
+        raise UnsupportedError("the store has no uploads", operation="abort_upload", path=path)
+    there = await store.abort_upload(path, upload_id)
+    for tries_left in reversed(range(_TRIES)):
+        if not await is_pending(store, path, upload_id):
+            return there
+        if tries_left:
+            await current_runtime().sleep(_WAIT_S)
+            await store.abort_upload(path, upload_id)
+    raise StoreConflictError(
+        "parts keep arriving: whoever writes it is still at work", operation="abort_upload", path=path
+    )
+
+
+def _is_stamped(found: FileStatus | None, stamp: str, size: int) -> bool:
+    return found is not None and (found.stamp, found.size) == (stamp, size)
 
 
 def check_options(options: Mapping[str, object], *, known: Iterable[str], scheme: str) -> None:

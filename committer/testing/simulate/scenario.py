@@ -10,7 +10,7 @@ from typing import Literal, TypeAlias
 from committer.config import CommitterConfig
 from committer.spec import Delivery
 from committer.testing.faults import FaultKind
-from committer.testing.simulate.worlds import FENCING, KINDS, OUT, PROVING
+from committer.testing.simulate.worlds import FENCING, OUT, PROVING, RENAMING
 
 Trouble: TypeAlias = FaultKind | Literal["slow"]
 EventKind: TypeAlias = Literal[
@@ -215,7 +215,7 @@ def draw_scenario(seed: int, committer: CommitterName = "manifest") -> Scenario:
         committer: The committer of all jobs. Models of unsafe ones run alone, where nothing but tasks goes wrong.
     """
     draw = random.Random(f"scenario {seed}")
-    kind = draw.choice(PROVING) if draw.random() < 0.9 else draw.choice(sorted(KINDS))
+    kind = draw.choice(PROVING) if draw.random() < 0.9 else draw.choice(sorted(RENAMING))
     alone = committer != "manifest" or kind not in PROVING
     shared = draw.random() < 0.2
     jobs = tuple(
