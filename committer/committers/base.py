@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from committer.committers.results import CommitPlan, JobReport
 from committer.errors import UnsupportedError
@@ -26,10 +26,18 @@ class Committer(ABC):
 
     Side by side with MapReduce's ``OutputCommitter``: setupJob, setupTask, needsTaskCommit, commitTask, abortTask,
     commitJob, abortJob, recoverTask and isCommitJobRepeatable have their counterparts here under Python names.
+
+    Attributes:
+        name: What it is called in options and records.
+        default_delivery: How its drivers learn of task commits unless told otherwise.
+        needs: What it needs of a store: capabilities, each with what it is to say.
+        is_commit_repeatable: Whether a job commit that died can be run again.
+        is_recovery_supported: Whether a driver that lost the message of a task can find it again.
     """
 
     name: str
     default_delivery: Delivery
+    needs: Mapping[str, str]
     is_commit_repeatable: bool
     is_recovery_supported: bool
 

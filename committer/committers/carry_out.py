@@ -236,9 +236,14 @@ class CarryOut:
         if published is None:
             published = await _published_before(self.context, state)
         self.published = published
-        await finish_committed(self.context, state, published, self._action)
+        untold = await finish_committed(self.context, state, published, self._action)
         return report_of(
-            self.context, self._started, success=True, published=published, directories=state.decision.directories
+            self.context,
+            self._started,
+            success=True,
+            published=published,
+            directories=state.decision.directories,
+            uploads_left=untold,
         )
 
     async def _take_back_refused(self, state: CommitState, refusal: Refusal) -> JobReport:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 
 from committer.committers.context import open_store
 from committer.committers.publish_action import PublishAction
@@ -34,8 +35,11 @@ _log = logging.getLogger("committer.committers")
 
 async def finish_committed(
     context: StageContext, state: CommitState, published: Published, action: PublishAction
-) -> None:
+) -> list[str]:
     """Everything after `outcome=committed`. Idempotent; a failure here leaves a committed job.
+
+    Returns:
+        What `AbortUploads` says of uploads that may be anybody's.
 
     Raises:
         CommitterError: With `outcome="committed"`: the output is complete; `recover` does the rest.
@@ -72,7 +76,7 @@ async def finish_committed(
             await _remove_emptied_directories(context, state)
         if outcome is not None and fresh:
             await mark_finished(context, outcome)
-        cleaned = await _clean_up(context, skipped=config.cleanup_skipped)
+        cleaned, untold = await _clean_up(context, skipped=config.cleanup_skipped)
     except CommitterError as error:
         error.outcome = "committed"
         error.next_step = f"the output is complete; call {context.recover_command} to finish the rest"
@@ -86,6 +90,7 @@ async def finish_committed(
     )
     if cleaned:
         await _remove_fate(context, kept=context.config.outcome_kept and outcome is not None)
+    return untold
 
 
 async def finish_kept(context: StageContext) -> None:
@@ -95,7 +100,8 @@ async def finish_kept(context: StageContext) -> None:
         CommitterError: With `outcome="committed"`: the output is complete; `recover` does the rest.
     """
     try:
-        if await _clean_up(context):
+        cleaned, _untold = await _clean_up(context)
+        if cleaned:
             await _remove_fate(context, kept=True)
     except CommitterError as error:
         error.outcome = "committed"
@@ -104,7 +110,13 @@ async def finish_kept(context: StageContext) -> None:
 
 
 def report_of(
-    context: StageContext, started: float, *, success: bool, published: Published, directories: int
+    context: StageContext,
+    started: float,
+    *,
+    success: bool,
+    published: Published,
+    directories: int,
+    uploads_left: Sequence[str] = (),
 ) -> JobReport:
     """The report of a job that this driver ended, or saw end."""
     statistics = context.statistics.snapshot()
@@ -120,6 +132,7 @@ def report_of(
         duration_s=context.runtime.monotonic() - started,
         statistics=statistics,
         filenames=published.filenames,
+        uploads_left=list(uploads_left),
     )
 
 
@@ -235,25 +248,27 @@ async def finish_rolled_back(context: StageContext) -> None:
     outcome = await read_outcome(context.store, context.layout)
     if outcome is not None and not outcome.finished:
         await mark_finished(context, outcome)
-    if await _clean_up(context, skipped=context.config.cleanup_skipped):
+    cleaned, _untold = await _clean_up(context, skipped=context.config.cleanup_skipped)
+    if cleaned:
         await _remove_fate(context, kept=False)
 
 
-async def _clean_up(context: StageContext, *, skipped: bool = False) -> bool:
-    """Removes all but the job's fate, which tells what is left of it apart; whether it did, and it went well."""
+async def _clean_up(context: StageContext, *, skipped: bool = False) -> tuple[bool, list[str]]:
+    """Removes all but the job's fate, which tells what is left of it apart.
+
+    Returns:
+        Whether it did, and it went well; and what `AbortUploads` says of uploads that may be anybody's.
+    """
     try:
         if skipped:
             # What is left pending is paid for, and seen by nobody.
-            if context.store.capabilities.multipart:
-                await AbortUploads(context).run(None)
-            return False
-        await CleanupJob(context).run(None)
+            return False, await AbortUploads(context).run(None) if context.store.capabilities.multipart else []
+        return True, await CleanupJob(context).run(None)
     except CommitterError as error:
         if not context.config.cleanup_failures_ignored:
             raise
         _log.warning("cleanup of job %s failed and is ignored: %s", context.layout.job_id, error)
-        return False
-    return True
+        return False, []
 
 
 async def _remove_fate(context: StageContext, *, kept: bool) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 
 from committer.committers.abort import abort_job
 from committer.committers.base import Committer
@@ -26,13 +26,11 @@ class RecordingCommitter(Committer):
     """A committer of records, decisions and outcomes, so that any driver can go on from where another died.
 
     Attributes:
-        needs: What it needs of a store: capabilities, each with what it is to say.
         action: How the files of a job become visible.
     """
 
     is_commit_repeatable = True
     is_recovery_supported = True
-    needs: Mapping[str, str]
     action: PublishAction
 
     async def setup_job(self, context: StageContext) -> None:

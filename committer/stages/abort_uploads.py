@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 import re
 from collections.abc import AsyncIterator, Collection
@@ -17,19 +18,26 @@ from committer.stages.names import is_absolute
 from committer.stores.helpers import end_upload, status_or_none
 from committer.stores.uploads import PendingUpload, SupportsUploads
 
+_log = logging.getLogger("committer.stages")
+
 # A shorter job id may be part of a name by accident, so that nothing is known to be the job's by it.
 _LEAST_TOKEN: Final = 16
 
+_MOST_UNTOLD: Final = 100
 
-class AbortUploads(Stage[None, int]):
+
+class AbortUploads(Stage[None, list[str]]):
     """Ends every upload that the job's task attempts began and that is still pending; no other's, ever.
 
     Which are the job's is told by the lists in its directory, and by names that hold its id, if that is no word that
     others use and the upload is not older than the job's setup record. What neither tells is left alone: it may be
-    another job's. A winner's uploads are completed, so its list is read only where something is pending.
+    another job's. A winner's uploads were completed, or ended with a rollback, so its list is read only where something
+    is pending.
 
     Preconditions: the job ended, or is decided against, or the caller vouches for it.
     Postconditions: none of the uploads that can be told is pending; the lists still stand.
+    Returns: paths of up to a hundred uploads that are still pending there, began since the job was set up, and may be
+    anybody's.
     Failure modes: a store error leaves some pending; running it again ends them.
     Cost: 3 calls, and one a thousand uploads pending at the destination; for an attempt that did not win one listing,
     and one read and 2 calls for each of its uploads. A root outside the destination one call more.
@@ -37,18 +45,16 @@ class AbortUploads(Stage[None, int]):
 
     name = "job_stage_abort_uploads"
 
-    async def execute(self, value: None) -> int:
-        """Ends those of losers by their lists, then what is pending by list and by name; returns how many were."""
+    async def execute(self, value: None) -> list[str]:
+        """Ends those of losers by their lists, then what is pending by list and by name."""
         layout, workers = self.context.layout, self.context.config.io_concurrency
         runs = await self._runs()
         winners = await self._winners() if runs else set[str]()
         won = [run for run in runs if _is_among(run.name, winners)]
         lost = [run for run in runs if not _is_among(run.name, winners)]
-        ended = 0
 
         async def end(upload: tuple[StorePath, str]) -> None:
-            nonlocal ended
-            ended += await end_upload(self.context.store, *upload)
+            await end_upload(self.context.store, *upload)
 
         async def end_run(run: StorePath) -> None:
             async for upload in listed_uploads(self.context, run):
@@ -56,24 +62,27 @@ class AbortUploads(Stage[None, int]):
 
         await run_workers(lost, end_run, workers=workers, operation=self.name)
         since = await self._set_up_at()
-        pending: dict[str, StorePath] = {}
+        pending: dict[str, PendingUpload] = {}
         named: list[tuple[StorePath, str]] = []
         for place in (layout.destination, *(layout.target(root) for root in sorted(layout.roots))):
             async for upload in cast("SupportsUploads", self.context.store).list_uploads(place):
                 if _is_named(upload, layout.job_id, since):
                     named.append((upload.path, upload.upload_id))
                 else:
-                    pending[upload.upload_id] = upload.path
+                    pending[upload.upload_id] = upload
         if pending:
 
             async def find(run: StorePath) -> None:
                 async for path, upload_id in listed_uploads(self.context, run):
-                    if pending.get(upload_id) == path:
+                    found = pending.get(upload_id)
+                    if found is not None and found.path == path:
                         named.append((path, upload_id))
+                        del pending[upload_id]
 
             await run_workers(won, find, workers=workers, operation=self.name)
         await run_workers(named, end, workers=workers, operation=self.name)
-        return ended
+        untold = sorted(str(upload.path) for upload in pending.values() if upload.initiated >= _second(since))
+        return untold[:_MOST_UNTOLD]
 
     async def _runs(self) -> list[StorePath]:
         try:
@@ -82,10 +91,9 @@ class AbortUploads(Stage[None, int]):
             return []
 
     async def _winners(self) -> set[str]:
-        """The task attempts whose uploads are completed, by their ids in records; none unless the job committed."""
+        """The task attempts whose uploads are completed, or were taken back, by their ids; none of an undecided job."""
         store, layout = self.context.store, self.context.layout
-        outcome = await read_outcome(store, layout)
-        if outcome is None or outcome.outcome != "committed":
+        if await read_outcome(store, layout) is None:
             return set()
         decision = await read_decision(store, layout)
         return {winner.task_attempt for winner in decision.winners} if decision is not None else set()
@@ -102,9 +110,14 @@ def _is_among(run: str, attempts: Collection[str]) -> bool:
 
 def _is_named(upload: PendingUpload, job_id: str, since: float) -> bool:
     """Whether a pending upload is the job's by its name and its age."""
-    if len(job_id) < _LEAST_TOKEN or upload.initiated < math.floor(since):
+    if len(job_id) < _LEAST_TOKEN or upload.initiated < _second(since):
         return False
     return re.search(rf"(?<![A-Za-z0-9]){re.escape(job_id)}(?![A-Za-z0-9])", upload.path.name) is not None
+
+
+def _second(time_s: float) -> float:
+    """The whole second that a time lies in: S3 tells when a file was written by seconds, of uploads by less."""
+    return math.floor(time_s) if math.isfinite(time_s) else time_s
 
 
 async def end_uploads_of(context: StageContext, run: StorePath) -> None:
@@ -124,8 +137,8 @@ async def end_uploads_of(context: StageContext, run: StorePath) -> None:
 async def listed_uploads(context: StageContext, run: StorePath) -> AsyncIterator[tuple[StorePath, str]]:
     """The uploads that the list of one run names, by path and id: one listing, and a read for each part of it.
 
-    Raises:
-        RecordError: A part is damaged, or names what lies neither below the destination nor below a root (G10).
+    What is damaged, or lies neither below the destination nor below a root (G10), is passed over with a warning: such
+    an upload stays, and ``committer uploads list`` shows it.
     """
     store = context.store
     try:
@@ -137,16 +150,22 @@ async def listed_uploads(context: StageContext, run: StorePath) -> AsyncIterator
             data = await store.read(part, limit=OWN_RECORD_LIMIT)
         except StoreNotFoundError:
             continue
-        for upload in decode_upload_list(data, source=str(part)).uploads:
-            yield _contained(context, upload.name, part), upload.id
+        try:
+            listed = decode_upload_list(data, source=str(part)).uploads
+        except RecordError as error:
+            _log.warning("uploads may stay pending: %s", error)
+            continue
+        for upload in listed:
+            try:
+                _check_contained(context, upload.name)
+            except InvalidPathError as error:
+                _log.warning("%s names an upload to %r, which stays as it is: %s", part, upload.name, error)
+                continue
+            yield context.layout.target(upload.name), upload.id
 
 
-def _contained(context: StageContext, name: str, part: StorePath) -> StorePath:
-    try:
-        if is_absolute(name):
-            check_absolute_name(name, context.layout.roots)
-        else:
-            check_file_name(name)
-    except InvalidPathError as error:
-        raise RecordError(f"a list of uploads names {name!r}: {error.message}", field="uploads", path=part) from error
-    return context.layout.target(name)
+def _check_contained(context: StageContext, name: str) -> None:
+    if is_absolute(name):
+        check_absolute_name(name, context.layout.roots)
+    else:
+        check_file_name(name)

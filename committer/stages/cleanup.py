@@ -29,7 +29,7 @@ _log = logging.getLogger("committer.stages")
 _CLEANUP_BOUND_S = 60.0
 
 
-class CleanupJob(Stage[None, None]):
+class CleanupJob(Stage[None, list[str]]):
     """Removes everything of the job but its decision and outcome, so that a crash half way leaves its fate readable.
 
     Unlike Hadoop's, it never touches another job's directory: `_temporary` itself goes only when it is empty.
@@ -37,6 +37,7 @@ class CleanupJob(Stage[None, None]):
     Preconditions: the job ended (outcome written), or was aborted, or the caller vouches for it.
     Postconditions: of the job's directory only `decision` and `outcome` are left; `RemoveFate` removes them,
     `RemoveDecision` leaves an outcome that is kept.
+    Returns: what `AbortUploads` says of uploads that may be anybody's.
     Failure modes: what cannot be deleted stays, and the error says so; the job's result does not change.
     Cost: one delete a task attempt, or one in all with `cleanup_base_first`; one a root outside the destination; on
     stores with uploads those of `AbortUploads`.
@@ -46,12 +47,13 @@ class CleanupJob(Stage[None, None]):
     name = "job_stage_cleanup"
     statistic = "job_stage_cleanup"
 
-    async def execute(self, value: None) -> None:
+    async def execute(self, value: None) -> list[str]:
         """Deletes children of the job's directory, task attempts in parallel before their parent."""
         layout, config = self.context.layout, self.context.config
+        untold: list[str] = []
         if self.context.store.capabilities.multipart:
             # Before what says which uploads are the job's is deleted.
-            await AbortUploads(self.context).run(None)
+            untold = await AbortUploads(self.context).run(None)
         in_parallel = config.cleanup_parallel_delete and not config.cleanup_base_first
         places = [layout.job_directory, *([layout.tasks, layout.tasks_fenced] if in_parallel else [])]
         found: dict[StorePath, list[FileStatus]] = {}
@@ -68,6 +70,7 @@ class CleanupJob(Stage[None, None]):
         failures = await self._delete_in_parallel(doomed)
         if failures:
             raise failures[0] if len(failures) == 1 else MultipleError.of(self.name, failures)
+        return untold
 
     async def _remove_probe(self, root: str) -> None:
         """Removes what a driver that died in the job's setup left outside the destination."""

@@ -84,9 +84,13 @@ class CompleteUploads(Stage[CommitState, Published]):
             except StoreExistsError as error:
                 exclusive, last = False, error
             except StoreConflictError as error:
-                # Another change of the name was under way; the upload may be gone, and whoever tries again learns it.
+                # Another change of the name was under way. S3 may have dropped the upload; the next try learns it.
                 last = error
-            except (StoreUploadNotFoundError, StoreOutcomeUnknownError) as error:
+            except StoreUploadNotFoundError as error:
+                dropped = isinstance(last, StoreConflictError)
+                failure = self._refusal(target, file, last) if dropped else self._unknown(file, target, error)
+                raise await explain_missing(self.context, failure) from error
+            except StoreOutcomeUnknownError as error:
                 raise await explain_missing(self.context, self._unknown(file, target, error)) from error
         raise await explain_missing(self.context, self._unknown(file, target, last))
 
@@ -116,7 +120,7 @@ class CompleteUploads(Stage[CommitState, Published]):
 
     def _refusal(self, target: StorePath, file: PlannedFile, error: StoreError | None) -> TargetExistsError:
         return TargetExistsError(
-            f"a file stands at {target}, where {self.context.layout.job_id} publishes one",
+            f"a file stands at {target}, or did a moment ago, where {self.context.layout.job_id} publishes one",
             conflicts=[f"a file stands at {file.destination}, where a file goes"],
             operation=self.name,
             path=target,

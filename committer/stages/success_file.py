@@ -24,7 +24,10 @@ from committer.stages.commit_state import explain_missing, fenced_off, looking_a
 from committer.stages.publish import Published
 from committer.stores.helpers import create_exclusively, move_file, status_or_none
 
+# What Hadoop's committers call themselves in `_SUCCESS`: the manifest committer by its class, S3A's by their names.
 COMMITTER_CLASS = "org.apache.hadoop.mapreduce.lib.output.committer.manifest.ManifestCommitter"
+
+_HADOOP_NAMES = {"manifest": COMMITTER_CLASS}
 
 # Ours among the diagnostics, which Hadoop prints as they are.
 WAS_EMPTY = "committer.destination.was.empty"
@@ -175,7 +178,7 @@ def success_data(
         timestamp=int(now.timestamp() * 1000),
         date=hadoop_date(now),
         hostname=platform.node(),
-        committer=COMMITTER_CLASS,
+        committer=_HADOOP_NAMES.get(context.spec.committer, context.spec.committer),
         jobId=context.layout.job_id,
         jobIdSource="JobID" if is_hadoop_id else "spark.sql.sources.writeJobUUID",
         diagnostics=diagnostics,

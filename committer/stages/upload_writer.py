@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import Final
 
-from committer.errors import TaskError
+from committer.errors import StoreError, TaskError
+from committer.flow.outlast import outlast
 from committer.paths import StorePath
 from committer.stores.base import FileStatus, FileWriter, Store
 from committer.stores.helpers import end_upload
 from committer.stores.uploads import SupportsUploads, UploadPart
+
+_ABORT_BOUND_S: Final = 60.0
 
 
 class UploadWriter(FileWriter):
@@ -74,7 +79,18 @@ class UploadWriter(FileWriter):
                 await self._send()
 
     async def close(self) -> FileStatus:
-        """Sends what is left, waits for every part; of a file without content that is one part without content."""
+        """Sends what is left, waits for every part; of a file without content that is one part without content.
+
+        Whatever fails aborts the upload: nobody could finish the file any more.
+        """
+        try:
+            return await self._finish()
+        except BaseException:
+            with suppress(StoreError):
+                await outlast(self.abort, bound_s=_ABORT_BOUND_S)
+            raise
+
+    async def _finish(self) -> FileStatus:
         self._check_usable()
         if self._buffer or not self._begun:
             await self._send()
@@ -89,13 +105,17 @@ class UploadWriter(FileWriter):
         """Stops what is under way and aborts the upload until it is gone; does nothing for a file that is closed."""
         if self._ended:
             return
+        await self.stop()
+        await end_upload(self._store, self._path, self._upload_id)
+
+    async def stop(self) -> None:
+        """Stops what is under way: nothing is sent any more once this returns. The upload stays; no call."""
         self._ended = True
         self._buffer = bytearray()
         for task in self._sending:
             task.cancel()
-        if self._sending:
-            await asyncio.wait(self._sending)
-        await end_upload(self._store, self._path, self._upload_id)
+        while self._sending:
+            await self._wait_for_one()
 
     async def _send(self) -> None:
         if self._most is not None and self._begun == self._most:

@@ -76,9 +76,9 @@ class UploadedFiles(AttemptFiles):
         return WrittenFile(staged, status.size, None, absolute=absolute, upload=self._entries[staged])
 
     async def give_up(self) -> None:
-        """Aborts the uploads of files that were not closed."""
+        """Stops sending files that were not closed; their uploads are listed, and end with the attempt."""
         for writer in tuple(self._open.values()):
-            await writer.abort()
+            await writer.stop()
 
 
 class _ListBeingWritten:
