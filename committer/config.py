@@ -35,7 +35,14 @@ _FLAGS = (
     "cleanup_base_first",
     "outcome_kept",
 )
-_ABOVE_ZERO = ("io_concurrency", "record_save_attempts", "record_size_limit", "manifest_queue_capacity")
+_ABOVE_ZERO = (
+    "io_concurrency",
+    "record_save_attempts",
+    "record_size_limit",
+    "manifest_queue_capacity",
+    "multipart_size",
+    "multipart_in_flight",
+)
 _RATES = ("io_rate", "azure_io_rate")
 _WEIGHTS = ("io_read_weight", "io_write_weight", "io_delete_weight")
 _HEAVIEST = 1000
@@ -108,6 +115,9 @@ class CommitterConfig(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         record_size_limit: Longest record that is read, in bytes.
         manifest_queue_capacity: Records read at once when a job has more files than are kept in memory; 8 MiB of them
             at most.
+        multipart_size: Length in bytes of the parts of a file but its last, where files are sent in parts. A store
+            that takes none so short, or so long, gets the nearest it takes.
+        multipart_in_flight: Parts of one file that are sent at once, at most. A file takes (2 + this) parts of memory.
         absolute_roots: Directories outside the destination, in the same store, below which tasks may publish files too
             (`TaskAttempt.open_absolute`): URIs, or absolute paths of that store. Made when missing. Whoever goes on
             with the job must give them again: a record never says where else a job may write.
@@ -141,6 +151,8 @@ class CommitterConfig(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     record_save_attempts: int = 5
     record_size_limit: int = 1 << 30
     manifest_queue_capacity: int = 512
+    multipart_size: int = 64 << 20
+    multipart_in_flight: int = 4
     absolute_roots: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:

@@ -12,8 +12,8 @@ from typing import Self
 
 import anyio
 
-from committer.committers.base import DEFAULT_COMMITTER, committer_for
-from committer.committers.context import find_job, fresh_statistics, open_context
+from committer.committers.base import committer_for
+from committer.committers.context import default_committer_of, find_job, fresh_statistics, open_context
 from committer.committers.results import CommitPlan, JobReport
 from committer.config import CommitterConfig
 from committer.errors import (
@@ -278,7 +278,7 @@ def open_job(
     *,
     job_id: str | None = None,
     committer: str | None = None,
-    delivery: Delivery = "listing",
+    delivery: Delivery | None = None,
     config: CommitterConfig | None = None,
     storage_options: Mapping[str, object] | None = None,
     listeners: Iterable[Listener] = (),
@@ -291,9 +291,9 @@ def open_job(
     Args:
         dest: The directory to write to: a URI, or a path of this machine. Made when missing.
         job_id: 1 to 128 of ``A-Z a-z 0-9 . _ -``; a UUID when None.
-        committer: The committer's name; the store's default when None.
+        committer: The committer's name; the store's default when None: ``magic`` on S3, else ``manifest``.
         delivery: How the driver learns of task commits: ``listing``, or ``message`` for engines whose tasks return
-            values.
+            values; the committer's default when None: ``message`` with ``magic``, else ``listing``.
         config: The job's choices.
         storage_options: How to reach the store.
         listeners: Called with each event of the job's progress.
@@ -303,23 +303,25 @@ def open_job(
         UnsupportedError: The store cannot do what the committer needs.
         ConfigurationError: An argument cannot be honoured.
     """
-    if delivery not in ("listing", "message"):
+    if delivery not in ("listing", "message", None):
         raise ConfigurationError(f"delivery is 'listing' or 'message', not {delivery!r}", operation="open_job")
     listeners = tuple(listeners)
     destination = StorePath.of(dest)
-    name = committer_for(committer or DEFAULT_COMMITTER).name
+    if committer is not None:
+        committer_for(committer)
 
     async def make() -> Job:
+        chosen = committer_for(committer or await default_committer_of(destination, storage_options))
         spec = JobSpec(
             destination=destination.uri,
             job_id=check_job_id(job_id if job_id is not None else current_runtime().uuid()),
-            committer=name,
-            delivery=delivery,
+            committer=chosen.name,
+            delivery=delivery or chosen.default_delivery,
             config=config or CommitterConfig(),
         )
         context = await open_context(spec, storage_options, listeners)
         try:
-            identity = await committer_for(name).setup_job(context)
+            identity = await chosen.setup_job(context)
         except BaseException:
             with anyio.CancelScope(shield=True):
                 await context.store.close()

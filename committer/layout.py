@@ -12,6 +12,7 @@ Below the destination D of job J, attempt N (Hadoop's layout, with this engine's
     D/_temporary/J/NN/manifests/                   records under the task's name   (delivery by listing)
     D/_temporary/J/NN/manifests-frozen/            the same, once job commit began
     D/_temporary/J/NN/attempts/                    records under the attempt's name (delivery by message)
+    D/_temporary/J/NN/uploads/<attempt>-<nonce>/   which uploads a task attempt began  (stores without renames)
     D/_temporary/J/NN/superseded/                  old files moved aside until cleanup
 
 What a job publishes goes by *names*: relative to D, or (with `CommitterConfig.absolute_roots`) an absolute path of the
@@ -34,7 +35,7 @@ SUCCESS = "_SUCCESS"
 MANIFEST_SUFFIX = "-manifest.json"
 
 _JOB_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}\Z")
-_WITH_NONCE = re.compile(r"_m_\d{6,}_\d+-[0-9a-f]+\Z")
+_RUN = re.compile(r"_m_(\d{6,})_(\d+)-([0-9a-f]+)\Z")
 _HADOOP_JOB_ID = re.compile(r"job_([A-Za-z0-9]+_\d+)\Z")
 
 
@@ -65,7 +66,7 @@ def check_number(value: object, what: str) -> int:
 
 def has_nonce(name: str) -> bool:
     """Whether a task attempt's directory is one of this engine's; Hadoop's ends with the attempt's number."""
-    return _WITH_NONCE.search(name) is not None
+    return _RUN.search(name) is not None
 
 
 class JobLayout:
@@ -104,6 +105,7 @@ class JobLayout:
         self.manifests: StorePath = self.job_attempt_directory / "manifests"
         self.manifests_frozen: StorePath = self.job_attempt_directory / "manifests-frozen"
         self.attempts: StorePath = self.job_attempt_directory / "attempts"
+        self.uploads: StorePath = self.job_attempt_directory / "uploads"
         self.superseded: StorePath = self.job_attempt_directory / "superseded"
         self.superseded_fenced: StorePath = self.job_attempt_directory / "superseded-fenced"
         hadoop = _HADOOP_JOB_ID.match(job_id)
@@ -158,6 +160,15 @@ class JobLayout:
     def task_attempt_directory(self, task: int, attempt: int, nonce: str) -> StorePath:
         """Where one run of a task attempt writes. The nonce keeps two runs of one attempt id apart."""
         return self.tasks / f"{self.task_attempt_id(task, attempt)}-{nonce}"
+
+    def stamp(self, run: str) -> str:
+        """What the files of one run of a task attempt are stamped with: ``<job>/<task>/<attempt>/<nonce>``.
+
+        Args:
+            run: The name of its directory: `task_attempt_directory`.
+        """
+        found = _RUN.search(run)
+        return f"{self.job_id}/{int(found[1])}/{found[2]}/{found[3]}" if found else f"{self.job_id}/{run}"
 
     def manifest(self, task: int) -> StorePath:
         """The record under the task's name."""

@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 import msgspec
 
 from committer.committers.base import committer_for
-from committer.committers.context import find_job, open_context, open_store
+from committer.committers.context import default_committer_of, find_job, open_context, open_store
 from committer.committers.results import JobReport
 from committer.config import CommitterConfig
 from committer.errors import (
@@ -50,7 +50,7 @@ from committer.stages.job_directory import (
     read_outcome,
     read_setup,
 )
-from committer.stores.base import Store
+from committer.stores.base import FileStatus, Store
 from committer.stores.helpers import status_or_none
 
 Destination = str | os.PathLike[str] | StorePath
@@ -129,7 +129,10 @@ async def recover(
     try:
         spec, _identity = await find_job(destination, job_id, config=config, storage_options=storage_options)
     except JobNotFoundError:
-        spec = JobSpec(destination=destination.uri, job_id=job_id, config=config or CommitterConfig())
+        committer = await default_committer_of(destination, storage_options)
+        spec = JobSpec(
+            destination=destination.uri, job_id=job_id, committer=committer, config=config or CommitterConfig()
+        )
     context = await open_context(spec, storage_options, listeners)
     try:
         return await committer_for(spec.committer).recover_job(context, rollback=rollback, force=force)
@@ -407,18 +410,28 @@ async def _refuse_link(context: StageContext) -> None:
 
 
 async def _newest_below(context: StageContext, found: JobDirectory) -> float:
-    """The newest task record: a job whose tasks still commit is young although its own records are old."""
+    """The newest task record, or list of uploads: a job whose tasks still work is young although its own are old."""
     newest = 0.0
     for attempt in found.children.values():
         if not attempt.is_directory:
             continue
         for records in ("manifests", "attempts", "tasks"):
-            try:
-                async for child in context.store.list(attempt.path / records):
-                    newest = max(newest, child.modified or 0.0)
-            except (StoreNotFoundError, StoreNotADirectoryError):
-                continue
+            newest = max(newest, await _newest_in(context.store, attempt.path / records))
+        if context.store.capabilities.multipart:
+            for run in await _children(context.store, attempt.path / "uploads"):
+                newest = max(newest, await _newest_in(context.store, run.path))
     return newest
+
+
+async def _newest_in(store: Store, directory: StorePath) -> float:
+    return max((child.modified or 0.0 for child in await _children(store, directory)), default=0.0)
+
+
+async def _children(store: Store, directory: StorePath) -> list[FileStatus]:
+    try:
+        return [child async for child in store.list(directory)]
+    except (StoreNotFoundError, StoreNotADirectoryError):
+        return []
 
 
 async def _reason_to_keep(context: StageContext, found: JobDirectory, *, force: bool, spares_kept: bool) -> str | None:

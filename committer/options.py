@@ -96,6 +96,8 @@ OPTIONS: tuple[Option, ...] = (
         "1,000 when unset, 0 for no limit; limits every store call on abfs and abfss, not only renames; other stores "
         "do not see it",
     ),
+    Option("fs.s3a.multipart.size", "multipart_size", "size"),
+    Option("fs.s3a.fast.upload.active.blocks", "multipart_in_flight", "int"),
     Option("mapreduce.outputcommitter.factory.class", note=_NO_CLASSES),
     Option(FACTORY_SCHEME, note=_NO_CLASSES),
     Option("mapreduce.outputcommitter.named.classname", note=_NO_CLASSES),

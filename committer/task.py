@@ -16,9 +16,6 @@ from committer.committers.context import fresh_statistics, open_context
 from committer.errors import (
     CommitterError,
     InvalidPathError,
-    JobNotFoundError,
-    StoreExistsError,
-    StoreNotFoundError,
     TaskError,
     UnsupportedError,
 )
@@ -36,6 +33,7 @@ from committer.stages.job_directory import check_job_stands
 from committer.stages.names import NameFolding, ancestors, is_absolute, name_problem
 from committer.stages.scan_task import ScanTask
 from committer.stages.setup_task import AttemptIdentity
+from committer.stages.staged_files import attempt_vanished
 from committer.stores.base import FileStatus, FileWriter, SupportsLocalPaths
 from committer.task_files import BlockingTaskFile, TaskFile
 
@@ -78,6 +76,7 @@ class TaskAttempt:
         self._context = context
         self._committer = committer
         self._identity = identity
+        self._writing = committer.files_of(context, identity, directory)
         self._owns_store = owns_store
         self._committed = committed
         self._left = left
@@ -87,7 +86,6 @@ class TaskAttempt:
         self._files: dict[str, WrittenFile] = {}
         self._given_up: set[str] = set()
         self._unfinished: set[str] = set()
-        self._made: set[str] = {""}
         self._scan = False
         self._message: TaskCommit | None = None
         self._state = "open"
@@ -141,23 +139,14 @@ class TaskAttempt:
 
     def _open(self, destination: str, staged: str, *, absolute: str) -> TaskFile:
         async def open_writer() -> FileWriter:
-            await self._make_directory(staged.rpartition("/")[0])
-            try:
-                return await self._context.store.open_writer(self.directory / staged, durable=self._context.durable)
-            except StoreExistsError as error:
-                raise TaskError(
-                    f"{destination} was written into the task attempt directory already",
-                    operation="open",
-                    path=destination,
-                    causes=[error],
-                ) from error
+            return await self._writing.open(destination, staged)
 
         def finished(status: FileStatus | None) -> None:
             self._unfinished.discard(destination)
             if status is None:
                 self._given_up.add(staged)
             else:
-                self._files[staged] = WrittenFile(staged, status.size, status.identity, absolute=absolute)
+                self._files[staged] = self._writing.written(staged, status, absolute=absolute)
 
         self._unfinished.add(destination)
         return TaskFile(destination, open_writer, finished)
@@ -212,7 +201,7 @@ class TaskAttempt:
             except FileExistsError:
                 continue
             except FileNotFoundError as error:
-                raise self._job_is_gone("work_path", directory) from error
+                raise attempt_vanished(self._context, "work_path", directory) from error
         return path
 
     def _claim(self, name: str) -> str:
@@ -275,32 +264,6 @@ class TaskAttempt:
                 path=destination[:200],
                 next_step="give the file another name",
             )
-
-    async def _make_directory(self, directory: str) -> None:
-        """Makes a directory below the attempt's, level by level, never the attempt directory itself.
-
-        Where a write makes its parents up, or needs none, there is nothing to do.
-        """
-        if directory in self._made or not self._context.store.capabilities.refuses_late_writes:
-            return
-        level = ""
-        for segment in directory.split("/"):
-            level = f"{level}/{segment}" if level else segment
-            if level in self._made:
-                continue
-            try:
-                await self._context.store.make_directory(self.directory / level, parents=False)
-            except StoreNotFoundError as error:
-                raise self._job_is_gone("open", level) from error
-            self._made.add(level)
-
-    def _job_is_gone(self, operation: str, path: str) -> JobNotFoundError:
-        return JobNotFoundError(
-            f"the directory of this task attempt vanished: job {self._context.layout.job_id} was cleaned up",
-            operation=operation,
-            path=path,
-            next_step="stop this task: its job is over",
-        )
 
     def _check_open(self, operation: str) -> None:
         if self._state != "open":
@@ -408,7 +371,14 @@ class TaskAttempt:
         if self._state != "open":
             return
         self._state = "aborted"
-        request = AbortRequest(self.task, self.attempt, self.nonce, may_have_record=self._may_have_committed)
+        await self._writing.stop()
+        request = AbortRequest(
+            self.task,
+            self.attempt,
+            self.nonce,
+            may_have_record=self._may_have_committed,
+            uploads=self._writing.uploads(),
+        )
         await self._committer.abort_task(self._context, request)
         await self._leave()
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import Final
 
 import msgspec
 
@@ -19,10 +18,8 @@ from committer.flow.runtime import current_runtime
 from committer.flow.workers import run_workers
 from committer.operations import Destination
 from committer.paths import StorePath
+from committer.stores.helpers import end_upload
 from committer.stores.paced import PacedStore
-
-_TRIES: Final = 5
-_WAIT_S: Final = 0.2
 
 
 class UploadInfo(msgspec.Struct, frozen=True, kw_only=True):
@@ -173,7 +170,8 @@ async def _abort_all(store: PacedStore, chosen: Sequence[UploadInfo], config: Co
 
     async def abort(upload: UploadInfo) -> None:
         try:
-            (report.aborted if await _abort(store, upload) else report.gone).append(upload)
+            there = await end_upload(store, upload.path, upload.upload_id)
+            (report.aborted if there else report.gone).append(upload)
         except StoreError as error:
             report.failed[upload.upload_id] = error.message
 
@@ -220,17 +218,3 @@ async def _measured(store: PacedStore, upload: UploadInfo) -> UploadInfo | None:
     except StoreUploadNotFoundError:
         return None
     return msgspec.structs.replace(upload, parts=parts, size=size)
-
-
-async def _abort(store: PacedStore, upload: UploadInfo) -> bool:
-    """Aborts an upload until it is gone; False when it was gone before."""
-    there = await store.abort_upload(upload.path, upload.upload_id)
-    for tries_left in reversed(range(_TRIES)):
-        if await _measured(store, upload) is None:
-            return there
-        if tries_left:
-            await current_runtime().sleep(_WAIT_S)
-            await store.abort_upload(upload.path, upload.upload_id)
-    raise StoreError(
-        "parts keep arriving: whoever writes it is still at work", operation="abort_uploads", path=upload.path
-    )

@@ -33,6 +33,8 @@ HONOURED = [
     (P + "cleanup.parallel.delete", "false", "cleanup_parallel_delete", False),
     (P + "cleanup.parallel.delete.base.first", "true", "cleanup_base_first", True),
     (P + "writer.queue.capacity", "7", "manifest_queue_capacity", 7),
+    ("fs.s3a.multipart.size", "128M", "multipart_size", 128 << 20),
+    ("fs.s3a.fast.upload.active.blocks", "8", "multipart_in_flight", 8),
     (P + "manifest.save.attempts", "2", "record_save_attempts", 2),
     (P + "io.rate", "12.5", "io_rate", 12.5),
     (P + "io.rate", "0", "io_rate", 0.0),

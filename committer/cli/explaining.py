@@ -7,7 +7,7 @@ import msgspec
 from committer.cli.exits import Exit
 from committer.cli.output import Answer, Part, copyable, line, pairs, table
 from committer.cli.session import Session
-from committer.committers.base import DEFAULT_COMMITTER, committer_for
+from committer.committers.base import committer_for, default_committer
 from committer.committers.context import open_store
 from committer.config import CommitterConfig
 from committer.errors import UnsupportedError
@@ -21,23 +21,15 @@ _ANY_JOB = "JOB_ID"
 
 def chosen_committer(store: Store) -> tuple[str, str, list[str]]:
     """The committer a job at a store gets, why, and what the store lacks for it."""
-    name = committer_for(DEFAULT_COMMITTER).name
-    can = store.capabilities
-    lacking = [
-        words
-        for has, words in (
-            (can.atomic_file_rename, "rename a file atomically"),
-            (can.no_replace_rename, "rename without replacing"),
-            (can.exclusive_put, "create a file exclusively"),
-        )
-        if not has
-    ]
+    chosen = committer_for(default_committer(store.capabilities))
+    name, can = chosen.name, store.capabilities
+    lacking = [words for ability, words in chosen.needs.items() if not getattr(can, ability)]
     if lacking:
         why = f"{name} is the default of {store.scheme}: paths, but the store cannot {' and '.join(lacking)}"
-        if can.multipart:
-            why += "; 'magic', which completes uploads instead of renaming, is not in this release"
-    else:
+    elif can.atomic_file_rename:
         why = f"the default of {store.scheme}: paths; the store renames atomically and creates exclusively"
+    else:
+        why = f"the default of {store.scheme}: paths; the store renames nothing, and has uploads"
     return name, why, lacking
 
 
@@ -106,7 +98,10 @@ async def _described(session: Session, destination: StorePath) -> dict[str, str]
 def _lacks(can: Capabilities) -> list[str]:
     """What this store cannot do that changes how a job ends, with what follows."""
     said = (
-        (can.atomic_directory_rename, "atomic directory renames (no promotion; rolling back needs --force)"),
+        (
+            can.atomic_directory_rename or not can.atomic_file_rename,
+            "atomic directory renames (no promotion; rolling back needs --force)",
+        ),
         (can.identity, "identities of files (a lost answer may stay unknown)"),
         (can.hard_links or not can.directories, "hard links (a job that replaces a file can only go forward)"),
     )

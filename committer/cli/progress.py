@@ -32,8 +32,11 @@ _WINDOW_S: Final = 15.0
 _WORDS: Final = {
     "committer_commit_job": "write _SUCCESS",
     "job_stage_abort": "abort",
+    "job_stage_abort_uploads": "end uploads",
     "job_stage_cleanup": "clean up",
+    "job_stage_complete_uploads": "publish files",
     "job_stage_create_target_dirs": "make directories",
+    "job_stage_delete_superseded": "delete old files",
     "job_stage_load_manifests": "load records",
     "job_stage_optional_validate_output": "validate",
     "job_stage_rename_files": "publish files",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from committer.committers.finish import save_report
 from committer.errors import JobDecidedError, JobNotFoundError
 from committer.events import audit, names
+from committer.stages.abort_uploads import AbortUploads
 from committer.stages.base import StageContext
 from committer.stages.cleanup import CleanupJob, RemoveFate, remove_emptied
 from committer.stages.decide import abort_decision, create_decision
@@ -55,6 +56,8 @@ async def abort_job(context: StageContext) -> bool:
         await release_lock(context)
         if not context.config.cleanup_skipped:
             await CleanupJob(context).run(None)
+        elif context.store.capabilities.multipart:
+            await AbortUploads(context).run(None)
         await save_report(context, success=False, published=None, error=None, only_if_absent=True)
         if not context.config.cleanup_skipped:
             await RemoveFate(context).run(None)

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from committer.committers.results import CommitPlan, JobReport
 from committer.errors import UnsupportedError
 from committer.paths import StorePath
 from committer.records.task_commit import TaskCommit
+from committer.spec import Delivery
 from committer.stages.abort_task import AbortRequest
+from committer.stages.attempt_files import AttemptFiles
 from committer.stages.base import StageContext
 from committer.stages.commit_task import TaskOutput
 from committer.stages.setup_task import AttemptIdentity
+from committer.stores.base import Capabilities
 
 DEFAULT_COMMITTER = "manifest"
-_FORESEEN = ("magic", "directory", "partitioned", "block-list", "file-v1", "file-v2")
+_FORESEEN = ("directory", "partitioned", "block-list", "file-v1", "file-v2")
 
 
 class Committer(ABC):
@@ -23,9 +26,18 @@ class Committer(ABC):
 
     Side by side with MapReduce's ``OutputCommitter``: setupJob, setupTask, needsTaskCommit, commitTask, abortTask,
     commitJob, abortJob, recoverTask and isCommitJobRepeatable have their counterparts here under Python names.
+
+    Attributes:
+        name: What it is called in options and records.
+        default_delivery: How its drivers learn of task commits unless told otherwise.
+        needs: What it needs of a store: capabilities, each with what it is to say.
+        is_commit_repeatable: Whether a job commit that died can be run again.
+        is_recovery_supported: Whether a driver that lost the message of a task can find it again.
     """
 
     name: str
+    default_delivery: Delivery
+    needs: Mapping[str, str]
     is_commit_repeatable: bool
     is_recovery_supported: bool
 
@@ -36,6 +48,10 @@ class Committer(ABC):
     @abstractmethod
     async def setup_task(self, context: StageContext, identity: AttemptIdentity) -> StorePath:
         """Makes the task attempt directory."""
+
+    @abstractmethod
+    def files_of(self, context: StageContext, identity: AttemptIdentity, directory: StorePath) -> AttemptFiles:
+        """Where one run of a task attempt writes its files."""
 
     @abstractmethod
     async def commit_task(self, context: StageContext, output: TaskOutput) -> TaskCommit:
@@ -74,11 +90,20 @@ def committer_for(name: str) -> Committer:
     Raises:
         UnsupportedError: There is none.
     """
+    from committer.committers.magic import MagicCommitter
     from committer.committers.manifest import ManifestCommitter
 
-    if name == ManifestCommitter.name:
-        return ManifestCommitter()
+    found: type[Committer] | None = {kind.name: kind for kind in (ManifestCommitter, MagicCommitter)}.get(name)
+    if found is not None:
+        return found()
     when = "is not in this release" if name in _FORESEEN else "is unknown"
     raise UnsupportedError(
-        f"committer {name!r} {when}", operation="open_job", next_step=f"use {ManifestCommitter.name!r}"
+        f"committer {name!r} {when}",
+        operation="open_job",
+        next_step=f"use {ManifestCommitter.name!r} or, on S3, {MagicCommitter.name!r}",
     )
+
+
+def default_committer(capabilities: Capabilities) -> str:
+    """The committer that suits a store: `magic` where there are uploads and no renames, else `manifest`."""
+    return "magic" if capabilities.multipart and not capabilities.atomic_file_rename else DEFAULT_COMMITTER

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable
 from dataclasses import replace
 
 from committer.committers.abort import abort_job
 from committer.committers.context import refuse_roots_not_given, trusted_config
-from committer.committers.failures import among, definite_refusal, is_missing
+from committer.committers.failures import Refusal, among, definite_refusal, is_missing
 from committer.committers.finish import (
     finish_committed,
     finish_kept,
@@ -16,6 +15,7 @@ from committer.committers.finish import (
     report_of,
     report_of_finished,
 )
+from committer.committers.publish_action import PublishAction
 from committer.committers.results import JobReport
 from committer.errors import (
     CommitterError,
@@ -23,28 +23,20 @@ from committer.errors import (
     JobNotFoundError,
     JobRolledBackError,
     JobStateError,
-    StoreCrossDeviceError,
     TargetExistsError,
 )
 from committer.flow.together import both
-from committer.paths import StorePath
-from committer.records.job_state import Decision, Fact, JobOutcome
+from committer.records.job_state import Decision, JobOutcome
 from committer.records.success import FILENAMES_LIMIT
 from committer.stages.base import StageContext
 from committer.stages.cleanup import CleanupJob, RemoveFate
-from committer.stages.commit_state import CommitState, EndedElsewhereError, explain_missing, is_forward_only
-from committer.stages.create_directories import CreateDirectories
+from committer.stages.commit_state import CommitState, EndedElsewhereError, is_forward_only
 from committer.stages.decide import remove_side_files
-from committer.stages.durability import sync_directories
 from committer.stages.end_job import EndJob
 from committer.stages.job_directory import look_at_job, read_decision, read_outcome
-from committer.stages.names import ancestors, with_ancestors
-from committer.stages.promote import PromoteDirectories, Promotion, find_promotions
-from committer.stages.publish import Published, PublishFiles
-from committer.stages.roll_back import RollBack, RollBackRequest, fence
-from committer.stages.success_file import SetAsideSuccess, read_success, was_completed
-from committer.stages.superseded import MoveAside
-from committer.stages.validate_output import ValidateOutput
+from committer.stages.publish import Published
+from committer.stages.roll_back import RollBackRequest, fence
+from committer.stages.success_file import read_success, was_completed
 from committer.stores.helpers import exists
 
 
@@ -54,6 +46,7 @@ class CarryOut:
     Args:
         context: The job, with the choices to use until a decision says which.
         started: When the call began, on the runtime's clock.
+        action: How the job's files become visible.
 
     Attributes:
         context: The job, with the decision's choices once that was read.
@@ -61,11 +54,12 @@ class CarryOut:
         published: What was published, as far as it is known.
     """
 
-    def __init__(self, context: StageContext, started: float) -> None:
+    def __init__(self, context: StageContext, started: float, action: PublishAction) -> None:
         self.context: StageContext = context
         self.decided: bool = False
         self.published: Published | None = None
         self._started = started
+        self._action = action
 
     async def is_gone(self) -> bool:
         """Whether the decision being carried out is gone: another driver ended the job and cleaned up. One call."""
@@ -215,7 +209,7 @@ class CarryOut:
     async def _forward(self, state: CommitState) -> JobReport:
         context = self.context
         try:
-            published = self.published = await self._publish(state)
+            published = self.published = await self._action.publish(context, state)
             outcome = await EndJob(context).run((state.decision, "committed", ""))
         except EndedElsewhereError as ended:
             return await self._after_elsewhere(state, ended.outcome)
@@ -246,79 +240,26 @@ class CarryOut:
             finally:
                 # It was rolled back and cleaned up, most likely, while this driver was still making directories.
                 if not committed:
-                    await RollBack(self.context).put_back_late(state)
+                    await self._action.roll_back(self.context).put_back_late(state)
         if outcome.outcome == "committed":
             return await self._complete(state, None)
         return await self._end_rolled_back(state, raising=True, reason=outcome.reason)
-
-    async def _publish(self, state: CommitState) -> Published:
-        context = self.context
-        await SetAsideSuccess(context).run(state.decision)
-        if state.blocking:
-            await MoveAside(context).run(state.blocking)
-        promotions = self._promotions(state)
-        directories = _not_below(state.directories, promotions)
-        await CreateDirectories(context).run(directories)
-        if directories:
-            # Nothing moves into a directory that a power loss could take away again.
-            await self._sync(context.layout.target(name).parent for name in directories)
-        if promotions:
-            for promotion in await PromoteDirectories(context).run(promotions):
-                state.promoted.update({file.destination: file for file in promotion.files.values()})
-        published = await PublishFiles(context).run(state)
-        if state.superseded:
-            await MoveAside(context).run(state.superseded)
-        if context.durable:
-            await self._sync(await _touched(context, state))
-        await ValidateOutput(context).run((state, published))
-        return published
-
-    async def _sync(self, directories: Iterable[StorePath]) -> None:
-        """Forces names at the destination to the disk; one call a directory, and one more.
-
-        Where old files went is forced before where they were: a power loss in between may leave them in both places,
-        never in neither.
-        """
-        context = self.context
-        if not context.durable:
-            return
-        try:
-            await sync_directories(context, [context.layout.superseded])
-            # A directory of old files that somebody removed since needs nothing.
-            await sync_directories(context, directories, missing_ok=True)
-        except CommitterError as error:
-            raise (await explain_missing(context, error) if is_missing(error) else error) from None
-
-    async def _sync_restored(self, state: CommitState) -> None:
-        """Forces what a rollback changed at the destination to the disk, before cleanup deletes what it came from."""
-        context = self.context
-        if not context.durable:
-            return
-        # A rollback makes directories again that were removed since, and removes those that the job made.
-        layout = context.layout
-        above = with_ancestors((fact.path.rpartition("/")[0] for fact in _moved_aside(state)), layout.roots)
-        restored = {layout.target(name) for name in above}
-        await sync_directories(context, restored | await _touched(context, state), missing_ok=True)
-
-    def _promotions(self, state: CommitState) -> list[Promotion]:
-        entries = state.files.in_memory
-        can_rename = self.context.store.capabilities.atomic_directory_rename
-        if not (self.context.config.promote_directories and can_rename and entries):
-            return []
-        return find_promotions(entries, state.all_directories, set(state.directories))
 
     async def _complete(self, state: CommitState, published: Published | None) -> JobReport:
         if published is None:
             published = await _published_before(self.context, state)
         self.published = published
-        await finish_committed(self.context, state, published)
+        untold = await finish_committed(self.context, state, published, self._action)
         return report_of(
-            self.context, self._started, success=True, published=published, directories=state.decision.directories
+            self.context,
+            self._started,
+            success=True,
+            published=published,
+            directories=state.decision.directories,
+            uploads_left=untold,
         )
 
-    async def _take_back_refused(
-        self, state: CommitState, refusal: TargetExistsError | StoreCrossDeviceError
-    ) -> JobReport:
+    async def _take_back_refused(self, state: CommitState, refusal: Refusal) -> JobReport:
         """A publish action was refused for good: the job is rolled back, whole."""
         try:
             await self._roll_back(state, reason=refusal.message, force=True, raising=False)
@@ -341,13 +282,13 @@ class CarryOut:
         if await exists(context.store, context.layout.job_attempt_directory):
             await context.store.probe(context.layout.job_attempt_directory)
         try:
-            outcome = await RollBack(context).run(RollBackRequest(state, reason, force))
+            outcome = await self._action.roll_back(context).run(RollBackRequest(state, reason, force))
         except EndedElsewhereError as ended:
             if ended.outcome is None:
                 raise
             outcome = ended.outcome
         if outcome.outcome == "rolled-back":
-            await self._sync_restored(state)
+            await self._action.settle_rolled_back(context, state)
         else:
             report = await self._complete(state, None)
             if raising:
@@ -371,8 +312,8 @@ class CarryOut:
                 with contextlib.suppress(EndedElsewhereError):
                     await fence(context)
             # Whoever meets the outcome helps to undo: what this driver published late is known to it alone.
-            await RollBack(context).undo(state)
-            await self._sync_restored(state)
+            await self._action.roll_back(context).undo(state)
+            await self._action.settle_rolled_back(context, state)
         await finish_rolled_back(context)
         if raising:
             raise JobRolledBackError(
@@ -382,29 +323,6 @@ class CarryOut:
                 next_step="run the job again",
             )
         return report_of(context, self._started, success=False, published=Published(), directories=0)
-
-
-def _not_below(directories: list[str], promotions: list[Promotion]) -> list[str]:
-    """Directories to make: those that come with a promoted one are left out."""
-    promoted = {promotion.directory for promotion in promotions}
-    if not promoted:
-        return directories
-    return [name for name in directories if not ({name, *ancestors(name)} & promoted)]
-
-
-async def _touched(context: StageContext, state: CommitState) -> set[StorePath]:
-    """Every directory of the destination that gains or loses a name."""
-    target = context.layout.target
-    touched = {context.layout.destination, *(target(name) for name in state.directories)}
-    touched.update(target(name).parent for name in state.directories)
-    touched.update(target(fact.path).parent for fact in _moved_aside(state))
-    async for file in state.files:
-        touched.add(target(file.destination).parent)
-    return touched
-
-
-def _moved_aside(state: CommitState) -> list[Fact]:
-    return [*state.blocking, *state.superseded, *state.targets.values()]
 
 
 async def _published_before(context: StageContext, state: CommitState) -> Published:

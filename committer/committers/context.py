@@ -8,6 +8,7 @@ from typing import cast
 
 import msgspec
 
+from committer.committers.base import default_committer
 from committer.config import CommitterConfig
 from committer.errors import (
     ConfigurationError,
@@ -146,6 +147,11 @@ def fresh_statistics(context: StageContext) -> StageContext:
     return replace(context, store=fresh, statistics=statistics)
 
 
+async def default_committer_of(path: StorePath, storage_options: Mapping[str, object] | None = None) -> str:
+    """The committer that suits the store of a path; no store call."""
+    return default_committer((await find_store(path, storage_options)).capabilities)
+
+
 async def find_job(
     dest: StorePath,
     job_id: str,
@@ -182,7 +188,8 @@ async def find_job(
                 path=layout.job_directory,
                 next_step="it was cleaned up; if Hadoop set it up, join it with JobSpec.for_hadoop(dest, job_id)",
             )
-        return JobSpec.for_hadoop(dest, job_id, job_attempt, config=config), None
+        spec = JobSpec.for_hadoop(dest, job_id, job_attempt, config=config)
+        return msgspec.structs.replace(spec, committer=default_committer(store.capabilities)), None
     finally:
         await store.close()
 

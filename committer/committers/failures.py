@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TypeVar
+from typing import TypeAlias, TypeVar
 
 from committer.errors import (
     CommitterError,
@@ -10,6 +10,7 @@ from committer.errors import (
     MultipleError,
     StoreCrossDeviceError,
     StoreNotFoundError,
+    StorePartsError,
     TargetExistsError,
 )
 
@@ -29,11 +30,14 @@ def is_missing(error: CommitterError) -> bool:
     return isinstance(error, StoreNotFoundError | JobNotFoundError)
 
 
-def definite_refusal(error: CommitterError) -> TargetExistsError | StoreCrossDeviceError | None:
+Refusal: TypeAlias = TargetExistsError | StoreCrossDeviceError | StorePartsError
+
+
+def definite_refusal(error: CommitterError) -> Refusal | None:
     """The refusal that trying again cannot change, among one or several failures of a stage; None when any of them may
     be something else.
     """
-    if isinstance(error, TargetExistsError | StoreCrossDeviceError):
+    if isinstance(error, Refusal):
         return error
-    found = [cause for cause in error.causes if isinstance(cause, TargetExistsError | StoreCrossDeviceError)]
+    found = [cause for cause in error.causes if isinstance(cause, Refusal)]
     return found[0] if found and len(found) == len(error.causes) else None

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 
 from committer.committers.context import open_store
+from committer.committers.publish_action import PublishAction
 from committer.committers.results import JobReport
 from committer.errors import CommitterError, JobNotFoundError, RecordError, StoreNotFoundError
 from committer.events import names
@@ -13,6 +15,7 @@ from committer.flow.workers import run_workers
 from committer.paths import StorePath
 from committer.records.job_state import JobOutcome
 from committer.records.success import SuccessData, decode_success
+from committer.stages.abort_uploads import AbortUploads
 from committer.stages.base import StageContext
 from committer.stages.cleanup import (
     CleanupJob,
@@ -37,8 +40,13 @@ from committer.stores.helpers import walk
 _log = logging.getLogger("committer.committers")
 
 
-async def finish_committed(context: StageContext, state: CommitState, published: Published) -> None:
+async def finish_committed(
+    context: StageContext, state: CommitState, published: Published, action: PublishAction
+) -> list[str]:
     """Everything after `outcome=committed`. Idempotent; a failure here leaves a committed job.
+
+    Returns:
+        What `AbortUploads` says of uploads that may be anybody's.
 
     Raises:
         CommitterError: With `outcome="committed"`: the output is complete; `recover` does the rest.
@@ -54,6 +62,8 @@ async def finish_committed(context: StageContext, state: CommitState, published:
         # at `_SUCCESS`.
         gone = outcome is None
         was_empty = alone and fresh
+        if fresh:
+            await action.supersede(context, state)
         if config.mark_successful_jobs and (fresh or gone):
             data = success_data(
                 context,
@@ -80,7 +90,7 @@ async def finish_committed(context: StageContext, state: CommitState, published:
             *([mark_finished(context, outcome)] if outcome is not None and fresh else []),
             *([] if config.cleanup_skipped else [_look_before_cleanup(context, looked)]),
         )
-        cleaned = not config.cleanup_skipped and await _clean_up(context, *looked)
+        cleaned, untold = await _clean_up(context, *looked, skipped=config.cleanup_skipped)
     except CommitterError as error:
         error.outcome = "committed"
         error.next_step = f"the output is complete; call {context.recover_command} to finish the rest"
@@ -94,6 +104,7 @@ async def finish_committed(context: StageContext, state: CommitState, published:
     )
     if cleaned:
         await _remove_fate(context, kept=context.config.outcome_kept and outcome is not None)
+    return untold
 
 
 async def finish_kept(context: StageContext) -> None:
@@ -103,7 +114,8 @@ async def finish_kept(context: StageContext) -> None:
         CommitterError: With `outcome="committed"`: the output is complete; `recover` does the rest.
     """
     try:
-        if await _clean_up(context):
+        cleaned, _untold = await _clean_up(context)
+        if cleaned:
             await _remove_fate(context, kept=True)
     except CommitterError as error:
         error.outcome = "committed"
@@ -112,7 +124,13 @@ async def finish_kept(context: StageContext) -> None:
 
 
 def report_of(
-    context: StageContext, started: float, *, success: bool, published: Published, directories: int
+    context: StageContext,
+    started: float,
+    *,
+    success: bool,
+    published: Published,
+    directories: int,
+    uploads_left: Sequence[str] = (),
 ) -> JobReport:
     """The report of a job that this driver ended, or saw end."""
     statistics = context.statistics.snapshot()
@@ -128,6 +146,7 @@ def report_of(
         duration_s=context.runtime.monotonic() - started,
         statistics=statistics,
         filenames=published.filenames,
+        uploads_left=list(uploads_left),
     )
 
 
@@ -243,7 +262,8 @@ async def finish_rolled_back(context: StageContext) -> None:
     outcome = await read_outcome(context.store, context.layout)
     if outcome is not None and not outcome.finished:
         await mark_finished(context, outcome)
-    if not context.config.cleanup_skipped and await _clean_up(context):
+    cleaned, _untold = await _clean_up(context, skipped=context.config.cleanup_skipped)
+    if cleaned:
         await _remove_fate(context, kept=False)
 
 
@@ -255,16 +275,24 @@ async def _look_before_cleanup(context: StageContext, looked: list[Found]) -> No
         return
 
 
-async def _clean_up(context: StageContext, looked: Found | None = None) -> bool:
-    """Removes all but the job's fate, which tells what is left of it apart; whether that went well."""
+async def _clean_up(
+    context: StageContext, looked: Found | None = None, *, skipped: bool = False
+) -> tuple[bool, list[str]]:
+    """Removes all but the job's fate, which tells what is left of it apart.
+
+    Returns:
+        Whether it did, and it went well; and what `AbortUploads` says of uploads that may be anybody's.
+    """
     try:
-        await CleanupJob(context).run(looked)
+        if skipped:
+            # What is left pending is paid for, and seen by nobody.
+            return False, await AbortUploads(context).run(None) if context.store.capabilities.multipart else []
+        return True, await CleanupJob(context).run(looked)
     except CommitterError as error:
         if not context.config.cleanup_failures_ignored:
             raise
         _log.warning("cleanup of job %s failed and is ignored: %s", context.layout.job_id, error)
-        return False
-    return True
+        return False, []
 
 
 async def _remove_fate(context: StageContext, *, kept: bool) -> None:

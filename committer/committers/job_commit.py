@@ -23,6 +23,7 @@ from committer.committers.basis import Prepared, basis_of, find_refs, prepare
 from committer.committers.carry_out import CarryOut
 from committer.committers.failures import is_missing
 from committer.committers.finish import report_of, save_report
+from committer.committers.publish_action import PublishAction
 from committer.committers.results import JobReport
 from committer.errors import (
     CommitterError,
@@ -66,12 +67,13 @@ class JobCommit:
 
     Args:
         context: The job, with the choices to use until a decision says which.
+        action: How its files become visible.
     """
 
-    def __init__(self, context: StageContext) -> None:
+    def __init__(self, context: StageContext, action: PublishAction) -> None:
         self._context = context
         self._started = context.runtime.monotonic()
-        self._carry_out = CarryOut(context, self._started)
+        self._carry_out = CarryOut(context, self._started, action)
         self._intent: StorePath | None = None
 
     async def commit(self, task_commits: Iterable[TaskCommit] | None, tasks: int | None) -> JobReport:

@@ -2,117 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from typing import Final
 
-from committer.committers.abort import abort_job
-from committer.committers.base import Committer
-from committer.committers.job_commit import JobCommit
-from committer.committers.plan import plan_job
-from committer.committers.results import CommitPlan, JobReport
-from committer.errors import StoreNotFoundError, TaskError
-from committer.events import audit
+from committer.committers.recording import RecordingCommitter
+from committer.committers.rename_action import RenameAction
 from committer.paths import StorePath
-from committer.records.manifest import decode_task_manifest, relative_entries
-from committer.records.task_commit import TaskCommit, digest_of, inline_record
-from committer.stages.abort_task import AbortRequest, AbortTask
+from committer.stages.attempt_files import AttemptFiles
 from committer.stages.base import StageContext
-from committer.stages.commit_task import CommitTask, TaskOutput
-from committer.stages.setup_job import SetupJob
-from committer.stages.setup_task import AttemptIdentity, SetupTask
+from committer.stages.setup_task import AttemptIdentity
+from committer.stages.staged_files import StagedFiles
+
+_NEEDS: Final = {
+    "atomic_file_rename": "rename a file atomically",
+    "no_replace_rename": "rename without replacing",
+    "exclusive_put": "create a file exclusively",
+}
 
 
-class ManifestCommitter(Committer):
+class ManifestCommitter(RecordingCommitter):
     """Hadoop's manifest committer, with decisions and outcomes that any driver can go on from.
 
     For stores that rename a file atomically without replacing: local disks, HDFS, ADLS Gen2, GCS.
     """
 
     name = "manifest"
-    is_commit_repeatable = True
-    is_recovery_supported = True
+    default_delivery = "listing"
+    needs = _NEEDS
+    action = RenameAction()
 
-    async def setup_job(self, context: StageContext) -> str | None:
-        """Runs `SetupJob`."""
-        with audit(ji=context.layout.job_id):
-            return await SetupJob(context).run(None)
-
-    async def setup_task(self, context: StageContext, identity: AttemptIdentity) -> StorePath:
-        """Runs `SetupTask`."""
-        return await SetupTask(context).run(identity)
-
-    async def commit_task(self, context: StageContext, output: TaskOutput) -> TaskCommit:
-        """Runs `CommitTask`."""
-        return await CommitTask(context).run(output)
-
-    async def abort_task(self, context: StageContext, request: AbortRequest) -> None:
-        """Runs `AbortTask`."""
-        with audit(ji=context.layout.job_id, ta=context.layout.task_attempt_id(request.task, request.attempt)):
-            await AbortTask(context).run(request)
-
-    async def recover_task(self, context: StageContext, task: int, attempt: int) -> TaskCommit:
-        """Finds the attempt's record and makes its message anew: at most 2 calls.
-
-        Raises:
-            TaskError: The attempt did not commit (or another attempt's commit replaced its record).
-        """
-        layout, store = context.layout, context.store
-        attempt_id = layout.task_attempt_id(task, attempt)
-        candidates = [layout.manifest(task), layout.manifests_frozen / layout.manifest(task).name]
-        if context.spec.delivery == "message":
-            candidates = [
-                child.path
-                async for child in store.list(layout.attempts)
-                if child.path.name.startswith(f"{attempt_id}-")
-            ]
-        for path in candidates:
-            try:
-                data = await store.read(path, limit=context.config.record_size_limit)
-            except StoreNotFoundError:
-                continue
-            manifest = decode_task_manifest(data, source=str(path))
-            if manifest.taskAttemptID != attempt_id:
-                continue
-            files, _directories = relative_entries(
-                manifest,
-                destination=layout.destination,
-                source_root=layout.tasks,
-                source=str(path),
-                roots=layout.roots,
-            )
-            nonce = path.name.removeprefix(f"{attempt_id}-").removesuffix("-manifest.json")
-            return TaskCommit(
-                job_id=layout.job_id,
-                task=task,
-                attempt=attempt,
-                nonce=nonce if context.spec.delivery == "message" else "",
-                record=path.uri,
-                digest=digest_of(data),
-                length=len(data),
-                files=len(files),
-                size=sum(entry[2] for entry in files),
-                inline=inline_record(data),
-            )
-        raise TaskError(
-            f"{attempt_id} did not commit, or its record was replaced: there is nothing to recover",
-            operation="recover_task",
-            path=layout.job_attempt_directory,
-            next_step="run the task again",
-        )
-
-    async def commit_job(
-        self, context: StageContext, task_commits: Iterable[TaskCommit] | None, tasks: int | None
-    ) -> JobReport:
-        """Runs the job-commit core."""
-        return await JobCommit(context).commit(task_commits, tasks)
-
-    async def recover_job(self, context: StageContext, *, rollback: bool, force: bool) -> JobReport:
-        """Runs the job-commit core from where the store says the job stands."""
-        return await JobCommit(context).recover(rollback=rollback, force=force)
-
-    async def abort_job(self, context: StageContext) -> bool:
-        """Decides against the job and removes it."""
-        return await abort_job(context)
-
-    async def plan(self, context: StageContext, task_commits: Iterable[TaskCommit] | None) -> CommitPlan:
-        """Loads and checks, changes nothing."""
-        return await plan_job(context, task_commits)
+    def files_of(self, context: StageContext, identity: AttemptIdentity, directory: StorePath) -> AttemptFiles:
+        """Files of the task attempt directory."""
+        return StagedFiles(context, directory)

@@ -21,6 +21,8 @@ class JobReport(msgspec.Struct, frozen=True, kw_only=True):
         duration_s: Seconds the call took.
         statistics: Counts and durations under Hadoop's names, tasks' and job's together.
         filenames: URIs of at most a hundred of the files.
+        uploads_left: Paths of at most a hundred uploads that are still pending at the destination, began since the job
+            was set up, and may be anybody's: no list and no name says that they are the job's, so they were left alone.
     """
 
     success: bool
@@ -33,6 +35,7 @@ class JobReport(msgspec.Struct, frozen=True, kw_only=True):
     duration_s: float = 0.0
     statistics: IOStatistics = msgspec.field(default_factory=IOStatistics)
     filenames: list[str] = []
+    uploads_left: list[str] = []
 
 
 class CommitPlan(msgspec.Struct, frozen=True, kw_only=True):

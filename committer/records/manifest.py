@@ -17,6 +17,7 @@ import msgspec
 from committer.errors import InvalidPathError, RecordError
 from committer.paths import StorePath, check_absolute_name, check_file_name
 from committer.records.hadoop_json import bad_record, decode, encode
+from committer.records.pending_uploads import UploadEntry
 from committer.records.statistics import IOStatistics, LazyStatistics, statistics_of
 from committer.records.uris import cut_prefix, plain_names_below, read_uris
 
@@ -47,6 +48,8 @@ class FileEntry(msgspec.Struct, gc=False, omit_defaults=True):
         d: URI of its destination.
         z: Its length in bytes.
         e: Its identity or etag; None, or empty, when the store has none.
+        u: The upload that it waits in, where it is no file yet; then nothing stands at `s`, which only says whose it
+            is. Not Hadoop's.
     """
 
     s: _Uri
@@ -54,6 +57,7 @@ class FileEntry(msgspec.Struct, gc=False, omit_defaults=True):
     # A default that a factory makes is never omitted: Java's tests look for the size of empty files too.
     z: _Size = msgspec.field(default_factory=_zero)
     e: str | None = None
+    u: UploadEntry | None = None
 
 
 class DirectoryEntry(msgspec.Struct, gc=False, omit_defaults=True):

@@ -18,6 +18,7 @@ from committer.flow.outlast import outlast
 from committer.flow.together import together
 from committer.flow.workers import run_workers
 from committer.paths import StorePath
+from committer.stages.abort_uploads import AbortUploads
 from committer.stages.base import Stage, StageContext
 from committer.stages.durability import sync_directories
 from committer.stages.job_directory import OWN_RECORD_LIMIT
@@ -32,7 +33,7 @@ Found: TypeAlias = dict[StorePath, list[FileStatus]]
 """What stands in some directories."""
 
 
-class CleanupJob(Stage[Found | None, None]):
+class CleanupJob(Stage[Found | None, list[str]]):
     """Removes everything of the job but its decision and outcome, so that a crash half way leaves its fate readable.
 
     Unlike Hadoop's, it never touches another job's directory: `_temporary` itself goes only when it is empty.
@@ -40,21 +41,27 @@ class CleanupJob(Stage[Found | None, None]):
     Preconditions: the job ended (outcome written), or was aborted, or the caller vouches for it.
     Postconditions: of the job's directory only `decision` and `outcome` are left; `RemoveFate` removes them,
     `RemoveDecision` leaves an outcome that is kept.
+    Returns: what `AbortUploads` says of uploads that may be anybody's.
     Failure modes: what cannot be deleted stays, and the error says so; the job's result does not change.
-    Cost: one delete a task attempt, or one in all with `cleanup_base_first`; one a root outside the destination.
+    Cost: one delete a task attempt, or one in all with `cleanup_base_first`; one a root outside the destination; on
+    stores with uploads those of `AbortUploads`.
     Hadoop: ``CleanupJobStage``.
     """
 
     name = "job_stage_cleanup"
     statistic = "job_stage_cleanup"
 
-    async def execute(self, value: Found | None) -> None:
+    async def execute(self, value: Found | None) -> list[str]:
         """Deletes children of the job's directory, task attempts in parallel before their parent.
 
         Args:
             value: What `look_what_to_clean` found since the job ended; None looks now.
         """
         layout = self.context.layout
+        untold: list[str] = []
+        if self.context.store.capabilities.multipart:
+            # Before what says which uploads are the job's is deleted.
+            untold = await AbortUploads(self.context).run(None)
         found = dict(value or {})
         looks = [] if found else [_look_into(self.context, found)]
         await together(*looks, *map(self._remove_probe, sorted(layout.roots)))
@@ -66,6 +73,7 @@ class CleanupJob(Stage[Found | None, None]):
         failures = await self._delete_in_parallel(doomed)
         if failures:
             raise failures[0] if len(failures) == 1 else MultipleError.of(self.name, failures)
+        return untold
 
     async def _remove_probe(self, root: str) -> None:
         """Removes what a driver that died in the job's setup left outside the destination."""

@@ -21,6 +21,7 @@ from committer.flow.together import together
 from committer.flow.workers import run_workers
 from committer.paths import StorePath
 from committer.records.manifest import DirectoryEntry, FileEntry, TaskManifest, encode_task_manifest
+from committer.records.pending_uploads import UploadEntry
 from committer.records.task_commit import TaskCommit, digest_of, inline_record
 from committer.stages.base import Stage
 from committer.stages.durability import sync_directories
@@ -47,6 +48,7 @@ class WrittenFile:
         identity: As the store gave it once the file was closed.
         synced: Whether its data survives a power loss already, where that was asked for.
         absolute: The absolute path it goes to; empty where it goes to the same name below the destination.
+        upload: The upload it waits in, where nothing stands under its name.
     """
 
     name: str
@@ -54,6 +56,7 @@ class WrittenFile:
     identity: str | None
     synced: bool = True
     absolute: str = ""
+    upload: UploadEntry | None = None
 
     @property
     def destination(self) -> str:
@@ -129,7 +132,13 @@ class CommitTask(Stage[TaskOutput, TaskCommit]):
     def _file_entries(self, value: TaskOutput) -> list[FileEntry]:
         target = self.context.layout.target
         return [
-            FileEntry(s=(value.directory / file.name).uri, d=target(file.destination).uri, z=file.size, e=file.identity)
+            FileEntry(
+                s=(value.directory / file.name).uri,
+                d=target(file.destination).uri,
+                z=file.size,
+                e=file.identity,
+                u=file.upload,
+            )
             for file in value.files
         ]
 

@@ -15,13 +15,17 @@ if TYPE_CHECKING:
 
 def is_file_of(status: FileStatus | None, file: PlannedFile) -> bool:
     """Whether this is proved to be a committed file."""
-    return status is not None and status.identity is not None and may_be_file_of(status, file, proved=True)
+    if status is None or (status.identity is None and file.upload is None):
+        return False
+    return may_be_file_of(status, file, proved=True)
 
 
 def may_be_file_of(status: FileStatus, file: PlannedFile, *, proved: bool = False) -> bool:
     """Whether this is a committed file as far as the store can say, or (with `proved`) beyond doubt."""
     if not is_regular(status) or status.size != file.size:
         return False
+    if file.upload is not None:
+        return status.stamp == file.stamp
     if file.identity is None or status.identity is None:
         return not proved
     return status.identity == file.identity

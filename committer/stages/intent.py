@@ -27,7 +27,7 @@ from committer.stages.base import Stage, StageContext
 from committer.stages.cleanup import remove_emptied
 from committer.stages.job_directory import look_at_job, read_decision, read_record
 from committer.stores.base import FileStatus
-from committer.stores.helpers import create_exclusively
+from committer.stores.helpers import create_exclusively, move_file
 
 _LOCK_TRIES = 5
 
@@ -284,7 +284,7 @@ async def _take_away(context: StageContext, *, driver: str | None, unless_kept: 
     found = await _lock_at(context, place)
     if found is not None and not is_own(found):
         try:
-            await store.rename_file(place, layout.replace_lock)
+            await move_file(store, place, layout.replace_lock)
             return
         except StoreExistsError:
             pass
@@ -305,7 +305,7 @@ async def _move_lock(
     store, lock = context.store, context.layout.replace_lock
     identity = known.identity if known is not None else None
     try:
-        await store.rename_file(lock, place, replace=replace, identity=identity)
+        await move_file(store, lock, place, replace=replace, identity=identity)
     except StorePreconditionError:
         # Released and taken anew since.
         return None

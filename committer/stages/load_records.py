@@ -24,6 +24,7 @@ from committer.layout import MANIFEST_SUFFIX
 from committer.paths import StorePath
 from committer.records.job_state import Winner
 from committer.records.manifest import decode_task_manifest
+from committer.records.pending_uploads import UploadEntry
 from committer.records.task_commit import TaskCommit, digest_of
 from committer.stages.base import Stage, StageContext
 from committer.stages.identity import may_be_file_of
@@ -36,7 +37,7 @@ from committer.stages.planned_files import (
     read_record,
     refuse_linked_sources,
 )
-from committer.stores.helpers import exists, status_or_none
+from committer.stores.helpers import exists, is_pending, move_file, status_or_none
 
 # What `AbortTask` names a record it has taken while it looks whose it is.
 ABORTED_SUFFIX = f"-aborted{MANIFEST_SUFFIX}.tmp"
@@ -190,7 +191,7 @@ async def _put_back_taken(context: StageContext, taken: StorePath, directory: St
         return None
     record = directory / f"{manifest.taskID}{MANIFEST_SUFFIX}"
     try:
-        await context.store.rename_file(taken, record)
+        await move_file(context.store, taken, record)
     except StoreExistsError:
         return None
     return record
@@ -307,19 +308,38 @@ class LoadRecords(Stage[list[RecordRef], LoadedRecords]):
             return
         loaded.attempts.update(dict.fromkeys(attempts, task))
         await refuse_linked_sources(self.context, record, files.sources)
-        first = PlannedFile(files.sources[0], files.destinations[0], files.sizes[0], files.identities[0])
+        if files.uploads is not None and None in files.uploads:
+            raise RecordError(
+                "the record names files of two kinds: some wait in uploads, some do not",
+                field="files",
+                path=self.context.layout.job_directory / record,
+                operation=self.name,
+            )
+        first = files.first()
+        if first.upload is not None:
+            if not await self._is_pending(first, first.upload):
+                loaded.changed.append(
+                    f"the uploads of {record} are gone: its task attempt was aborted, or a lifecycle rule ended them"
+                )
+            return
         status = await status_or_none(self.context.store, self.context.layout.tasks / first.source)
         if status is None or status.is_directory:
             loaded.changed.append(f"the files of {record} are gone: its task attempt was aborted, or deleted")
         elif not may_be_file_of(status, first):
             loaded.changed.append(f"{first.source} is not the file that {record} speaks of")
 
+    async def _is_pending(self, file: PlannedFile, upload: UploadEntry) -> bool:
+        store = self.context.store
+        if not store.capabilities.multipart:
+            return False
+        return await is_pending(store, self.context.layout.target(file.destination), upload.id)
+
     def _gather(self, files: RecordEntries, directories: list[str], loaded: LoadedRecords) -> None:
         written, destinations = loaded.written, files.destinations
         for destination in destinations:
             directory = destination.rpartition("/")[0]
             written[directory] = written.get(directory, 0) + 1
-        if None in files.identities:
+        if files.uploads is None and None in files.identities:
             for source, identity in zip(files.sources, files.identities, strict=True):
                 if identity is None:
                     loaded.lacking.add(source.rpartition("/")[0])

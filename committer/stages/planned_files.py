@@ -10,8 +10,10 @@ import msgspec
 from committer.errors import RecordError, StoreNotFoundError
 from committer.events import names
 from committer.flow.workers import run_workers
+from committer.layout import JobLayout
 from committer.records.job_state import Winner
 from committer.records.manifest import TaskManifest, cut_names, decode_task_manifest, relative_names
+from committer.records.pending_uploads import UploadEntry
 from committer.records.task_commit import digest_of
 from committer.stages.base import StageContext
 from committer.stores.base import SupportsLinks
@@ -28,12 +30,16 @@ class PlannedFile(msgspec.Struct, gc=False):
         destination: Relative to the destination; outside it, below a root of the job, an absolute path.
         size: Bytes.
         identity: What proves it is this file; None where the store has none, or until it is looked up.
+        upload: The upload it waits in, where it is no file yet; then nothing stands at `source`.
+        stamp: What then proves, with its length, that a file is this one.
     """
 
     source: str
     destination: str
     size: int
     identity: str | None
+    upload: UploadEntry | None = None
+    stamp: str = ""
 
 
 class RecordEntries(NamedTuple):
@@ -43,10 +49,21 @@ class RecordEntries(NamedTuple):
     destinations: list[str]
     sizes: list[int]
     identities: list[str | None]
+    uploads: list[UploadEntry | None] | None = None
+    stamp: str = ""
 
     def planned(self) -> list[PlannedFile]:
         """The files one by one."""
-        return list(map(PlannedFile, *self))
+        files = list(map(PlannedFile, self.sources, self.destinations, self.sizes, self.identities))
+        if self.uploads is not None:
+            for file, upload in zip(files, self.uploads, strict=True):
+                file.upload, file.stamp = upload, self.stamp
+        return files
+
+    def first(self) -> PlannedFile:
+        """The first file, of a record that has any."""
+        upload = self.uploads[0] if self.uploads is not None else None
+        return PlannedFile(self.sources[0], self.destinations[0], self.sizes[0], self.identities[0], upload, self.stamp)
 
 
 async def refuse_linked_sources(context: StageContext, record: str, sources: list[str]) -> None:
@@ -87,7 +104,7 @@ def decode_record(
         )
     if read.plain:
         context.plain_records.add(digest)
-    return manifest, _entries(manifest, read.sources, read.destinations), read.directories
+    return manifest, _entries(layout, manifest, read.sources, read.destinations), read.directories
 
 
 def _decode_again(context: StageContext, winner: Winner, data: bytes) -> RecordEntries:
@@ -98,13 +115,18 @@ def _decode_again(context: StageContext, winner: Winner, data: bytes) -> RecordE
     with context.statistics.timed(names.OP_LOAD_MANIFEST):
         manifest = decode_task_manifest(data, source=winner.record, names_checked=False)
         sources, destinations = cut_names(manifest, destination=layout.destination, source_root=layout.tasks)
-    return _entries(manifest, sources, destinations)
+    return _entries(layout, manifest, sources, destinations)
 
 
-def _entries(manifest: TaskManifest, sources: list[str], destinations: list[str]) -> RecordEntries:
+def _entries(layout: JobLayout, manifest: TaskManifest, sources: list[str], destinations: list[str]) -> RecordEntries:
     sizes = [entry.z for entry in manifest.files]
     identities = [entry.e or None for entry in manifest.files]
-    return RecordEntries(sources, destinations, sizes, identities)
+    uploads = [entry.u for entry in manifest.files]
+    if uploads.count(None) == len(uploads):
+        return RecordEntries(sources, destinations, sizes, identities)
+    # A record holds files of one attempt only; one that does not is refused when it is loaded.
+    stamp = layout.stamp(sources[0].partition("/")[0])
+    return RecordEntries(sources, destinations, sizes, identities, uploads, stamp)
 
 
 class PlannedFiles:

@@ -26,7 +26,7 @@ from committer.stages.end_job import EndJob
 from committer.stages.identity import is_file_of, stands_as_directory, stood_there
 from committer.stages.planned_files import PlannedFile
 from committer.stages.success_file import PLACE_TAKEN
-from committer.stores.helpers import exists, status_or_none
+from committer.stores.helpers import exists, move_file, status_or_none
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,14 +108,7 @@ class RollBack(Stage[RollBackRequest, JobOutcome]):
                 outcome="partial",
                 next_step=f"call {self.context.recover_command} to finish it",
             )
-        if not self._fenced and not value.force:
-            raise JobStateError(
-                f"{self.context.store.scheme}:// cannot fence off another driver of job {layout.job_id}",
-                operation=self.name,
-                path=layout.destination,
-                outcome="partial",
-                next_step="make sure no other driver of the job is alive, then roll back with force=True",
-            )
+        self._check_fencing(value)
         await self._check_provable(value.state, self.context.layout.tasks)
         await fence(self.context)
         await self._check_provable(value.state, self._tasks)
@@ -123,6 +116,18 @@ class RollBack(Stage[RollBackRequest, JobOutcome]):
         if outcome.outcome == "rolled-back":
             await self.undo(value.state)
         return outcome
+
+    def _check_fencing(self, value: RollBackRequest) -> None:
+        """Refuses where other drivers of the job can be neither fenced off nor are said to be dead."""
+        if self._fenced or value.force:
+            return
+        raise JobStateError(
+            f"{self.context.store.scheme}:// cannot fence off another driver of job {self.context.layout.job_id}",
+            operation=self.name,
+            path=self.context.layout.destination,
+            outcome="partial",
+            next_step="make sure no other driver of the job is alive, then roll back with force=True",
+        )
 
     async def _check_provable(self, state: CommitState, tasks: StorePath) -> None:
         """Refuses where the store cannot prove which files are the job's, unless none of them was published yet."""
@@ -286,7 +291,9 @@ class RollBack(Stage[RollBackRequest, JobOutcome]):
             if fact.is_directory:
                 await store.rename_directory(aside, place)
             else:
-                await store.rename_file(aside, place, identity=fact.identity)
+                # A copy has an identity of its own.
+                renames = store.capabilities.atomic_file_rename
+                await move_file(store, aside, place, identity=fact.identity if renames else None)
 
         try:
             try:

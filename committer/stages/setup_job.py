@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from committer.errors import (
     JobExistsError,
     StoreCrossDeviceError,
@@ -15,7 +17,7 @@ from committer.flow.outlast import outlast
 from committer.flow.together import both, together
 from committer.flow.workers import run_workers
 from committer.records.job_state import JobSetup, encode_record
-from committer.stages.base import Stage
+from committer.stages.base import Stage, StageContext
 from committer.stages.cleanup import remove_job_directory
 from committer.stages.durability import missing_directories, sync_directories
 from committer.stores.helpers import create_exclusively, exists
@@ -27,7 +29,11 @@ _PROBE_BOUND_S = 60.0
 class SetupJob(Stage[None, str | None]):
     """Claims the job id by creating the setup record, then makes the directories tasks need.
 
-    Preconditions: the store renames files atomically and creates exclusively; nothing is in the job's directory.
+    Args:
+        context: The job.
+        needs: What the committer needs of the store: capabilities, each with what it is to say.
+
+    Preconditions: the store can what the committer needs; nothing is in the job's directory.
     Postconditions: the setup record and the directories for task attempts and their records stand; the store proved
     that a rename keeps identity. Nothing at the destination outside `_temporary/<job id>` changed: an old `_SUCCESS`
     stays until the commit decision (Hadoop deletes it here). Roots outside the destination stand, and are on its volume
@@ -46,6 +52,10 @@ class SetupJob(Stage[None, str | None]):
 
     name = "job_stage_setup"
     statistic = "job_stage_setup"
+
+    def __init__(self, context: StageContext, needs: Mapping[str, str]) -> None:
+        super().__init__(context)
+        self._needs = needs
 
     async def execute(self, value: None) -> str | None:
         """Claims, makes, proves."""
@@ -138,15 +148,7 @@ class SetupJob(Stage[None, str | None]):
 
     def _check_capabilities(self) -> None:
         can = self.context.store.capabilities
-        missing = [
-            text
-            for has, text in (
-                (can.atomic_file_rename, "rename a file atomically"),
-                (can.no_replace_rename, "rename without replacing"),
-                (can.exclusive_put, "create a file exclusively"),
-            )
-            if not has
-        ]
+        missing = [text for ability, text in self._needs.items() if not getattr(can, ability)]
         if missing:
             raise UnsupportedError(
                 f"committer {self.context.spec.committer!r} needs a store that can {' and '.join(missing)}; "
@@ -154,7 +156,7 @@ class SetupJob(Stage[None, str | None]):
                 operation=self.name,
                 path=self.context.layout.destination,
                 next_step="choose another committer for this store"
-                + (": 'magic', which completes uploads where others rename, is not in this release" * can.multipart),
+                + (": 'magic' completes uploads where others rename" * (can.multipart and not can.atomic_file_rename)),
             )
 
     async def _claim(self, claim: bytes) -> None:

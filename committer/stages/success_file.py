@@ -22,9 +22,12 @@ from committer.records.success import SuccessData, decode_success, encode_succes
 from committer.stages.base import Stage, StageContext
 from committer.stages.commit_state import explain_missing, fenced_off, looking_again
 from committer.stages.publish import Published
-from committer.stores.helpers import create_exclusively, status_or_none
+from committer.stores.helpers import create_exclusively, move_file, status_or_none
 
+# What Hadoop's committers call themselves in `_SUCCESS`: the manifest committer by its class, S3A's by their names.
 COMMITTER_CLASS = "org.apache.hadoop.mapreduce.lib.output.committer.manifest.ManifestCommitter"
+
+_HADOOP_NAMES = {"manifest": COMMITTER_CLASS}
 
 # Ours among the diagnostics, which Hadoop prints as they are.
 WAS_EMPTY = "committer.destination.was.empty"
@@ -78,7 +81,7 @@ class SetAsideSuccess(Stage[Decision, None]):
                 return
             if status.identity is None and await self._speaks_for_this_job():
                 return
-            await store.rename_file(layout.success, aside, identity=status.identity)
+            await move_file(store, layout.success, aside, identity=status.identity)
         except StoreNotFoundError as error:
             if error.path in ("", str(layout.success)):
                 return
@@ -178,7 +181,7 @@ def success_data(
         timestamp=int(now.timestamp() * 1000),
         date=hadoop_date(now),
         hostname=platform.node(),
-        committer=COMMITTER_CLASS,
+        committer=_HADOOP_NAMES.get(context.spec.committer, context.spec.committer),
         jobId=context.layout.job_id,
         jobIdSource="JobID" if is_hadoop_id else "spark.sql.sources.writeJobUUID",
         diagnostics=diagnostics,

@@ -74,7 +74,8 @@ class ValidateOutput(Stage[tuple[CommitState, Published], None]):
         if status.size != file.size:
             return f"{file.destination} has {status.size} bytes, {file.size} were committed"
         kept = self.context.store.capabilities.identity_through_rename
-        if kept and file.identity is not None and status.identity != file.identity:
+        other = file.upload is not None and status.stamp != file.stamp
+        if other or (kept and file.identity is not None and status.identity != file.identity):
             return f"{file.destination} is another file of the same length"
         return None
 

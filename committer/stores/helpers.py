@@ -9,16 +9,18 @@ from typing import Final
 from committer.errors import (
     CommitterError,
     ConfigurationError,
+    StoreConflictError,
     StoreError,
     StoreExistsError,
     StoreNotFoundError,
     StoreOutcomeUnknownError,
+    StorePreconditionError,
     StoreUploadNotFoundError,
     UnsupportedError,
 )
 from committer.flow.runtime import current_runtime
 from committer.paths import StorePath
-from committer.stores.base import FileStatus, Store
+from committer.stores.base import FileStatus, Store, SupportsConditionalDelete
 from committer.stores.uploads import SupportsUploads, UploadPart
 
 RECORD_LIMIT_BYTES: Final = 1 << 30
@@ -120,6 +122,55 @@ async def create_exclusively(
     raise lost
 
 
+async def move_file(
+    store: Store,
+    source: StorePath,
+    destination: StorePath,
+    *,
+    replace: bool = False,
+    identity: str | None = None,
+    limit: int = RECORD_LIMIT_BYTES,
+) -> None:
+    """Moves a small file, such as a record: by a rename or, on a store without any, by a copy and a conditional delete.
+
+    The copy stands before its source goes, as where a rename is a link and a delete: who dies in between leaves both
+    names, and whoever moves it again finds the copy and removes the source. Only what was copied is deleted, decided by
+    the store. One call; five without renames.
+
+    Args:
+        store: Where; it renames files, or has `Capabilities.conditional_delete` and `Capabilities.exclusive_put`.
+        source: The file.
+        destination: Its new path.
+        replace: Replace a file that stands there; else fail, unless it holds the very same bytes.
+        identity: What the source must be; without renames it is always compared, else as `Store.rename_file` does.
+        limit: Longest content that is copied, in bytes.
+
+    Raises:
+        StoreNotFoundError: The source is missing.
+        StoreExistsError: Something else stands at the destination and `replace` is False.
+        StorePreconditionError: The source is another file, or became one meanwhile and stays.
+        UnsupportedError: The store can do neither.
+    """
+    if store.capabilities.atomic_file_rename:
+        await store.rename_file(source, destination, replace=replace, identity=identity)
+        return
+    if not (store.capabilities.conditional_delete and isinstance(store, SupportsConditionalDelete)):
+        raise UnsupportedError(
+            "the store neither renames nor deletes on a condition", operation="move_file", path=source
+        )
+    before = await store.status(source)
+    data = await store.read(source, limit=limit)
+    after = await store.status(source)
+    found = before.identity
+    if found is None or found != after.identity or identity not in (None, found):
+        raise StorePreconditionError("the source is another file", operation="move_file", path=source)
+    if replace:
+        await store.put(destination, data)
+    elif await create_exclusively(store, destination, data, limit=limit) != data:
+        raise StoreExistsError("something stands there already", operation="move_file", path=destination)
+    await store.delete_file_if(source, identity=found)
+
+
 async def finish_upload(
     store: Store,
     path: StorePath,
@@ -179,7 +230,7 @@ async def finish_upload(
         try:
             found = await status_or_none(store, path)
             if not (tells or _is_stamped(found, stamp, size)):
-                pends = await _is_pending(store, path, upload_id)
+                pends = await is_pending(store, path, upload_id)
                 # It may have become the file between the two looks.
                 found = found if pends else await status_or_none(store, path)
         except CommitterError as hidden:
@@ -206,17 +257,51 @@ def unseen(
     )
 
 
-def _is_stamped(found: FileStatus | None, stamp: str, size: int) -> bool:
-    return found is not None and (found.stamp, found.size) == (stamp, size)
+async def is_pending(store: Store, path: StorePath, upload_id: str) -> bool:
+    """Whether an upload was neither completed nor aborted. One call.
 
 
-async def _is_pending(uploads: SupportsUploads, path: StorePath, upload_id: str) -> bool:
+    Raises:
+        UnsupportedError: The store has no uploads.
+    """
+    if not isinstance(store, SupportsUploads):
+        raise UnsupportedError("the store has no uploads", operation="list_parts", path=path)
     try:
-        async for _part in uploads.list_parts(path, upload_id):
+        async for _part in store.list_parts(path, upload_id):
             break
     except StoreUploadNotFoundError:
         return False
     return True
+
+
+async def end_upload(store: Store, path: StorePath, upload_id: str) -> bool:
+    """Aborts an upload until it is gone: parts that were under way can outlive the first time.
+
+    Two calls, and two for each further try, of five.
+
+    Returns:
+        Whether it was there: False when it was completed, or aborted before.
+
+    Raises:
+        StoreConflictError: Parts keep arriving: whoever writes it is still at work.
+        UnsupportedError: The store has no uploads.
+    """
+    if not isinstance(store, SupportsUploads):
+        raise UnsupportedError("the store has no uploads", operation="abort_upload", path=path)
+    there = await store.abort_upload(path, upload_id)
+    for tries_left in reversed(range(_TRIES)):
+        if not await is_pending(store, path, upload_id):
+            return there
+        if tries_left:
+            await current_runtime().sleep(_WAIT_S)
+            await store.abort_upload(path, upload_id)
+    raise StoreConflictError(
+        "parts keep arriving: whoever writes it is still at work", operation="abort_upload", path=path
+    )
+
+
+def _is_stamped(found: FileStatus | None, stamp: str, size: int) -> bool:
+    return found is not None and (found.stamp, found.size) == (stamp, size)
 
 
 def check_options(options: Mapping[str, object], *, known: Iterable[str], scheme: str) -> None:

@@ -169,7 +169,7 @@ def open_job(
     *,
     job_id: str | None = None,
     committer: str | None = None,
-    delivery: Delivery = "listing",
+    delivery: Delivery | None = None,
     config: CommitterConfig | None = None,
     storage_options: Mapping[str, object] | None = None,
     listeners: Iterable[Listener] = (),
@@ -180,9 +180,9 @@ def open_job(
     Args:
         dest: The directory to write to: a URI, or a path of this machine. Made when missing.
         job_id: 1 to 128 of ``A-Z a-z 0-9 . _ -``; a UUID when None.
-        committer: The committer's name; the store's default when None.
+        committer: The committer's name; the store's default when None: ``magic`` on S3, else ``manifest``.
         delivery: How the driver learns of task commits: ``listing``, or ``message`` for engines whose tasks return
-            values.
+            values; the committer's default when None: ``message`` with ``magic``, else ``listing``.
         config: The job's choices.
         storage_options: How to reach the store. A live store or session given here is used on the loop of this module,
             and must not belong to another one.

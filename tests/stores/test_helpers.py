@@ -10,18 +10,31 @@ import pytest
 from committer.errors import (
     ConfigurationError,
     RecordError,
+    StoreConflictError,
     StoreExistsError,
     StoreNotFoundError,
     StoreOutcomeUnknownError,
+    StorePreconditionError,
     StoreUnavailableError,
     StoreUploadNotFoundError,
     UnsupportedError,
 )
+from committer.flow.runtime import use_runtime
 from committer.stores.base import Store
-from committer.stores.helpers import create_exclusively, exists, finish_upload, status_or_none, walk
+from committer.stores.helpers import (
+    create_exclusively,
+    end_upload,
+    exists,
+    finish_upload,
+    is_pending,
+    move_file,
+    status_or_none,
+    walk,
+)
 from committer.stores.memory import MemorySpace, MemoryStore
 from committer.stores.uploads import UploadPart
-from committer.testing.faults import Call, Fault, FaultKind, FaultyStore
+from committer.testing.faults import Call, Fault, FaultKind, FaultyStore, SimulatedCrash
+from committer.testing.virtual_time import VirtualRuntime
 
 _numbers = itertools.count()
 
@@ -278,3 +291,111 @@ async def test_a_look_that_cannot_be_made_at_all_leaves_the_outcome_unknown(buck
 async def test_a_store_without_uploads(space: MemorySpace) -> None:
     with pytest.raises(UnsupportedError):
         await finish(space.store(), space, ("any", []))
+
+
+# -- moving a record where nothing is renamed -----------------------------------------------------------------------
+
+
+async def test_a_record_moves_by_a_rename_where_there_is_one(space: MemorySpace) -> None:
+    space.write("/a", b"record")
+    store = FaultyStore(space.store())
+    await move_file(store, space.path("a"), space.path("b"))
+    assert store.counts() == {"rename_file": 1}
+    assert space.files() == {"/b": b"record"}
+
+
+async def test_a_record_moves_by_a_copy_and_a_conditional_delete(bucket: MemorySpace) -> None:
+    bucket.write("/a", b"record")
+    store = FaultyStore(bucket.store())
+    await move_file(store, bucket.path("a"), bucket.path("b"))
+    assert store.counts() == {"status": 2, "read": 1, "put": 1, "delete_file_if": 1}
+    assert bucket.files() == {"/b": b"record"}
+
+
+@pytest.mark.parametrize("number", range(1, 6))
+async def test_a_copy_that_died_half_way_is_finished_by_the_next(number: int, bucket: MemorySpace) -> None:
+    bucket.write("/a", b"record")
+    dying = FaultyStore(bucket.store(), [Fault(kind="crash_before", call=number)])
+    with pytest.raises(SimulatedCrash):
+        await move_file(dying, bucket.path("a"), bucket.path("b"))
+    assert bucket.files()["/a"] == b"record"
+    await move_file(bucket.store(), bucket.path("a"), bucket.path("b"))
+    assert bucket.files() == {"/b": b"record"}
+
+
+async def test_nothing_else_is_replaced_by_a_copy_unless_told(bucket: MemorySpace) -> None:
+    bucket.write("/a", b"record")
+    bucket.write("/b", b"other")
+    with pytest.raises(StoreExistsError):
+        await move_file(bucket.store(), bucket.path("a"), bucket.path("b"))
+    assert bucket.files() == {"/a": b"record", "/b": b"other"}
+    await move_file(bucket.store(), bucket.path("a"), bucket.path("b"), replace=True)
+    assert bucket.files() == {"/b": b"record"}
+
+
+async def test_another_source_is_not_copied(bucket: MemorySpace) -> None:
+    bucket.write("/a", b"record")
+    with pytest.raises(StorePreconditionError):
+        await move_file(bucket.store(), bucket.path("a"), bucket.path("b"), identity="another")
+    with pytest.raises(StoreNotFoundError):
+        await move_file(bucket.store(), bucket.path("c"), bucket.path("b"))
+    assert bucket.files() == {"/a": b"record"}
+
+
+@pytest.mark.parametrize("before", ["read", "status", "delete_file_if"])
+async def test_a_source_that_changes_meanwhile_stays(before: str, bucket: MemorySpace) -> None:
+    bucket.write("/a", b"record")
+    store = FaultyStore(bucket.store())
+
+    async def change(call: Call) -> None:
+        if call.operation == before and (before != "status" or store.count("status") == 2):
+            bucket.write("/a", b"changed")
+
+    store.before_call = change
+    with pytest.raises(StorePreconditionError):
+        await move_file(store, bucket.path("a"), bucket.path("b"))
+    assert bucket.files()["/a"] == b"changed"
+
+
+async def test_nothing_moves_where_there_is_neither_rename_nor_condition() -> None:
+    bare = MemoryStore.space(f"helpers-{next(_numbers)}", "s3", conditional_delete=False)
+    bare.write("/a", b"record")
+    with pytest.raises(UnsupportedError):
+        await move_file(bare.store(), bare.path("a"), bare.path("b"))
+    assert bare.files() == {"/a": b"record"}
+
+
+# -- ending an upload -----------------------------------------------------------------------------------------------
+
+
+async def test_an_upload_is_aborted_until_it_is_gone(bucket: MemorySpace) -> None:
+    store, path = FaultyStore(bucket.store()), bucket.path("a")
+    upload_id = await store.create_upload(path, stamp="s")
+    aborts = itertools.count(1)
+
+    async def part_lands(call: Call) -> None:
+        # S3: what was under way may outlive the first abort.
+        if call.operation == "list_parts" and next(aborts) < 3:
+            bucket.uploads._pending[upload_id] = upload
+
+    upload = bucket.uploads._pending[upload_id]
+    store.before_call = part_lands
+    with use_runtime(VirtualRuntime(1)):
+        assert await end_upload(store, path, upload_id)
+    assert store.count("abort_upload") == 3
+    assert not await is_pending(store, path, upload_id)
+    assert not await end_upload(store, path, upload_id)
+
+
+async def test_an_upload_whose_parts_keep_arriving_is_an_error(bucket: MemorySpace) -> None:
+    store, path = FaultyStore(bucket.store()), bucket.path("a")
+    upload_id = await store.create_upload(path, stamp="s")
+    upload = bucket.uploads._pending[upload_id]
+
+    async def part_lands(call: Call) -> None:
+        bucket.uploads._pending[upload_id] = upload
+
+    store.before_call = part_lands
+    with use_runtime(VirtualRuntime(1)), pytest.raises(StoreConflictError, match="keep arriving"):
+        await end_upload(store, path, upload_id)
+    assert store.count("abort_upload") == 5

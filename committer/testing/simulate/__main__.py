@@ -10,10 +10,10 @@ from collections.abc import Iterable, Sequence
 
 from committer.testing.simulate.exhaustive import every_fault
 from committer.testing.simulate.hunt import MOST_SEEDS, Find, hunt
-from committer.testing.simulate.mutants import MUTANTS, UNSAFE, apply
+from committer.testing.simulate.mutants import MUTANTS, UNSAFE, apply, committer_of
 from committer.testing.simulate.reach import Reach
 from committer.testing.simulate.report import Report
-from committer.testing.simulate.scenario import Scenario, draw_scenario
+from committer.testing.simulate.scenario import ENGINE, Scenario, draw_scenario
 
 CLEAN, VIOLATION, USAGE = 0, 1, 2
 
@@ -29,6 +29,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--exhaustive", action="store_true", help="every single fault at every call of small jobs")
     parser.add_argument(
         "--pairs", action="store_true", help="with --exhaustive: all pairs of faults of the smallest job"
+    )
+    parser.add_argument(
+        "--committer", choices=sorted(ENGINE), default="manifest", help="magic runs on the S3 profile (manifest)"
     )
     parser.add_argument("--mutant", default=None, metavar="NAME|all", help="plant a bug that must be found")
     parser.add_argument("--coverage", action="store_true", help="say which branches of the engine were never reached")
@@ -68,7 +71,10 @@ def _check(parser: argparse.ArgumentParser, given: argparse.Namespace) -> None:
 
 
 def _search(given: argparse.Namespace) -> int:
-    report = Report(f" --mutant {given.mutant}" if given.mutant else "", history=given.replay is not None)
+    options = f" --mutant {given.mutant}" if given.mutant else ""
+    if given.committer != "manifest":
+        options += f" --committer {given.committer}"
+    report = Report(options, history=given.replay is not None)
     reach = Reach() if given.coverage else None
     with apply(given.mutant):
         if reach is not None:
@@ -87,7 +93,7 @@ def _search(given: argparse.Namespace) -> int:
 def _scenarios(given: argparse.Namespace) -> Iterable[Scenario]:
     if given.exhaustive:
         return every_fault(pairs=given.pairs)
-    committer = UNSAFE.get(given.mutant, "manifest")
+    committer = committer_of(given.mutant, given.committer)
     if given.replay is not None:
         return [draw_scenario(given.replay, committer)]
     seeds = 100 if given.seeds is None else given.seeds

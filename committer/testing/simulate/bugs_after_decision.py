@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
-from committer.committers.manifest import ManifestCommitter
+from committer.committers.recording import RecordingCommitter
 from committer.committers.results import JobReport
 from committer.errors import CommitterError, StoreExistsError, StoreNotFoundError, StoreOutcomeUnknownError
 from committer.stages.base import StageContext
@@ -101,8 +101,9 @@ def outcome_not_exclusive(patches: Patches) -> None:
 def cleanup_of_all_temporary(patches: Patches) -> None:
     """Cleanup deletes `_temporary`, other jobs and all (Hadoop does)."""
 
-    async def execute(self: CleanupJob, value: None) -> None:
+    async def execute(self: CleanupJob, value: None) -> list[str]:
         await self.context.store.delete_directory(self.context.layout.temporary, recursive=True)
+        return []
 
     patches.method(CleanupJob, "execute", execute)
 
@@ -111,10 +112,10 @@ def decision_cleaned_first(patches: Patches) -> None:
     """Cleanup deletes decision and outcome before all else."""
     original = CleanupJob.execute
 
-    async def execute(self: CleanupJob, value: None) -> None:
+    async def execute(self: CleanupJob, value: None) -> list[str]:
         await self.context.store.delete_file(self.context.layout.outcome)
         await self.context.store.delete_file(self.context.layout.decision)
-        await original(self, value)
+        return await original(self, value)
 
     patches.method(CleanupJob, "execute", execute)
 
@@ -130,27 +131,27 @@ def kept_outcome_cleaned_up(patches: Patches) -> None:
 
 def cancelled_commit_reported_done(patches: Patches) -> None:
     """A commit that is cancelled returns as if it were over."""
-    original = ManifestCommitter.commit_job
+    original = RecordingCommitter.commit_job
 
-    async def commit_job(self: ManifestCommitter, context: StageContext, task_commits: Any, tasks: Any) -> JobReport:
+    async def commit_job(self: RecordingCommitter, context: StageContext, task_commits: Any, tasks: Any) -> JobReport:
         try:
             return await original(self, context, task_commits, tasks)
         except asyncio.CancelledError:
             return JobReport(success=True, job_id=context.layout.job_id, committer=self.name)
 
-    patches.method(ManifestCommitter, "commit_job", commit_job)
+    patches.method(RecordingCommitter, "commit_job", commit_job)
 
 
 def abort_ignores_decision(patches: Patches) -> None:
     """An abort removes the job, decided or not."""
 
-    async def abort_job(self: ManifestCommitter, context: StageContext) -> bool:
+    async def abort_job(self: RecordingCommitter, context: StageContext) -> bool:
         await release_lock(context)
         await CleanupJob(context).run(None)
         await RemoveFate(context).run(None)
         return True
 
-    patches.method(ManifestCommitter, "abort_job", abort_job)
+    patches.method(RecordingCommitter, "abort_job", abort_job)
 
 
 def no_fence(patches: Patches) -> None:

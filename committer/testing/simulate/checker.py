@@ -59,6 +59,7 @@ class Checker:
         self._around = {
             name: data for name, data in world.files().items() if not name.startswith(_VISIBLE) or is_temporary(name)
         }
+        self._pending_before = world.pending()
         self._report = report
         self._last: dict[str, bytes] | None = None
 
@@ -69,6 +70,7 @@ class Checker:
         self._strangers[name] = data
         for watch in self.jobs.values():
             watch.superseded.discard(name)
+            watch.leaving.discard(name)
 
     def make_way(self, name: str) -> bool:
         """Removes a file that somebody else put there, as an error told a user to do; False when none stands there."""
@@ -158,9 +160,12 @@ class Checker:
                     self.must_stand.pop(name, None)
             elif watch.removes_before_outcome and name in watch.superseded:
                 self._fail(f"G1, G13: {watch.job_id} is committed and {name}, which it replaces, still stands", visible)
+            elif not watch.removes_before_outcome:
+                watch.leaving.add(name)
         self.must_stand.update(new)
         for other in self.jobs.values():
             other.superseded -= new.keys()
+            other.leaving -= new.keys()
 
     def _check_around(self) -> None:
         for name, data in self._around.items():
@@ -178,6 +183,8 @@ class Checker:
             self._fail("G9: _SUCCESS stands and a file of a committed task does not", visible)
         elif not watch.committed:
             self._fail(f"G9: _SUCCESS of {watch.job_id} stands before its outcome", visible)
+        elif watch.leaving & visible.keys():
+            self._fail(f"G13: _SUCCESS of {watch.job_id} stands, and so does what it replaces", visible)
         else:
             self._markers.add(data)
 
@@ -196,6 +203,11 @@ class Checker:
 
     def _check_gone(self, name: str, visible: Files) -> None:
         deciding = [watch for watch in self.jobs.values() if watch.decided and not watch.committed]
+        for watch in self.jobs.values():
+            if name in watch.leaving:
+                watch.leaving.discard(name)
+                del self.must_stand[name]
+                return
         if name == SUCCESS:
             if not any(watch.decided for watch in self.jobs.values()):
                 self._fail("G6: _SUCCESS is gone and no job was decided", visible)
@@ -259,7 +271,9 @@ class Checker:
         """
         self.step()
         self._check_around()
-        files, found, expected = self.world.files(), self.world.visible(), dict(self.must_stand)
+        leaving = {name for watch in self.jobs.values() for name in watch.leaving}
+        files, found = self.world.files(), self.world.visible()
+        expected = {name: data for name, data in self.must_stand.items() if name not in leaving}
         marker, old_marker = found.pop(SUCCESS, None), expected.pop(SUCCESS, None)
         if digests(found) != digests(expected):
             self._fail(f"G1, G2, G4: the jobs are over, and yet {difference(found, expected)}", found)
@@ -271,6 +285,9 @@ class Checker:
             self._check_directories(found)
         if left_over:
             return
+        pending = self.world.pending() - self._pending_before
+        if pending:
+            self._fail(f"uploads: the jobs are over and left pending {sorted(pending)[:5]}", files)
         standing = self.left_over()
         standing += [name for name in files if is_lock(name) and name not in self._around]
         if neat and not any(map(is_temporary, self._around)) and f"{OUT}/{TEMPORARY}" in self.world.directories():

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
 import committer
 from committer import Job, JobReport, JobSpec, TaskAttempt, TaskCommit
-from committer.testing.simulate.file_output import ModelJob, ModelTask
+from committer.testing.simulate.file_output import ModelJob, ModelName, ModelTask
 from committer.testing.simulate.process import Process
-from committer.testing.simulate.scenario import JobPlan
+from committer.testing.simulate.scenario import CommitterName, JobPlan
 
 if TYPE_CHECKING:
     from committer.testing.simulate.job_run import JobRun
     from committer.testing.simulate.simulation import Simulation
+
+
+_MODELS: Mapping[CommitterName, ModelName] = {"file-v1": "file-v1", "file-v2": "file-v2", "direct": "direct"}
 
 
 class DrivenJob(ABC):
@@ -100,8 +103,9 @@ class _ModelWriting(Writing):
 async def open_driven(simulation: Simulation, plan: JobPlan, process: Process) -> AsyncIterator[DrivenJob]:
     """Sets a job up; leaving the block with an error aborts it."""
     destination = simulation.world.destination
-    if plan.committer != "manifest":
-        async with ModelJob(process, destination, plan.job_id, plan.committer) as model:
+    model_name = _MODELS.get(plan.committer)
+    if model_name is not None:
+        async with ModelJob(process, destination, plan.job_id, model_name) as model:
             yield _ModelJob(model, simulation, plan)
         return
     async with committer.open_job(
@@ -120,9 +124,10 @@ async def open_writing(
 ) -> AsyncIterator[Writing]:
     """Opens a task attempt; leaving the block commits it, with an error aborts it."""
     plan = job.plan
-    if plan.committer != "manifest":
+    model_name = _MODELS.get(plan.committer)
+    if model_name is not None:
         destination = simulation.world.destination
-        async with ModelTask(process, destination, plan.job_id, plan.committer, task, attempt) as model:
+        async with ModelTask(process, destination, plan.job_id, model_name, task, attempt) as model:
             yield _ModelWriting(model)
         return
     if job.spec is None:

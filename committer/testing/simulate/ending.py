@@ -17,6 +17,7 @@ from committer.errors import (
     PreflightError,
 )
 from committer.paths import StorePath
+from committer.testing.simulate.scenario import ENGINE
 
 if TYPE_CHECKING:
     from committer.testing.simulate.job_run import JobRun
@@ -28,7 +29,7 @@ _ROUNDS = 3
 
 async def end_all(simulation: Simulation) -> None:
     """Ends every job, sweeps up what came later, and checks the destination."""
-    if any(job.plan.committer != "manifest" for job in simulation.jobs.values()):
+    if any(job.plan.committer not in ENGINE for job in simulation.jobs.values()):
         simulation.checker.settle(left_over=True)
         return
     left = dict(simulation.jobs)

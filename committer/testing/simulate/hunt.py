@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass
 
-from committer.testing.simulate.mutants import UNSAFE, apply
+from committer.testing.simulate.mutants import UNSAFE, apply, committer_of
 from committer.testing.simulate.scenario import draw_scenario
 from committer.testing.simulate.simulation import simulate
 
@@ -60,7 +60,7 @@ def hunt(mutant: str, *, start: int = 0, most: int = MOST_SEEDS) -> Find:
         most: How many seeds to try.
     """
     began = time.perf_counter()
-    committer = UNSAFE.get(mutant, "manifest")
+    committer = committer_of(mutant)
     for number in range(most):
         scenario = draw_scenario(start + number, committer)
         with apply(mutant):

@@ -10,16 +10,26 @@ from contextlib import contextmanager
 
 from committer.testing.simulate.bugs_after_decision import AFTER_DECISION
 from committer.testing.simulate.bugs_before_decision import BEFORE_DECISION
+from committer.testing.simulate.bugs_of_uploads import OF_UPLOADS
 from committer.testing.simulate.patches import Patches
 from committer.testing.simulate.scenario import CommitterName
 
 MUTANTS: Mapping[str, Callable[[Patches], None]] = {
-    plant.__name__.replace("_", "-"): plant for plant in (*BEFORE_DECISION, *AFTER_DECISION)
+    plant.__name__.replace("_", "-"): plant for plant in (*BEFORE_DECISION, *AFTER_DECISION, *OF_UPLOADS)
 }
 """Planted bugs, by name."""
 
+_OF_UPLOADS = frozenset(plant.__name__.replace("_", "-") for plant in OF_UPLOADS)
+
 UNSAFE: Mapping[str, CommitterName] = {"file-v2": "file-v2", "direct": "direct"}
 """Committers that break guarantees by design."""
+
+
+def committer_of(mutant: str | None, default: CommitterName = "manifest") -> CommitterName:
+    """The committer that a mutant is planted into."""
+    if mutant in _OF_UPLOADS:
+        return "magic"
+    return UNSAFE.get(mutant or "", default)
 
 
 @contextmanager

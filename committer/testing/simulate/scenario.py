@@ -10,7 +10,7 @@ from typing import Literal, TypeAlias
 from committer.config import CommitterConfig
 from committer.spec import Delivery
 from committer.testing.faults import FaultKind
-from committer.testing.simulate.worlds import FENCING, KINDS, OUT, PROVING
+from committer.testing.simulate.worlds import FENCING, OUT, PROVING, RENAMING
 
 Trouble: TypeAlias = FaultKind | Literal["slow"]
 EventKind: TypeAlias = Literal[
@@ -27,7 +27,10 @@ EventKind: TypeAlias = Literal[
     "stranger",
     "squatter",
 ]
-CommitterName: TypeAlias = Literal["manifest", "file-v1", "file-v2", "direct"]
+CommitterName: TypeAlias = Literal["manifest", "magic", "file-v1", "file-v2", "direct"]
+
+ENGINE: frozenset[CommitterName] = frozenset({"manifest", "magic"})
+"""The engine's own committers; the others are models."""
 
 FAULTS: tuple[Trouble, ...] = (
     "unavailable",
@@ -215,8 +218,10 @@ def draw_scenario(seed: int, committer: CommitterName = "manifest") -> Scenario:
         committer: The committer of all jobs. Models of unsafe ones run alone, where nothing but tasks goes wrong.
     """
     draw = random.Random(f"scenario {seed}")
-    kind = draw.choice(PROVING) if draw.random() < 0.9 else draw.choice(sorted(KINDS))
-    alone = committer != "manifest" or kind not in PROVING
+    kind = draw.choice(PROVING) if draw.random() < 0.9 else draw.choice(sorted(RENAMING))
+    if committer == "magic":
+        kind = "s3"
+    alone = committer not in ENGINE or kind not in (*PROVING, "s3")
     shared = draw.random() < 0.2
     jobs = tuple(
         _draw_job(draw, f"j{number}", committer, shared=shared)
@@ -236,11 +241,11 @@ def draw_scenario(seed: int, committer: CommitterName = "manifest") -> Scenario:
         before = _in_the_way(before)
     events: tuple[Event, ...] = ()
     fault_rate = 0.0
-    if committer == "manifest":
+    if committer in ENGINE:
         events = tuple(_draw_event(draw, number, jobs, kind) for number in range(draw.choice((0, 1, 1, 2, 3, 5))))
         fault_rate = draw.choice((0.0, 0.003, 0.01, 0.03))
     calm = draw.random() < 0.5
-    if committer == "manifest":
+    if committer in ENGINE:
         # Drawn last, so that all else of a seed is what it was before there was this choice.
         jobs = tuple(replace(job, config=job.config.replace(outcome_kept=draw.random() < 0.25)) for job in jobs)
     return Scenario(seed, kind, jobs, events, before=before, fault_rate=fault_rate, calm=calm)
@@ -253,7 +258,7 @@ def _in_the_way(before: Mapping[str, bytes]) -> dict[str, bytes]:
 
 
 def _draw_job(draw: random.Random, job_id: str, committer: CommitterName, *, shared: bool) -> JobPlan:
-    choices: dict[str, object] = dict(draw.choice(_CONFLICTS)) if committer == "manifest" else {}
+    choices: dict[str, object] = dict(draw.choice(_CONFLICTS)) if committer in ENGINE else {}
     if shared and choices.get("existing_target") == "replace":
         choices = {}
     choices["validate_output"] = draw.random() < 0.3
@@ -276,7 +281,7 @@ def _draw_job(draw: random.Random, job_id: str, committer: CommitterName, *, sha
         shared_names=shared,
         attempt_names=draw.random() < 0.3,
         own_directories=bool(promoted),
-        clash=committer == "manifest" and draw.random() < 0.04,
+        clash=committer in ENGINE and draw.random() < 0.04,
         patience_s=draw.choice((0.3, 1.0, 60.0)),
         mischief=draw.choice((0.0, 0.1, 0.3)),
         aborts_lost=draw.random() < 0.3,
@@ -302,7 +307,7 @@ _EVENTS: tuple[EventKind, ...] = (
 
 
 def _draw_event(draw: random.Random, number: int, jobs: tuple[JobPlan, ...], kind: str) -> Event:
-    kinds: tuple[EventKind, ...] = (*_EVENTS, "roll_back", "roll_back") if kind in FENCING else _EVENTS
+    kinds: tuple[EventKind, ...] = (*_EVENTS, "roll_back", "roll_back") if kind in (*FENCING, "s3") else _EVENTS
     in_commit = draw.random() < 0.75
     return Event(
         number,

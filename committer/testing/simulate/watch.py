@@ -29,7 +29,9 @@ class JobWatch:
         superseded: Files that stood there at its decision and that it takes away.
         blocking: Files that stood there at its decision where they cannot stay.
         targets: Files that stood there at its decision under names that it writes.
-        removes_before_outcome: Whether superseded files are gone by the time of the outcome.
+        removes_before_outcome: Whether superseded files are gone by the time of the outcome, else by that of
+            `_SUCCESS`.
+        leaving: Files that still stood there at its outcome and are about to be taken away.
         just_decided: Whether the last look was the first that saw the decision.
         just_committed: Whether the last look was the first that saw the job committed.
     """
@@ -45,7 +47,8 @@ class JobWatch:
         self.superseded: set[str] = set()
         self.blocking: set[str] = set()
         self.targets: set[str] = set()
-        self.removes_before_outcome: bool = True
+        self.removes_before_outcome: bool = world.store().capabilities.atomic_file_rename
+        self.leaving: set[str] = set()
         self.just_decided: bool = False
         self.just_committed: bool = False
         self._world = world

@@ -74,6 +74,10 @@ class World(ABC):
     def remove(self, name: str) -> None:
         """Deletes a file."""
 
+    def pending(self) -> set[str]:
+        """Every upload that has a part and was neither completed nor aborted; none where there are no uploads."""
+        return set()
+
     @abstractmethod
     def forget(self) -> None:
         """Frees what it holds."""
@@ -147,6 +151,15 @@ class MemoryWorld(World):
     def remove(self, name: str) -> None:
         """See `World.remove`."""
         self._space.tree.delete_file(self._space.path(name))
+
+    def pending(self) -> set[str]:
+        """See `World.pending`."""
+        uploads = self._space.uploads
+        return {
+            f"{upload.path.path} {upload.upload_id}"
+            for upload in uploads
+            if uploads.parts(upload.path, upload.upload_id)
+        }
 
     def forget(self) -> None:
         """See `World.forget`."""
@@ -249,7 +262,10 @@ KINDS: Mapping[str, tuple[str, dict[str, bool]]] = {
     "gcs": ("gcs", {}),
     "gcs-no-identity": ("gcs", {"identity": False}),
     "no-identity": ("local", {"identity": False}),
+    "s3": ("s3", {}),
 }
+# What renames files; the others complete uploads.
+RENAMING: Sequence[str] = tuple(kind for kind in KINDS if kind != "s3")
 PROVING: Sequence[str] = ("local", "hdfs", "adls", "gcs")
 FENCING: Sequence[str] = ("local", "hdfs", "adls")
 

@@ -1,0 +1,35 @@
+"""The magic committer: tasks send their files to uploads, job commit completes them."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from committer.committers.recording import RecordingCommitter
+from committer.committers.upload_action import UploadAction
+from committer.paths import StorePath
+from committer.stages.attempt_files import AttemptFiles
+from committer.stages.base import StageContext
+from committer.stages.setup_task import AttemptIdentity
+from committer.stages.uploaded_files import UploadedFiles
+
+_NEEDS: Final = {
+    "multipart": "withhold the completion of an upload",
+    "exclusive_put": "create a file exclusively",
+    "conditional_delete": "delete a file on the condition that it is still the one that was seen",
+}
+
+
+class MagicCommitter(RecordingCommitter):
+    """S3A's magic committer without magic paths: a file is sent to where it goes, and its upload stays open.
+
+    For stores that have uploads and no renames: Amazon S3 and compatibles.
+    """
+
+    name = "magic"
+    default_delivery = "message"
+    needs = _NEEDS
+    action = UploadAction()
+
+    def files_of(self, context: StageContext, identity: AttemptIdentity, directory: StorePath) -> AttemptFiles:
+        """Uploads to where the files go."""
+        return UploadedFiles(context, identity)

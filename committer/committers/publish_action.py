@@ -1,0 +1,39 @@
+"""What differs between committers once a job is decided: how its files become visible, and how they are taken back."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+
+from committer.stages.base import StageContext
+from committer.stages.commit_state import CommitState
+from committer.stages.publish import Published
+from committer.stages.roll_back import RollBack
+
+
+class PublishAction(ABC):
+    """How the outputs of a job become visible: by renames, by completing uploads.
+
+    The job-commit core decides, ends, recovers and cleans up; it asks this for what lies in between. Each method may
+    run again, or beside another driver of the same job, and then does what is left to do. Holds nothing of a job.
+    """
+
+    @abstractmethod
+    async def publish(self, context: StageContext, state: CommitState) -> Published:
+        """Makes every file of every winner visible, validated; from the decision up to the outcome.
+
+        Raises:
+            TargetExistsError: A definite refusal: the job is taken back.
+            OutcomeUnknownError: See `next_step`; nothing was deleted.
+        """
+
+    @abstractmethod
+    async def supersede(self, context: StageContext, state: CommitState) -> None:
+        """Takes away old files that could not make room before the outcome; before `_SUCCESS` says it is complete."""
+
+    @abstractmethod
+    def roll_back(self, context: StageContext) -> RollBack:
+        """The stage that takes back what was published."""
+
+    @abstractmethod
+    async def settle_rolled_back(self, context: StageContext, state: CommitState) -> None:
+        """Has what a rollback changed survive a power loss, before cleanup deletes what it came from."""

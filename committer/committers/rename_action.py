@@ -1,0 +1,112 @@
+"""Publishing by renames: each file moves from its task attempt's directory to its destination."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from committer.committers.failures import is_missing
+from committer.committers.publish_action import PublishAction
+from committer.errors import CommitterError
+from committer.paths import StorePath
+from committer.records.job_state import Fact
+from committer.stages.base import StageContext
+from committer.stages.commit_state import CommitState, explain_missing
+from committer.stages.create_directories import CreateDirectories
+from committer.stages.durability import sync_directories
+from committer.stages.names import ancestors, with_ancestors
+from committer.stages.promote import PromoteDirectories, Promotion, find_promotions
+from committer.stages.publish import Published, PublishFiles
+from committer.stages.roll_back import RollBack
+from committer.stages.success_file import SetAsideSuccess
+from committer.stages.superseded import MoveAside
+from committer.stages.validate_output import ValidateOutput
+
+
+class RenameAction(PublishAction):
+    """For stores that rename a file atomically: old files move aside, new ones into place, and back in a rollback."""
+
+    async def publish(self, context: StageContext, state: CommitState) -> Published:
+        """Makes room, makes directories, renames, moves what is superseded aside, validates."""
+        await SetAsideSuccess(context).run(state.decision)
+        if state.blocking:
+            await MoveAside(context).run(state.blocking)
+        promotions = _promotions(context, state)
+        directories = _not_below(state.directories, promotions)
+        await CreateDirectories(context).run(directories)
+        if directories:
+            # Nothing moves into a directory that a power loss could take away again.
+            await _sync(context, (context.layout.target(name).parent for name in directories))
+        if promotions:
+            for promotion in await PromoteDirectories(context).run(promotions):
+                state.promoted.update({file.destination: file for file in promotion.files.values()})
+        published = await PublishFiles(context).run(state)
+        if state.superseded:
+            await MoveAside(context).run(state.superseded)
+        if context.durable:
+            await _sync(context, await _touched(context, state))
+        await ValidateOutput(context).run((state, published))
+        return published
+
+    async def supersede(self, context: StageContext, state: CommitState) -> None:
+        """Nothing: superseded files were moved aside before the outcome, and go with the job's directory."""
+
+    def roll_back(self, context: StageContext) -> RollBack:
+        """`RollBack`, which moves files back."""
+        return RollBack(context)
+
+    async def settle_rolled_back(self, context: StageContext, state: CommitState) -> None:
+        """Forces the directories that files came back to, or left, to the disk."""
+        if not context.durable:
+            return
+        # A rollback makes directories again that were removed since, and removes those that the job made.
+        layout = context.layout
+        above = with_ancestors((fact.path.rpartition("/")[0] for fact in _moved_aside(state)), layout.roots)
+        restored = {layout.target(name) for name in above}
+        await sync_directories(context, restored | await _touched(context, state), missing_ok=True)
+
+
+async def _sync(context: StageContext, directories: Iterable[StorePath]) -> None:
+    """Forces names at the destination to the disk; one call a directory, and one more.
+
+    Where old files went is forced before where they were: a power loss in between may leave them in both places, never
+    in neither.
+    """
+    if not context.durable:
+        return
+    try:
+        await sync_directories(context, [context.layout.superseded])
+        # A directory of old files that somebody removed since needs nothing.
+        await sync_directories(context, directories, missing_ok=True)
+    except CommitterError as error:
+        raise (await explain_missing(context, error) if is_missing(error) else error) from None
+
+
+def _promotions(context: StageContext, state: CommitState) -> list[Promotion]:
+    entries = state.files.in_memory
+    can_rename = context.store.capabilities.atomic_directory_rename
+    if not (context.config.promote_directories and can_rename and entries):
+        return []
+    return find_promotions(entries, state.all_directories, set(state.directories))
+
+
+def _not_below(directories: list[str], promotions: list[Promotion]) -> list[str]:
+    """Directories to make: those that come with a promoted one are left out."""
+    promoted = {promotion.directory for promotion in promotions}
+    if not promoted:
+        return directories
+    return [name for name in directories if not ({name, *ancestors(name)} & promoted)]
+
+
+async def _touched(context: StageContext, state: CommitState) -> set[StorePath]:
+    """Every directory of the destination that gains or loses a name."""
+    target = context.layout.target
+    touched = {context.layout.destination, *(target(name) for name in state.directories)}
+    touched.update(target(name).parent for name in state.directories)
+    touched.update(target(fact.path).parent for fact in _moved_aside(state))
+    async for file in state.files:
+        touched.add(target(file.destination).parent)
+    return touched
+
+
+def _moved_aside(state: CommitState) -> list[Fact]:
+    return [*state.blocking, *state.superseded, *state.targets.values()]

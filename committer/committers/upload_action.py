@@ -1,0 +1,38 @@
+"""Publishing by uploads: each file is complete at its destination but for one call."""
+
+from __future__ import annotations
+
+from committer.committers.publish_action import PublishAction
+from committer.stages.base import StageContext
+from committer.stages.commit_state import CommitState
+from committer.stages.complete_uploads import CompleteUploads
+from committer.stages.delete_superseded import DeleteSuperseded
+from committer.stages.publish import Published
+from committer.stages.roll_back import RollBack
+from committer.stages.roll_back_uploads import RollBackUploads
+from committer.stages.success_file import SetAsideSuccess
+from committer.stages.validate_output import ValidateOutput
+
+
+class UploadAction(PublishAction):
+    """For stores that withhold the completion of uploads and rename nothing: old files stay until the outcome."""
+
+    async def publish(self, context: StageContext, state: CommitState) -> Published:
+        """Sets `_SUCCESS` aside, completes, validates."""
+        await SetAsideSuccess(context).run(state.decision)
+        published = await CompleteUploads(context).run(state)
+        await ValidateOutput(context).run((state, published))
+        return published
+
+    async def supersede(self, context: StageContext, state: CommitState) -> None:
+        """Deletes what is superseded, what stood where directories go, and directories that stood where files go."""
+        doomed = [*state.superseded, *state.blocking, *(fact for fact in state.targets.values() if fact.is_directory)]
+        if doomed:
+            await DeleteSuperseded(context).run(doomed)
+
+    def roll_back(self, context: StageContext) -> RollBack:
+        """`RollBackUploads`."""
+        return RollBackUploads(context)
+
+    async def settle_rolled_back(self, context: StageContext, state: CommitState) -> None:
+        """Nothing: what such a store answered survives."""

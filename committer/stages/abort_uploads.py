@@ -1,0 +1,164 @@
+"""Uploads that a job's task attempts began and nobody is to complete: found, and ended."""
+
+from __future__ import annotations
+
+import logging
+import math
+import re
+from collections.abc import AsyncIterator, Collection, Iterable
+from typing import Final, cast
+
+from committer.errors import InvalidPathError, RecordError, StoreNotADirectoryError, StoreNotFoundError
+from committer.flow.workers import run_workers
+from committer.paths import StorePath, check_absolute_name, check_file_name
+from committer.records.pending_uploads import decode_upload_list
+from committer.stages.base import Stage, StageContext
+from committer.stages.job_directory import OWN_RECORD_LIMIT, read_decision, read_outcome
+from committer.stages.names import is_absolute
+from committer.stores.helpers import end_upload, status_or_none
+from committer.stores.uploads import PendingUpload, SupportsUploads
+
+_log = logging.getLogger("committer.stages")
+
+# A shorter job id may be part of a name by accident, so that nothing is known to be the job's by it.
+_LEAST_TOKEN: Final = 16
+
+_MOST_UNTOLD: Final = 100
+
+
+class AbortUploads(Stage[None, list[str]]):
+    """Ends every upload that the job's task attempts began and that is still pending; no other's, ever.
+
+    Which are the job's is told by the lists in its directory, and by names that hold its id, if that is no word that
+    others use and the upload is not older than the job's setup record. What neither tells is left alone: it may be
+    another job's. A winner's uploads were completed, or ended with a rollback, so its list is read only where something
+    is pending.
+
+    Preconditions: the job ended, or is decided against, or the caller vouches for it.
+    Postconditions: none of the uploads that can be told is pending; the lists still stand. Who begins an upload from
+    here on finds the decision once it is listed, and sends nothing (`UploadedFiles`).
+    Returns: paths of up to a hundred uploads that are still pending there, began since the job was set up, and may be
+    anybody's.
+    Failure modes: a store error leaves some pending; running it again ends them.
+    Cost: 3 calls, and one a thousand uploads pending at the destination; for an attempt that did not win one listing,
+    and one read and 2 calls for each of its uploads. A root outside the destination one call more.
+    """
+
+    name = "job_stage_abort_uploads"
+
+    async def execute(self, value: None) -> list[str]:
+        """Ends those of losers by their lists, then what is pending by list and by name."""
+        layout, workers = self.context.layout, self.context.config.io_concurrency
+        since = await self._set_up_at()
+        runs = await self._runs()
+        winners = await self._winners() if runs else set[str]()
+        won = [run for run in runs if _is_among(run.name, winners)]
+        lost = [run for run in runs if not _is_among(run.name, winners)]
+
+        async def end_run(run: StorePath) -> None:
+            async for upload in listed_uploads(self.context, run):
+                await end_upload(self.context.store, *upload)
+
+        await run_workers(lost, end_run, workers=workers, operation=self.name)
+        pending: dict[str, PendingUpload] = {}
+        named: list[tuple[StorePath, str]] = []
+        for place in (layout.destination, *(layout.target(root) for root in sorted(layout.roots))):
+            async for upload in cast("SupportsUploads", self.context.store).list_uploads(place):
+                if _is_named(upload, layout.job_id, since):
+                    named.append((upload.path, upload.upload_id))
+                else:
+                    pending[upload.upload_id] = upload
+        if pending:
+
+            async def find(run: StorePath) -> None:
+                async for path, upload_id in listed_uploads(self.context, run):
+                    found = pending.get(upload_id)
+                    if found is not None and found.path == path:
+                        named.append((path, upload_id))
+                        del pending[upload_id]
+
+            await run_workers(won, find, workers=workers, operation=self.name)
+        await end_uploads(self.context, named)
+        untold = sorted(str(upload.path) for upload in pending.values() if upload.initiated >= _second(since))
+        return untold[:_MOST_UNTOLD]
+
+    async def _runs(self) -> list[StorePath]:
+        try:
+            return [child.path async for child in self.context.store.list(self.context.layout.uploads)]
+        except (StoreNotFoundError, StoreNotADirectoryError):
+            return []
+
+    async def _winners(self) -> set[str]:
+        """The task attempts whose uploads are completed, or were taken back, by their ids; none of an undecided job."""
+        store, layout = self.context.store, self.context.layout
+        if await read_outcome(store, layout) is None:
+            return set()
+        decision = await read_decision(store, layout)
+        return {winner.task_attempt for winner in decision.winners} if decision is not None else set()
+
+    async def _set_up_at(self) -> float:
+        """When the job was set up, by the store's clock; never, where its setup record is gone or has no time."""
+        setup = await status_or_none(self.context.store, self.context.layout.setup)
+        return setup.modified if setup is not None and setup.modified is not None else math.inf
+
+
+def _is_among(run: str, attempts: Collection[str]) -> bool:
+    return run.rpartition("-")[0] in attempts
+
+
+def _is_named(upload: PendingUpload, job_id: str, since: float) -> bool:
+    """Whether a pending upload is the job's by its name and its age."""
+    if len(job_id) < _LEAST_TOKEN or upload.initiated < _second(since):
+        return False
+    return re.search(rf"(?<![A-Za-z0-9]){re.escape(job_id)}(?![A-Za-z0-9])", upload.path.name) is not None
+
+
+def _second(time_s: float) -> float:
+    """The whole second that a time lies in: S3 tells when a file was written by seconds, of uploads by less."""
+    return math.floor(time_s) if math.isfinite(time_s) else time_s
+
+
+async def end_uploads(context: StageContext, uploads: Iterable[tuple[StorePath, str]]) -> None:
+    """Ends uploads, by path and id, many at once: 2 calls each."""
+
+    async def end(upload: tuple[StorePath, str]) -> None:
+        await end_upload(context.store, *upload)
+
+    await run_workers(uploads, end, workers=context.config.io_concurrency, operation="abort_uploads")
+
+
+async def listed_uploads(context: StageContext, run: StorePath) -> AsyncIterator[tuple[StorePath, str]]:
+    """The uploads that the list of one run names, by path and id: one listing, and a read for each part of it.
+
+    What is damaged, or lies neither below the destination nor below a root (G10), is passed over with a warning: such
+    an upload stays, and ``committer uploads list`` shows it.
+    """
+    store = context.store
+    try:
+        parts = sorted([child.path async for child in store.list(run) if not child.is_directory])
+    except (StoreNotFoundError, StoreNotADirectoryError):
+        return
+    for part in parts:
+        try:
+            data = await store.read(part, limit=OWN_RECORD_LIMIT)
+        except StoreNotFoundError:
+            continue
+        try:
+            listed = decode_upload_list(data, source=str(part)).uploads
+        except RecordError as error:
+            _log.warning("uploads may stay pending: %s", error)
+            continue
+        for upload in listed:
+            try:
+                _check_contained(context, upload.name)
+            except InvalidPathError as error:
+                _log.warning("%s names an upload to %r, which stays as it is: %s", part, upload.name, error)
+                continue
+            yield context.layout.target(upload.name), upload.id
+
+
+def _check_contained(context: StageContext, name: str) -> None:
+    if is_absolute(name):
+        check_absolute_name(name, context.layout.roots)
+    else:
+        check_file_name(name)

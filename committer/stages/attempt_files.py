@@ -1,0 +1,45 @@
+"""Where one run of a task attempt writes its files: what differs between committers on the tasks' side."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+
+from committer.paths import StorePath
+from committer.stages.commit_task import WrittenFile
+from committer.stores.base import FileStatus, FileWriter
+
+
+class AttemptFiles(ABC):
+    """The files of one run of a task attempt, while they are written. None of them can be seen at the destination."""
+
+    @abstractmethod
+    async def open(self, destination: str, staged: str) -> FileWriter:
+        """Begins a file.
+
+        Args:
+            destination: Where it will stand: relative to the job's destination, or an absolute path.
+            staged: Its name within the attempt, which no other file of it has.
+
+        Raises:
+            TaskError: It was written before.
+            JobNotFoundError: The job was cleaned up.
+        """
+
+    @abstractmethod
+    def written(self, staged: str, status: FileStatus, *, absolute: str) -> WrittenFile:
+        """What the attempt's record says of a file whose writer was closed; no call.
+
+        Args:
+            staged: As for `open`.
+            status: What closing the writer returned.
+            absolute: The absolute path it goes to; empty where it goes below the destination.
+        """
+
+    @abstractmethod
+    async def stop(self) -> None:
+        """Ends what is under way of files that were never closed: nothing is sent any more once this returns."""
+
+    @abstractmethod
+    def uploads(self) -> Sequence[tuple[StorePath, str]]:
+        """Every upload that was begun and not aborted since, by path and id; no call."""

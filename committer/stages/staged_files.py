@@ -1,0 +1,78 @@
+"""Files that are written below the task attempt directory, to be renamed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from committer.errors import JobNotFoundError, StoreExistsError, StoreNotFoundError, TaskError
+from committer.paths import StorePath
+from committer.stages.attempt_files import AttemptFiles
+from committer.stages.base import StageContext
+from committer.stages.commit_task import WrittenFile
+from committer.stores.base import FileStatus, FileWriter
+
+
+class StagedFiles(AttemptFiles):
+    """Files of the task attempt directory; opening one costs a call, and one a directory not written to yet.
+
+    Args:
+        context: The job, with the attempt's own statistics.
+        directory: The task attempt directory.
+    """
+
+    def __init__(self, context: StageContext, directory: StorePath) -> None:
+        self._context = context
+        self._directory = directory
+        self._made: set[str] = {""}
+
+    async def open(self, destination: str, staged: str) -> FileWriter:
+        """Makes its directory, creates it."""
+        await self._make_directory(staged.rpartition("/")[0])
+        try:
+            return await self._context.store.open_writer(self._directory / staged, durable=self._context.durable)
+        except StoreExistsError as error:
+            raise TaskError(
+                f"{destination} was written into the task attempt directory already",
+                operation="open",
+                path=destination,
+                causes=[error],
+            ) from error
+
+    def written(self, staged: str, status: FileStatus, *, absolute: str) -> WrittenFile:
+        """Its name, size and identity."""
+        return WrittenFile(staged, status.size, status.identity, absolute=absolute)
+
+    async def stop(self) -> None:
+        """Nothing: what is left goes with the directory."""
+
+    def uploads(self) -> Sequence[tuple[StorePath, str]]:
+        """None."""
+        return ()
+
+    async def _make_directory(self, directory: str) -> None:
+        """Makes a directory below the attempt's, level by level, never the attempt directory itself.
+
+        Where a write makes its parents up, or needs none, there is nothing to do.
+        """
+        if directory in self._made or not self._context.store.capabilities.refuses_late_writes:
+            return
+        level = ""
+        for segment in directory.split("/"):
+            level = f"{level}/{segment}" if level else segment
+            if level in self._made:
+                continue
+            try:
+                await self._context.store.make_directory(self._directory / level, parents=False)
+            except StoreNotFoundError as error:
+                raise attempt_vanished(self._context, "open", level) from error
+            self._made.add(level)
+
+
+def attempt_vanished(context: StageContext, operation: str, path: str) -> JobNotFoundError:
+    """What to raise when the task attempt directory is gone."""
+    return JobNotFoundError(
+        f"the directory of this task attempt vanished: job {context.layout.job_id} was cleaned up",
+        operation=operation,
+        path=path,
+        next_step="stop this task: its job is over",
+    )

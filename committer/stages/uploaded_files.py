@@ -1,0 +1,134 @@
+"""Files of a task attempt that wait in uploads, each listed in the job's directory before its first byte is sent."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Final, cast
+
+from committer.flow.outlast import outlast
+from committer.paths import StorePath
+from committer.records.pending_uploads import ListedUpload, UploadEntry, UploadList, encode_upload_list
+from committer.stages.attempt_files import AttemptFiles
+from committer.stages.base import StageContext
+from committer.stages.commit_task import WrittenFile
+from committer.stages.job_directory import check_job_stands
+from committer.stages.setup_task import AttemptIdentity
+from committer.stages.upload_writer import UploadWriter
+from committer.stores.base import FileStatus, FileWriter
+from committer.stores.uploads import SupportsUploads, UploadPart
+
+_ABORT_BOUND_S: Final = 60.0
+
+
+class UploadedFiles(AttemptFiles):
+    """Files whose bytes go to uploads to their destinations, completed when the job is committed.
+
+    Opening one costs 3 calls, before anything is sent: its upload is begun, then listed in the job's directory, then
+    the job is looked at. Uploads that are opened at the same time share all but the first.
+
+    The lists are read once a job is decided. So either an upload is found listed, or whoever began it finds the job
+    decided, or gone: no executor that outlives its job, and is killed then, leaves a part behind.
+
+    Args:
+        context: The job, with the attempt's own statistics.
+        identity: Which run of which attempt.
+    """
+
+    def __init__(self, context: StageContext, identity: AttemptIdentity) -> None:
+        layout = context.layout
+        run = layout.task_attempt_directory(identity.task, identity.attempt, identity.nonce).name
+        self._context = context
+        self._stamp = layout.stamp(run)
+        attempt_id = layout.task_attempt_id(identity.task, identity.attempt)
+        self._list = _ListBeingWritten(context, layout.uploads / run, attempt_id)
+        self._begun: dict[str, StorePath] = {}
+        self._entries: dict[str, UploadEntry] = {}
+        self._open: dict[str, UploadWriter] = {}
+
+    async def open(self, destination: str, staged: str) -> FileWriter:
+        """Begins the upload, lists it."""
+        context = self._context
+        store, config, can = context.store, context.config, context.store.capabilities
+        path = context.layout.target(destination)
+        uploads = cast("SupportsUploads", store)
+        # What a lost answer leaves has no part, and is found by its name where that holds the job's token.
+        upload_id = await uploads.create_upload(path, stamp=self._stamp)
+        self._begun[upload_id] = path
+
+        def finished(parts: Sequence[UploadPart]) -> None:
+            self._entries[staged] = entry_of(upload_id, parts)
+            del self._open[staged]
+
+        part_bytes = max(config.multipart_size, can.min_part_bytes)
+        writer = self._open[staged] = UploadWriter(
+            store,
+            path,
+            upload_id,
+            stamp=self._stamp,
+            part_bytes=min(part_bytes, can.max_part_bytes or part_bytes),
+            in_flight=config.multipart_in_flight,
+            finished=finished,
+        )
+        try:
+            await self._list.add(ListedUpload(destination, upload_id))
+        except BaseException:
+            await outlast(writer.abort, bound_s=_ABORT_BOUND_S)
+            raise
+        return writer
+
+    def written(self, staged: str, status: FileStatus, *, absolute: str) -> WrittenFile:
+        """Its name, size and upload."""
+        return WrittenFile(staged, status.size, None, absolute=absolute, upload=self._entries[staged])
+
+    async def stop(self) -> None:
+        """Stops sending files that were not closed; their uploads end with the attempt."""
+        for writer in tuple(self._open.values()):
+            await writer.stop()
+
+    def uploads(self) -> Sequence[tuple[StorePath, str]]:
+        """Every upload that this run began, those of files that were given up too."""
+        return [(path, upload_id) for upload_id, path in self._begun.items()]
+
+
+class _ListBeingWritten:
+    """The list of one run: each put holds what came since the last one began, under a name of its own."""
+
+    def __init__(self, context: StageContext, directory: StorePath, attempt_id: str) -> None:
+        self._context = context
+        self._directory = directory
+        self._attempt_id = attempt_id
+        self._waiting: list[ListedUpload] = []
+        self._put = 0
+        self._turn = asyncio.Lock()
+
+    async def add(self, upload: ListedUpload) -> None:
+        """Returns once the list that stands in the store names the upload, and the job stood after that.
+
+        Raises:
+            JobNotFoundError, JobDecidedError: It does not stand any more: nothing written now can become part of it.
+        """
+        self._waiting.append(upload)
+        async with self._turn:
+            if upload not in self._waiting:
+                return
+            # One that fails stays among those that wait: whoever comes next names it too, which harms nobody.
+            taken = tuple(self._waiting)
+            record = UploadList(job_id=self._context.layout.job_id, task_attempt=self._attempt_id, uploads=taken)
+            self._put += 1
+            store, layout = self._context.store, self._context.layout
+            await store.put(self._directory / f"{self._put:05d}", encode_upload_list(record))
+            await check_job_stands(store, layout, hadoop=False, operation="open")
+            del self._waiting[: len(taken)]
+
+
+def entry_of(upload_id: str, parts: Sequence[UploadPart]) -> UploadEntry:
+    """What a record says of an upload with these parts, which are numbered from 1 without a gap."""
+    checksums = tuple(part.checksum for part in parts if part.checksum is not None)
+    whole = len(checksums) == len(parts)
+    return UploadEntry(
+        id=upload_id,
+        etags=tuple(part.etag for part in parts),
+        checksums=checksums if whole else (),
+        algorithm=parts[0].checksum_algorithm if whole else None,
+    )

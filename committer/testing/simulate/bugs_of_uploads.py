@@ -1,0 +1,111 @@
+"""Mutants of how the magic committer completes uploads, ends them, and takes old files away."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from committer.errors import StoreExistsError, StoreUploadNotFoundError
+from committer.stages.abort_uploads import AbortUploads
+from committer.stages.commit_task import CommitTask
+from committer.stages.complete_uploads import CompleteUploads, parts_of
+from committer.stages.delete_superseded import DeleteSuperseded
+from committer.stages.roll_back_uploads import RollBackUploads
+from committer.stages.uploaded_files import UploadedFiles
+from committer.stores.helpers import end_upload, status_or_none
+from committer.testing.simulate.patches import Patches
+
+
+def completed_before_decision(patches: Patches) -> None:
+    """A task completes its uploads as it commits (EMRFS does)."""
+    original = CommitTask.execute
+
+    async def execute(self: CommitTask, value: Any) -> Any:
+        message = await original(self, value)
+        store: Any = self.context.store
+        for file in value.files:
+            target = self.context.layout.target(file.destination)
+            await store.complete_upload(target, file.upload.id, parts_of(file.upload))
+        return message
+
+    patches.method(CommitTask, "execute", execute)
+
+
+def uploads_aborted_by_prefix(patches: Patches) -> None:
+    """Cleanup aborts every upload below the destination, whose ever it is (S3A does)."""
+
+    async def execute(self: AbortUploads, value: None) -> list[str]:
+        store: Any = self.context.store
+        found = [upload async for upload in store.list_uploads(self.context.layout.destination)]
+        for upload in found:
+            await end_upload(store, upload.path, upload.upload_id)
+        return []
+
+    patches.method(AbortUploads, "execute", execute)
+
+
+def blind_completion_retry(patches: Patches) -> None:
+    """A completion that is refused is sent again without condition; that there is no upload any more is fine."""
+
+    async def finish(self: CompleteUploads, file: Any, target: Any, *, exclusive: bool) -> None:
+        store: Any = self.context.store
+        try:
+            await store.complete_upload(target, file.upload.id, parts_of(file.upload), exclusive=exclusive)
+        except StoreExistsError:
+            await store.complete_upload(target, file.upload.id, parts_of(file.upload))
+        except StoreUploadNotFoundError:
+            return
+
+    patches.method(CompleteUploads, "_finish", finish)
+
+
+def deleted_without_condition(patches: Patches) -> None:
+    """What is superseded, or published, is deleted by its name alone."""
+
+    async def delete(self: DeleteSuperseded, fact: Any) -> bool:
+        return await self.context.store.delete_file(self.context.layout.target(fact.path))
+
+    async def deleted(self: RollBackUploads, file: Any) -> bool:
+        target = self.context.layout.target(file.destination)
+        if await status_or_none(self.context.store, target) is None:
+            return False
+        return await self.context.store.delete_file(target)
+
+    patches.method(DeleteSuperseded, "_delete", delete)
+    patches.method(RollBackUploads, "_deleted", deleted)
+
+
+def superseded_deleted_before_outcome(patches: Patches) -> None:
+    """Old files go as soon as the new ones stand, although the job may yet be rolled back."""
+    original = CompleteUploads.execute
+
+    async def execute(self: CompleteUploads, value: Any) -> Any:
+        published = await original(self, value)
+        await DeleteSuperseded(self.context).run(value.superseded)
+        return published
+
+    patches.method(CompleteUploads, "execute", execute)
+
+
+def uploads_not_listed(patches: Patches) -> None:
+    """Which uploads a task attempt began is known to its own process alone."""
+    original = UploadedFiles.__init__
+
+    async def nothing(upload: object) -> None:
+        return
+
+    def init(self: Any, *arguments: Any) -> None:
+        original(self, *arguments)
+        self._list.add = nothing
+
+    patches.method(UploadedFiles, "__init__", init)
+
+
+OF_UPLOADS: tuple[Callable[[Patches], None], ...] = (
+    completed_before_decision,
+    uploads_aborted_by_prefix,
+    blind_completion_retry,
+    deleted_without_condition,
+    superseded_deleted_before_outcome,
+    uploads_not_listed,
+)

@@ -1,0 +1,219 @@
+"""Jobs of the magic committer on a server that speaks S3, looked at by the vendor's client."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import committer
+from committer import CommitterConfig
+from committer.errors import JobUndecidedError, TargetExistsError
+from committer.paths import StorePath
+from tests.processes.harness import TIMEOUT_S, environment
+from tests.s3 import magic_driver
+from tests.s3.bucket import BucketChannel, options_for
+from tests.s3.servers import Server
+
+FILES = 40
+MOMENTS = 20
+TRAPS = ["a b=1/p q.csv", "100%/p.csv", "a+b/c+d", "é/ü-Ω.csv", "t=12:30:00/p", "x=%20/%2F", "'q'&<>/p", "day=1/empty"]
+
+
+@pytest.fixture
+def channel(server: Server, root: StorePath) -> BucketChannel:
+    return BucketChannel(server.client, root)
+
+
+@pytest.fixture
+def options(server: Server) -> dict[str, object]:
+    return options_for(server)
+
+
+async def commit(root: StorePath, options: dict[str, object], files: dict[str, bytes], **more: Any) -> Any:
+    """Commits a job of one task."""
+    async with committer.open_job(root, storage_options=options, **more) as job:
+        async with job.task_attempt(0) as task:
+            for name, data in files.items():
+                async with task.open(name) as file:
+                    await file.write(data)
+        return await job.commit(tasks=1)
+
+
+async def test_a_job_with_names_that_are_traps(
+    root: StorePath, channel: BucketChannel, options: dict[str, object]
+) -> None:
+    files = {name: name.encode() for name in TRAPS}
+    files["day=1/empty"] = b""
+    report = await commit(root, options, files)
+    assert (report.committer, report.files_committed) == ("magic", len(TRAPS))
+    found = await channel.files()
+    marker = json.loads(found.pop("_SUCCESS"))
+    assert (marker["committer"], len(marker["filenames"])) == ("magic", len(TRAPS))
+    assert found == files
+    assert await channel.uploads() == []
+    validation = await committer.validate(root, storage_options=options)
+    assert validation.ok
+
+
+async def test_nothing_is_seen_before_the_commit_and_losers_are_ended(
+    root: StorePath, channel: BucketChannel, options: dict[str, object]
+) -> None:
+    async with committer.open_job(root, storage_options=options) as job:
+        messages = []
+        for attempt in range(2):
+            async with committer.open_task(job.spec, task=0, attempt=attempt, storage_options=options) as task:
+                async with task.open("x") as file:
+                    await file.write(b"attempt %d" % attempt)
+            messages.append(task.task_commit)
+        assert {name for name in await channel.files() if not name.startswith("_temporary")} == set()
+        assert [name for name, _id in await channel.uploads()] == ["x", "x"]
+        await job.commit([messages[1]], tasks=1)
+    found = await channel.files()
+    del found["_SUCCESS"]
+    assert found == {"x": b"attempt 1"}
+    assert await channel.uploads() == []
+
+
+async def test_a_stream_of_several_parts(root: StorePath, channel: BucketChannel, options: dict[str, object]) -> None:
+    data = random.Random(1).randbytes((12 << 20) + 3)
+    config = CommitterConfig(multipart_size=1 << 20, multipart_in_flight=2)
+    async with committer.open_job(root, config=config, storage_options=options) as job, job.task_attempt(0) as task:
+        async with task.open("big") as file:
+            for start in range(0, len(data), 700_001):
+                await file.write(data[start : start + 700_001])
+    assert (await channel.files())["big"] == data
+    # S3 takes no part under 5 MiB but the last.
+    assert (await channel.head("big"))["ETag"].strip('"').endswith("-3")
+
+
+async def test_a_blocking_file(root: StorePath, channel: BucketChannel, options: dict[str, object]) -> None:
+    async with committer.open_job(root, storage_options=options) as job, job.task_attempt(0) as task:
+        file = task.open_blocking("x")
+
+        def write() -> None:
+            with file:
+                for _ in range(3):
+                    file.write(bytes(1 << 20))
+
+        await asyncio.to_thread(write)
+    assert (await channel.files())["x"] == bytes(3 << 20)
+
+
+async def test_a_target_that_appears_takes_the_job_back(
+    root: StorePath, channel: BucketChannel, options: dict[str, object]
+) -> None:
+    from committer.stores.s3 import S3Store
+    from committer.testing.faults import Call, FaultyStore
+
+    await commit(root, options, {"old": b"old"}, job_id="earlier")
+    before = await channel.files()
+    store = FaultyStore(S3Store.open_for(root, options))
+
+    async def somebody_else(call: Call) -> None:
+        if call.operation == "complete_upload" and call.path.name == "b":
+            await channel.write("b", b"somebody's")
+
+    store.before_call = somebody_else
+    with pytest.raises(TargetExistsError) as caught:
+        await commit(root, {"store": store}, dict.fromkeys("abc", b"new"), config=CommitterConfig(io_concurrency=1))
+    await store.close()
+    assert caught.value.outcome == "unchanged"
+    assert await channel.files() == {**before, "b": b"somebody's"}
+    assert await channel.uploads() == []
+
+
+@pytest.mark.parametrize("mode", ["same names", "directories"])
+async def test_replacing(mode: str, root: StorePath, channel: BucketChannel, options: dict[str, object]) -> None:
+    await commit(root, options, {"a=1/old": b"1", "a=2/old": b"2", "a=1/both": b"3"}, job_id="earlier")
+    config = (
+        CommitterConfig(existing_target="replace")
+        if mode == "same names"
+        else CommitterConfig(conflict_mode="replace", validate_output=True)
+    )
+    await commit(root, options, {"a=1/both": b"new", "a=1/new": b"4"}, config=config, job_id="later")
+    found = await channel.files()
+    assert json.loads(found.pop("_SUCCESS"))["jobId"] == "later"
+    kept = {"a=1/old": b"1"} if mode == "same names" else {}
+    assert found == {"a=1/both": b"new", "a=1/new": b"4", "a=2/old": b"2", **kept}
+    assert await channel.uploads() == []
+
+
+async def test_an_aborted_job_leaves_nothing(
+    root: StorePath, channel: BucketChannel, options: dict[str, object]
+) -> None:
+    with pytest.raises(ZeroDivisionError):
+        async with committer.open_job(root, storage_options=options) as job:
+            async with job.task_attempt(0) as task, task.open("x") as file:
+                await file.write(b"x")
+            raise ZeroDivisionError
+    assert await channel.files() == {}
+    assert await channel.uploads() == []
+
+
+# -- drivers that die ------------------------------------------------------------------------------------------------
+
+
+async def killed(root: StorePath, server: Server, call: int, *more: str) -> bool:
+    """Whether a driver died before a call of its commit."""
+    process = await asyncio.create_subprocess_exec(
+        sys.executable,
+        str(Path(magic_driver.__file__)),
+        root.uri,
+        server.url,
+        "J",
+        str(FILES),
+        str(call),
+        *more,
+        env=environment(),
+        stderr=asyncio.subprocess.PIPE,
+    )
+    async with asyncio.timeout(TIMEOUT_S):
+        _out, said = await process.communicate()
+    assert process.returncode in (0, -9), said.decode()
+    return process.returncode == -9
+
+
+async def finish(root: StorePath, options: dict[str, object]) -> committer.JobReport:
+    try:
+        return await committer.recover(root, "J", storage_options=options)
+    except JobUndecidedError:
+        async with committer.attach_job(root, job_id="J", storage_options=options) as job:
+            tasks = FILES // magic_driver.FILES_A_TASK
+            return await job.commit([await job.recover_task(task, 0) for task in range(tasks)], tasks=tasks)
+
+
+@pytest.mark.parametrize("moment", range(MOMENTS))
+async def test_killed_then_recovered(
+    moment: int, root: StorePath, server: Server, channel: BucketChannel, options: dict[str, object]
+) -> None:
+    replaces = moment % 3 == 0
+    if replaces:
+        await commit(root, options, {"p=0/old": b"old", "other/kept": b"kept"}, job_id="earlier")
+    call = random.Random(moment).randrange(1, FILES + 45)
+    assert await killed(root, server, call, *(["--replace"] if replaces else []))
+    report = await finish(root, options)
+    assert (report.success, report.files_committed) == (True, FILES)
+    found = await channel.files()
+    assert json.loads(found.pop("_SUCCESS"))["jobId"] == "J"
+    new = {magic_driver.name(number): magic_driver.content(number) for number in range(FILES)}
+    assert found == {**new, **({"other/kept": b"kept"} if replaces else {})}
+    assert await channel.uploads() == []
+
+
+@pytest.mark.parametrize("moment", range(3))
+async def test_killed_then_taken_back(
+    moment: int, root: StorePath, server: Server, channel: BucketChannel, options: dict[str, object]
+) -> None:
+    await commit(root, options, {"p=0/old": b"old"}, job_id="earlier")
+    before = await channel.files()
+    assert await killed(root, server, 20 + 12 * moment)
+    report = await committer.recover(root, "J", rollback=True, storage_options=options)
+    assert not report.success
+    assert await channel.files() == before
+    assert await channel.uploads() == []
