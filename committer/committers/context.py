@@ -175,13 +175,17 @@ async def find_job(
     store = await open_store(dest, storage_options, config)
     try:
         found, setup = await both(look_at_job(store, layout), _setup_or_none(store, layout))
+        if setup is None and found.set_up:
+            # It was made between the two.
+            setup = await _setup_or_none(store, layout)
         if setup is not None:
             late = not store.capabilities.refuses_late_writes
             record = found.children.get("setup") if late else None
             return _at(dest, job_id, setup.spec, config), record.identity if record is not None else None
         attempts = [int(name) for name, child in found.children.items() if child.is_directory and name.isdecimal()]
         job_attempt = max(attempts, default=0)
-        if not (found.has_records or await is_hadoops(store, JobLayout(dest, job_id, job_attempt))):
+        # An empty directory is what a setup makes first: the job that will stand there in a moment is not Hadoop's.
+        if not (found.has_records or (attempts and await is_hadoops(store, JobLayout(dest, job_id, job_attempt)))):
             raise JobNotFoundError(
                 f"there is no job {job_id} at {dest}: no record speaks of one, and no task attempt of Hadoop's",
                 operation="find_job",

@@ -329,3 +329,13 @@ def test_success_file_of_another_job_that_was_moved_by_mistake_comes_back_with_t
     for still in range(10, 40):
         events = (Event(0, "freeze", "j0", True, still * 0.01, 2.5),)
         clean(simulate(Scenario(still, kind, (first, second), events, before=before, forced={})))
+
+
+@pytest.mark.parametrize("kind", ["adls", "local"])
+@pytest.mark.parametrize("what", ["abort", "roll_back"])
+def test_job_that_is_ended_while_it_is_set_up_is_not_taken_for_hadoops(kind: str, what: EventKind) -> None:
+    plan = JobPlan("j0", tasks=1, files=1)
+    for at in range(30):
+        events = (Event(0, what, "j0", False, at * 0.003),)
+        # The setup record stands, and the directories for the tasks are a while in coming.
+        clean(simulate(Scenario(at, kind, (plan,), events, forced={("j0.driver", 5): "slow"})))
