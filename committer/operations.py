@@ -247,7 +247,7 @@ async def cleanup(
         config: Concurrency and rate of the deletes.
 
     Raises:
-        ConfigurationError: Neither `job_id` nor `older_than` was given (it is a ValueError).
+        ConfigurationError: Neither `job_id` nor `older_than` was given (it is a ValueError), or that is no age.
         JobDecidedError: The job named by `job_id` is decided to be committed, and not ended.
         JobNotFoundError: There is no such job.
     """
@@ -297,6 +297,22 @@ async def plan_cleanup(
     )
 
 
+def age_in_seconds(older_than: timedelta | float | None, *, operation: str) -> float | None:
+    """An age as a caller gives it, in seconds.
+
+    Raises:
+        ConfigurationError: It is negative, and would take in what is not begun yet; or it is no number.
+    """
+    age_s = older_than.total_seconds() if isinstance(older_than, timedelta) else older_than
+    if age_s is not None and not age_s >= 0:
+        raise ConfigurationError(
+            f"older_than={older_than!r} is no age",
+            operation=operation,
+            next_step="give seconds, 0 or more, or a timedelta",
+        )
+    return age_s
+
+
 async def _cleanup(
     dest: Destination,
     *,
@@ -311,7 +327,7 @@ async def _cleanup(
         raise ConfigurationError("cleanup needs job_id or older_than", operation="cleanup")
     destination = StorePath.of(dest)
     config = config or CommitterConfig()
-    age_s = older_than.total_seconds() if isinstance(older_than, timedelta) else older_than
+    age_s = age_in_seconds(older_than, operation="cleanup")
     chosen = [check_job_id(job_id)] if job_id is not None else None
     store = await open_store(destination, storage_options, config)
     try:

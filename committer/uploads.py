@@ -16,7 +16,7 @@ from committer.config import CommitterConfig
 from committer.errors import ConfigurationError, StoreError, StoreUploadNotFoundError, UnsupportedError
 from committer.flow.runtime import current_runtime
 from committer.flow.workers import run_workers
-from committer.operations import Destination
+from committer.operations import Destination, age_in_seconds
 from committer.paths import StorePath
 from committer.stores.helpers import end_upload
 from committer.stores.paced import PacedStore
@@ -190,10 +190,7 @@ async def _open(
 
 
 async def _find(store: PacedStore, directory: StorePath, older_than: timedelta | float | None) -> list[UploadInfo]:
-    age_s = older_than.total_seconds() if isinstance(older_than, timedelta) else older_than
-    if age_s is not None and not age_s >= 0:
-        # It would take in those of the next job, too.
-        raise ConfigurationError(f"no upload has the age older_than={older_than}", operation="list_uploads")
+    age_s = age_in_seconds(older_than, operation="list_uploads")
     latest = None if age_s is None else current_runtime().now().timestamp() - age_s
     found = [
         UploadInfo(

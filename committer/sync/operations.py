@@ -100,7 +100,7 @@ def cleanup(
         config: Concurrency and rate of the deletes.
 
     Raises:
-        ConfigurationError: Neither `job_id` nor `older_than` was given (it is a ValueError).
+        ConfigurationError: Neither `job_id` nor `older_than` was given (it is a ValueError), or that is no age.
         JobDecidedError: The job named by `job_id` is decided to be committed, and not ended.
         JobNotFoundError: There is no such job.
     """
@@ -164,7 +164,7 @@ def abort_uploads(
         config: Concurrency and rate.
 
     Raises:
-        ConfigurationError: Neither `older_than` nor `force` was given (it is a ValueError).
+        ConfigurationError: Neither `older_than` nor `force` was given (it is a ValueError), or that is no age.
         UnsupportedError: The store has no uploads.
         StoreNotFoundError: There is no such bucket.
     """

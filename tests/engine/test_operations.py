@@ -227,6 +227,14 @@ async def clean(place: Place, **arguments: object):
     return await committer.cleanup(place.dest, storage_options=place.options, **arguments)
 
 
+@pytest.mark.parametrize("age", [-1, float("nan"), timedelta(seconds=-1)])
+async def test_cleanup_by_what_is_no_age_removes_nothing(memory: MemoryPlace, age: float | timedelta) -> None:
+    await memory.open_job(job_id="job-1")
+    with pytest.raises(ConfigurationError, match="is no age"):
+        await committer.cleanup(memory.dest, older_than=age, storage_options=memory.options)
+    assert await memory.states() == {"job-1": "open"}
+
+
 async def test_cleanup_wants_to_know_what(place: Place) -> None:
     with pytest.raises(ValueError, match="job_id or older_than"):
         await clean(place)
