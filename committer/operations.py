@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from datetime import datetime, timedelta
+from typing import TypeAlias
 
 import msgspec
 
@@ -36,6 +37,8 @@ from committer.records.job_state import (
     decode_record,
 )
 from committer.records.manifest import TaskManifest, decode_task_manifest
+from committer.records.pending_set import PendingCommit, PendingSet, decode_pending, decode_pending_set
+from committer.records.pending_uploads import UploadList, decode_upload_list
 from committer.records.success import SuccessData, decode_success
 from committer.spec import JobSpec
 from committer.stages.base import StageContext
@@ -54,6 +57,18 @@ from committer.stores.base import FileStatus, Store
 from committer.stores.helpers import status_or_none
 
 Destination = str | os.PathLike[str] | StorePath
+AnyRecord: TypeAlias = (
+    TaskManifest
+    | SuccessData
+    | PendingCommit
+    | PendingSet
+    | UploadList
+    | JobSetup
+    | Intent
+    | Decision
+    | JobOutcome
+    | ReplaceLock
+)
 
 
 class JobInfo(msgspec.Struct, frozen=True, kw_only=True):
@@ -487,8 +502,9 @@ async def load_record(
     *,
     storage_options: Mapping[str, object] | None = None,
     config: CommitterConfig | None = None,
-) -> TaskManifest | SuccessData | JobSetup | Intent | Decision | JobOutcome | ReplaceLock:
-    """Reads one record, whatever it is: task manifest, `_SUCCESS` or summary, setup, intent, decision, outcome, lock.
+) -> AnyRecord:
+    """Reads one record, whatever it is: task manifest, `_SUCCESS` or summary, ``.pending``, ``.pendingset``, setup,
+    intent, decision, outcome, lock, list of uploads.
 
     Args:
         uri: Its URI or path.
@@ -519,6 +535,8 @@ async def load_record(
 class _Kind(msgspec.Struct):
     type: str | None = None
     name: str | None = None
+    upload: msgspec.Raw = msgspec.field(default=msgspec.Raw(), name="uploadId")
+    commits: msgspec.Raw = msgspec.Raw()
 
 
 _OWN: dict[str, type] = {
@@ -526,9 +544,7 @@ _OWN: dict[str, type] = {
 }
 
 
-def decode_any(
-    data: bytes, *, source: str
-) -> TaskManifest | SuccessData | JobSetup | Intent | Decision | JobOutcome | ReplaceLock:
+def decode_any(data: bytes, *, source: str) -> AnyRecord:
     """Decodes a record by what it says it is.
 
     Raises:
@@ -542,6 +558,12 @@ def decode_any(
     own = _OWN.get(kind.type or "")
     if own is not None:
         return decode_record(data, own, source=source)
+    if kind.type == UploadList.__struct_config__.tag:
+        return decode_upload_list(data, source=source)
     if kind.type is None and kind.name is not None:
         return decode_success(data, source=source)
+    if kind.type is None and bytes(kind.commits):
+        return decode_pending_set(data, source=source)
+    if kind.type is None and bytes(kind.upload):
+        return decode_pending(data, source=source)
     return decode_task_manifest(data, source=source)
