@@ -6,7 +6,7 @@ of the bucket does. The store says of each where its file would stand, when it w
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 
 import msgspec
@@ -76,6 +76,7 @@ async def list_uploads(
         config: Concurrency and rate.
 
     Raises:
+        ConfigurationError: `older_than` is no age.
         UnsupportedError: The store has no uploads.
         StoreNotFoundError: There is no such bucket.
     """
@@ -120,7 +121,7 @@ async def abort_uploads(
         config: Concurrency and rate.
 
     Raises:
-        ConfigurationError: Neither `older_than` nor `force` was given (it is a ValueError).
+        ConfigurationError: Neither `older_than` nor `force` was given (it is a ValueError), or that is no age.
         UnsupportedError: The store has no uploads.
         StoreNotFoundError: There is no such bucket.
     """
@@ -132,6 +133,39 @@ async def abort_uploads(
     config = config or CommitterConfig()
     directory = StorePath.of(dest)
     store = await _open(directory, storage_options, config)
+    try:
+        return await _abort_all(store, await _find(store, directory, older_than), config)
+    finally:
+        await store.close()
+
+
+async def abort_these(
+    dest: Destination,
+    chosen: Sequence[UploadInfo],
+    *,
+    storage_options: Mapping[str, object] | None = None,
+    config: CommitterConfig | None = None,
+) -> UploadsReport:
+    """Aborts uploads that `list_uploads` found, and no other: what somebody was shown and agreed to.
+
+    Args:
+        dest: The directory they are below.
+        chosen: The uploads.
+        storage_options: How to reach the store.
+        config: Concurrency and rate.
+
+    Raises:
+        UnsupportedError: The store has no uploads.
+    """
+    config = config or CommitterConfig()
+    store = await _open(StorePath.of(dest), storage_options, config)
+    try:
+        return await _abort_all(store, chosen, config)
+    finally:
+        await store.close()
+
+
+async def _abort_all(store: PacedStore, chosen: Sequence[UploadInfo], config: CommitterConfig) -> UploadsReport:
     report = UploadsReport(aborted=[], gone=[], failed={})
 
     async def abort(upload: UploadInfo) -> None:
@@ -141,11 +175,7 @@ async def abort_uploads(
         except StoreError as error:
             report.failed[upload.upload_id] = error.message
 
-    try:
-        chosen = await _find(store, directory, older_than)
-        await run_workers(chosen, abort, workers=config.io_concurrency, operation="abort_uploads")
-    finally:
-        await store.close()
+    await run_workers(chosen, abort, workers=config.io_concurrency, operation="abort_uploads")
     return report
 
 
@@ -161,6 +191,9 @@ async def _open(
 
 async def _find(store: PacedStore, directory: StorePath, older_than: timedelta | float | None) -> list[UploadInfo]:
     age_s = older_than.total_seconds() if isinstance(older_than, timedelta) else older_than
+    if age_s is not None and not age_s >= 0:
+        # It would take in those of the next job, too.
+        raise ConfigurationError(f"no upload has the age older_than={older_than}", operation="list_uploads")
     latest = None if age_s is None else current_runtime().now().timestamp() - age_s
     found = [
         UploadInfo(

@@ -6,6 +6,7 @@ import asyncio
 import builtins
 import io
 import os
+import signal
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from types import ModuleType
@@ -17,6 +18,11 @@ from blockbuster import BlockBuster, BlockBusterFunction, BlockingError
 from hypothesis import HealthCheck, settings
 
 import committer
+
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    # A shell's background jobs ignore Ctrl-C, and so would every process that a test starts and interrupts.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
 
 LoopFactory = Callable[[], asyncio.AbstractEventLoop]
 

@@ -105,6 +105,14 @@ async def test_an_age_is_needed_to_abort(space: MemorySpace) -> None:
     assert pending(space) == ["d/file"]
 
 
+@pytest.mark.parametrize("age", [-1, timedelta(days=-1), float("nan")])
+async def test_what_is_no_age_is_refused(space: MemorySpace, age: timedelta | float) -> None:
+    await begin(space, "d/file")
+    with pytest.raises(ConfigurationError, match="older_than"):
+        await committer.abort_uploads(uri(space, "d"), older_than=age)
+    assert pending(space) == ["d/file"]
+
+
 async def test_aborting_spares_the_young_and_the_neighbours(space: MemorySpace) -> None:
     for name in NAMES:
         await begin(space, name, hours=30, parts=1)

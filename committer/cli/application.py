@@ -244,10 +244,10 @@ def abort_uploads(
     """Abort pending uploads that are old enough; what was sent of their files is lost."""
     session = Session(common)
     age = older(older_than)
-    planned = session.run(pending.plan_abort(session, uri, older_than=age, everything=everything))
-    if not session.confirmed(planned, yes=yes):
-        return session.unconfirmed(planned)
-    return session.run_long(pending.run_abort(session, uri, older_than=age), lambda: pending.interrupted(uri))
+    plan, planned = session.run(pending.plan_abort(session, uri, older_than=age, everything=everything))
+    if not session.confirmed(plan, yes=yes):
+        return session.unconfirmed(plan)
+    return session.run_long(pending.run_abort(session, uri, planned), lambda: pending.interrupted(uri))
 
 
 @uploads.command(name="expect")

@@ -43,8 +43,10 @@ async def expect(session: Session, uri: str, number: int, *, older_than: timedel
     )
 
 
-async def plan_abort(session: Session, uri: str, *, older_than: timedelta | None, everything: bool) -> Answer:
-    """What ``committer uploads abort`` will do.
+async def plan_abort(
+    session: Session, uri: str, *, older_than: timedelta | None, everything: bool
+) -> tuple[Answer, list[UploadInfo]]:
+    """What ``committer uploads abort`` will do, and the uploads it will do it to.
 
     Raises:
         ConfigurationError: Neither an age nor everything was asked for, or both.
@@ -59,18 +61,13 @@ async def plan_abort(session: Session, uri: str, *, older_than: timedelta | None
     parts += _lines("will be aborted, with what was sent of them", uri, found) or [
         line("nothing will be aborted", indent=2)
     ]
-    return Answer({"done": False, "aborts": _rows(found)}, parts)
+    return Answer({"done": False, "aborts": _rows(found)}, parts), found
 
 
-async def run_abort(session: Session, uri: str, *, older_than: timedelta | None) -> Answer:
+async def run_abort(session: Session, uri: str, planned: Sequence[UploadInfo]) -> Answer:
     """``committer uploads abort``, once it may; exit code 1 when some are still there."""
-    report = await engine.abort_uploads(
-        uri,
-        older_than=older_than,
-        force=older_than is None,
-        storage_options=session.storage,
-        config=session.config,
-    )
+    # Those that were shown: a job may have begun others while somebody was asked.
+    report = await engine.abort_these(uri, planned, storage_options=session.storage, config=session.config)
     parts = [line(f"{count(len(report.aborted), 'upload')} aborted, {len(report.failed):,} still there")]
     parts += _lines("gone before, completed or aborted by others", uri, report.gone)
     parts += named("still there", [f"{upload_id}: {reason}" for upload_id, reason in report.failed.items()])

@@ -121,7 +121,12 @@ class CarryOut:
                 path=layout.decision,
                 next_step="run the job again under another id; cleanup removes what is left of this one",
             )
-        outcome, fenced = await both(read_outcome(store, layout), self._is_fenced())
+        if state is not None and store.capabilities.refuses_late_writes:
+            # Made by this driver a moment ago. What others did since is met where it matters: a fence by the first
+            # rename, an outcome when this driver's is created.
+            outcome, fenced = None, False
+        else:
+            outcome, fenced = await both(read_outcome(store, layout), self._is_fenced())
         if outcome is None or not outcome.finished:
             refuse_roots_not_given(layout, decision.config)
         if outcome is not None:
@@ -147,8 +152,16 @@ class CarryOut:
         """
         context = self.context
         found = await look_at_job(context.store, context.layout)
-        if not found.voids(decision, outcome, late=not context.store.capabilities.refuses_late_writes):
+        late = not context.store.capabilities.refuses_late_writes
+        if not found.voids(decision, outcome, late=late):
             return
+        if outcome is not None:
+            # Its job may have been finished since that was read, and have kept it.
+            outcome = await read_outcome(context.store, context.layout)
+            if outcome is None:
+                raise EndedElsewhereError(None)
+            if not found.voids(decision, outcome, late=late):
+                return
         await context.store.delete_file(context.layout.decision)
         if outcome is not None:
             await context.store.delete_file(context.layout.outcome)

@@ -10,13 +10,21 @@ import msgspec
 
 from committer.committers.base import default_committer
 from committer.config import CommitterConfig
-from committer.errors import ConfigurationError, InvalidPathError, JobNotFoundError, StoreNotFoundError
+from committer.errors import (
+    ConfigurationError,
+    InvalidPathError,
+    JobNotFoundError,
+    StoreNotADirectoryError,
+    StoreNotFoundError,
+)
 from committer.events import Listener, Progress, Statistics
 from committer.flow.pacing import Weights, pacer_for
 from committer.flow.retry import DEFAULT_POLICY
 from committer.flow.runtime import current_runtime
+from committer.flow.together import both
 from committer.layout import TEMPORARY, JobLayout, check_job_id
 from committer.paths import StorePath, has_reserved_segment, root_of
+from committer.records.job_state import JobSetup
 from committer.spec import JobSpec
 from committer.stages.base import StageContext
 from committer.stages.job_directory import is_hadoops, look_at_job, read_setup
@@ -166,14 +174,9 @@ async def find_spec(
     layout = JobLayout(dest, check_job_id(job_id))
     store = await open_store(dest, storage_options, config)
     try:
-        found = await look_at_job(store, layout)
-        if found.set_up:
-            try:
-                setup = await read_setup(store, layout)
-            except StoreNotFoundError:
-                pass
-            else:
-                return _at(dest, job_id, setup.spec, config)
+        found, setup = await both(look_at_job(store, layout), _setup_or_none(store, layout))
+        if setup is not None:
+            return _at(dest, job_id, setup.spec, config)
         attempts = [int(name) for name, child in found.children.items() if child.is_directory and name.isdecimal()]
         job_attempt = max(attempts, default=0)
         if not (found.has_records or await is_hadoops(store, JobLayout(dest, job_id, job_attempt))):
@@ -187,6 +190,13 @@ async def find_spec(
         return msgspec.structs.replace(spec, committer=default_committer(store.capabilities))
     finally:
         await store.close()
+
+
+async def _setup_or_none(store: Store, layout: JobLayout) -> JobSetup | None:
+    try:
+        return await read_setup(store, layout)
+    except (StoreNotFoundError, StoreNotADirectoryError):
+        return None
 
 
 def trusted_config(stored: CommitterConfig, given: CommitterConfig | None) -> CommitterConfig:

@@ -10,14 +10,21 @@ from committer.committers.publish_action import PublishAction
 from committer.committers.results import JobReport
 from committer.errors import CommitterError, JobNotFoundError, RecordError, StoreNotFoundError
 from committer.events import names
-from committer.flow.together import both
+from committer.flow.together import both, together
 from committer.flow.workers import run_workers
 from committer.paths import StorePath
 from committer.records.job_state import JobOutcome
 from committer.records.success import SuccessData, decode_success
 from committer.stages.abort_uploads import AbortUploads
 from committer.stages.base import StageContext
-from committer.stages.cleanup import CleanupJob, RemoveDecision, RemoveFate, remove_emptied
+from committer.stages.cleanup import (
+    CleanupJob,
+    Found,
+    RemoveDecision,
+    RemoveFate,
+    look_what_to_clean,
+    remove_emptied,
+)
 from committer.stages.commit_state import CommitState
 from committer.stages.durability import sync_directories
 from committer.stages.end_job import mark_finished
@@ -69,14 +76,21 @@ async def finish_committed(
             )
             await SaveSuccess(context, only_if_absent=gone).run(data)
             await sync_directories(context, [context.layout.destination])
-        await release_lock(context)
         if config.diagnostics_manifest_directory and fresh:
             await _keep_records(context)
         if state.superseded:
             await _remove_emptied_directories(context, state)
-        if outcome is not None and fresh:
-            await mark_finished(context, outcome)
-        cleaned, untold = await _clean_up(context, skipped=config.cleanup_skipped)
+        looked: list[Found] = []
+        # Hardly ever does a job hold the lock that takes none; should it, whoever meets the mark releases it, too.
+        holds_lock = state.decision.replacing or config.takes_replace_lock
+        if holds_lock:
+            await release_lock(context)
+        await together(
+            *([] if holds_lock else [release_lock(context)]),
+            *([mark_finished(context, outcome)] if outcome is not None and fresh else []),
+            *([] if config.cleanup_skipped else [_look_before_cleanup(context, looked)]),
+        )
+        cleaned, untold = await _clean_up(context, *looked, skipped=config.cleanup_skipped)
     except CommitterError as error:
         error.outcome = "committed"
         error.next_step = f"the output is complete; call {context.recover_command} to finish the rest"
@@ -253,7 +267,17 @@ async def finish_rolled_back(context: StageContext) -> None:
         await _remove_fate(context, kept=False)
 
 
-async def _clean_up(context: StageContext, *, skipped: bool = False) -> tuple[bool, list[str]]:
+async def _look_before_cleanup(context: StageContext, looked: list[Found]) -> None:
+    """Looks what there is to clean. What cannot be looked at now the cleanup looks for itself, and fails, or not."""
+    try:
+        looked.append(await look_what_to_clean(context))
+    except CommitterError:
+        return
+
+
+async def _clean_up(
+    context: StageContext, looked: Found | None = None, *, skipped: bool = False
+) -> tuple[bool, list[str]]:
     """Removes all but the job's fate, which tells what is left of it apart.
 
     Returns:
@@ -263,7 +287,7 @@ async def _clean_up(context: StageContext, *, skipped: bool = False) -> tuple[bo
         if skipped:
             # What is left pending is paid for, and seen by nobody.
             return False, await AbortUploads(context).run(None) if context.store.capabilities.multipart else []
-        return True, await CleanupJob(context).run(None)
+        return True, await CleanupJob(context).run(looked)
     except CommitterError as error:
         if not context.config.cleanup_failures_ignored:
             raise

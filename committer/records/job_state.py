@@ -84,6 +84,27 @@ class Intent(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="c
     replacing: bool = False
 
 
+class Fact(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
+    """Something the decision rests on that no task record holds: a line of a side file, or in the decision itself.
+
+    Attributes:
+        kind: ``identity`` (of a source, looked up), ``target`` (stood at a file's destination), ``blocking`` (a file
+            stood where a directory goes), ``superseded`` (an old file that is taken away), ``directory`` (was absent).
+        path: Relative to the destination; for ``identity`` relative to the job attempt's directory.
+        identity: The file's identity; None where the store has none, or for a directory.
+        size: The file's length.
+        is_directory: Whether a directory stood there.
+        aside: Number of its place in the superseded directory; -1 when it never goes there.
+    """
+
+    kind: Literal["identity", "target", "blocking", "superseded", "directory"]
+    path: str
+    identity: str | None = None
+    size: int = 0
+    is_directory: bool = False
+    aside: int = -1
+
+
 class Decision(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="committer.decision"):
     """The job's fate, decided once.
 
@@ -95,7 +116,8 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag=
         files: File entries over all winners.
         size: Bytes over all winners.
         directories: Directories that were absent and are made.
-        plan: Side files with what the records do not hold.
+        facts: What the records do not hold, where that is little.
+        plan: Side files with what the records do not hold, where that is much.
         success_identity: Identity of the `_SUCCESS` that stood at the destination; None when there was none.
         success_present: Whether a `_SUCCESS` stood there.
         replacing: Whether old files are taken away.
@@ -114,6 +136,7 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag=
     files: int = 0
     size: int = 0
     directories: int = 0
+    facts: list[Fact] = []
     plan: list[PlanFile] = []
     success_identity: str | None = None
     success_present: bool = False
@@ -121,6 +144,14 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag=
     was_empty: bool = False
     hadoop: bool = False
     statistics: IOStatistics = msgspec.field(default_factory=IOStatistics)
+
+
+class DecisionHead(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="committer.decision"):
+    """Who decided what: of a decision, which names every record of a job, all that a driver has to see again."""
+
+    version: int = VERSION
+    decision: Literal["commit", "abort"]
+    driver: str
 
 
 class JobOutcome(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="committer.outcome"):
@@ -159,29 +190,8 @@ class ReplaceLock(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", t
     created: str
 
 
-class Fact(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
-    """One line of a side file: something the decision rests on that no task record holds.
-
-    Attributes:
-        kind: ``identity`` (of a source, looked up), ``target`` (stood at a file's destination), ``blocking`` (a file
-            stood where a directory goes), ``superseded`` (an old file that is taken away), ``directory`` (was absent).
-        path: Relative to the destination; for ``identity`` relative to the job attempt's directory.
-        identity: The file's identity; None where the store has none, or for a directory.
-        size: The file's length.
-        is_directory: Whether a directory stood there.
-        aside: Number of its place in the superseded directory; -1 when it never goes there.
-    """
-
-    kind: Literal["identity", "target", "blocking", "superseded", "directory"]
-    path: str
-    identity: str | None = None
-    size: int = 0
-    is_directory: bool = False
-    aside: int = -1
-
-
 Record = JobSetup | Intent | Decision | JobOutcome | ReplaceLock
-R = TypeVar("R", JobSetup, Intent, Decision, JobOutcome, ReplaceLock)
+R = TypeVar("R", JobSetup, Intent, Decision, DecisionHead, JobOutcome, ReplaceLock)
 
 
 def encode_record(record: Record) -> bytes:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable
+from typing import TypeAlias
 
 from committer.errors import (
     CommitterError,
@@ -28,8 +29,11 @@ _log = logging.getLogger("committer.stages")
 
 _CLEANUP_BOUND_S = 60.0
 
+Found: TypeAlias = dict[StorePath, list[FileStatus]]
+"""What stands in some directories."""
 
-class CleanupJob(Stage[None, list[str]]):
+
+class CleanupJob(Stage[Found | None, list[str]]):
     """Removes everything of the job but its decision and outcome, so that a crash half way leaves its fate readable.
 
     Unlike Hadoop's, it never touches another job's directory: `_temporary` itself goes only when it is empty.
@@ -47,21 +51,20 @@ class CleanupJob(Stage[None, list[str]]):
     name = "job_stage_cleanup"
     statistic = "job_stage_cleanup"
 
-    async def execute(self, value: None) -> list[str]:
-        """Deletes children of the job's directory, task attempts in parallel before their parent."""
-        layout, config = self.context.layout, self.context.config
+    async def execute(self, value: Found | None) -> list[str]:
+        """Deletes children of the job's directory, task attempts in parallel before their parent.
+
+        Args:
+            value: What `look_what_to_clean` found since the job ended; None looks now.
+        """
+        layout = self.context.layout
         untold: list[str] = []
         if self.context.store.capabilities.multipart:
             # Before what says which uploads are the job's is deleted.
             untold = await AbortUploads(self.context).run(None)
-        in_parallel = config.cleanup_parallel_delete and not config.cleanup_base_first
-        places = [layout.job_directory, *([layout.tasks, layout.tasks_fenced] if in_parallel else [])]
-        found: dict[StorePath, list[FileStatus]] = {}
-
-        async def look(place: StorePath) -> None:
-            found[place] = await _children(self.context, place)
-
-        await together(*map(look, places), *map(self._remove_probe, sorted(layout.roots)))
+        found = dict(value or {})
+        looks = [] if found else [_look_into(self.context, found)]
+        await together(*looks, *map(self._remove_probe, sorted(layout.roots)))
         children = found.pop(layout.job_directory)
         fate = {layout.decision, layout.outcome}
         doomed = [child for child in children if child.path not in fate or child.is_directory]
@@ -91,6 +94,24 @@ class CleanupJob(Stage[None, list[str]]):
 
         await run_workers(doomed, delete, workers=self.context.config.io_concurrency, operation=self.name)
         return failures
+
+
+async def look_what_to_clean(context: StageContext) -> Found:
+    """What stands in the places that a cleanup empties; at most 3 listings, at once."""
+    found: Found = {}
+    await _look_into(context, found)
+    return found
+
+
+async def _look_into(context: StageContext, found: Found) -> None:
+    layout, config = context.layout, context.config
+    in_parallel = config.cleanup_parallel_delete and not config.cleanup_base_first
+
+    async def look(place: StorePath) -> None:
+        found[place] = await _children(context, place)
+
+    places = [layout.job_directory, *([layout.tasks, layout.tasks_fenced] if in_parallel else [])]
+    await together(*map(look, places))
 
 
 class RemoveFate(Stage[None, None]):
@@ -134,13 +155,18 @@ class RemoveDecision(Stage[None, None]):
 async def remove_emptied(context: StageContext) -> None:
     """Removes a job's directory when nothing is in it any more, then `_temporary` likewise: at most 2 calls.
 
-    Where late writes make directories again, those that a driver makes last, too: at most 4.
+    Where late writes make directories again, the job attempt's too, when nothing but the place for what is moved aside
+    is in it: at most 5. A job that is alive has more there, and must keep that place.
     """
-    layout = context.layout
-    remade = [layout.superseded, layout.job_attempt_directory] if context.store.capabilities.implicit_parents else []
-    for directory in (*remade, layout.job_directory, layout.temporary):
+    layout, store = context.layout, context.store
+    emptied = [layout.job_directory, layout.temporary]
+    if store.capabilities.implicit_parents:
+        made = {child.path for child in await _children(context, layout.job_attempt_directory)}
+        if made <= {layout.superseded}:
+            emptied = [*made, layout.job_attempt_directory, *emptied]
+    for directory in emptied:
         try:
-            await context.store.delete_directory(directory, recursive=False)
+            await store.delete_directory(directory, recursive=False)
         except StoreError:
             # Another job lives in `_temporary`, or a zombie just wrote into the job's directory: both are found by
             # list_jobs, and neither changes this job's result.

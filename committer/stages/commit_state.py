@@ -14,7 +14,7 @@ from committer.errors import (
     StoreOutcomeUnknownError,
 )
 from committer.paths import StorePath
-from committer.records.job_state import Decision, Fact, JobOutcome
+from committer.records.job_state import Decision, DecisionHead, Fact, JobOutcome
 from committer.stages.base import StageContext
 from committer.stages.decide import read_facts
 from committer.stages.job_directory import read_decision, read_outcome
@@ -148,7 +148,7 @@ def fenced_off(context: StageContext, operation: str, path: StorePath) -> JobSta
     )
 
 
-def check_still_decided(decision: Decision | None, expected: Decision) -> None:
+def check_still_decided(decision: DecisionHead | None, expected: Decision) -> None:
     """Makes sure the decision on the store is the one being carried out.
 
     Raises:

@@ -40,6 +40,8 @@ from committer.stores.base import FileStatus
 from committer.stores.helpers import create_exclusively
 
 _FACTS_A_FILE = 50_000
+# So many facts stand in the decision itself, some 100 bytes each; a file of their own is one more round trip.
+FACTS_IN_DECISION = 1_000
 
 
 @dataclass(slots=True)
@@ -81,7 +83,7 @@ class DecideCommit(Stage[CommitBasis, Decision]):
     With `durability="fsync"` all of that survives a power loss, with the names of the frozen listing and of the place
     for what is moved aside.
     Failure modes: `JobNotFoundError` when the job's directory vanished; nothing was published.
-    Cost: 2 calls, and one a 50,000 facts; with `durability="fsync"` one more.
+    Cost: 2 calls, and one a 50,000 facts where they are more than 1,000; with `durability="fsync"` one more.
     """
 
     name = "job_stage_decide"
@@ -89,8 +91,10 @@ class DecideCommit(Stage[CommitBasis, Decision]):
     async def execute(self, value: CommitBasis) -> Decision:
         """Writes side files, makes room for what is moved aside, decides."""
         layout = self.context.layout
+        inline = len(value.facts) <= FACTS_IN_DECISION
+        facts = [] if inline else value.facts
         try:
-            plan, _made = await both(self._write_plan(value), self._make_room())
+            plan, _made = await both(self._write_plan(facts, value.first_plan_file), self._make_room())
             # The decision rests on the names in there: frozen records, and the place for what is moved aside.
             await sync_directories(self.context, [layout.job_attempt_directory])
         except StoreNotFoundError as error:
@@ -105,6 +109,7 @@ class DecideCommit(Stage[CommitBasis, Decision]):
             files=value.files,
             size=value.size,
             directories=value.directories,
+            facts=value.facts if inline else [],
             plan=plan,
             success_identity=value.success.identity if value.success else None,
             success_present=value.success is not None,
@@ -121,11 +126,11 @@ class DecideCommit(Stage[CommitBasis, Decision]):
         if self.context.spec.hadoop:
             await self.context.store.make_directory(self.context.layout.superseded, parents=False)
 
-    async def _write_plan(self, value: CommitBasis) -> list[PlanFile]:
+    async def _write_plan(self, facts: list[Fact], first: int) -> list[PlanFile]:
         # A driver that lost the race must not overwrite the winner's side files: its own name is part of theirs.
         plan = []
-        for number, start in enumerate(range(0, len(value.facts), _FACTS_A_FILE), value.first_plan_file):
-            chunk = value.facts[start : start + _FACTS_A_FILE]
+        for number, start in enumerate(range(0, len(facts), _FACTS_A_FILE), first):
+            chunk = facts[start : start + _FACTS_A_FILE]
             data = encode_facts(chunk)
             path = self.context.layout.plan_file(number, self.context.driver)
             await self.context.store.put(path, data, durable=self.context.durable)
@@ -178,7 +183,8 @@ async def create_decision(context: StageContext, decision: Decision) -> Decision
                 path=anchor,
                 causes=[error],
             ) from error
-    return decode_record(found, Decision, source=str(layout.decision))
+    # Decoding one's own would make all of it a second time.
+    return decision if found == wanted else decode_record(found, Decision, source=str(layout.decision))
 
 
 def abort_decision(context: StageContext) -> Decision:
@@ -194,7 +200,7 @@ def abort_decision(context: StageContext) -> Decision:
 
 
 async def read_facts(context: StageContext, decision: Decision) -> list[Fact]:
-    """Reads the decision's side files; one call each.
+    """What the decision rests on: in itself, or in its side files; one call each.
 
     Raises:
         RecordError: One is missing, or is not what the decision names.
@@ -216,7 +222,8 @@ async def read_facts(context: StageContext, decision: Decision) -> list[Fact]:
         found[file.name] = [_contained(fact, path, roots) for fact in decode_facts(data, source=str(path))]
 
     await run_workers(decision.plan, read, workers=context.config.io_concurrency, operation="read_facts")
-    return [fact for file in decision.plan for fact in found[file.name]]
+    inline = [_contained(fact, context.layout.decision, context.layout.roots) for fact in decision.facts]
+    return inline + [fact for file in decision.plan for fact in found[file.name]]
 
 
 def _contained(fact: Fact, source: StorePath, roots: AbstractSet[str]) -> Fact:

@@ -7,11 +7,11 @@ from typing import Literal
 import msgspec
 
 from committer.errors import StoreNotFoundError
-from committer.records.job_state import Decision, JobOutcome, decode_record, encode_record
+from committer.records.job_state import Decision, DecisionHead, JobOutcome, decode_record, encode_record
 from committer.stages.base import Stage, StageContext
 from committer.stages.cleanup import remove_emptied
 from committer.stages.commit_state import EndedElsewhereError, check_still_decided, looking_again
-from committer.stages.job_directory import read_decision, read_outcome
+from committer.stages.job_directory import read_outcome, read_record
 from committer.stores.helpers import create_exclusively, exists
 
 
@@ -35,7 +35,7 @@ class EndJob(Stage[tuple[Decision, Literal["committed", "rolled-back"], str], Jo
         """Looks, creates."""
         decision, kind, reason = value
         layout, store = self.context.layout, self.context.store
-        check_still_decided(await read_decision(store, layout), decision)
+        check_still_decided(await read_record(store, layout.decision, DecisionHead), decision)
         wanted = encode_record(
             JobOutcome(
                 job_id=layout.job_id,
@@ -67,7 +67,7 @@ class EndJob(Stage[tuple[Decision, Literal["committed", "rolled-back"], str], Jo
         removes the setup record first, so that one which stands without it, looked at in this order, says nothing.
         """
         layout, store = self.context.layout, self.context.store
-        if await read_decision(store, layout) is None:
+        if not await exists(store, layout.decision):
             return True
         if store.capabilities.refuses_late_writes or decision.hadoop:
             return False
@@ -91,6 +91,6 @@ async def mark_finished(context: StageContext, outcome: JobOutcome) -> None:
         await looking_again(lambda: store.put(layout.outcome, record, durable=context.durable))
     except StoreNotFoundError:
         return
-    if not (kept or store.capabilities.refuses_late_writes) and await read_decision(store, layout) is None:
+    if not (kept or store.capabilities.refuses_late_writes or await exists(store, layout.decision)):
         await store.delete_file(layout.outcome)
         await remove_emptied(context)

@@ -90,11 +90,19 @@ class InspectDestination(Stage[InspectionRequest, DestinationView]):
         self._directories = {fold(name) for name in loaded.directories}
         if loaded.entries is not None:
             self._files = {fold(file.destination) for file in loaded.entries}
-        await together(self._look_at_root(), self._look_at_success())
-        level = ["", *await self._look_at_roots(loaded, wanted)]
         with self.context.statistics.timed(names.OP_PREPARE_DIR_ANCESTORS):
+            found: dict[str, FileStatus] = {}
+            roots: list[str] = []
+            # The destination itself is the first level; nothing has to be known to look there.
+            await together(
+                self._look_at_root(),
+                self._look_at_success(),
+                self._look([""], wanted, loaded, found),
+                self._look_at_roots(loaded, wanted, roots),
+            )
+            await self._look(sorted(roots), wanted, loaded, found)
+            level = ["", *sorted(roots)]
             while level:
-                found = await self._look(level, wanted, loaded)
                 below: list[str] = []
                 for directory in level:
                     for name in wanted.get(directory, ()):
@@ -109,6 +117,8 @@ class InspectDestination(Stage[InspectionRequest, DestinationView]):
                             view.blocking[name] = status
                             self._absent(name, wanted)
                 level = below
+                found = {}
+                await self._look(level, wanted, loaded, found)
         if self._found:
             async for file in value.files:
                 status = self._found.get(fold(file.destination))
@@ -123,10 +133,9 @@ class InspectDestination(Stage[InspectionRequest, DestinationView]):
             self._view.absent.add(name)
             pending.extend(wanted.get(name, ()))
 
-    async def _look_at_roots(self, loaded: LoadedRecords, wanted: dict[str, list[str]]) -> list[str]:
-        """The roots outside the destination that are written to and stand; one look each."""
+    async def _look_at_roots(self, loaded: LoadedRecords, wanted: dict[str, list[str]], standing: list[str]) -> None:
+        """Finds the roots outside the destination that are written to and stand; one look each."""
         layout, view = self.context.layout, self._view
-        standing: list[str] = []
 
         async def look(root: str) -> None:
             status = await status_or_none(self.context.store, layout.target(root))
@@ -139,7 +148,6 @@ class InspectDestination(Stage[InspectionRequest, DestinationView]):
 
         written = layout.roots & (loaded.written.keys() | wanted.keys())
         await run_workers(sorted(written), look, workers=self.context.config.io_concurrency, operation=self.name)
-        return sorted(standing)
 
     async def _look_at_root(self) -> None:
         layout, store, view = self.context.layout, self.context.store, self._view
@@ -153,10 +161,13 @@ class InspectDestination(Stage[InspectionRequest, DestinationView]):
             self._view.success = await status_or_none(self.context.store, self.context.layout.success)
 
     async def _look(
-        self, directories: list[str], wanted: dict[str, list[str]], loaded: LoadedRecords
-    ) -> dict[str, FileStatus]:
-        """What stands below each directory: wanted directories by folded name; files go to `_found`."""
-        found: dict[str, FileStatus] = {}
+        self,
+        directories: list[str],
+        wanted: dict[str, list[str]],
+        loaded: LoadedRecords,
+        found: dict[str, FileStatus],
+    ) -> None:
+        """What stands below each directory: wanted directories by folded name in `found`; files go to `_found`."""
 
         async def look(directory: str) -> None:
             files = loaded.written.get(directory, 0)
@@ -172,7 +183,6 @@ class InspectDestination(Stage[InspectionRequest, DestinationView]):
                 await together(*(self._ask(name, found) for name in few))
 
         await run_workers(directories, look, workers=self.context.config.io_concurrency, operation=self.name)
-        return found
 
     async def _ask(self, name: str, found: dict[str, FileStatus]) -> None:
         try:

@@ -246,8 +246,8 @@ async def release_lock(context: StageContext, *, driver: str | None = None) -> N
     """Releases the replace lock when this job holds it: 1 call when it does not, else 3, or 4 while it is undecided.
 
     By a rename, which is never repeated blindly: a second delete after a lost answer could take another job's lock.
-    What was taken is looked at, and put back should it be another's after all. It stays where it was taken to until
-    cleanup removes all of that, so that the rename cannot succeed a second time, late.
+    What was taken is looked at, and put back should it be another's after all. Where a rename is not told what to move,
+    it stays where it was taken to until cleanup removes all of that, so that it cannot succeed a second time, late.
 
     Args:
         context: The job, which is decided or gone; undecided with `driver` only.
@@ -288,7 +288,7 @@ async def _take_away(context: StageContext, *, driver: str | None, unless_kept: 
             return
         except StoreExistsError:
             pass
-    if place != released:
+    if place != released or store.capabilities.conditional_rename:
         await store.delete_file(place)
 
 

@@ -23,7 +23,7 @@ from committer.flow.workers import run_workers
 from committer.layout import MANIFEST_SUFFIX
 from committer.paths import StorePath
 from committer.records.job_state import Winner
-from committer.records.manifest import TaskManifest, decode_task_manifest
+from committer.records.manifest import decode_task_manifest
 from committer.records.pending_uploads import UploadEntry
 from committer.records.task_commit import TaskCommit, digest_of
 from committer.stages.base import Stage, StageContext
@@ -32,6 +32,7 @@ from committer.stages.names import NameFolding, name_problems, with_ancestors
 from committer.stages.planned_files import (
     BYTES_IN_FLIGHT,
     PlannedFile,
+    RecordEntries,
     decode_record,
     read_record,
     refuse_linked_sources,
@@ -42,7 +43,7 @@ from committer.stores.helpers import exists, is_pending, move_file, status_or_no
 ABORTED_SUFFIX = f"-aborted{MANIFEST_SUFFIX}.tmp"
 
 # Entries kept in memory, some 500 bytes each; a larger job reads its records a second time instead.
-ENTRIES_IN_MEMORY = 50_000
+ENTRIES_IN_MEMORY = 100_000
 
 # Sentences about names that the store cannot hold; a job can have millions of such names.
 MOST_PROBLEMS = 100
@@ -268,12 +269,12 @@ class LoadRecords(Stage[list[RecordRef], LoadedRecords]):
             copy = context.layout.plan_file(number, context.driver)
             await context.store.put(copy, data, durable=context.durable)
             record = copy.name
-        self._gather(manifest, files, directories, loaded)
+        self._gather(files, directories, loaded)
         await self._check_sources(record, manifest.taskID, files, loaded)
-        size = sum(file.size for file in files)
-        loaded.files += len(files)
+        count, size = len(files.sources), sum(files.sizes)
+        loaded.files += count
         loaded.size += size
-        await loaded.repeats.add(self._folding.fold_all([file.destination for file in files]))
+        await loaded.repeats.add(self._folding.fold_all(files.destinations))
         statistics = loaded.statistics
         statistics.merge(manifest.statistics(source=record))
         statistics.sample(names.COMMITTER_TASK_MANIFEST_FILE_SIZE, len(data))
@@ -283,38 +284,38 @@ class LoadRecords(Stage[list[RecordRef], LoadedRecords]):
             record=record,
             digest=digest,
             length=len(data),
-            files=len(files),
+            files=count,
             size=size,
             task=manifest.taskID,
             task_attempt=manifest.taskAttemptID,
         )
 
-    async def _check_sources(self, record: str, task: str, files: list[PlannedFile], loaded: LoadedRecords) -> None:
+    async def _check_sources(self, record: str, task: str, files: RecordEntries, loaded: LoadedRecords) -> None:
         """Refuses a record whose sources are another record's, and notes one whose attempt was aborted: one call.
 
         An attempt that commits although it was aborted leaves a record without files, which would be found out only
         half way through publishing; its first file speaks for all.
         """
-        attempts = {file.source.partition("/")[0] for file in files}
-        if len(attempts) > 1 or not attempts.isdisjoint(loaded.attempts):
+        attempts = {source.partition("/")[0] for source in files.sources}
+        if len(attempts) > 1 or not loaded.attempts.keys().isdisjoint(attempts):
             raise RecordError(
                 "the record names files of more than one task attempt, or of another record's",
                 field="files",
                 path=self.context.layout.job_directory / record,
                 operation=self.name,
             )
-        if not files:
+        if not files.sources:
             return
         loaded.attempts.update(dict.fromkeys(attempts, task))
-        await refuse_linked_sources(self.context, record, files)
-        first = files[0]
-        if len({file.upload is None for file in files}) > 1:
+        await refuse_linked_sources(self.context, record, files.sources)
+        if files.uploads is not None and None in files.uploads:
             raise RecordError(
                 "the record names files of two kinds: some wait in uploads, some do not",
                 field="files",
                 path=self.context.layout.job_directory / record,
                 operation=self.name,
             )
+        first = files.first()
         if first.upload is not None:
             if not await self._is_pending(first, first.upload):
                 loaded.changed.append(
@@ -333,22 +334,21 @@ class LoadRecords(Stage[list[RecordRef], LoadedRecords]):
             return False
         return await is_pending(store, self.context.layout.target(file.destination), upload.id)
 
-    def _gather(
-        self, manifest: TaskManifest, files: list[PlannedFile], directories: list[str], loaded: LoadedRecords
-    ) -> None:
-        written, lacking = loaded.written, loaded.lacking
-        for file in files:
-            directory = file.destination.rpartition("/")[0]
+    def _gather(self, files: RecordEntries, directories: list[str], loaded: LoadedRecords) -> None:
+        written, destinations = loaded.written, files.destinations
+        for destination in destinations:
+            directory = destination.rpartition("/")[0]
             written[directory] = written.get(directory, 0) + 1
-            if file.identity is None and file.upload is None:
-                lacking.add(file.source.rpartition("/")[0])
+        if files.uploads is None and None in files.identities:
+            for source, identity in zip(files.sources, files.identities, strict=True):
+                if identity is None:
+                    loaded.lacking.add(source.rpartition("/")[0])
         loaded.directories.update(directories)
         if len(loaded.unstorable) < MOST_PROBLEMS:
-            destinations = [file.destination for file in files]
             capabilities = self.context.store.capabilities
             loaded.unstorable += islice(name_problems(destinations, capabilities, self._prefix_bytes), MOST_PROBLEMS)
         if loaded.entries is not None:
-            loaded.entries.extend(files)
+            loaded.entries.extend(files.planned())
             if len(loaded.entries) > ENTRIES_IN_MEMORY:
                 loaded.entries = None
 

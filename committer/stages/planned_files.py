@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator
-from typing import cast
+from typing import NamedTuple, cast
 
 import msgspec
 
@@ -42,7 +42,31 @@ class PlannedFile(msgspec.Struct, gc=False):
     stamp: str = ""
 
 
-async def refuse_linked_sources(context: StageContext, record: str, files: list[PlannedFile]) -> None:
+class RecordEntries(NamedTuple):
+    """The files of one record, by what `PlannedFile` tells of each: a column costs a fraction of as many objects."""
+
+    sources: list[str]
+    destinations: list[str]
+    sizes: list[int]
+    identities: list[str | None]
+    uploads: list[UploadEntry | None] | None = None
+    stamp: str = ""
+
+    def planned(self) -> list[PlannedFile]:
+        """The files one by one."""
+        files = list(map(PlannedFile, self.sources, self.destinations, self.sizes, self.identities))
+        if self.uploads is not None:
+            for file, upload in zip(files, self.uploads, strict=True):
+                file.upload, file.stamp = upload, self.stamp
+        return files
+
+    def first(self) -> PlannedFile:
+        """The first file, of a record that has any."""
+        upload = self.uploads[0] if self.uploads is not None else None
+        return PlannedFile(self.sources[0], self.destinations[0], self.sizes[0], self.identities[0], upload, self.stamp)
+
+
+async def refuse_linked_sources(context: StageContext, record: str, sources: list[str]) -> None:
     """Refuses a record with a source behind a link: it would move what is not the job's (G10). At most one call.
 
     Raises:
@@ -50,7 +74,7 @@ async def refuse_linked_sources(context: StageContext, record: str, files: list[
     """
     if not context.store.capabilities.links:
         return
-    directories = {file.source.rpartition("/")[0] for file in files}
+    directories = {source.rpartition("/")[0] for source in sources}
     link = await cast("SupportsLinks", context.store).find_link(context.layout.tasks, directories)
     if link is not None:
         raise RecordError(
@@ -69,7 +93,7 @@ async def read_record(context: StageContext, record: str) -> bytes:
 
 def decode_record(
     context: StageContext, record: str, data: bytes, digest: str
-) -> tuple[TaskManifest, list[PlannedFile], list[str]]:
+) -> tuple[TaskManifest, RecordEntries, list[str]]:
     """A record, its files and its directories by names that were proved to stay inside."""
     layout = context.layout
     source = str(layout.job_directory / record)
@@ -80,10 +104,10 @@ def decode_record(
         )
     if read.plain:
         context.plain_records.add(digest)
-    return manifest, _planned(layout, manifest, read.sources, read.destinations), read.directories
+    return manifest, _entries(layout, manifest, read.sources, read.destinations), read.directories
 
 
-def _decode_again(context: StageContext, winner: Winner, data: bytes) -> list[PlannedFile]:
+def _decode_again(context: StageContext, winner: Winner, data: bytes) -> RecordEntries:
     """The files of a record whose digest was compared. What it proved the first time is not proved once more."""
     if winner.digest not in context.plain_records:
         return decode_record(context, winner.record, data, winner.digest)[1]
@@ -91,20 +115,18 @@ def _decode_again(context: StageContext, winner: Winner, data: bytes) -> list[Pl
     with context.statistics.timed(names.OP_LOAD_MANIFEST):
         manifest = decode_task_manifest(data, source=winner.record, names_checked=False)
         sources, destinations = cut_names(manifest, destination=layout.destination, source_root=layout.tasks)
-    return _planned(layout, manifest, sources, destinations)
+    return _entries(layout, manifest, sources, destinations)
 
 
-def _planned(
-    layout: JobLayout, manifest: TaskManifest, sources: list[str], destinations: list[str]
-) -> list[PlannedFile]:
+def _entries(layout: JobLayout, manifest: TaskManifest, sources: list[str], destinations: list[str]) -> RecordEntries:
     sizes = [entry.z for entry in manifest.files]
     identities = [entry.e or None for entry in manifest.files]
-    files = list(map(PlannedFile, sources, destinations, sizes, identities))
-    # Of one record either all files wait in uploads or none does; one that mixes them is refused when it is loaded.
-    if files and manifest.files[0].u is not None:
-        for file, entry in zip(files, manifest.files, strict=True):
-            file.upload, file.stamp = entry.u, layout.stamp(file.source.partition("/")[0])
-    return files
+    uploads = [entry.u for entry in manifest.files]
+    if uploads.count(None) == len(uploads):
+        return RecordEntries(sources, destinations, sizes, identities)
+    # A record holds files of one attempt only; one that does not is refused when it is loaded.
+    stamp = layout.stamp(sources[0].partition("/")[0])
+    return RecordEntries(sources, destinations, sizes, identities, uploads, stamp)
 
 
 class PlannedFiles:
@@ -164,8 +186,9 @@ class PlannedFiles:
                         outcome="unknown",
                         next_step="find out who writes into the job's directory",
                     )
-                decoded[number] = _decode_again(self._context, winner, data)
-                await refuse_linked_sources(self._context, winner.record, decoded[number])
+                entries = _decode_again(self._context, winner, data)
+                await refuse_linked_sources(self._context, winner.record, entries.sources)
+                decoded[number] = entries.planned()
 
             await run_workers(
                 enumerate(winners),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from typing import cast
@@ -32,7 +32,6 @@ from committer.stages.base import Stage, StageContext
 from committer.stages.commit_state import CommitState, explain_missing, is_forward_only
 from committer.stages.create_directories import refused_directory
 from committer.stages.identity import is_file_of, is_recorded, may_be_file_of, stands_as_directory
-from committer.stages.names import is_absolute
 from committer.stages.planned_files import PlannedFile
 from committer.stores.base import FileStatus, SupportsBatchRename, SupportsHardLinks
 
@@ -42,7 +41,7 @@ _ROUNDS = 5
 
 
 # Files of one call where a store renames many at once, at most, and how many such calls are made at a time.
-_TOGETHER = 64
+_TOGETHER = 128
 _BATCHES_AT_ONCE = 2
 
 
@@ -97,6 +96,7 @@ class PublishFiles(Stage[CommitState, Published]):
         self._targets: dict[str, Fact] = {}
         self._replace = context.config.existing_target == "replace"
         self._forward_only = False
+        self._ends = _make_ends(context.layout)
 
     async def execute(self, value: CommitState) -> Published:
         """Publishes all files, many at once."""
@@ -105,16 +105,16 @@ class PublishFiles(Stage[CommitState, Published]):
         self.context.progress.expect(value.decision.files)
         layout, store, published = self.context.layout, self.context.store, self._published
         targets, promoted = value.targets, value.promoted
-        rename_file, advance = store.rename_file, self.context.progress.advance
+        known = promoted.keys() | targets.keys()
+        rename_file, advance, ends = store.rename_file, self.context.progress.advance, self._ends
 
         async def publish(file: PlannedFile) -> None:
-            name = file.destination
-            if name in promoted:
-                return
-            source, target = self._ends(file)
-            if name in targets:
-                await self._settle(file, source, target, None)
+            if known and (name := file.destination) in known:
+                if name in promoted:
+                    return
+                await self._settle(file, *ends(file), None)
             else:
+                source, target = ends(file)
                 try:
                     await rename_file(source, target, identity=file.identity)
                 except StoreError as error:
@@ -125,8 +125,8 @@ class PublishFiles(Stage[CommitState, Published]):
         async for batch in value.files.batches():
             rest = batch
             if isinstance(store, SupportsBatchRename) and store.renames_in_batches:
-                plain, rest = _without(batch, promoted.keys() | targets.keys())
-                await self._publish_together(store, plain)
+                plain, rest = _without(batch, known)
+                await self._publish_together(store, _by_directory(plain))
             await run_workers(rest, publish, workers=workers, operation=self.name)
             published.add(layout, batch)
         return published
@@ -150,12 +150,6 @@ class PublishFiles(Stage[CommitState, Published]):
 
         starts = range(0, len(files), together)
         await run_workers(starts, publish, workers=_BATCHES_AT_ONCE, operation=self.name)
-
-    def _ends(self, file: PlannedFile) -> tuple[StorePath, StorePath]:
-        """Where a file is and where it goes, by names that were proved to stay inside."""
-        layout, name = self.context.layout, file.destination
-        target = layout.target(name) if is_absolute(name) else layout.destination.below(name)
-        return layout.tasks.below(file.source), target
 
     async def _settle(self, file: PlannedFile, source: StorePath, target: StorePath, error: StoreError | None) -> None:
         """Looks at source and target and does what is left to do, until nothing is."""
@@ -274,12 +268,37 @@ class PublishFiles(Stage[CommitState, Published]):
         )
 
 
+def _make_ends(layout: JobLayout) -> Callable[[PlannedFile], tuple[StorePath, StorePath]]:
+    """Where a file is and where it goes, by names that were proved to stay inside. Called for every file of a job."""
+    tasks, destination = layout.tasks, layout.destination
+    scheme, authority = destination.scheme, destination.authority
+    above_source = f"{tasks.path}/"
+    above_target = "/" if destination.path == "/" else f"{destination.path}/"
+
+    def ends(file: PlannedFile) -> tuple[StorePath, StorePath]:
+        name = file.destination
+        return (
+            StorePath(scheme, authority, above_source + file.source),
+            StorePath(scheme, authority, name if name[0] == "/" else above_target + name),
+        )
+
+    return ends
+
+
 def _without(files: list[PlannedFile], names: AbstractSet[str]) -> tuple[list[PlannedFile], list[PlannedFile]]:
     """Files with other names than these, and the rest."""
     if not names:
         return files, []
     others = [file for file in files if file.destination not in names]
     return others, [file for file in files if file.destination in names]
+
+
+def _by_directory(files: list[PlannedFile]) -> list[PlannedFile]:
+    """The same files, those of one directory next to one another: a store looks at a directory once for all of them."""
+    directories: dict[str, list[PlannedFile]] = {}
+    for file in files:
+        directories.setdefault(file.destination.rpartition("/")[0], []).append(file)
+    return [file for some in directories.values() for file in some]
 
 
 def _worth_another_try(error: StoreError) -> bool:

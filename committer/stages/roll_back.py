@@ -25,6 +25,7 @@ from committer.stages.commit_state import CommitState, explain_missing, is_forwa
 from committer.stages.end_job import EndJob
 from committer.stages.identity import is_file_of, stands_as_directory, stood_there
 from committer.stages.planned_files import PlannedFile
+from committer.stages.success_file import PLACE_TAKEN
 from committer.stores.helpers import exists, move_file, status_or_none
 
 
@@ -214,13 +215,16 @@ class RollBack(Stage[RollBackRequest, JobOutcome]):
         ):
             return
         try:
-            await store.rename_file(target, source, identity=file.identity)
-        except StoreExistsError:
-            # Both names of a link: publishing, or taking back, got half way.
-            if await self._stands(source, file):
-                await self._delete_ours(file, stood)
-        except StoreNotFoundError:
-            # Taken back by another driver; or it came with its directory, so there is no place to go back to.
+            try:
+                await store.rename_file(target, source, identity=file.identity)
+            except StoreExistsError:
+                if await self._stands(source, file):
+                    # Both names of a link: publishing, or taking back, got half way.
+                    raise
+                # A request of its task arrived a second time, late, and made another file there, which goes with it.
+                await store.rename_file(target, source, replace=True, identity=file.identity)
+        except (StoreExistsError, StoreNotFoundError):
+            # Or taken back by another driver; or it came with its directory, so there is no place to go back to.
             await self._delete_ours(file, stood)
         except StorePreconditionError:
             return
@@ -259,15 +263,19 @@ class RollBack(Stage[RollBackRequest, JobOutcome]):
     async def _put_back_success(self, state: CommitState) -> None:
         if not state.decision.success_present:
             return
+        store = self.context.store
         fact = Fact(kind="superseded", path=SUCCESS, identity=state.decision.success_identity)
 
         async def put_back() -> None:
             aside = self._superseded / SUCCESS
-            kept = await status_or_none(self.context.store, aside)
-            told = self.context.store.capabilities.identity_through_rename and fact.identity is not None
-            if kept is not None and not (told and kept.identity != fact.identity):
-                # Another file only takes the place of one (`SetAsideSuccess`).
-                await self._restore(aside, fact)
+            kept = await status_or_none(store, aside)
+            if kept is None:
+                return
+            with contextlib.suppress(StoreNotFoundError):
+                if kept.size == len(PLACE_TAKEN) and await store.read(aside, limit=kept.size) == PLACE_TAKEN:
+                    return
+            # Also another than the recorded one: a later job's, which this one took by mistake.
+            await self._restore(aside, fact)
 
         await looking_again(put_back)
 

@@ -67,9 +67,11 @@ class SetupJob(Stage[None, JobSetup]):
             await self._claim(claim)
             await store.make_directory(layout.job_attempt_directory, parents=False)
             records = layout.manifests if self.context.spec.delivery == "listing" else layout.attempts
-            await together(*(store.make_directory(made, parents=False) for made in (layout.tasks, layout.superseded)))
-            # The last directory: who joins a job that is being set up waits for it.
+            # First: whoever tidies up after an earlier job of this id takes a place for old files that stands alone.
+            await store.make_directory(layout.tasks, parents=False)
+            # Who joins a job that is being set up waits for the directory of records.
             await together(
+                store.make_directory(layout.superseded, parents=False),
                 store.make_directory(records, parents=False),
                 store.probe(layout.job_attempt_directory),
                 self._prove_roots(),

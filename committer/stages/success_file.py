@@ -34,6 +34,9 @@ WAS_EMPTY = "committer.destination.was.empty"
 DIRECTORIES_CREATED = "committer.directories.created"
 DECIDED_BY = "committer.decided.by"
 
+PLACE_TAKEN = b"No _SUCCESS: only that none may arrive here late.\n"
+"""What takes the place of an old `_SUCCESS` that another job had set aside before."""
+
 
 class SetAsideSuccess(Stage[Decision, None]):
     """Moves the `_SUCCESS` whose identity the decision recorded into the job's directory; no other one.
@@ -65,7 +68,7 @@ class SetAsideSuccess(Stage[Decision, None]):
         if can.conditional_rename or not can.identity_through_rename or value.success_identity is None:
             return
         with contextlib.suppress(StoreNotFoundError, StoreIsADirectoryError):
-            await create_exclusively(self.context.store, self.context.layout.superseded / SUCCESS, b"")
+            await create_exclusively(self.context.store, self.context.layout.superseded / SUCCESS, PLACE_TAKEN)
 
     async def _set_aside(self, value: Decision) -> None:
         layout, store = self.context.layout, self.context.store

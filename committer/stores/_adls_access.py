@@ -25,6 +25,7 @@ from committer.stores.http import redact
 
 SCOPE: Final = "https://storage.azure.com/.default"
 _EARLY_S: Final = 300.0
+_AGAIN_S: Final = 15.0
 
 Query = Sequence[tuple[str, str]]
 
@@ -189,6 +190,8 @@ class Token(Access):
                 token, expires = await self._fetch()
             except (StorePermissionError, StoreUnavailableError):
                 if monotonic() < self._valid_until:
+                    # Not asked for again by every request until then: each would wait for the failure.
+                    self._fresh_until = min(self._valid_until, monotonic() + _AGAIN_S)
                     return
                 raise
             left = expires - current_runtime().now().timestamp()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from committer.errors import (
-    StoreError,
+    CommitterError,
     StoreOutcomeUnknownError,
     StoreThrottledError,
     StoreUnavailableError,
@@ -44,7 +44,9 @@ class AdlsWriter(FileWriter):
         self._created = status_in(created.headers, path, size=0)
         self._buffer = bytearray()
         self._sent = 0
-        self._unanswered: bytes | None = None
+        # Of a write that was refused midway: all that it was to send, and how much of that is there.
+        self._begun: bytearray | None = None
+        self._begun_to = 0
         self._open = True
         self._broken = False
 
@@ -53,19 +55,26 @@ class AdlsWriter(FileWriter):
         self._check_usable("write")
         view = memoryview(data).cast("B") if isinstance(data, memoryview) else data
         if len(self._buffer) + len(view) < CHUNK_BYTES:
+            self._check_same(None, "write")
             self._buffer += view
             return
-        body = memoryview(self._buffer + view)
-        start = 0
+        body = self._buffer + view
+        self._check_same(body, "write")
+        start, self._begun, self._begun_to = self._begun_to, None, 0
         # Whatever ends this early, but for a clear refusal, leaves open what is there.
         self._broken = True
         while start < len(body):
-            part = bytes(body[start : start + _LARGEST_APPEND_BYTES])
+            with memoryview(body) as whole:
+                part = bytes(whole[start : start + _LARGEST_APPEND_BYTES])
             try:
                 await self._append(part)
-            except (StoreThrottledError, StoreUnavailableError):
-                # Of what is larger than one append a part is there already, so it cannot be written again.
-                self._broken = start > 0
+            except (StoreOutcomeUnknownError, StoreThrottledError, StoreUnavailableError) as error:
+                lost = isinstance(error, StoreOutcomeUnknownError)
+                if start or lost:
+                    self._begun, self._begun_to = body, start
+                self._broken = False
+                if lost:
+                    raise StoreUnavailableError(error.message, operation="write", path=self._path) from None
                 raise
             start += len(part)
         self._buffer = bytearray()
@@ -74,6 +83,7 @@ class AdlsWriter(FileWriter):
     async def close(self) -> FileStatus:
         """Sends what was kept, and flushes; an empty file is finished since it was created."""
         self._check_usable("close")
+        self._check_same(None, "close")
         length = self._sent + len(self._buffer)
         status = self._created
         if length:
@@ -100,7 +110,6 @@ class AdlsWriter(FileWriter):
         """Sends the last bytes with a flush, or a flush alone; a lost answer is looked for."""
         data = bytes(self._buffer)
         if data:
-            self._check_same(data)
             query = (("action", "append"), ("flush", "true"), ("position", str(self._sent)))
         else:
             query = (("action", "flush"), ("close", "true"), ("position", str(length)))
@@ -118,28 +127,22 @@ class AdlsWriter(FileWriter):
         try:
             answer = await self._wire.done("close", "HEAD", self._path, (("action", "getStatus"),), changes=False)
             found = status_in(answer.headers, self._path)
-        except StoreError as error:
+        except CommitterError as error:
             message = error.message
         if found is not None and found.size == length:
             return found
         raise lost or StoreOutcomeUnknownError(message, operation="close", path=self._path)
 
     async def _append(self, data: bytes) -> None:
-        self._check_same(data)
         query = (("action", "append"), ("position", str(self._sent)))
-        try:
-            await self._wire.done("write", "PATCH", self._path, query, _OCTETS, data=data)
-        except StoreOutcomeUnknownError as error:
-            self._unanswered = data
-            raise StoreUnavailableError(error.message, operation="write", path=self._path) from None
-        self._unanswered = None
+        await self._wire.done("write", "PATCH", self._path, query, _OCTETS, data=data)
         self._sent += len(data)
 
-    def _check_same(self, data: bytes) -> None:
+    def _check_same(self, body: bytearray | None, operation: str) -> None:
         """Other bytes where some may be already would give a file that is neither."""
-        if self._unanswered not in (None, data):
+        if self._begun not in (None, body):
             self._broken = True
-            self._check_usable("write")
+            self._check_usable(operation)
 
     def _check_usable(self, operation: str) -> None:
         if not self._open or self._broken:

@@ -12,8 +12,9 @@ import errno
 import os
 import stat
 import sys
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from contextlib import suppress
+from itertools import islice
 from typing import Final, TypeAlias
 
 from committer.paths import StorePath
@@ -24,12 +25,12 @@ Page: TypeAlias = list[FileStatus]
 Entries: TypeAlias = "os._ScandirIterator[str]"
 
 PAGE: Final = 1000
+WORTH_A_LISTING: Final = 4
+"""Names in one directory from which on listing it costs less than a look at each."""
 LEADS_NOWHERE: Final = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ELOOP})
 GONE: Final = (FileNotFoundError, NotADirectoryError)
 
 _DIRECTORY: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-# Names in one directory from which on listing it costs less than a look at each.
-_WORTH_A_LISTING: Final = 4
 
 
 def write_all(handle: int, data: Buffer, offset: int) -> None:
@@ -133,6 +134,46 @@ def drop_orphan(path: str) -> None:
     stale = sidecar(path)
     if os.access(stale, os.F_OK) and not os.path.lexists(path) and not os.path.isdir(stale):
         unlink(stale)
+
+
+def may_hold_sidecars(directory: str, most: int) -> bool | None:
+    """Whether a directory holds anything named as a sidecar; None when `most` entries did not tell."""
+    try:
+        with os.scandir(directory) as entries:
+            for number, entry in enumerate(entries):
+                name = entry.name
+                if name[0] == "." and name[-4:].lower() == ".crc":
+                    return True
+                if number >= most:
+                    return None
+    except OSError:
+        return None
+    return False
+
+
+def directories_among(directory: str, names: Collection[str], most: int) -> list[str]:
+    """Which of some names in a directory are directories.
+
+    Args:
+        directory: Where they are.
+        names: What to look for.
+        most: Entries that are read before those not yet seen are looked at one by one.
+    """
+    unseen = set(names)
+    found: list[str] = []
+    with suppress(OSError), os.scandir(directory) as entries:
+        for entry in islice(entries, most):
+            name = entry.name
+            if name in unseen:
+                if entry.is_dir(follow_symlinks=False):
+                    found.append(name)
+                unseen.discard(name)
+    # Also what the disk lists under another spelling of its name.
+    for name in unseen:
+        with suppress(OSError):
+            if stat.S_ISDIR(os.lstat(f"{directory}/{name}").st_mode):
+                found.append(name)
+    return found
 
 
 def unlink(path: str) -> bool:
@@ -264,7 +305,7 @@ def first_link(prefix: str, directories: Iterable[str]) -> str | None:
 
 def _link_among(parent: str, names: set[str]) -> str | None:
     try:
-        if len(names) < _WORTH_A_LISTING:
+        if len(names) < WORTH_A_LISTING:
             return next((name for name in sorted(names) if _is_link(f"{parent}/{name}")), None)
         with os.scandir(parent) as entries:
             return min((entry.name for entry in entries if entry.name in names and entry.is_symlink()), default=None)

@@ -43,6 +43,7 @@ class PacedCalls:
         self.retry_policy = retry_policy
         self.weights = weights
         self._costs = weights.by_kind
+        self._finds_links = False
 
     async def _call(self, statistic: str, call: Callable[[], Awaitable[T]], kind: Kind, repetition: Repetition) -> T:
         # What nearly every call meets, a free permit and a good answer, takes no further coroutine: a job makes

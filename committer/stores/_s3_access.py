@@ -51,6 +51,8 @@ class S3Access:
         self._profile = profile
         self._given_region = region
         self.region: str = region or ""
+        # Grows whenever keys or region become other ones: tells what a request was signed with.
+        self.generation: int = 0
         self._chain: Any = None
         self._region_found = ""
         self._keys: tuple[str, str, str] = ("", "", "")
@@ -95,8 +97,10 @@ class S3Access:
                 return
             keys, region, end = await current_runtime().run_blocking(self._fetch)
             self.region = self.region or region
-            self._keys = keys
-            self._scope = ""
+            if keys != self._keys:
+                self._keys = keys
+                self._scope = ""
+                self.generation += 1
             self._fetched_at = current_runtime().monotonic()
             self._fresh_until = self._fetched_at + (_KEPT_S if end else float("inf"))
 
@@ -117,6 +121,7 @@ class S3Access:
         """Told that the bucket is in another region."""
         self.region = region
         self._scope = ""
+        self.generation += 1
 
     def sign(
         self, method: str, host: str, path: str, query: str, headers: dict[str, str], payload_sha256: str
@@ -171,20 +176,22 @@ class S3Access:
         if key_id is not None and secret is not None:
             keys = (key_id.reveal(), secret.reveal(), token.reveal() if token is not None else "")
             return _checked(keys), self.region or _region_of(self._profile), False
-        if self._chain is None:
+        # The loop may forget the chain while this thread asks it.
+        chain = self._chain
+        if chain is None:
             session = _session(self._profile)
-            self._chain = _asked("finds no keys", session.get_credentials)
+            self._chain = chain = _asked("finds no keys", session.get_credentials)
             self._region_found = str(session.get_config_variable("region") or "us-east-1")
-        if self._chain is None:
+        if chain is None:
             raise StorePermissionError(
                 "botocore finds no keys for S3",
                 operation="open_store",
                 next_step="log in (aws sso login, aws configure), give the process a role, or give access_key_id and"
                 " secret_access_key",
             )
-        frozen = _asked("gets no keys", self._chain.get_frozen_credentials)
+        frozen = _asked("gets no keys", chain.get_frozen_credentials)
         keys = (str(frozen.access_key), str(frozen.secret_key), str(frozen.token or ""))
-        return _checked(keys), self._region_found, hasattr(self._chain, "refresh_needed")
+        return _checked(keys), self._region_found, hasattr(chain, "refresh_needed")
 
 
 def _make(

@@ -9,7 +9,7 @@ from functools import lru_cache
 from typing import Final
 from urllib.parse import quote, urlsplit
 
-from committer.errors import ConfigurationError, InvalidPathError, StoreIsADirectoryError
+from committer.errors import ConfigurationError, StoreIsADirectoryError
 from committer.events.audit import current_audit
 from committer.flow.runtime import current_runtime
 from committer.paths import StorePath
@@ -24,6 +24,9 @@ _USER_AGENT: Final = f"lake-committer/{sys.modules['committer'].__version__}"
 _NO_QUERY: Final[Sequence[tuple[str, str]]] = ()
 
 _REGION: Final = re.compile("[a-z0-9-]{1,40}")
+
+# Of what was signed with the wrong keys, or for the wrong region.
+_MENDABLE: Final = (301, 307, 400, 401, 403)
 
 # Longer bodies are hashed in a thread: a part of 64 MiB takes some 50 ms.
 _LONG_BODY_BYTES: Final = 256 << 10
@@ -85,9 +88,15 @@ class S3Wire:
             else:
                 digest = await current_runtime().run_blocking(lambda: sha256_of(data))
         key = path.path[1:] if key is None else key
+        access = self._access
+        if not access.ready:
+            await access.prepare()
+        generation = access.generation
         answer = await self._send(operation, method, path, query, headers, data, changes, key, digest)
-        if answer.status >= 300 and self._mended(answer):
+        if answer.status >= 300 and self._mended(answer, generation):
             # Nothing was done, so it may be sent again.
+            if not access.ready:
+                await access.prepare()
             answer = await self._send(operation, method, path, query, headers, data, changes, key, digest)
         return answer
 
@@ -127,8 +136,6 @@ class S3Wire:
         digest: str,
     ) -> Answer:
         access = self._access
-        if not access.ready:
-            await access.prepare()
         origin, host, prefix = self._place or self._find_place()
         raw = prefix + quote(key, safe="/~")
         parameters = "&".join([f"{name}={quote(value, safe='~')}" for name, value in query])
@@ -155,8 +162,12 @@ class S3Wire:
         self._place = origin, host_of(origin), prefix
         return self._place
 
-    def _mended(self, answer: Answer) -> bool:
-        """Whether a refusal was for a reason that is now gone."""
+    def _mended(self, answer: Answer, generation: int) -> bool:
+        """Whether a refusal was for a reason that is now gone, or may be: another's mended it meanwhile."""
+        if answer.status not in _MENDABLE:
+            return False
+        if generation != self._access.generation:
+            return True
         if answer.status in (301, 307, 400):
             region = answer.headers.get("x-amz-bucket-region") or element_in(answer.body[:4096], "Region")
         else:
@@ -182,24 +193,6 @@ def _audit_text(operation: str, job: str, task: str, stage: str) -> str:
         if value
     )
     return f"https://audit.example.org/lake-committer/1/?{keys}"
-
-
-def check_key(path: StorePath, longest: int) -> None:
-    """Refuses a path that is no key.
-
-    Raises:
-        InvalidPathError: It holds a NUL, is not valid Unicode, or is too long.
-    """
-    name = path.path
-    if "\0" in name:
-        raise InvalidPathError("a path holds a NUL", path=ascii(str(path)))
-    try:
-        if len(name) * 4 > longest and len(name.encode()) - 1 > longest:
-            raise InvalidPathError(f"a path is longer than {longest} bytes", path=path)
-        if not name.isascii():
-            name.encode()
-    except UnicodeEncodeError:
-        raise InvalidPathError("a name is not valid Unicode", path=ascii(str(path))) from None
 
 
 def check_place(path: StorePath, bucket: str) -> None:

@@ -30,7 +30,7 @@ from committer.stores._adls_wire import AdlsWire
 from committer.stores._adls_writer import AdlsWriter
 from committer.stores.base import Capabilities, FileStatus, FileWriter, Store
 from committer.stores.helpers import check_options, status_or_none
-from committer.stores.http import HttpClient, checked_endpoint
+from committer.stores.http import HttpClient, check_name, checked_endpoint
 
 _MAX_PATH_BYTES: Final = 1024
 _TRIES: Final = 5
@@ -165,12 +165,12 @@ class AdlsStore(Store):
 
     async def status(self, path: StorePath) -> FileStatus:
         """Looks at a path."""
-        answer = await self._wire.done("status", "HEAD", self._checked(path), _STATUS, changes=False)
+        answer = await self._wire.done("status", "HEAD", self._checked_old(path, "status"), _STATUS, changes=False)
         return status_in(answer.headers, path)
 
     async def list(self, directory: StorePath) -> AsyncIterator[FileStatus]:
         """Iterates over the children, 5,000 a page."""
-        self._checked(directory)
+        self._checked_old(directory, "list")
         name = directory.path[1:]
         continuation = ""
         while True:
@@ -192,7 +192,7 @@ class AdlsStore(Store):
     async def read(self, path: StorePath, *, limit: int) -> bytes:
         """Reads a whole file."""
         headers = {"Range": f"bytes=0-{limit}"}
-        answer = await self._wire.send("read", "GET", self._checked(path), headers=headers, changes=False)
+        answer = await self._wire.send("read", "GET", self._checked_old(path, "read"), headers=headers, changes=False)
         if answer.status == 416:
             # What the service says of any range of an empty file.
             return b""
@@ -249,7 +249,7 @@ class AdlsStore(Store):
     ) -> None:
         """Renames a file; one call where `identity` is given, else two."""
         operation = "rename_file"
-        self._checked(source)
+        self._checked_old(source, operation)
         self._checked_new(destination)
         expected = identity
         if expected is None:
@@ -335,12 +335,14 @@ class AdlsStore(Store):
 
     async def delete_file_if(self, path: StorePath, *, identity: str) -> bool:
         """See `SupportsConditionalDelete.delete_file_if`."""
-        return await self._delete_if("delete_file_if", self._checked(path), identity)
+        if _ends_in_period(self._checked(path)):
+            return False
+        return await self._delete_if("delete_file_if", path, identity)
 
     async def delete_directory(self, path: StorePath, *, recursive: bool) -> bool:
         """Deletes a directory; two calls, and one more for each continuation the service gives."""
         operation = "delete_directory"
-        found = await status_or_none(self, self._checked(path))
+        found = await status_or_none(self, path)
         if found is None:
             return False
         if not found.is_directory:
@@ -420,22 +422,27 @@ class AdlsStore(Store):
     def _checked(self, path: StorePath) -> StorePath:
         if path.authority != self._authority or path.scheme not in ("abfs", "abfss"):
             raise ConfigurationError("the path belongs to another store", path=path)
-        name = path.path
-        if "\0" in name:
-            raise InvalidPathError("a path holds a NUL", path=ascii(str(path)))
-        if len(name) * 4 > _MAX_PATH_BYTES and len(name.encode()) - 1 > _MAX_PATH_BYTES:
-            raise InvalidPathError(f"a path is longer than {_MAX_PATH_BYTES} bytes", path=path)
+        check_name(path, _MAX_PATH_BYTES)
+        return path
+
+    def _checked_old(self, path: StorePath, operation: str) -> StorePath:
+        # The service may drop the period, and look at, or delete, what has the name without it.
+        if _ends_in_period(self._checked(path)):
+            raise StoreNotFoundError("no name here ends in a period", operation=operation, path=path)
         return path
 
     def _checked_new(self, path: StorePath) -> StorePath:
-        self._checked(path)
-        if "./" in path.path or path.path.endswith("."):
+        if _ends_in_period(self._checked(path)):
             raise InvalidPathError(
                 "a name ends in a period, which the service does not keep",
                 path=path,
                 next_step="end the names of files and directories in another character",
             )
         return path
+
+
+def _ends_in_period(path: StorePath) -> bool:
+    return "./" in path.path or path.path.endswith(".")
 
 
 def _make(scheme: str, authority: str, endpoint: str, access: Access) -> AdlsStore:

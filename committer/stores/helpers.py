@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from typing import Final
 
 from committer.errors import (
+    CommitterError,
     ConfigurationError,
     StoreConflictError,
     StoreError,
@@ -88,25 +89,37 @@ async def create_exclusively(
 
     Raises:
         StoreNotFoundError: The parent is missing, or the winner's file was deleted before it could be read.
-        StoreOutcomeUnknownError: Answers kept being lost; it may stand there or not.
+        StoreOutcomeUnknownError: Answers kept being lost, or one was and what came after it was refused; it may stand
+            there or not.
         RecordError: The winner's content is longer than `limit`.
     """
-    tries = _TRIES
-    while True:
-        tries -= 1
+    lost: StoreOutcomeUnknownError | None = None
+    for tries_left in reversed(range(_TRIES)):
         try:
             await store.put(path, data, exclusive=True, temporary=temporary, durable=durable)
-        except StoreExistsError:
-            return await store.read(path, limit=limit)
-        except StoreOutcomeUnknownError:
-            # A request that is still under way can land later, but then it finds the one sent next, or is found by it.
-            try:
-                return await store.read(path, limit=limit)
-            except StoreNotFoundError:
-                if tries:
-                    continue
+            return data
+        except StoreNotFoundError:
             raise
-        return data
+        except CommitterError as caught:
+            error = caught
+        # A request that is still under way can land later, but then it finds the one sent next, or is found by it.
+        if isinstance(error, StoreOutcomeUnknownError):
+            lost = lost or error
+        elif lost is None and not isinstance(error, StoreExistsError):
+            raise error
+        try:
+            return await store.read(path, limit=limit)
+        except StoreNotFoundError:
+            if isinstance(error, StoreExistsError):
+                raise
+            if not (isinstance(error, StoreOutcomeUnknownError) and tries_left):
+                break
+        except (StoreError, ConfigurationError) as hidden:
+            if lost is None:
+                raise
+            raise unseen(lost, hidden, operation="put", path=path) from lost
+    assert lost is not None  # noqa: S101
+    raise lost
 
 
 async def move_file(
@@ -173,7 +186,8 @@ async def finish_upload(
     That is so when the answer was lost, when there is no such upload any more (it may have been completed by this very
     request, or by an earlier one), and when, of an exclusive completion, something stands there: it may be the caller's
     own file. After a lost answer it is sent again only once a look has shown that the file is not there and the upload
-    still pends: whichever of the two requests arrives first makes the same file, and the other finds no upload.
+    still pends: whichever of the two requests arrives first makes the same file, and the other finds no upload. What
+    else that one is refused for says nothing of the first, so it is looked at likewise.
 
     One call; two or three when it has to look; and as many for each further try, of five.
 
@@ -204,26 +218,24 @@ async def finish_upload(
     while True:
         try:
             return await store.complete_upload(path, upload_id, parts, exclusive=exclusive)
-        except (StoreOutcomeUnknownError, StoreUploadNotFoundError, StoreExistsError) as caught:
-            error: StoreError = caught
+        except CommitterError as caught:
+            error = caught
+        if isinstance(error, StoreOutcomeUnknownError):
+            lost = lost or error
+        tells = isinstance(error, StoreUploadNotFoundError | StoreExistsError)
+        # Once an answer was lost no other refusal, of this request, says what became of that one.
+        if lost is None and not tells:
+            raise error
         pends = False
         try:
             found = await status_or_none(store, path)
-            if isinstance(error, StoreOutcomeUnknownError):
-                lost = lost or error
-                if not _is_stamped(found, stamp, size):
-                    pends = await is_pending(store, path, upload_id)
-                    # It may have become the file between the two looks.
-                    found = found if pends else await status_or_none(store, path)
-        except StoreError as hidden:
+            if not (tells or _is_stamped(found, stamp, size)):
+                pends = await is_pending(store, path, upload_id)
+                # It may have become the file between the two looks.
+                found = found if pends else await status_or_none(store, path)
+        except CommitterError as hidden:
             # What cannot be looked at is not known, whatever the answer was.
-            raise StoreOutcomeUnknownError(
-                f"{error.message}; looking failed: {hidden.message}",
-                operation="complete_upload",
-                path=path,
-                next_step="look at the path before doing it again",
-                causes=(error, hidden),
-            ) from error
+            raise unseen(error, hidden, operation="complete_upload", path=path) from error
         if found is not None and _is_stamped(found, stamp, size):
             return found.identity
         tries -= 1
@@ -232,8 +244,22 @@ async def finish_upload(
         await current_runtime().sleep(_WAIT_S)
 
 
+def unseen(
+    error: CommitterError, hidden: CommitterError, *, operation: str, path: StorePath
+) -> StoreOutcomeUnknownError:
+    """The error of a call whose answer left its outcome open, and of the look that failed, too."""
+    return StoreOutcomeUnknownError(
+        f"{error.message}; looking failed: {hidden.message}",
+        operation=operation,
+        path=path,
+        next_step="look at the path before doing it again",
+        causes=(error, hidden),
+    )
+
+
 async def is_pending(store: Store, path: StorePath, upload_id: str) -> bool:
     """Whether an upload was neither completed nor aborted. One call.
+
 
     Raises:
         UnsupportedError: The store has no uploads.

@@ -19,7 +19,13 @@ from urllib.parse import urlsplit
 import aiohttp
 from yarl import URL
 
-from committer.errors import ConfigurationError, StoreError, StoreOutcomeUnknownError, StoreUnavailableError
+from committer.errors import (
+    ConfigurationError,
+    InvalidPathError,
+    StoreError,
+    StoreOutcomeUnknownError,
+    StoreUnavailableError,
+)
 from committer.paths import StorePath
 
 Body = bytes | bytearray | memoryview
@@ -46,6 +52,7 @@ _SECRETS: Final = re.compile(
     r"|(\b(?:Signature|Credential|aws_secret_access_key|aws_session_token)\s*=\s*)[^&\s,'\"]+"
     r"|((?:AccountKey|SharedAccessSignature)=)[^;\s'\"]+"
     r"|(\b(?:Bearer|SharedKey)\s+)[^\s'\",;)]+"
+    r"|(://[^/@:\s'\"]*:)[^/@\s'\"]+(?=@)"
     r"|(\b(?:Authorization|X-Amz-Security-Token)['\"]?\s*[:=]\s*['\"]?)[^'\"\r\n]+",
     re.IGNORECASE,
 )
@@ -253,6 +260,24 @@ def checked_endpoint(endpoint: str, option: str, example: str) -> str:
             f"the option {option} is no URL of an endpoint", operation="open_store", next_step=f"write it as {example}"
         )
     return endpoint.rstrip("/")
+
+
+def check_name(path: StorePath, longest: int) -> None:
+    """Refuses a path that no URL can hold, or that is too long.
+
+    Raises:
+        InvalidPathError: It holds a NUL, is not valid Unicode, or is too long.
+    """
+    name = path.path
+    if "\0" in name:
+        raise InvalidPathError("a path holds a NUL", path=ascii(str(path)))
+    try:
+        if len(name) * 4 > longest and len(name.encode()) - 1 > longest:
+            raise InvalidPathError(f"a path is longer than {longest} bytes", path=path)
+        if not name.isascii():
+            name.encode()
+    except UnicodeEncodeError:
+        raise InvalidPathError("a name is not valid Unicode", path=ascii(str(path))) from None
 
 
 def redact(text: str) -> str:

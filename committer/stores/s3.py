@@ -9,6 +9,7 @@ import aiohttp
 import msgspec
 
 from committer.errors import (
+    CommitterError,
     ConfigurationError,
     RecordError,
     StoreConflictError,
@@ -19,6 +20,7 @@ from committer.errors import (
     StoreNotFoundError,
     StoreOutcomeUnknownError,
     StorePreconditionError,
+    StoreUnavailableError,
     UnsupportedError,
 )
 from committer.flow.runtime import current_runtime
@@ -30,12 +32,12 @@ from committer.stores._s3_listing import etag_in, pages, status_in
 from committer.stores._s3_options import S3Options, checked_bucket
 from committer.stores._s3_probe import probe
 from committer.stores._s3_uploads import Objects, UploadCalls
-from committer.stores._s3_wire import S3Wire, check_key, check_place
+from committer.stores._s3_wire import S3Wire, check_place
 from committer.stores._s3_writer import S3Writer
 from committer.stores._s3_xml import can_be_text, deletion, parsed
 from committer.stores.base import Capabilities, FileStatus, FileWriter, Store
-from committer.stores.helpers import status_or_none
-from committer.stores.http import HttpClient
+from committer.stores.helpers import status_or_none, unseen
+from committer.stores.http import HttpClient, check_name
 
 _MAX_KEY_BYTES: Final = 1024
 _TRIES: Final = 5
@@ -310,8 +312,12 @@ class S3Store(UploadCalls, Store):
         headers = await self._objects.headers_with(data, stamp=stamp)
         try:
             return await self._put("close", path, data, headers, exclusive=True, stamp=stamp)
-        except StoreOutcomeUnknownError:
-            found = await status_or_none(self, path)
+        except StoreOutcomeUnknownError as lost:
+            try:
+                found = await status_or_none(self, path)
+            except CommitterError as hidden:
+                # Never as what it is: a writer that is told that nothing was done puts the file again.
+                raise unseen(lost, hidden, operation="close", path=path) from lost
             if found is None or (found.stamp, found.size) != (stamp, len(data)):
                 raise
             return found
@@ -354,19 +360,24 @@ class S3Store(UploadCalls, Store):
         headers = {"content-md5": md5_of(body), "content-type": "application/xml"}
         at = next(iter(keys.values()))
         answer = await self._wire.done(operation, "POST", at, (("delete", ""),), headers, data=body, key="")
-        if not answer.body:
-            raise StoreOutcomeUnknownError("the answer was lost", operation=operation, path=at)
+        unclear = StoreOutcomeUnknownError("the answer says not which are deleted", operation=operation, path=at)
+        try:
+            answered = parsed(answer.body, "DeleteResult", operation, at)
+        except StoreUnavailableError:
+            raise unclear from None
         failed: dict[str, StoreError] = {}
-        for refused in parsed(answer.body, "DeleteResult", operation, at).each("Error"):
+        for refused in answered.each("Error"):
             key, code = refused.text("Key"), refused.text("Code")
+            if key not in keys:
+                raise unclear
             # Of a name that is not there S3 says nothing; other services may say so.
-            if key in keys and code != "NoSuchKey":
+            if code != "NoSuchKey":
                 failed[key] = error_of_code(code, operation, keys[key])
         return failed
 
     def _checked(self, path: StorePath) -> StorePath:
         check_place(path, self._bucket)
-        check_key(path, _MAX_KEY_BYTES)
+        check_name(path, _MAX_KEY_BYTES)
         return path
 
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import sys
 from collections.abc import Iterator
 
 import pytest
 
+from committer.cli.output import Screen
 from committer.stores.memory import MemorySpace, MemoryStore
 from tests.cli.conftest import Lake, Run
 from tests.test_uploads import begin, pending, uri
@@ -82,6 +84,20 @@ def test_abort_says_first_what_it_will_do(run: Run, space: MemorySpace) -> None:
     everything = run("uploads", "abort", uri(space, "dataset1"), "--all", "--yes", "--output", "json")
     assert [row["path"] for row in everything.json["aborted"]] == [f"{uri(space)}/dataset1/new"]
     assert pending(space) == ["dataset10/other"]
+
+
+def test_abort_takes_only_what_it_showed(run: Run, space: MemorySpace, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A job that begins while somebody reads the question keeps its uploads."""
+
+    class Reader:
+        def readline(self) -> str:
+            asyncio.run(begin(space, "dataset1/of a job that runs"))
+            return "y\n"
+
+    monkeypatch.setattr(sys, "stdin", Reader())
+    monkeypatch.setattr(Screen, "can_ask", True)
+    assert run("uploads", "abort", uri(space, "dataset1"), "--all").code == 0
+    assert pending(space) == ["dataset1/of a job that runs", "dataset10/other"]
 
 
 @pytest.mark.parametrize("words", [(), ("--older-than", "1d", "--all")])

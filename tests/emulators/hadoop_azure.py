@@ -15,7 +15,10 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
+from unittest.mock import patch
 from urllib.parse import urlsplit
+
+from py4j import java_gateway, protocol
 
 from committer.testing.emulators.adls import AdlsEmulator
 from tests.interop.jvm import Jvm, NoJavaError
@@ -134,7 +137,9 @@ class Abfs:
 
     async def run(self, call: Callable[[], T]) -> T:
         """Runs `call`, which talks to Java, off the event loop, on which the emulator serves."""
-        return await asyncio.to_thread(call)
+        # Once a Spark session was made in this process, PySpark asks that one's Java about every error of any Java.
+        with patch.object(java_gateway, "get_return_value", protocol.get_return_value):
+            return await asyncio.to_thread(call)
 
     def path(self, path: str) -> Any:
         """Hadoop's Path. Calls Java."""

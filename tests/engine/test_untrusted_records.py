@@ -27,6 +27,7 @@ from committer.records.manifest import (
     encode_task_manifest,
 )
 from committer.records.task_commit import digest_of
+from committer.stages import decide
 from committer.testing.faults import Fault
 from tests.engine.places import MemoryPlace, Place
 
@@ -178,19 +179,44 @@ EVIL_NAMES = ["../victim", "_temporary/other/decision", "_SUCCESS", "/etc/passwd
 @pytest.mark.parametrize("name", EVIL_NAMES)
 @pytest.mark.parametrize("kind", ["target", "blocking", "superseded", "directory"])
 @pytest.mark.parametrize("rollback", [False, True])
-async def test_facts_that_name_places_outside(place: Place, name: str, kind: str, rollback: bool) -> None:
+@pytest.mark.parametrize("apart", [False, True])
+async def test_facts_that_name_places_outside(place: Place, name: str, kind: str, rollback: bool, apart: bool) -> None:
     await decided_job(place)
     place.write("_temporary/other/decision", b"not mine")
-    data = encode_facts([Fact(kind=kind, path=name, identity="x", aside=0)])  # type: ignore[arg-type]
-    place.write("_temporary/job-1/plan-00009-evil", data)
-    change_decision(place, plan=[PlanFile(name="plan-00009-evil", digest=digest_of(data), lines=1)])
+    facts = [Fact(kind=kind, path=name, identity="x", aside=0)]  # type: ignore[arg-type]
+    if apart:
+        data = encode_facts(facts)
+        place.write("_temporary/job-1/plan-00009-evil", data)
+        change_decision(place, facts=[], plan=[PlanFile(name="plan-00009-evil", digest=digest_of(data), lines=1)])
+    else:
+        change_decision(place, facts=facts)
     before = place.all_files()
     with pytest.raises(RecordError):
         await place.recover("job-1", rollback=rollback, force=True)
     assert place.all_files() == before
 
 
-async def test_side_file_that_was_changed(place: Place) -> None:
+@pytest.mark.parametrize("in_decision", [0, 1, 1000])
+@pytest.mark.parametrize("rollback", [False, True])
+async def test_what_stood_there_is_known_to_whoever_finishes(
+    place: Place, monkeypatch: pytest.MonkeyPatch, in_decision: int, rollback: bool
+) -> None:
+    """Where the facts are few they stand in the decision, else in files beside it."""
+    monkeypatch.setattr(decide, "FACTS_IN_DECISION", in_decision)
+    place.write("part-0", b"old")
+    place.write("part-1", b"older")
+    await decided_job(place)
+    decision = decode_record(place.read("_temporary/job-1/decision"), Decision, source="")
+    assert (len(decision.facts), len(decision.plan)) == ((2, 0) if in_decision == 1000 else (0, 1))
+    if rollback and not place.store.capabilities.hard_links:
+        return
+    await place.recover("job-1", rollback=rollback, force=True)
+    old = {"part-0": b"old", "part-1": b"older"}
+    assert place.files() == (old if rollback else {f"part-{number}": b"x" for number in range(4)})
+
+
+async def test_side_file_that_was_changed(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(decide, "FACTS_IN_DECISION", 0)
     place.write("part-0", b"old")
     await decided_job(place)
     [name] = [name for name in place.all_files() if "/plan-" in name and place.read(name).startswith(b'{"kind')]

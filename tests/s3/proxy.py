@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import io
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -29,6 +30,7 @@ class Trouble:
         status: Of the answer.
         headers: Of the answer.
         body: Of the answer.
+        delay_s: How long an ``answer`` takes.
     """
 
     kind: Kind
@@ -38,6 +40,7 @@ class Trouble:
     status: int = 500
     headers: dict[str, str] = field(default_factory=dict)
     body: str = ""
+    delay_s: float = 0.0
 
 
 @dataclass
@@ -81,6 +84,7 @@ class Proxy:
         trouble = self._trouble(request.method, query)
         body = await request.content.read()
         if trouble is not None and trouble.kind == "answer":
+            await asyncio.sleep(trouble.delay_s)
             return self._answer(trouble)
         if trouble is not None and trouble.kind == "lose request":
             return self._hang_up(request)

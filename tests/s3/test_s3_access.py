@@ -7,6 +7,7 @@ import logging
 import pickle
 import socket
 import sys
+import threading
 import traceback
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -350,6 +351,57 @@ async def test_keys_that_end_are_asked_for_anew(
         await store.close()
 
 
+async def test_keys_that_end_under_many_requests(
+    server: Server, root: StorePath, monkeypatch: pytest.MonkeyPatch, tokens: list[Trouble]
+) -> None:
+    """Whose refusal arrives after another's, when new keys are there already, is sent again with those."""
+    async with giving_keys(3600) as (url, given), proxy_to(server.url) as proxy:
+        monkeypatch.setenv("AWS_CONTAINER_CREDENTIALS_FULL_URI", url)
+        store = S3Store.open_for(root, {"endpoint_url": proxy.url, "region": "us-east-1"})
+        proxy.troubles = list(tokens)
+        await store.put(root / "file", b"1")
+        store._access._fetched_at -= 10
+        ended = {"status": 400, "body": refusal("ExpiredToken"), "method": "PUT"}
+        slow = Trouble("answer", **ended, query="late", delay_s=0.5)  # type: ignore[arg-type]
+        proxy.troubles = [slow, Trouble("answer", **ended), *tokens]  # type: ignore[arg-type]
+        late = asyncio.create_task(store._wire.done("put", "PUT", root / "late", (("late", ""),), data=b"1"))
+        await asyncio.sleep(0.1)
+        await store.put(root / "early", b"1")
+        await late
+        sent = [seen.headers["x-amz-security-token"] for seen in proxy.seen]
+        assert sent == [f"{TOKEN}{number}" for number in (0, 0, 0, 1, 1)]
+        assert len(given) == 2
+        await store.close()
+
+
+async def test_keys_refused_while_new_ones_are_asked_for_still_end(
+    monkeypatch: pytest.MonkeyPatch, root: StorePath
+) -> None:
+    """A refusal arrives while a thread asks for new keys: those must not be taken for keys without an end."""
+    async with giving_keys(3600) as (url, _given):
+        monkeypatch.setenv("AWS_CONTAINER_CREDENTIALS_FULL_URI", url)
+        access = S3Access(region="us-east-1")
+        await access.prepare()
+        asked, may_answer = threading.Event(), threading.Event()
+        get = access._chain.get_frozen_credentials
+
+        def slowly() -> object:
+            asked.set()
+            may_answer.wait(10)
+            return get()
+
+        monkeypatch.setattr(access._chain, "get_frozen_credentials", slowly)
+        access._fresh_until = -1.0
+        access._fetched_at -= 10
+        asking = asyncio.create_task(access.prepare())
+        await asyncio.to_thread(asked.wait, 10)
+        access.refused()
+        may_answer.set()
+        await asking
+        assert access.ready
+        assert access._fresh_until < float("inf")
+
+
 async def test_keys_near_their_end_are_asked_for_before_it(
     server: Server, root: StorePath, monkeypatch: pytest.MonkeyPatch, tokens: list[Trouble]
 ) -> None:
@@ -387,6 +439,17 @@ async def test_a_bucket_in_another_region_is_followed_once(server: Server, root:
         proxy.troubles = [Trouble("answer", status=301, headers=elsewhere, body=refusal("PermanentRedirect"))]
         with pytest.raises(ConfigurationError, match="another region"):
             await store.put(root / "file", b"1")
+        await store.close()
+
+
+async def test_many_requests_follow_a_bucket_at_once(server: Server, root: StorePath) -> None:
+    """All were signed for the first region; the first refusal to arrive is not the only one to learn from."""
+    async with proxy_to(server.url) as proxy:
+        elsewhere = {"x-amz-bucket-region": "eu-west-3"}
+        store = S3Store.open_for(root, options_for(Server("proxy", proxy.url)))
+        proxy.troubles = [Trouble("answer", status=301, headers=elsewhere, body=refusal("PermanentRedirect"), times=5)]
+        await asyncio.gather(*(store.put(root / f"{number}", b"1") for number in range(5)))
+        assert proxy.count("PUT") == 10
         await store.close()
 
 

@@ -274,6 +274,19 @@ async def test_a_writer_does_not_claim_what_it_cannot_see(
     assert [one async for one in store.list_uploads(root)] == []
 
 
+@pytest.mark.parametrize("status", [503, 400])
+async def test_a_writer_that_cannot_look_does_not_know(
+    store: S3Store, proxy: Proxy, root: StorePath, status: int
+) -> None:
+    """Sent again, the put would be refused because of the file that it made itself."""
+    writer = await paced_over(store).open_writer(root / "file")
+    await writer.write(b"1")
+    proxy.troubles = [Trouble("lose answer", method="PUT"), Trouble("answer", method="HEAD", status=status, times=9)]
+    with pytest.raises(StoreOutcomeUnknownError, match="looking failed"):
+        await writer.close()
+    assert proxy.count("PUT") == 1
+
+
 @pytest.mark.parametrize("long", [False, True])
 async def test_a_writer_replaces_nothing(store: S3Store, root: StorePath, long: bool) -> None:
     writer = await store.open_writer(root / "file")
@@ -323,6 +336,18 @@ async def test_names_that_were_not_deleted(store: S3Store, proxy: Proxy, root: S
         paths["InternalError"]: StoreOutcomeUnknownError,
         paths["Whatever"]: StoreConflictError,
     }
+
+
+@pytest.mark.parametrize(
+    "body", ["<DeleteResult><Error>", "<html>fine</html>", "<DeleteResult><Error><Key>a</Key></Error></DeleteResult>"]
+)
+async def test_deleting_many_whose_answer_says_nothing_of_them(
+    store: S3Store, proxy: Proxy, root: StorePath, body: str
+) -> None:
+    """The service said yes and then something else: some are deleted, and which is not known."""
+    proxy.troubles = [Trouble("answer", status=200, body=body, method="POST")]
+    with pytest.raises(StoreOutcomeUnknownError):
+        await store.delete_files([root / "file"])
 
 
 @pytest.mark.parametrize("kind", ["lose answer", "cut answer"])

@@ -288,3 +288,44 @@ def test_old_success_file_whose_move_arrives_late_when_another_job_wrote_its_own
         for slow in range(9, 13):
             forced: dict[tuple[str, int], Trouble] = {("j0.driver", move): "late", ("j0.driver", move + slow): "slow"}
             clean(simulate(Scenario(0, kind, (first, second), events, before=before, forced=forced)))
+
+
+@pytest.mark.parametrize("kind", ["adls", "gcs", "hdfs", "local"])
+@pytest.mark.parametrize("death", ["crash_before", "crash_after"])
+def test_published_file_whose_source_a_late_request_made_again_is_taken_back(kind: str, death: Trouble) -> None:
+    plan = JobPlan("j0", delivery="message", tasks=1, files=2)
+    events = (Event(0, "roll_back", "j0", True, 4.5),)
+    for seed in range(6):
+        quiet = simulate(Scenario(seed, kind, (plan,), forced={}))
+        created = ("j0.t0.0", numbers(quiet, "j0.t0.0", "open_writer", "-0-0.csv")[0])
+        second = ("j0.driver", numbers(quiet, "j0.driver", "rename_file", ".csv ->")[-1])
+        clean(simulate(Scenario(seed, kind, (plan,), events, forced={created: "again", second: death})))
+
+
+def test_place_for_old_files_that_others_leave_to_a_job_that_is_being_set_up() -> None:
+    plan = JobPlan("j0", config=CommitterConfig(conflict_mode="replace"), tasks=1, files=1)
+    before = {f"{OUT}/_SUCCESS": EARLIER_SUCCESS, f"{OUT}/day=0/old.csv": b"old"}
+    for kind in ("adls", "local"):
+        for at in range(30):
+            events = (Event(0, "recover", "j0", False, at * 0.005), Event(1, "cleanup", "j0", False, at * 0.005))
+            clean(simulate(Scenario(at, kind, (plan,), events, before=before, forced={})))
+
+
+@pytest.mark.parametrize("kind", ["adls", "gcs"])
+def test_outcome_that_is_kept_while_a_late_recoverer_looks_again(kind: str) -> None:
+    plan = JobPlan("j0", config=CommitterConfig(outcome_kept=True), tasks=1, files=1)
+    for at in range(20, 60):
+        events = (Event(0, "roll_back", "j0", True, at * 0.01),)
+        for slow in range(4, 8):
+            clean(simulate(Scenario(at, kind, (plan,), events, forced={("op0", slow): "slow"})))
+
+
+@pytest.mark.parametrize("kind", ["hdfs", "local"])
+def test_success_file_of_another_job_that_was_moved_by_mistake_comes_back_with_the_rollback(kind: str) -> None:
+    # Both write one name: the first one finds it taken, and is rolled back.
+    first = JobPlan("j0", delivery="message", tasks=1, files=1, shared_names=True)
+    second = JobPlan("j1", tasks=1, files=1, shared_names=True, starts_s=1.0)
+    before = {f"{OUT}/_SUCCESS": EARLIER_SUCCESS}
+    for still in range(10, 40):
+        events = (Event(0, "freeze", "j0", True, still * 0.01, 2.5),)
+        clean(simulate(Scenario(still, kind, (first, second), events, before=before, forced={})))

@@ -13,7 +13,7 @@ import pytest
 
 import committer
 from committer import CommitterConfig, StorePath
-from committer.errors import JobExistsError, StorePermissionError
+from committer.errors import JobExistsError, StoreOutcomeUnknownError, StorePermissionError
 from committer.flow.runtime import use_runtime
 from committer.stores.base import Store
 from committer.stores.local import LocalStore
@@ -142,8 +142,9 @@ async def test_lost_answer_to_the_claim_then_a_refusal_leaves_nothing(space: Mem
         Fault(kind="forbidden", operation="read", path="/setup"),
     ]
     store = FaultyStore(space.store(), faults)
-    with use_runtime(Impatient(1)), pytest.raises(StorePermissionError):
+    with use_runtime(Impatient(1)), pytest.raises(StoreOutcomeUnknownError) as caught:
         await committer.open_job(space.path("out"), job_id="J", storage_options={"store": store})
+    assert isinstance(caught.value.causes[1], StorePermissionError)
     assert not any("_temporary" in path for path in space.directories())
 
 

@@ -6,6 +6,7 @@ import asyncio
 import pickle
 import socket
 from collections.abc import AsyncIterator
+from typing import Literal
 
 import pytest
 
@@ -24,9 +25,13 @@ from committer.errors import (
     TaskError,
     UnsupportedError,
 )
+from committer.events import Statistics
 from committer.events.audit import audit
+from committer.flow.pacing import Pacer
 from committer.paths import StorePath
+from committer.stores import _adls_writer
 from committer.stores.adls import AdlsStore
+from committer.stores.paced import PacedStore
 from committer.stores.registry import open_store
 from committer.testing.emulators.adls import AdlsEmulator, Fault, Settings, serve
 from committer.testing.emulators.adls.nodes import Node
@@ -294,6 +299,26 @@ async def test_names_that_end_in_a_period(store: AdlsStore, emulator: AdlsEmulat
     assert requests(emulator) == []
 
 
+async def test_a_name_that_ends_in_a_period_is_never_another_s(store: AdlsStore, emulator: AdlsEmulator) -> None:
+    """Where the service drops the period, deleting `file.` would delete `file`: so nothing is at such a name."""
+    await store.put(ROOT / "d/file", b"1")
+    emulator.conduct.log.clear()
+    assert not await store.delete_file(ROOT / "d/file.")
+    assert not await store.delete_file(ROOT / "d./file")
+    assert not await store.delete_file_if(ROOT / "d/file.", identity="0x1")
+    assert not await store.delete_directory(ROOT / "d.", recursive=True)
+    for look in (
+        store.status(ROOT / "d."),
+        store.read(ROOT / "d/file.", limit=9),
+        anext(store.list(ROOT / "d.")),
+        store.rename_file(ROOT / "d/file.", ROOT / "new", identity="0x1"),
+        store.rename_directory(ROOT / "d.", ROOT / "new"),
+    ):
+        with pytest.raises(StoreNotFoundError):
+            await look
+    assert requests(emulator) == []
+
+
 # --- Writers ------------------------------------------------------------------------------------------------------
 
 
@@ -341,6 +366,41 @@ async def test_other_bytes_after_a_lost_append_are_refused(
     assert await channel.files() == {}
 
 
+@pytest.mark.parametrize("trouble", ["error", "reset-after"])
+async def test_a_long_write_goes_on_where_it_was_refused(
+    store: AdlsStore,
+    emulator: AdlsEmulator,
+    channel: AccountChannel,
+    monkeypatch: pytest.MonkeyPatch,
+    trouble: Literal["error", "reset-after"],
+) -> None:
+    """What is longer than one append is there in part by then."""
+    monkeypatch.setattr(_adls_writer, "_LARGEST_APPEND_BYTES", 4 << 20)
+    paced = PacedStore(store, pacer=Pacer("test", concurrency=4), statistics=Statistics(), owned=False)
+    writer = await paced.open_writer(ROOT / "file")
+    await writer.write(b"head")
+    fault = Fault(trouble, operation="append", status=503, code="ServerBusy", skip=1, count=1)
+    emulator.conduct.faults.append(fault)
+    data = b"0123456789" * (1 << 20)
+    await writer.write(data)
+    await writer.write(b"tail")
+    await writer.close()
+    assert await channel.files() == {"file": b"head" + data + b"tail"}
+
+
+@pytest.mark.parametrize("closing", [False, True])
+async def test_a_long_write_that_was_refused_midway_is_no_end(
+    store: AdlsStore, emulator: AdlsEmulator, monkeypatch: pytest.MonkeyPatch, closing: bool
+) -> None:
+    monkeypatch.setattr(_adls_writer, "_LARGEST_APPEND_BYTES", 4 << 20)
+    writer = await store.open_writer(ROOT / "file")
+    emulator.conduct.faults.append(Fault("error", operation="append", status=503, code="ServerBusy", skip=1, count=1))
+    with pytest.raises(StoreThrottledError):
+        await writer.write(bytes(9 << 20))
+    with pytest.raises(TaskError):
+        await (writer.close() if closing else writer.write(b"other"))
+
+
 @pytest.mark.parametrize("closing", [False, True])
 async def test_a_cancelled_writer_is_given_up(
     store: AdlsStore, emulator: AdlsEmulator, channel: AccountChannel, closing: bool
@@ -367,6 +427,16 @@ async def test_a_close_whose_answer_was_lost_is_looked_at(store: AdlsStore, emul
     emulator.conduct.faults.append(Fault("reset-after", operation="append", count=1))
     emulator.conduct.faults.append(Fault("reset-after", operation="flush", count=1))
     assert await writer.close() == await store.status(ROOT / "file")
+
+
+@pytest.mark.parametrize("status", [400, 403, 503])
+async def test_a_close_that_cannot_be_looked_at(store: AdlsStore, emulator: AdlsEmulator, status: int) -> None:
+    writer = await store.open_writer(ROOT / "file")
+    await writer.write(b"data")
+    emulator.conduct.faults.append(Fault("reset-after", operation="append", count=1))
+    emulator.conduct.faults.append(Fault("error", operation="get-status", status=status, code="Any"))
+    with pytest.raises(StoreOutcomeUnknownError):
+        await writer.close()
 
 
 async def test_a_close_that_was_not_done(store: AdlsStore, emulator: AdlsEmulator, channel: AccountChannel) -> None:

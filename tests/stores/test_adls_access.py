@@ -196,6 +196,23 @@ async def test_a_token_is_got_anew_before_it_ends(certificate: Path) -> None:
         assert credential.asked == 2
 
 
+async def test_who_gives_tokens_is_not_asked_by_every_request_while_that_fails(certificate: Path) -> None:
+    class Failing(Credential):
+        def get_token(self, *scopes: str) -> SimpleNamespace:
+            if self.asked:
+                self.asked += 1
+                raise RuntimeError("not now")
+            return super().get_token(*scopes)
+
+    credential = Failing()
+    async with over_tls(certificate, credential) as (store, _):
+        await store.status(ROOT)
+        store._access._fresh_until = 0.0  # type: ignore[attr-defined]
+        for _request in range(5):
+            await store.status(ROOT)
+        assert credential.asked == 2
+
+
 async def test_a_token_that_was_refused_is_not_used_again(certificate: Path) -> None:
     credential = Credential(TOKEN[:-1] + "A")
     async with over_tls(certificate, credential) as (store, _):

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import errno
+import os
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -13,6 +15,8 @@ from committer.errors import StoreError, StoreExistsError, StoreIsADirectoryErro
 from committer.events import Statistics, names
 from committer.flow.pacing import Pacer
 from committer.paths import StorePath
+from committer.stores import _disk_calls as disk_calls
+from committer.stores import _renames
 from committer.stores.local import LocalStore
 from committer.stores.paced import PacedStore
 
@@ -123,3 +127,77 @@ async def test_a_cancelled_batch_is_waited_for(tmp_path: Path) -> None:
     await asyncio.sleep(0.05)
     assert len(list(tmp_path.glob("to-*"))) == there
     await store.close()
+
+
+def into(directory: Path, count: int) -> list[tuple[StorePath, StorePath]]:
+    """Files of one directory that go into another."""
+    (directory / "in").mkdir(exist_ok=True)
+    return [
+        (source, StorePath.of(directory / "in") / destination.name) for source, destination in pairs(directory, count)
+    ]
+
+
+async def test_a_directory_among_many_files_stays_where_it_is(tmp_path: Path) -> None:
+    renames = into(tmp_path, 20)
+    for number in (3, 17):
+        (tmp_path / f"from-{number}").unlink()
+        (tmp_path / f"from-{number}").mkdir()
+        (tmp_path / f"from-{number}" / "child").write_bytes(b"x")
+    store = LocalStore()
+    errors = await store.rename_files(renames)
+    await store.close()
+    assert {index: type(error) for index, error in errors.items()} == dict.fromkeys((3, 17), StoreIsADirectoryError)
+    assert [(tmp_path / f"from-{number}" / "child").exists() for number in (3, 17)] == [True, True]
+    assert len(list((tmp_path / "in").iterdir())) == 18
+
+
+@pytest.mark.parametrize("others", [0, 500])
+async def test_a_stale_checksum_goes_before_its_name_is_taken(tmp_path: Path, others: int) -> None:
+    """However many other files stand there."""
+    renames = into(tmp_path, 12)
+    for number in range(others):
+        (tmp_path / "in" / f"other-{number}").touch()
+    (tmp_path / "in" / ".to-5.crc").write_bytes(b"crc\0")
+    store = LocalStore()
+    assert await store.rename_files(renames) == {}
+    await store.close()
+    assert not (tmp_path / "in" / ".to-5.crc").exists()
+    assert len(list((tmp_path / "in").iterdir())) == 12 + others
+
+
+def test_a_directory_is_found_among_more_than_are_listed(tmp_path: Path) -> None:
+    renames = into(tmp_path, 12)
+    (tmp_path / "from-7").unlink()
+    (tmp_path / "from-7").mkdir()
+    for number in range(500):
+        (tmp_path / "in" / f"other-{number}").touch()
+    for source, destination in renames:
+        Path(source.path).rename(destination.path)
+    found = disk_calls.directories_among(str(tmp_path / "in"), {path.name for _, path in renames}, 3)
+    assert found == ["to-7"]
+
+
+async def test_a_directory_that_is_missing_is_told_of_each_file(tmp_path: Path) -> None:
+    renames = into(tmp_path, 8)
+    (tmp_path / "in").rmdir()
+    store = LocalStore()
+    errors = await store.rename_files(renames)
+    await store.close()
+    assert {index: type(error) for index, error in errors.items()} == dict.fromkeys(range(8), StoreNotFoundError)
+    assert {error.path for error in errors.values()} == {str(path) for _, path in renames}
+
+
+async def test_what_cannot_be_renamed_at_once_is_linked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file system says only when it is tried that it has no rename that replaces nothing."""
+
+    def refuse(source: str, destination: str) -> None:
+        raise OSError(errno.EINVAL, os.strerror(errno.EINVAL))
+
+    monkeypatch.setattr(_renames, "rename_no_replace", refuse)
+    renames = into(tmp_path, 9)
+    store = LocalStore()
+    assert await store.rename_files(renames) == {}
+    assert not store.capabilities.atomic_directory_rename
+    await store.close()
+    assert len(list((tmp_path / "in").iterdir())) == 9
+    assert not list(tmp_path.glob("from-*"))

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 
 import pytest
 
 from committer.errors import (
+    ConfigurationError,
     RecordError,
     StoreConflictError,
     StoreExistsError,
@@ -75,6 +77,27 @@ async def test_requests_that_are_always_lost(space: MemorySpace) -> None:
         await create_exclusively(store, space.path("file"), b"mine")
     assert caught.value.outcome == "unknown"
     assert store.count("put") == 5
+
+
+@pytest.mark.parametrize("kind", ["unavailable", "forbidden"])
+async def test_a_lost_answer_that_cannot_be_looked_for_is_unknown(space: MemorySpace, kind: FaultKind) -> None:
+    """The request may land yet: who is told that nothing was done takes back what the file rests on."""
+    store = FaultyStore(
+        space.store(), [Fault(kind="late", operation="put", delay_s=0.05), Fault(kind=kind, operation="read")]
+    )
+    with pytest.raises(StoreOutcomeUnknownError, match="looking failed"):
+        await create_exclusively(store, space.path("file"), b"mine")
+    await asyncio.sleep(0.1)
+    assert space.files() == {"/file": b"mine"}
+
+
+async def test_a_refusal_after_a_lost_answer_is_unknown(space: MemorySpace) -> None:
+    late = Fault(kind="late", operation="put", delay_s=0.05)
+    store = FaultyStore(space.store(), [late, Fault(kind="forbidden", operation="put")])
+    with pytest.raises(StoreOutcomeUnknownError):
+        await create_exclusively(store, space.path("file"), b"mine")
+    await asyncio.sleep(0.1)
+    assert space.files() == {"/file": b"mine"}
 
 
 async def test_other_errors_go_through(space: MemorySpace) -> None:
@@ -221,6 +244,48 @@ async def test_a_completion_that_cannot_be_looked_at(bucket: MemorySpace) -> Non
     with pytest.raises(StoreOutcomeUnknownError, match="looking failed") as caught:
         await finish(store, bucket, await begun(bucket))
     assert len(caught.value.causes) == 2
+
+
+@pytest.mark.parametrize("kind", ["throttled", "unavailable", "forbidden"])
+async def test_a_refusal_after_a_lost_answer_says_nothing_of_the_first_request(
+    bucket: MemorySpace, kind: FaultKind
+) -> None:
+    """A look shows that the upload pends, it is sent again and refused; meanwhile the first request arrives."""
+    upload = await begun(bucket)
+    store = FaultyStore(
+        bucket.store(),
+        [Fault(kind="unanswered", operation="complete_upload"), Fault(kind=kind, operation="complete_upload", times=9)],
+    )
+
+    async def arrive(call: Call) -> None:
+        if store.count("complete_upload") == 2 and call.operation == "status" and not bucket.files():
+            await bucket.store().complete_upload(bucket.path("file"), *upload)
+
+    store.before_call = arrive
+    assert await finish(store, bucket, upload) == (await bucket.store().status(bucket.path("file"))).identity
+
+
+@pytest.mark.parametrize("kind", ["throttled", "unavailable", "forbidden"])
+async def test_a_refusal_after_a_lost_answer_leaves_the_outcome_unknown(bucket: MemorySpace, kind: FaultKind) -> None:
+    store = FaultyStore(
+        bucket.store(),
+        [Fault(kind="unanswered", operation="complete_upload"), Fault(kind=kind, operation="complete_upload", times=9)],
+    )
+    with pytest.raises(StoreOutcomeUnknownError):
+        await finish(store, bucket, await begun(bucket))
+
+
+async def test_a_look_that_cannot_be_made_at_all_leaves_the_outcome_unknown(bucket: MemorySpace) -> None:
+    """Some refusals are no errors of the store: of keys that cannot be read any more, for one."""
+    store = FaultyStore(bucket.store(), [Fault(kind="lost", operation="complete_upload")])
+
+    async def refuse(call: Call) -> None:
+        if call.operation == "status":
+            raise ConfigurationError("the option secret_access_key refers to a file that is gone")
+
+    store.before_call = refuse
+    with pytest.raises(StoreOutcomeUnknownError, match="looking failed"):
+        await finish(store, bucket, await begun(bucket))
 
 
 async def test_a_store_without_uploads(space: MemorySpace) -> None:
