@@ -371,8 +371,14 @@ class TaskAttempt:
         if self._state != "open":
             return
         self._state = "aborted"
-        await self._writing.give_up()
-        request = AbortRequest(self.task, self.attempt, self.nonce, may_have_record=self._may_have_committed)
+        await self._writing.stop()
+        request = AbortRequest(
+            self.task,
+            self.attempt,
+            self.nonce,
+            may_have_record=self._may_have_committed,
+            uploads=self._writing.uploads(),
+        )
         await self._committer.abort_task(self._context, request)
         await self._leave()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from committer.errors import (
@@ -17,7 +18,7 @@ from committer.flow.workers import run_workers
 from committer.layout import MANIFEST_SUFFIX
 from committer.paths import StorePath
 from committer.records.manifest import decode_task_manifest
-from committer.stages.abort_uploads import end_uploads_of
+from committer.stages.abort_uploads import end_uploads, listed_uploads
 from committer.stages.base import Stage
 from committer.stages.job_directory import look_at_job
 from committer.stores.helpers import move_file
@@ -32,12 +33,14 @@ class AbortRequest:
         attempt: The attempt's number.
         nonce: One run only; every run of the attempt when None.
         may_have_record: False when the run surely never committed, so that no job commit can count on its files.
+        uploads: The uploads that the run began, by path and id, where that is known; None reads its list.
     """
 
     task: int
     attempt: int
     nonce: str | None = None
     may_have_record: bool = True
+    uploads: Sequence[tuple[StorePath, str]] | None = None
 
 
 class AbortTask(Stage[AbortRequest, None]):
@@ -77,14 +80,24 @@ class AbortTask(Stage[AbortRequest, None]):
 
         await run_workers(directories, delete, workers=self.context.config.io_concurrency, operation=self.name)
         if store.capabilities.multipart:
-            await self._end_uploads([layout.uploads / directory.name for directory in directories], value, attempt_id)
+            await self._end_uploads(value, attempt_id)
 
-    async def _end_uploads(self, runs: list[StorePath], value: AbortRequest, attempt_id: str) -> None:
-        """Ends what the attempt began to send; where files wait in uploads it has no directory of its own."""
+    async def _end_uploads(self, value: AbortRequest, attempt_id: str) -> None:
+        """Ends what the attempt began to send; where files wait in uploads it has no directory of its own.
+
+        The lists of runs that may be alive stay for the job's cleanup: one that goes on writing adds to its list.
+        """
+        uploads = self.context.layout.uploads
         if value.nonce is None:
-            runs = await self._runs(self.context.layout.uploads, attempt_id)
-        for run in runs:
-            await end_uploads_of(self.context, run)
+            for run in await self._runs(uploads, attempt_id):
+                await end_uploads(self.context, [upload async for upload in listed_uploads(self.context, run)])
+            return
+        run = uploads / self.context.layout.task_attempt_directory(value.task, value.attempt, value.nonce).name
+        known = value.uploads
+        if known is None:
+            known = [upload async for upload in listed_uploads(self.context, run)]
+        await end_uploads(self.context, known)
+        await self.context.store.delete_directory(run, recursive=True)
 
     async def _remove_records(self, value: AbortRequest, attempt_id: str) -> None:
         layout, store = self.context.layout, self.context.store

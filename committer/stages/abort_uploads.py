@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import math
 import re
-from collections.abc import AsyncIterator, Collection
+from collections.abc import AsyncIterator, Collection, Iterable
 from typing import Final, cast
 
 from committer.errors import InvalidPathError, RecordError, StoreNotADirectoryError, StoreNotFoundError
@@ -35,7 +35,8 @@ class AbortUploads(Stage[None, list[str]]):
     is pending.
 
     Preconditions: the job ended, or is decided against, or the caller vouches for it.
-    Postconditions: none of the uploads that can be told is pending; the lists still stand.
+    Postconditions: none of the uploads that can be told is pending; the lists still stand. Who begins an upload from
+    here on finds the decision once it is listed, and sends nothing (`UploadedFiles`).
     Returns: paths of up to a hundred uploads that are still pending there, began since the job was set up, and may be
     anybody's.
     Failure modes: a store error leaves some pending; running it again ends them.
@@ -48,20 +49,17 @@ class AbortUploads(Stage[None, list[str]]):
     async def execute(self, value: None) -> list[str]:
         """Ends those of losers by their lists, then what is pending by list and by name."""
         layout, workers = self.context.layout, self.context.config.io_concurrency
+        since = await self._set_up_at()
         runs = await self._runs()
         winners = await self._winners() if runs else set[str]()
         won = [run for run in runs if _is_among(run.name, winners)]
         lost = [run for run in runs if not _is_among(run.name, winners)]
 
-        async def end(upload: tuple[StorePath, str]) -> None:
-            await end_upload(self.context.store, *upload)
-
         async def end_run(run: StorePath) -> None:
             async for upload in listed_uploads(self.context, run):
-                await end(upload)
+                await end_upload(self.context.store, *upload)
 
         await run_workers(lost, end_run, workers=workers, operation=self.name)
-        since = await self._set_up_at()
         pending: dict[str, PendingUpload] = {}
         named: list[tuple[StorePath, str]] = []
         for place in (layout.destination, *(layout.target(root) for root in sorted(layout.roots))):
@@ -80,7 +78,7 @@ class AbortUploads(Stage[None, list[str]]):
                         del pending[upload_id]
 
             await run_workers(won, find, workers=workers, operation=self.name)
-        await run_workers(named, end, workers=workers, operation=self.name)
+        await end_uploads(self.context, named)
         untold = sorted(str(upload.path) for upload in pending.values() if upload.initiated >= _second(since))
         return untold[:_MOST_UNTOLD]
 
@@ -120,18 +118,13 @@ def _second(time_s: float) -> float:
     return math.floor(time_s) if math.isfinite(time_s) else time_s
 
 
-async def end_uploads_of(context: StageContext, run: StorePath) -> None:
-    """Ends the uploads of one run of a task attempt, and removes its list.
-
-    One listing; for each upload 2 calls; a read for each part of the list; a delete.
-    """
-    uploads = [upload async for upload in listed_uploads(context, run)]
+async def end_uploads(context: StageContext, uploads: Iterable[tuple[StorePath, str]]) -> None:
+    """Ends uploads, by path and id, many at once: 2 calls each."""
 
     async def end(upload: tuple[StorePath, str]) -> None:
         await end_upload(context.store, *upload)
 
     await run_workers(uploads, end, workers=context.config.io_concurrency, operation="abort_uploads")
-    await context.store.delete_directory(run, recursive=True)
 
 
 async def listed_uploads(context: StageContext, run: StorePath) -> AsyncIterator[tuple[StorePath, str]]:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 
+from committer.paths import StorePath
 from committer.stages.commit_task import WrittenFile
 from committer.stores.base import FileStatus, FileWriter
 
@@ -35,5 +37,9 @@ class AttemptFiles(ABC):
         """
 
     @abstractmethod
-    async def give_up(self) -> None:
+    async def stop(self) -> None:
         """Ends what is under way of files that were never closed: nothing is sent any more once this returns."""
+
+    @abstractmethod
+    def uploads(self) -> Sequence[tuple[StorePath, str]]:
+        """Every upload that was begun and not aborted since, by path and id; no call."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from committer.errors import JobNotFoundError, StoreExistsError, StoreNotFoundError, TaskError
 from committer.paths import StorePath
 from committer.stages.attempt_files import AttemptFiles
@@ -40,8 +42,12 @@ class StagedFiles(AttemptFiles):
         """Its name, size and identity."""
         return WrittenFile(staged, status.size, status.identity, absolute=absolute)
 
-    async def give_up(self) -> None:
+    async def stop(self) -> None:
         """Nothing: what is left goes with the directory."""
+
+    def uploads(self) -> Sequence[tuple[StorePath, str]]:
+        """None."""
+        return ()
 
     async def _make_directory(self, directory: str) -> None:
         """Makes a directory below the attempt's, level by level, never the attempt directory itself.

@@ -12,6 +12,7 @@ from committer.records.pending_uploads import ListedUpload, UploadEntry, UploadL
 from committer.stages.attempt_files import AttemptFiles
 from committer.stages.base import StageContext
 from committer.stages.commit_task import WrittenFile
+from committer.stages.job_directory import check_job_stands
 from committer.stages.setup_task import AttemptIdentity
 from committer.stages.upload_writer import UploadWriter
 from committer.stores.base import FileStatus, FileWriter
@@ -23,8 +24,11 @@ _ABORT_BOUND_S: Final = 60.0
 class UploadedFiles(AttemptFiles):
     """Files whose bytes go to uploads to their destinations, completed when the job is committed.
 
-    Opening one costs 2 calls: its upload is begun, then listed in the job's directory, before anything is sent. Uploads
-    that are opened at the same time share the call that lists them.
+    Opening one costs 3 calls, before anything is sent: its upload is begun, then listed in the job's directory, then
+    the job is looked at. Uploads that are opened at the same time share all but the first.
+
+    The lists are read once a job is decided. So either an upload is found listed, or whoever began it finds the job
+    decided, or gone: no executor that outlives its job, and is killed then, leaves a part behind.
 
     Args:
         context: The job, with the attempt's own statistics.
@@ -38,6 +42,7 @@ class UploadedFiles(AttemptFiles):
         self._stamp = layout.stamp(run)
         attempt_id = layout.task_attempt_id(identity.task, identity.attempt)
         self._list = _ListBeingWritten(context, layout.uploads / run, attempt_id)
+        self._begun: dict[str, StorePath] = {}
         self._entries: dict[str, UploadEntry] = {}
         self._open: dict[str, UploadWriter] = {}
 
@@ -49,6 +54,7 @@ class UploadedFiles(AttemptFiles):
         uploads = cast("SupportsUploads", store)
         # What a lost answer leaves has no part, and is found by its name where that holds the job's token.
         upload_id = await uploads.create_upload(path, stamp=self._stamp)
+        self._begun[upload_id] = path
 
         def finished(parts: Sequence[UploadPart]) -> None:
             self._entries[staged] = entry_of(upload_id, parts)
@@ -75,10 +81,14 @@ class UploadedFiles(AttemptFiles):
         """Its name, size and upload."""
         return WrittenFile(staged, status.size, None, absolute=absolute, upload=self._entries[staged])
 
-    async def give_up(self) -> None:
-        """Stops sending files that were not closed; their uploads are listed, and end with the attempt."""
+    async def stop(self) -> None:
+        """Stops sending files that were not closed; their uploads end with the attempt."""
         for writer in tuple(self._open.values()):
             await writer.stop()
+
+    def uploads(self) -> Sequence[tuple[StorePath, str]]:
+        """Every upload that this run began, those of files that were given up too."""
+        return [(path, upload_id) for upload_id, path in self._begun.items()]
 
 
 class _ListBeingWritten:
@@ -93,7 +103,11 @@ class _ListBeingWritten:
         self._turn = asyncio.Lock()
 
     async def add(self, upload: ListedUpload) -> None:
-        """Returns once the list that stands in the store names the upload."""
+        """Returns once the list that stands in the store names the upload, and the job stood after that.
+
+        Raises:
+            JobNotFoundError, JobDecidedError: It does not stand any more: nothing written now can become part of it.
+        """
         self._waiting.append(upload)
         async with self._turn:
             if upload not in self._waiting:
@@ -102,7 +116,9 @@ class _ListBeingWritten:
             taken = tuple(self._waiting)
             record = UploadList(job_id=self._context.layout.job_id, task_attempt=self._attempt_id, uploads=taken)
             self._put += 1
-            await self._context.store.put(self._directory / f"{self._put:05d}", encode_upload_list(record))
+            store, layout = self._context.store, self._context.layout
+            await store.put(self._directory / f"{self._put:05d}", encode_upload_list(record))
+            await check_job_stands(store, layout, hadoop=False, operation="open")
             del self._waiting[: len(taken)]
 
 

@@ -76,14 +76,14 @@ async def test_a_file_is_stamped_with_who_wrote_it(place: MemoryPlace) -> None:
     assert status.stamp == f"j/7/2/{message.nonce}"
 
 
-async def test_a_file_costs_three_calls_of_its_task_and_one_of_the_commit() -> None:
+async def test_a_file_costs_four_calls_of_its_task_and_one_of_the_commit() -> None:
     async def calls(files: int) -> int:
         place = MemoryPlace("s3")
         await committing(place, [f"f-{number}" for number in range(files)])
         return len(place.store.calls)
 
-    # Begun, listed, sent; completed.
-    assert await calls(40) - await calls(20) == 20 * 4
+    # Begun, listed, the job looked at, sent; completed.
+    assert await calls(40) - await calls(20) == 20 * 5
 
 
 async def test_the_committer_and_its_delivery_follow_from_the_store(place: MemoryPlace) -> None:
