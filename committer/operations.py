@@ -10,8 +10,9 @@ from typing import TypeAlias
 
 import msgspec
 
-from committer.committers.base import committer_for
+from committer.committers.base import committer_for, default_committer
 from committer.committers.context import default_committer_of, find_spec, open_context, open_store
+from committer.committers.magic import MagicCommitter
 from committer.committers.results import JobReport
 from committer.config import CommitterConfig
 from committer.errors import (
@@ -26,7 +27,7 @@ from committer.errors import (
 from committer.events import Listener
 from committer.flow.runtime import current_runtime
 from committer.flow.workers import run_workers
-from committer.layout import TEMPORARY, JobLayout, check_job_id
+from committer.layout import MAGIC_JOB, TEMPORARY, JobLayout, check_job_id
 from committer.paths import StorePath
 from committer.records.job_state import (
     Decision,
@@ -40,7 +41,7 @@ from committer.records.manifest import TaskManifest, decode_task_manifest
 from committer.records.pending_set import PendingCommit, PendingSet, decode_pending, decode_pending_set
 from committer.records.pending_uploads import UploadList, decode_upload_list
 from committer.records.success import SuccessData, decode_success
-from committer.spec import JobSpec
+from committer.spec import Delivery, JobSpec
 from committer.stages.base import StageContext
 from committer.stages.cleanup import CleanupJob, RemoveDecision, RemoveFate
 from committer.stages.decide import abort_decision, create_decision
@@ -54,7 +55,7 @@ from committer.stages.job_directory import (
     read_setup,
 )
 from committer.stores.base import FileStatus, Store
-from committer.stores.helpers import status_or_none
+from committer.stores.helpers import status_or_none, walk
 
 Destination = str | os.PathLike[str] | StorePath
 AnyRecord: TypeAlias = (
@@ -160,6 +161,7 @@ async def list_jobs(
 ) -> list[JobInfo]:
     """The jobs that left something below a destination, by id: one listing, and up to four calls a job.
 
+    Where files wait in uploads, and Hadoop puts what its jobs need among the output, the destination is listed too.
     Committed jobs that were cleaned up are not among them; `_SUCCESS` and summary reports speak of those.
     """
     destination = StorePath.of(dest)
@@ -189,12 +191,27 @@ async def _job_ids(store: Store, destination: StorePath) -> list[str]:
             if child.is_directory and not child.is_link
         ]
     except (StoreNotFoundError, StoreNotADirectoryError):
+        job_ids = []
+    return sorted({*job_ids, *await _magic_job_ids(store, destination)})
+
+
+async def _magic_job_ids(store: Store, destination: StorePath) -> list[str]:
+    """Jobs that have one of Hadoop's magic directories, which lie among the output: one call a thousand names there."""
+    if not _may_be_magic(store):
         return []
-    return sorted(job_ids)
+    try:
+        found = [child.path.name async for child in store.list(destination) if child.is_directory]
+    except (StoreNotFoundError, StoreNotADirectoryError):
+        return []
+    return [name.removeprefix(MAGIC_JOB) for name in found if name.startswith(MAGIC_JOB) and name != MAGIC_JOB]
+
+
+def _may_be_magic(store: Store) -> bool:
+    return default_committer(store.capabilities) == MagicCommitter.name
 
 
 async def _info(store: Store, destination: StorePath, job_id: str) -> JobInfo | None:
-    layout = JobLayout(destination, job_id)
+    layout = JobLayout(destination, job_id, pending_sets=_may_be_magic(store))
     try:
         found = await look_at_job(store, layout)
         started = delivery = committer = files = None
@@ -383,6 +400,7 @@ async def _clean_one(
     context = await open_context(spec, storage_options)
     try:
         try:
+            context = await _with_magic(context)
             await _refuse_link(context)
             found = await look_at_job(context.store, context.layout)
         except JobNotFoundError:
@@ -410,6 +428,20 @@ async def _clean_one(
         await context.store.close()
 
 
+async def _with_magic(context: StageContext) -> StageContext:
+    """The context of a job that may have a magic directory, unless its setup record says that it has none."""
+    if not _may_be_magic(context.store):
+        return context
+    try:
+        setup = await read_setup(context.store, context.layout)
+    except (StoreNotFoundError, RecordError):
+        delivery: Delivery = "listing"
+    else:
+        delivery = setup.spec.delivery
+    spec = msgspec.structs.replace(context.spec, committer=MagicCommitter.name, delivery=delivery)
+    return replace(context, spec=spec, layout=spec.layout)
+
+
 async def _refuse_link(context: StageContext) -> None:
     """A link in the place of a job's directory leads to somebody else's files."""
     store, directory = context.store, context.layout.job_directory
@@ -435,6 +467,12 @@ async def _newest_below(context: StageContext, found: JobDirectory) -> float:
         if context.store.capabilities.multipart:
             for run in await _children(context.store, attempt.path / "uploads"):
                 newest = max(newest, await _newest_in(context.store, run.path))
+    if context.layout.pending_sets:
+        try:
+            async for status in walk(context.store, context.layout.magic_directory):
+                newest = max(newest, status.modified or 0.0)
+        except StoreNotFoundError:
+            pass
     return newest
 
 

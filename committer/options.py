@@ -29,6 +29,7 @@ SPARK_HADOOP = "spark.hadoop."
 FACTORY_SCHEME = "mapreduce.outputcommitter.factory.scheme."
 JOB_ATTEMPT = "mapreduce.job.application.attempt.id"
 WRITE_JOB_UUID = "spark.sql.sources.writeJobUUID"
+S3A_UUID = "fs.s3a.committer.uuid"
 
 
 class ConfigurationWarning(UserWarning):

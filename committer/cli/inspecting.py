@@ -117,7 +117,7 @@ async def _other(session: Session, path: str, error: RecordError, limit: int) ->
 
 def _success(record: SuccessData, limit: int) -> list[Part]:
     counters = record.statistics().counters
-    files = counters.get(names.COMMITTER_FILES_COMMITTED)
+    files = counters.get(names.COMMITTER_FILES_COMMITTED, counters.get(names.COMMITTER_COMMITS_COMPLETED))
     stored = counters.get(names.COMMITTER_BYTES_COMMITTED)
     parts = [
         pairs(

@@ -15,6 +15,7 @@ from committer.records.pending_uploads import decode_upload_list
 from committer.stages.base import Stage, StageContext
 from committer.stages.job_directory import OWN_RECORD_LIMIT, read_decision, read_outcome
 from committer.stages.names import is_absolute
+from committer.stages.recorded_uploads import is_place_of, places_of_records, recorded_uploads
 from committer.stores.helpers import end_upload, status_or_none
 from committer.stores.uploads import PendingUpload, SupportsUploads
 
@@ -51,9 +52,11 @@ class AbortUploads(Stage[None, list[str]]):
         layout, workers = self.context.layout, self.context.config.io_concurrency
         since = await self._set_up_at()
         runs = await self._runs()
+        if layout.pending_sets:
+            runs += await places_of_records(self.context)
         winners = await self._winners() if runs else set[str]()
-        won = [run for run in runs if _is_among(run.name, winners)]
-        lost = [run for run in runs if not _is_among(run.name, winners)]
+        won = [run for run in runs if _is_among(run.name, winners) or is_place_of(run, winners)]
+        lost = [run for run in runs if run not in set(won)]
 
         async def end_run(run: StorePath) -> None:
             async for upload in listed_uploads(self.context, run):
@@ -79,7 +82,9 @@ class AbortUploads(Stage[None, list[str]]):
 
             await run_workers(won, find, workers=workers, operation=self.name)
         await end_uploads(self.context, named)
-        untold = sorted(str(upload.path) for upload in pending.values() if upload.initiated >= _second(since))
+        # Nobody can tell when Hadoop set its job up.
+        earliest = 0.0 if self.context.spec.hadoop and math.isinf(since) else _second(since)
+        untold = sorted(str(upload.path) for upload in pending.values() if upload.initiated >= earliest)
         return untold[:_MOST_UNTOLD]
 
     async def _runs(self) -> list[StorePath]:
@@ -89,12 +94,15 @@ class AbortUploads(Stage[None, list[str]]):
             return []
 
     async def _winners(self) -> set[str]:
-        """The task attempts whose uploads are completed, or were taken back, by their ids; none of an undecided job."""
+        """The task attempts whose uploads are completed, or were taken back, and their tasks, by their ids; none of an
+        undecided job.
+        """
         store, layout = self.context.store, self.context.layout
         if await read_outcome(store, layout) is None:
             return set()
         decision = await read_decision(store, layout)
-        return {winner.task_attempt for winner in decision.winners} if decision is not None else set()
+        winners = decision.winners if decision is not None else []
+        return {name for winner in winners for name in (winner.task_attempt, winner.task)}
 
     async def _set_up_at(self) -> float:
         """When the job was set up, by the store's clock; never, where its setup record is gone or has no time."""
@@ -134,6 +142,10 @@ async def listed_uploads(context: StageContext, run: StorePath) -> AsyncIterator
     an upload stays, and ``committer uploads list`` shows it.
     """
     store = context.store
+    if context.layout.pending_sets and run.parent != context.layout.uploads:
+        async for named in recorded_uploads(context, run):
+            yield named
+        return
     try:
         parts = sorted([child.path async for child in store.list(run) if not child.is_directory])
     except (StoreNotFoundError, StoreNotADirectoryError):

@@ -16,7 +16,7 @@ from typing import Literal, TypeAlias
 from committer.layout import SUCCESS
 from committer.testing.simulate.ledger import Attempt, Ledger
 from committer.testing.simulate.watch import JobWatch
-from committer.testing.simulate.worlds import ELSEWHERE, OUT, TEMPORARY, World
+from committer.testing.simulate.worlds import ELSEWHERE, MAGIC, OUT, TEMPORARY, World
 
 _VISIBLE = (f"{OUT}/", f"{ELSEWHERE}/")
 
@@ -238,8 +238,8 @@ class Checker:
         return all(self._is_complete(watch, visible) for watch in self.jobs.values())
 
     def left_over(self) -> list[str]:
-        """What stands of the jobs in `_temporary`."""
-        own = tuple(watch.own for watch in self.jobs.values())
+        """What stands of the jobs in `_temporary`, and in Hadoop's directories for uploads that wait."""
+        own = tuple(place for watch in self.jobs.values() for place in watch.places)
         return sorted(name for name in (*self.world.files(), *self.world.directories()) if f"{name}/".startswith(own))
 
     # -- at the end -----------------------------------------------------------------------------------------------
@@ -298,7 +298,7 @@ class Checker:
     def _may_be_here(self, name: str) -> bool:
         if not name.startswith(_VISIBLE):
             return False
-        return not is_temporary(name) or is_lock(name) or any(name.startswith(job.own) for job in self.jobs.values())
+        return not is_temporary(name) or is_lock(name) or any(name.startswith(job.places) for job in self.jobs.values())
 
     def _check_last_marker(self, marker: bytes | None, old: bytes | None, visible: Files) -> None:
         committed = [watch for watch in self.jobs.values() if watch.committed]
@@ -409,8 +409,8 @@ def difference(found: Files, expected: Files) -> str:
 
 
 def is_temporary(name: str) -> bool:
-    """Whether a name is below the destination's `_temporary`."""
-    return name.startswith(f"{OUT}/{TEMPORARY}/")
+    """Whether a name is below the destination's `_temporary`, or one of Hadoop's for uploads that wait."""
+    return name.startswith((f"{OUT}/{TEMPORARY}/", f"{OUT}/{MAGIC}"))
 
 
 def is_lock(name: str) -> bool:

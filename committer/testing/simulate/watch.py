@@ -6,7 +6,7 @@ import msgspec
 
 from committer.records.job_state import Decision, JobOutcome, decode_record
 from committer.testing.simulate.ledger import Ledger
-from committer.testing.simulate.worlds import OUT, TEMPORARY, World
+from committer.testing.simulate.worlds import MAGIC, OUT, TEMPORARY, World
 
 
 class JobWatch:
@@ -21,6 +21,8 @@ class JobWatch:
         world: The channel.
 
     Attributes:
+        own: The job's directory, as the start of names in it.
+        places: That, and Hadoop's directory for the job's uploads that wait.
         decided: Whether a commit decision was seen, or a model of another committer said so.
         aborted: Whether an abort decision was seen.
         outcome: The first outcome seen.
@@ -40,6 +42,7 @@ class JobWatch:
         self.job_id = job_id
         self.ledger = ledger
         self.own: str = f"{OUT}/{TEMPORARY}/{job_id}/"
+        self.places: tuple[str, ...] = (self.own, f"{OUT}/{MAGIC}{job_id}/")
         self.decided: bool = False
         self.aborted: bool = False
         self.outcome: str | None = None
@@ -77,7 +80,7 @@ class JobWatch:
     def is_kept(self) -> bool:
         """Whether the outcome of a committed job stands, marked to be kept, and nothing else of the job does."""
         data = self._world.read(f"{self.own}outcome")
-        names = [name for name in (*self._world.files(), *self._world.directories()) if name.startswith(self.own)]
+        names = [name for name in (*self._world.files(), *self._world.directories()) if name.startswith(self.places)]
         if data is None or names != [f"{self.own}outcome"]:
             return False
         outcome = decode_record(data, JobOutcome, source="outcome")

@@ -15,12 +15,13 @@ from committer.stores.local import LocalStore
 from committer.stores.memory import MemoryStore
 
 TEMPORARY = "_temporary"
+MAGIC = "__magic_job-"
 OUT = "out"
 # Beside the destination: where jobs may be let publish files by absolute paths.
 ELSEWHERE = "elsewhere"
 
 _OUT_LENGTH = len(f"/{OUT}/")
-_TEMPORARY = f"/{OUT}/{TEMPORARY}/"
+_TEMPORARY = (f"/{OUT}/{TEMPORARY}/", f"/{OUT}/{MAGIC}")
 _ELSEWHERE = f"/{ELSEWHERE}/"
 
 
@@ -56,7 +57,7 @@ class World(ABC):
 
     @abstractmethod
     def visible(self) -> dict[str, bytes]:
-        """What readers see at the destination but below its `_temporary`, and below `ELSEWHERE`."""
+        """What readers see at the destination but below its `_temporary` and `__magic_job-`, and below `ELSEWHERE`."""
 
     @abstractmethod
     def read(self, name: str) -> bytes | None:
