@@ -10,6 +10,7 @@ from typing import Final, cast
 
 from committer.errors import InvalidPathError, RecordError, StoreNotADirectoryError, StoreNotFoundError
 from committer.flow.workers import run_workers
+from committer.layout import SUCCESS
 from committer.paths import StorePath, check_absolute_name, check_file_name
 from committer.records.pending_uploads import decode_upload_list
 from committer.stages.base import Stage, StageContext
@@ -158,6 +159,9 @@ async def listed_uploads(context: StageContext, run: StorePath) -> AsyncIterator
 
 
 def _check_contained(context: StageContext, name: str) -> None:
+    if name == SUCCESS:
+        # What a rollback puts back is sent as an upload.
+        return
     if is_absolute(name):
         check_absolute_name(name, context.layout.roots)
     else:

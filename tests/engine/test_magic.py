@@ -19,6 +19,7 @@ from committer.errors import (
     PreflightError,
     StoreConflictError,
     StoreOutcomeUnknownError,
+    StorePreconditionError,
     TargetExistsError,
     TaskError,
     UnsupportedError,
@@ -181,6 +182,28 @@ async def test_uploads_of_a_killed_executor_end_with_the_job(ending: str, place:
     assert place.temporary() == set()
 
 
+@pytest.mark.parametrize("ending", ["commit", "abort"])
+async def test_an_executor_that_outlives_its_job_sends_nothing_of_what_it_lists_then(
+    ending: str, place: MemoryPlace
+) -> None:
+    job = await place.open_job(job_id="j")
+
+    async def end(call: Call) -> None:
+        # Just before the list is written: whoever ends the job cannot find it.
+        if call.operation == "put" and "/uploads/" in call.path.path:
+            await (job.commit([]) if ending == "commit" else job.abort())
+
+    faults = [Fault(kind="crash_after", operation="put_part")]
+    store = FaultyStore(place.space.store(), faults, before_call=end)
+    with pytest.raises(JobNotFoundError):
+        async with committer.open_task(job.spec, task=0, storage_options={"store": store}) as task:
+            async with task.open("x") as file:
+                await file.write(b"x")
+    await job.close()
+    assert store.count("put_part") == 0
+    assert pending(place) == []
+
+
 async def test_uploads_end_where_cleanup_is_left_out(place: MemoryPlace) -> None:
     async with place.open_job(config=CommitterConfig(cleanup_skipped=True)) as job:
         await killed(place, job.spec)
@@ -275,6 +298,33 @@ async def test_an_earlier_success_marker_comes_back_with_a_rollback(place: Memor
         await committing(place, ["a", "b"], config=CommitterConfig(io_concurrency=1))
     assert place.read("_SUCCESS") == marker
     assert place.files() == {"old": b"old", "b": b"somebody's"}
+
+
+@pytest.mark.parametrize(
+    ("operation", "path"),
+    [("put", "/decision"), ("put", "/superseded/_SUCCESS"), ("delete_file_if", "/_SUCCESS"), ("complete_upload", "/a")],
+)
+async def test_an_earlier_success_marker_outlives_a_request_to_delete_it_that_comes_late(
+    operation: str, path: str, place: MemoryPlace
+) -> None:
+    await committing(place, ["old"], job_id="earlier")
+    marker, plain = place.read("_SUCCESS"), place.space.store()
+    # Twice, as it is sent back by another way each time.
+    for kind in (operation, "complete_upload"):
+        before = (await plain.status(place.space.path("table/_SUCCESS"))).identity
+        assert before is not None
+        fault = Fault(kind="crash_after", operation=kind, path=path if kind == operation else "/a")
+        store = FaultyStore(place.space.store(), [fault])
+        with pytest.raises(SimulatedCrash):
+            async with committer.open_job(place.dest, job_id="j", storage_options={"store": store}) as job:
+                await job.commit([await place.run_task(job, 0, {"a": b"a"})])
+        await committer.recover(place.dest, "j", rollback=True, storage_options=place.options)
+        with pytest.raises(StorePreconditionError):
+            await plain.delete_file_if(place.space.path("table/_SUCCESS"), identity=before)
+        assert place.read("_SUCCESS") == marker
+        assert place.files() == {"old": b"old"}
+        assert pending(place) == []
+        assert place.temporary() == set()
 
 
 async def test_what_stands_there_is_refused_before_anything_is_published(place: MemoryPlace) -> None:
