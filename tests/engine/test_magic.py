@@ -223,8 +223,8 @@ async def test_an_upload_whose_id_nobody_learned_is_found_by_the_token_in_its_na
 
 @pytest.mark.parametrize(
     "name",
-    ["x.csv", f"x-{LONG_ID}0.csv", f"{LONG_ID}/x.csv", f"x-{LONG_ID[:-1]}.csv"],
-    ids=["no token", "longer", "directory", "shorter"],
+    ["x.csv", f"x-{LONG_ID}0.csv", f"x-{LONG_ID}-1.csv", f"{LONG_ID}.csv", f"{LONG_ID}/x.csv", f"x-{LONG_ID[:-1]}.csv"],
+    ids=["no token", "longer", "longer by a word", "no stem", "directory", "shorter"],
 )
 async def test_an_upload_that_cannot_be_told_is_left_alone(name: str, place: MemoryPlace) -> None:
     async with place.open_job(job_id=LONG_ID) as job:
@@ -233,6 +233,45 @@ async def test_an_upload_that_cannot_be_told_is_left_alone(name: str, place: Mem
         report = await job.commit([message])
     assert pending(place) == [name]
     assert report.uploads_left == [str(place.space.path(f"table/{name}"))]
+
+
+@pytest.mark.parametrize("job_id", ["nightly-orders-2026-01-01", "job_202601010000_0001"])
+async def test_an_id_that_another_job_may_have_in_its_names_tells_nothing(job_id: str, place: MemoryPlace) -> None:
+    name = f"x-{job_id}.csv"
+    async with place.open_job(job_id=job_id, config=CommitterConfig(unique_names=True)) as job:
+        await place.space.store().create_upload(place.space.path(f"table/{name}"), stamp="somebody")
+        await job.commit([])
+    assert pending(place) == [name]
+
+
+@pytest.mark.parametrize("other_id", [f"again-{LONG_ID}", f"{LONG_ID}.2", f"{LONG_ID}-c2"])
+async def test_a_job_whose_id_holds_the_whole_id_of_another_keeps_its_uploads(
+    other_id: str, place: MemoryPlace
+) -> None:
+    config = CommitterConfig(unique_names=True)
+    async with place.open_job(job_id=other_id, config=config) as other:
+        message = await place.run_task(other, 0, {"theirs.csv": b"t"})
+        async with place.open_job(job_id=LONG_ID, config=config) as job:
+            await killed(place, job.spec, operation="create_upload")
+            report = await job.commit([])
+        assert pending(place) == [f"theirs-{other_id}.csv"]
+        assert report.uploads_left == [str(place.space.path(f"table/theirs-{other_id}.csv"))]
+        await other.commit([message])
+    assert place.files() == {f"theirs-{other_id}.csv": b"t"}
+
+
+@pytest.mark.parametrize("nested", ["theirs", "ours"])
+async def test_jobs_of_one_id_at_two_destinations_keep_their_uploads(nested: str, place: MemoryPlace) -> None:
+    config, below = CommitterConfig(unique_names=True), f"{place.dest}/a=1"
+    here, there, name = (place.dest, below, "x.csv") if nested == "theirs" else (below, place.dest, "a=1/x.csv")
+    options = place.options
+    async with committer.open_job(there, job_id=LONG_ID, config=config, storage_options=options) as other:
+        message = await place.run_task(other, 0, {name: b"t"})
+        async with committer.open_job(here, job_id=LONG_ID, config=config, storage_options=options) as job:
+            await job.commit([await place.run_task(job, 0, {"y.csv": b"y"})])
+        assert pending(place) == [f"a=1/x-{LONG_ID}.csv"]
+        await other.commit([message])
+    assert place.all_files()[f"a=1/x-{LONG_ID}.csv"] == b"t"
 
 
 async def test_an_older_upload_is_not_the_jobs_whatever_its_name(place: MemoryPlace) -> None:
