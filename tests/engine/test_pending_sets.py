@@ -11,6 +11,7 @@ import pytest
 import committer
 from committer import JobSpec
 from committer.errors import (
+    CommitterError,
     JobNotFoundError,
     PreflightError,
     RecordError,
@@ -263,6 +264,28 @@ async def test_a_refusal_takes_back_what_hadoops_tasks_wrote(java: JavaJob, plac
         await java.commit()
     assert visible(place) == {"c": b"somebody's"}
     assert (left(place), pending(place)) == (set(), [])
+
+
+async def test_what_nothing_proves_is_not_taken_back(
+    java: JavaJob, place: MemoryPlace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where a key of KMS encrypts parts, their etags are no MD5."""
+    monkeypatch.setattr("committer.stages.pending_sets.composite_etag", lambda _etags: None)
+
+    async def somebody_else(call: Call) -> None:
+        if call.operation == "complete_upload" and call.path.name == "b":
+            place.write("b", b"somebody's")
+
+    await java.run_task(0, {"a": b"a", "b": b"b"})
+    place.store.before_call = somebody_else
+    with pytest.raises(CommitterError, match="cannot tell whether what stands at a is the job's"):
+        await java.commit()
+    assert visible(place) == {"a": b"a", "b": b"somebody's"}
+    place.store.before_call = None
+    place.remove("a")
+    report = await committer.recover(place.dest, JOB, rollback=True, storage_options=place.options)
+    assert not report.success
+    assert (visible(place), left(place), pending(place)) == ({"b": b"somebody's"}, set(), [])
 
 
 @pytest.mark.parametrize("committed", [False, True])

@@ -34,6 +34,8 @@ class JobWatch:
         removes_before_outcome: Whether superseded files are gone by the time of the outcome, else by that of
             `_SUCCESS`.
         leaving: Files that still stood there at its outcome and are about to be taken away.
+        may_leave: Likewise, of somebody who wrote them when the job may already have looked what it takes away.
+        finished: Whether an outcome was seen that says that nothing but cleaning is left.
         just_decided: Whether the last look was the first that saw the decision.
         just_committed: Whether the last look was the first that saw the job committed.
     """
@@ -52,6 +54,8 @@ class JobWatch:
         self.targets: set[str] = set()
         self.removes_before_outcome: bool = world.store().capabilities.atomic_file_rename
         self.leaving: set[str] = set()
+        self.may_leave: set[str] = set()
+        self.finished: bool = False
         self.just_decided: bool = False
         self.just_committed: bool = False
         self._world = world
@@ -124,6 +128,7 @@ class JobWatch:
     def _note_outcome(self, data: bytes) -> str | None:
         before, self._outcome = self._outcome, data
         outcome = decode_record(data, JobOutcome, source="outcome")
+        self.finished = self.finished or outcome.finished
         if before is not None:
             ended = decode_record(before, JobOutcome, source="outcome")
             kept = self.ledger.config.outcome_kept and ended.outcome == "committed"

@@ -79,6 +79,10 @@ class World(ABC):
         """Every upload that has a part and was neither completed nor aborted; none where there are no uploads."""
         return set()
 
+    def begin_upload(self, name: str) -> None:
+        """Somebody begins an upload, where there are any, and leaves it at that."""
+        return
+
     @abstractmethod
     def forget(self) -> None:
         """Frees what it holds."""
@@ -161,6 +165,13 @@ class MemoryWorld(World):
             for upload in uploads
             if uploads.parts(upload.path, upload.upload_id)
         }
+
+    def begin_upload(self, name: str) -> None:
+        """See `World.begin_upload`."""
+        if self._space.capabilities.multipart:
+            path = self._space.path(name)
+            upload_id = self._space.uploads.create(path, "somebody")
+            self._space.uploads.put_part(path, upload_id, 1, b"somebody else's")
 
     def forget(self) -> None:
         """See `World.forget`."""
