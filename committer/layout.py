@@ -15,10 +15,17 @@ Below the destination D of job J, attempt N (Hadoop's layout, with this engine's
     D/_temporary/J/NN/uploads/<attempt>-<nonce>/   which uploads a task attempt began  (stores without renames)
     D/_temporary/J/NN/superseded/                  old files moved aside until cleanup
 
+and, where task commits are Hadoop's pending sets (S3A's magic committer)::
+
+    D/__magic_job-J/job-J/NN/<task>.pendingset                     records under the task's name
+    D/__magic_job-J/job-J/NN/tasks/<attempt>/__base/<nonce>/…      what waits of a task attempt, until it commits
+    D/__magic_job-J/job-J/NN/uploads/<attempt>-<nonce>/            which uploads it began
+
 What a job publishes goes by *names*: relative to D, or (with `CommitterConfig.absolute_roots`) an absolute path of the
 same store, which starts with a slash as no relative name does.
 
-Source of the names that Hadoop shares: ``ManifestCommitterConstants``, ``ManifestCommitterSupport``.
+Source of the names that Hadoop shares: ``ManifestCommitterConstants``, ``ManifestCommitterSupport``,
+``CommitUtilsWithMR``, ``MagicCommitPaths`` (since HADOOP-18797, Hadoop 3.4.0).
 """
 
 from __future__ import annotations
@@ -31,8 +38,10 @@ from committer.errors import ConfigurationError, InvalidPathError
 from committer.paths import StorePath, root_of
 
 TEMPORARY = "_temporary"
+MAGIC_JOB = "__magic_job-"
 SUCCESS = "_SUCCESS"
 MANIFEST_SUFFIX = "-manifest.json"
+PENDING_SET_SUFFIX = ".pendingset"
 
 _JOB_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}\Z")
 _RUN = re.compile(r"_m_(\d{6,})_(\d+)-([0-9a-f]+)\Z")
@@ -77,6 +86,7 @@ class JobLayout:
         job_id: The job's id.
         job_attempt: Hadoop's job attempt number; 0 but for jobs that Hadoop set up.
         roots: Directories outside the destination, in the same store, that the caller lets the job write to.
+        pending_sets: Whether task commits are Hadoop's pending sets, in its magic directory.
 
     Attributes:
         roots: Their absolute paths; one below another is left out.
@@ -86,7 +96,13 @@ class JobLayout:
     """
 
     def __init__(
-        self, destination: StorePath, job_id: str, job_attempt: int = 0, roots: Iterable[str | StorePath] = ()
+        self,
+        destination: StorePath,
+        job_id: str,
+        job_attempt: int = 0,
+        roots: Iterable[str | StorePath] = (),
+        *,
+        pending_sets: bool = False,
     ) -> None:
         self.destination = destination
         self.job_id = job_id
@@ -102,10 +118,16 @@ class JobLayout:
         self.job_attempt_directory: StorePath = self.job_directory / f"{job_attempt:02d}"
         self.tasks: StorePath = self.job_attempt_directory / "tasks"
         self.tasks_fenced: StorePath = self.job_attempt_directory / "tasks-fenced"
-        self.manifests: StorePath = self.job_attempt_directory / "manifests"
+        self.pending_sets = pending_sets
+        self.record_suffix: str = PENDING_SET_SUFFIX if pending_sets else MANIFEST_SUFFIX
+        self.magic_directory: StorePath = destination / f"{MAGIC_JOB}{job_id}"
+        self.magic_attempt: StorePath = self.magic_directory / f"job-{job_id}" / f"{job_attempt:02d}"
+        # Hadoop's cleanup of the job takes what lies there with it, whoever put it there.
+        listed = self.magic_attempt if pending_sets else self.job_attempt_directory
+        self.manifests: StorePath = listed if pending_sets else listed / "manifests"
         self.manifests_frozen: StorePath = self.job_attempt_directory / "manifests-frozen"
         self.attempts: StorePath = self.job_attempt_directory / "attempts"
-        self.uploads: StorePath = self.job_attempt_directory / "uploads"
+        self.uploads: StorePath = listed / "uploads"
         self.superseded: StorePath = self.job_attempt_directory / "superseded"
         self.superseded_fenced: StorePath = self.job_attempt_directory / "superseded-fenced"
         hadoop = _HADOOP_JOB_ID.match(job_id)
@@ -172,11 +194,32 @@ class JobLayout:
 
     def manifest(self, task: int) -> StorePath:
         """The record under the task's name."""
-        return self.manifests / f"{self.task_id(task)}{MANIFEST_SUFFIX}"
+        return self.manifests / f"{self.task_id(task)}{self.record_suffix}"
 
     def manifest_temporary(self, task: int, attempt: int, nonce: str) -> StorePath:
         """Where that record is written first. Readers go by the suffix, so it is never taken for a record."""
-        return self.manifests / f"{self.task_attempt_id(task, attempt)}-{nonce}{MANIFEST_SUFFIX}.tmp"
+        return self.manifests / f"{self.task_attempt_id(task, attempt)}-{nonce}{self.record_suffix}.tmp"
+
+    def record_name(self, path: StorePath) -> str:
+        """What other records call a task's record: its path in the job's directory; of a pending set its bare name."""
+        listed = self.pending_sets and path.parent == self.manifests
+        return path.name if listed else path.relative_to(self.job_directory)
+
+    def record_path(self, name: str) -> StorePath:
+        """Where the record of that name is."""
+        here = self.manifests if self.pending_sets and name.endswith(PENDING_SET_SUFFIX) else self.job_directory
+        return here / name
+
+    def magic_task_attempt(self, attempt_id: str) -> StorePath:
+        """Where all runs of a task attempt say which of their files wait, until it commits.
+
+        Hadoop's task commit and abort read and delete all below `__base` in it, by the attempt's id alone.
+        """
+        return self.magic_attempt / "tasks" / attempt_id
+
+    def magic_run(self, attempt_id: str, nonce: str) -> StorePath:
+        """Where one run of it does."""
+        return self.magic_task_attempt(attempt_id) / "__base" / nonce
 
     def attempt_record(self, task: int, attempt: int, nonce: str) -> StorePath:
         """The record under the attempt's name."""

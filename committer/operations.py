@@ -6,11 +6,13 @@ import os
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from datetime import datetime, timedelta
+from typing import TypeAlias
 
 import msgspec
 
-from committer.committers.base import committer_for
+from committer.committers.base import committer_for, default_committer
 from committer.committers.context import default_committer_of, find_job, open_context, open_store
+from committer.committers.magic import MagicCommitter
 from committer.committers.results import JobReport
 from committer.config import CommitterConfig
 from committer.errors import (
@@ -25,7 +27,7 @@ from committer.errors import (
 from committer.events import Listener
 from committer.flow.runtime import current_runtime
 from committer.flow.workers import run_workers
-from committer.layout import TEMPORARY, JobLayout, check_job_id
+from committer.layout import MAGIC_JOB, TEMPORARY, JobLayout, check_job_id
 from committer.paths import StorePath
 from committer.records.job_state import (
     Decision,
@@ -36,8 +38,10 @@ from committer.records.job_state import (
     decode_record,
 )
 from committer.records.manifest import TaskManifest, decode_task_manifest
+from committer.records.pending_set import PendingCommit, PendingSet, decode_pending, decode_pending_set
+from committer.records.pending_uploads import UploadList, decode_upload_list
 from committer.records.success import SuccessData, decode_success
-from committer.spec import JobSpec
+from committer.spec import Delivery, JobSpec
 from committer.stages.base import StageContext
 from committer.stages.cleanup import CleanupJob, RemoveDecision, RemoveFate
 from committer.stages.decide import abort_decision, create_decision
@@ -51,9 +55,21 @@ from committer.stages.job_directory import (
     read_setup,
 )
 from committer.stores.base import FileStatus, Store
-from committer.stores.helpers import status_or_none
+from committer.stores.helpers import status_or_none, walk
 
 Destination = str | os.PathLike[str] | StorePath
+AnyRecord: TypeAlias = (
+    TaskManifest
+    | SuccessData
+    | PendingCommit
+    | PendingSet
+    | UploadList
+    | JobSetup
+    | Intent
+    | Decision
+    | JobOutcome
+    | ReplaceLock
+)
 
 
 class JobInfo(msgspec.Struct, frozen=True, kw_only=True):
@@ -145,6 +161,7 @@ async def list_jobs(
 ) -> list[JobInfo]:
     """The jobs that left something below a destination, by id: one listing, and up to four calls a job.
 
+    Where files wait in uploads, and Hadoop puts what its jobs need among the output, the destination is listed too.
     Committed jobs that were cleaned up are not among them; `_SUCCESS` and summary reports speak of those.
     """
     destination = StorePath.of(dest)
@@ -174,12 +191,27 @@ async def _job_ids(store: Store, destination: StorePath) -> list[str]:
             if child.is_directory and not child.is_link
         ]
     except (StoreNotFoundError, StoreNotADirectoryError):
+        job_ids = []
+    return sorted({*job_ids, *await _magic_job_ids(store, destination)})
+
+
+async def _magic_job_ids(store: Store, destination: StorePath) -> list[str]:
+    """Jobs that have one of Hadoop's magic directories, which lie among the output: one call a thousand names there."""
+    if not _may_be_magic(store):
         return []
-    return sorted(job_ids)
+    try:
+        found = [child.path.name async for child in store.list(destination) if child.is_directory]
+    except (StoreNotFoundError, StoreNotADirectoryError):
+        return []
+    return [name.removeprefix(MAGIC_JOB) for name in found if name.startswith(MAGIC_JOB) and name != MAGIC_JOB]
+
+
+def _may_be_magic(store: Store) -> bool:
+    return default_committer(store.capabilities) == MagicCommitter.name
 
 
 async def _info(store: Store, destination: StorePath, job_id: str) -> JobInfo | None:
-    layout = JobLayout(destination, job_id)
+    layout = JobLayout(destination, job_id, pending_sets=_may_be_magic(store))
     try:
         found = await look_at_job(store, layout)
         started = delivery = committer = files = None
@@ -384,6 +416,7 @@ async def _clean_one(
     context = await open_context(spec, storage_options)
     try:
         try:
+            context = await _with_magic(context)
             await _refuse_link(context)
             found = await look_at_job(context.store, context.layout)
         except JobNotFoundError:
@@ -411,6 +444,20 @@ async def _clean_one(
         await context.store.close()
 
 
+async def _with_magic(context: StageContext) -> StageContext:
+    """The context of a job that may have a magic directory, unless its setup record says that it has none."""
+    if not _may_be_magic(context.store):
+        return context
+    try:
+        setup = await read_setup(context.store, context.layout)
+    except (StoreNotFoundError, RecordError):
+        delivery: Delivery = "listing"
+    else:
+        delivery = setup.spec.delivery
+    spec = msgspec.structs.replace(context.spec, committer=MagicCommitter.name, delivery=delivery)
+    return replace(context, spec=spec, layout=spec.layout)
+
+
 async def _refuse_link(context: StageContext) -> None:
     """A link in the place of a job's directory leads to somebody else's files."""
     store, directory = context.store, context.layout.job_directory
@@ -436,6 +483,12 @@ async def _newest_below(context: StageContext, found: JobDirectory) -> float:
         if context.store.capabilities.multipart:
             for run in await _children(context.store, attempt.path / "uploads"):
                 newest = max(newest, await _newest_in(context.store, run.path))
+    if context.layout.pending_sets:
+        try:
+            async for status in walk(context.store, context.layout.magic_directory):
+                newest = max(newest, status.modified or 0.0)
+        except StoreNotFoundError:
+            pass
     return newest
 
 
@@ -503,8 +556,9 @@ async def load_record(
     *,
     storage_options: Mapping[str, object] | None = None,
     config: CommitterConfig | None = None,
-) -> TaskManifest | SuccessData | JobSetup | Intent | Decision | JobOutcome | ReplaceLock:
-    """Reads one record, whatever it is: task manifest, `_SUCCESS` or summary, setup, intent, decision, outcome, lock.
+) -> AnyRecord:
+    """Reads one record, whatever it is: task manifest, `_SUCCESS` or summary, ``.pending``, ``.pendingset``, setup,
+    intent, decision, outcome, lock, list of uploads.
 
     Args:
         uri: Its URI or path.
@@ -535,6 +589,8 @@ async def load_record(
 class _Kind(msgspec.Struct):
     type: str | None = None
     name: str | None = None
+    upload: msgspec.Raw = msgspec.field(default=msgspec.Raw(), name="uploadId")
+    commits: msgspec.Raw = msgspec.Raw()
 
 
 _OWN: dict[str, type] = {
@@ -542,9 +598,7 @@ _OWN: dict[str, type] = {
 }
 
 
-def decode_any(
-    data: bytes, *, source: str
-) -> TaskManifest | SuccessData | JobSetup | Intent | Decision | JobOutcome | ReplaceLock:
+def decode_any(data: bytes, *, source: str) -> AnyRecord:
     """Decodes a record by what it says it is.
 
     Raises:
@@ -558,6 +612,12 @@ def decode_any(
     own = _OWN.get(kind.type or "")
     if own is not None:
         return decode_record(data, own, source=source)
+    if kind.type == UploadList.__struct_config__.tag:
+        return decode_upload_list(data, source=source)
     if kind.type is None and kind.name is not None:
         return decode_success(data, source=source)
+    if kind.type is None and bytes(kind.commits):
+        return decode_pending_set(data, source=source)
+    if kind.type is None and bytes(kind.upload):
+        return decode_pending(data, source=source)
     return decode_task_manifest(data, source=source)

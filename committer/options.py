@@ -2,7 +2,8 @@
 
 A key is written as Hadoop has it, or with ``spark.hadoop.`` before it, which is how Spark hands options to Hadoop;
 where a mapping holds both, the plain key wins. A field of `CommitterConfig` that no Hadoop option feeds goes by
-``committer.`` and its name. Every choice has one key, never two.
+``committer.`` and its name. Every choice has one key; where S3A's committers have one of their own for what the
+manifest committer has, it counts where that is not given.
 
 Texts are read as Hadoop reads them (booleans in any case, decimal or hexadecimal 32-bit integers, sizes with a binary
 suffix), but a text that is none is an error here, where Hadoop often falls back to the default silently.
@@ -12,6 +13,7 @@ from __future__ import annotations
 
 import difflib
 import math
+import os
 import re
 from collections.abc import Iterator, Mapping
 from typing import Literal, NamedTuple, TypeAlias
@@ -20,15 +22,17 @@ import msgspec
 
 from committer.errors import ConfigurationError
 
-Kind: TypeAlias = Literal["boolean", "int", "size", "rate", "weight", "text", "list"]
+Kind: TypeAlias = Literal["boolean", "int", "threads", "size", "rate", "weight", "text", "list"]
 
 MANIFEST = "mapreduce.manifest.committer."
 FILE_OUTPUT = "mapreduce.fileoutputcommitter."
+S3A = "fs.s3a.committer."
 NATIVE = "committer."
 SPARK_HADOOP = "spark.hadoop."
 FACTORY_SCHEME = "mapreduce.outputcommitter.factory.scheme."
 JOB_ATTEMPT = "mapreduce.job.application.attempt.id"
 WRITE_JOB_UUID = "spark.sql.sources.writeJobUUID"
+S3A_UUID = f"{S3A}uuid"
 
 
 class ConfigurationWarning(UserWarning):
@@ -44,6 +48,8 @@ class Option(msgspec.Struct, frozen=True):
         kind: How its text is read.
         note: Where this engine differs from Hadoop; for a key that feeds no field, why it does not.
         when: What the field becomes for false and for true, where the field is no boolean.
+        also: Whether another key feeds the field, too, and wins.
+        warns: A value, and what is warned of where it is given: it asks for something else than what happens here.
     """
 
     key: str
@@ -51,6 +57,8 @@ class Option(msgspec.Struct, frozen=True):
     kind: Kind = "text"
     note: str = ""
     when: tuple[str, str] | None = None
+    also: bool = False
+    warns: tuple[bool, str] | None = None
 
 
 _NO_CLASSES = (
@@ -58,6 +66,12 @@ _NO_CLASSES = (
 )
 _NOT_MANIFEST = "an option of the classic FileOutputCommitter, which the manifest committer does not have"
 _IDENTITY = "says which job it is, not how it commits: `job_identity` reads it"
+_NOT_STAGING = "an option of the staging committers, which are not in this release"
+_OF_THE_STORE = "a storage option, which the store reads"
+_OWN_UPLOADS = "true means the job's own uploads here, with a warning: those of others may be of jobs that run"
+_OWN_UPLOADS_WARNING = (
+    "only the job's own uploads are aborted when it ends; `committer uploads abort` aborts what others left"
+)
 
 OPTIONS: tuple[Option, ...] = (
     Option(f"{MANIFEST}io.threads", "io_concurrency", "int", "zero and less mean the default, as in Hadoop"),
@@ -96,6 +110,57 @@ OPTIONS: tuple[Option, ...] = (
         "1,000 when unset, 0 for no limit; limits every store call on abfs and abfss, not only renames; other stores "
         "do not see it",
     ),
+    Option(f"{S3A}name", note="the `committer` argument chooses, else the store; `magic` on S3"),
+    Option(
+        f"{S3A}threads",
+        "io_concurrency",
+        "threads",
+        f"less than zero means as many times the number of cores, 0 one at a time; `{MANIFEST}io.threads` wins",
+        also=True,
+    ),
+    Option(
+        f"{S3A}summary.report.directory",
+        "summary_report_directory",
+        note=f"`{MANIFEST}summary.report.directory` wins",
+        also=True,
+    ),
+    Option(f"{S3A}abort.pending.uploads", note=_OWN_UPLOADS, warns=(True, _OWN_UPLOADS_WARNING)),
+    Option(f"{S3A}staging.abort.pending.uploads", note=_OWN_UPLOADS, warns=(True, _OWN_UPLOADS_WARNING)),
+    Option(
+        f"{S3A}magic.enabled",
+        note="`magic` is there wherever the store has what it needs",
+        warns=(False, "the `committer` argument chooses, and `magic` is what suits S3"),
+    ),
+    Option(
+        f"{S3A}magic.track.commits.in.memory.enabled",
+        note="delivery by message, the default, writes no record of a single file; delivery by listing does",
+    ),
+    Option(
+        f"{S3A}magic.cleanup.enabled",
+        note=f"`{FILE_OUTPUT}cleanup.skipped` says whether the job's directories stay",
+        warns=(False, f"the magic directory is removed; {FILE_OUTPUT}cleanup.skipped=true leaves what a job left"),
+    ),
+    Option(S3A_UUID, note=_IDENTITY),
+    Option(f"{S3A_UUID}.source", note="where Hadoop's id came from; nothing goes by it"),
+    Option(f"{S3A}require.uuid", note=_IDENTITY),
+    Option(f"{S3A}generate.uuid", note="an id is made up where none is given"),
+    Option(f"{S3A}staging.tmp.path", note=_NOT_STAGING),
+    Option(f"{S3A}staging.unique-filenames", note=f"{_NOT_STAGING}; `{NATIVE}unique_names` is its like"),
+    Option(f"{S3A}staging.conflict-mode", note=f"{_NOT_STAGING}; `{NATIVE}conflict_mode` is its like"),
+    Option(f"{S3A}experimental.collect.iostatistics", note="statistics are always collected"),
+    Option(
+        f"{S3A}magic.overwrite.and.commit", note="of a fork of Hadoop's; replacing keeps old files until the outcome"
+    ),
+    Option(f"{S3A}magic.delete.directory.threads", note="of a fork of Hadoop's; `io_concurrency` bounds deletes, too"),
+    Option("fs.s3a.buffer.dir", note="nothing is kept on a disk: a file's parts are sent as they are full"),
+    Option("fs.s3a.create.performance", note="nothing is probed for at a destination while a task writes"),
+    Option("fs.s3a.create.checksum.algorithm", note=_OF_THE_STORE),
+    Option("fs.s3a.create.storage.class", note=_OF_THE_STORE),
+    Option(
+        "fs.s3a.multipart.uploads.enabled",
+        note="`magic` is made of uploads",
+        warns=(False, "files are sent as uploads all the same: `magic` is made of them"),
+    ),
     Option("fs.s3a.multipart.size", "multipart_size", "size"),
     Option("fs.s3a.fast.upload.active.blocks", "multipart_in_flight", "int"),
     Option("mapreduce.outputcommitter.factory.class", note=_NO_CLASSES),
@@ -123,8 +188,8 @@ OPTIONS: tuple[Option, ...] = (
 )
 
 _BY_KEY = {option.key: option for option in OPTIONS}
-_BY_FIELD = {option.field: option for option in OPTIONS if option.field}
-_OWN_PREFIXES = (MANIFEST, FILE_OUTPUT, NATIVE)
+_BY_FIELD = {option.field: option for option in OPTIONS if option.field and not option.also}
+_OWN_PREFIXES = (MANIFEST, FILE_OUTPUT, S3A, NATIVE)
 _INT = re.compile(r"([+-]?)(0[xX][0-9a-fA-F]+|[0-9]+)")
 _SIZE = re.compile(r"([+-]?[0-9]+)([kmgtpe]?)", re.IGNORECASE)
 _INT_BOUND = 1 << 31
@@ -149,7 +214,8 @@ class JobIdentity(NamedTuple):
     """Which job a Hadoop configuration speaks of.
 
     Attributes:
-        job_id: The unique id Spark gave the write; None when there is none and the MapReduce job id counts.
+        job_id: The unique id of S3A's committers, or that Spark gave the write; None when there is none and the
+            MapReduce job id counts.
         job_attempt: The job attempt, 0 for the first.
     """
 
@@ -164,28 +230,48 @@ def resolve(options: Mapping[str, object]) -> Resolved:
         ConfigurationError: A text is not of its option's kind; the error names key and value.
     """
     resolved = Resolved({}, {}, [])
+    second: list[tuple[Option, str, object]] = []
     for key, written_as, value in _plain(options):
         option = _BY_KEY.get(key)
-        if option is None:
+        if option is not None and option.also:
+            second.append((option, written_as, value))
+        elif option is None:
             if key.startswith(_OWN_PREFIXES):
                 resolved.warnings.append(f"the option {written_as} is not known{_suggestion(key)}; it has no effect")
         elif option.field:
             _take(option, written_as, value, resolved)
+        elif option.warns is not None and _asks_for(option.warns[0], written_as, value):
+            resolved.warnings.append(f"the option {written_as} is {str(value).strip()}: {option.warns[1]}")
+    for option, written_as, value in second:
+        first = resolved.origins.get(option.field)
+        if first is None:
+            _take(option, written_as, value, resolved)
+        else:
+            resolved.warnings.append(f"the option {written_as} has no effect beside {first}, which wins")
     return resolved
+
+
+def _asks_for(asked: bool, key: str, value: object) -> bool:
+    return value != "" and _boolean(key, value) == asked
 
 
 def job_identity(options: Mapping[str, object]) -> JobIdentity:
     """The job that `options`, a Hadoop or Spark configuration, speaks of.
 
     Raises:
-        ConfigurationError: The job attempt is not an integer of zero or more.
+        ConfigurationError: The job attempt is not an integer of zero or more; or an id is required and not there.
     """
     found = {key: (written_as, value) for key, written_as, value in _plain(options)}
     written_as, value = found.get(JOB_ATTEMPT, (JOB_ATTEMPT, 0))
     attempt = _int(written_as, value)
     if attempt < 0:
         raise _bad(written_as, value, "it must not be negative")
-    return JobIdentity(str(found.get(WRITE_JOB_UUID, ("", ""))[1]).strip() or None, attempt)
+    ids = [str(found.get(key, ("", ""))[1]).strip() for key in (S3A_UUID, WRITE_JOB_UUID)]
+    job_id = next(filter(None, ids), None)
+    required_as, required = found.get(f"{S3A}require.uuid", ("", ""))
+    if job_id is None and required_as and _asks_for(True, required_as, required):
+        raise _bad(required_as, required, f"neither {S3A_UUID} nor {WRITE_JOB_UUID} is given")
+    return JobIdentity(job_id, attempt)
 
 
 def key_of(field: str) -> str:
@@ -241,6 +327,9 @@ def _parse(kind: Kind, key: str, value: object) -> object:
         return _boolean(key, value)
     if kind == "int":
         return _int(key, value)
+    if kind == "threads":
+        threads = _int(key, value)
+        return threads if threads > 0 else -threads * (os.cpu_count() or 1) or 1
     if kind == "size":
         return _size(key, value)
     if kind == "rate":

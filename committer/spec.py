@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from typing import Literal, TypeAlias
+from typing import Final, Literal, TypeAlias
 
 import msgspec
 
@@ -13,6 +13,8 @@ from committer.layout import JobLayout, check_job_id, check_number
 from committer.paths import StorePath
 
 Delivery: TypeAlias = Literal["listing", "message"]
+
+_MAGIC_SCHEMES: Final = frozenset({"s3", "s3a"})
 
 
 class JobSpec(msgspec.Struct, frozen=True, kw_only=True):
@@ -45,18 +47,25 @@ class JobSpec(msgspec.Struct, frozen=True, kw_only=True):
         job_attempt: int = 0,
         *,
         config: CommitterConfig | None = None,
+        committer: str | None = None,
     ) -> JobSpec:
-        """A job that Hadoop's manifest committer set up: join it with `open_task`, or commit it with `attach_job`.
+        """A job that Hadoop's committer set up: join it with `open_task`, or commit it with `attach_job`.
 
         Args:
             dest: The job's destination.
-            job_id: Its unique id: ``spark.sql.sources.writeJobUUID`` where set, else ``job_<X>_<N>``.
+            job_id: Its unique id: ``fs.s3a.committer.uuid`` of the magic committer or
+                ``spark.sql.sources.writeJobUUID`` where set, else ``job_<X>_<N>``.
             job_attempt: ``mapreduce.job.application.attempt.id``.
             config: Choices; `hadoop_driver=True` when a Java driver will commit the job.
+            committer: ``manifest`` or ``magic``; by the scheme when None, as Hadoop binds its committers: ``magic`` for
+                ``s3`` and ``s3a``, else ``manifest``.
         """
+        destination = StorePath.of(dest)
+        by_scheme = "magic" if destination.scheme in _MAGIC_SCHEMES else "manifest"
         return cls(
-            destination=StorePath.of(dest).uri,
+            destination=destination.uri,
             job_id=check_job_id(job_id),
+            committer=committer or by_scheme,
             job_attempt=check_number(job_attempt, "job_attempt"),
             config=config or CommitterConfig(),
             hadoop=True,
@@ -66,7 +75,10 @@ class JobSpec(msgspec.Struct, frozen=True, kw_only=True):
     def layout(self) -> JobLayout:
         """Where everything of the job lives."""
         roots = self.config.absolute_roots
-        return JobLayout(StorePath.from_uri(self.destination), self.job_id, self.job_attempt, roots)
+        # What the tasks of the magic committer leave to be listed is in Hadoop's form.
+        pending_sets = self.committer == "magic" and self.delivery == "listing"
+        destination = StorePath.from_uri(self.destination)
+        return JobLayout(destination, self.job_id, self.job_attempt, roots, pending_sets=pending_sets)
 
     def encode(self) -> bytes:
         """The spec as JSON."""

@@ -17,7 +17,7 @@ from committer.paths import StorePath, root_of
 from committer.records.success import SuccessData, decode_success
 from committer.stages.identity import stands_as_directory
 from committer.stages.names import is_hidden
-from committer.stages.success_file import COMMITTER_CLASS, WAS_EMPTY
+from committer.stages.success_file import COMMITTER_CLASS, WAS_EMPTY, files_committed, named_uris
 from committer.stores.base import Store
 from committer.stores.helpers import walk
 
@@ -73,7 +73,7 @@ async def validate(
         marker = await _marker(store, destination, config)
         missing, wrong = await _compare_named(store, destination, marker, config)
         extra: list[str] = []
-        committed = marker.statistics().counters.get(names.COMMITTER_FILES_COMMITTED, len(marker.filenames))
+        committed = files_committed(marker)
         complete = committed <= len(marker.filenames)
         if marker.diagnostics.get(WAS_EMPTY) == "true":
             extra = await _compare_tree(store, destination, marker, committed, wrong, complete=complete)
@@ -101,7 +101,7 @@ def names_manifest_committer_in_vain(marker: SuccessData) -> bool:
     and ``csv``, ``json``, ``text``, ``orc``). A job that had nothing to write leaves the same. This engine's own
     reports are never meant: its tasks write nowhere else.
     """
-    committed = marker.statistics().counters.get(names.COMMITTER_FILES_COMMITTED, len(marker.filenames))
+    committed = files_committed(marker)
     return (
         marker.committer == COMMITTER_CLASS
         and _ENGINE not in marker.diagnostics
@@ -151,11 +151,11 @@ async def _compare_named(
     missing: list[str] = []
     wrong: list[str] = []
     roots = JobLayout(destination, marker.jobId, roots=config.absolute_roots).roots
+    uris = named_uris(marker, destination)
 
     async def look(number: int) -> None:
         uri = marker.filenames[number]
-        # S3A writes bare absolute paths.
-        path = StorePath.from_uri(uri) if ":" in uri.partition("/")[0] else destination_path(destination, uri)
+        path = StorePath.from_uri(uris[number])
         outside = (path.scheme, path.authority) != (destination.scheme, destination.authority)
         if outside or not (path.is_under(destination) or root_of(path.path, roots)):
             hint = "" if outside else "; if the job may have written there, give absolute_roots"
@@ -179,11 +179,6 @@ async def _compare_named(
     return missing, wrong
 
 
-def destination_path(destination: StorePath, path: str) -> StorePath:
-    """An absolute path in the destination's store."""
-    return msgspec.structs.replace(destination, path=path)
-
-
 async def _compare_tree(
     store: Store,
     destination: StorePath,
@@ -193,7 +188,7 @@ async def _compare_tree(
     *,
     complete: bool,
 ) -> list[str]:
-    named = set(marker.filenames)
+    named = set(named_uris(marker, destination))
     files = size = 0
     extra: list[str] = []
     async for child in store.list(destination):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import os
 import pickle
 import warnings
 from pathlib import Path
@@ -18,6 +19,7 @@ from committer.options import NATIVE, OPTIONS, ConfigurationWarning, job_identit
 
 P = "mapreduce.manifest.committer."
 F = "mapreduce.fileoutputcommitter."
+S = "fs.s3a.committer."
 FIELDS = [field.name for field in msgspec.structs.fields(CommitterConfig)]
 
 # key, text, field, value
@@ -25,6 +27,10 @@ HONOURED = [
     (P + "io.threads", "64", "io_concurrency", 64),
     (P + "io.threads", " 64 ", "io_concurrency", 64),
     (P + "io.threads", "0x40", "io_concurrency", 64),
+    (S + "threads", "48", "io_concurrency", 48),
+    (S + "threads", "0", "io_concurrency", 1),
+    (S + "threads", "-2", "io_concurrency", 2 * (os.cpu_count() or 1)),
+    (S + "summary.report.directory", "s3a://b/reports", "summary_report_directory", "s3a://b/reports"),
     (P + "delete.target.files", "true", "existing_target", "replace"),
     (P + "delete.target.files", "FALSE", "existing_target", "fail"),
     (P + "validate.output", "TRUE", "validate_output", True),
@@ -93,7 +99,9 @@ def test_an_option_feeds_its_field(prefix: str, key: str, text: str, field: str,
     assert getattr(config, field) == value
     assert config == msgspec.structs.replace(CommitterConfig(), **{field: value})
     row = next(row for row in config.explain().rows if row.field == field)
-    assert (row.value, row.origin, row.key) == (value, prefix + key, key)
+    # A choice that two of Hadoop's committers have has the key of the first.
+    assert (row.value, row.origin, row.key) == (value, prefix + key, key_of(field))
+    assert row.key == key or key.startswith(S)
 
 
 @pytest.mark.parametrize(("key", "text"), REFUSED)
@@ -104,8 +112,40 @@ def test_a_bad_value_is_refused_by_key_and_value(key: str, text: str) -> None:
     assert repr(text) in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    ("key", "first", "field"),
+    [
+        (S + "threads", P + "io.threads", "io_concurrency"),
+        (S + "summary.report.directory", P + "summary.report.directory", "summary_report_directory"),
+    ],
+)
+def test_where_two_committers_have_a_key_the_manifest_committers_wins(key: str, first: str, field: str) -> None:
+    for options in ({key: "8", first: "9"}, {first: "9", key: "8"}):
+        with pytest.warns(ConfigurationWarning, match=f"{key} has no effect beside {first}"):
+            config = CommitterConfig.from_hadoop(options)
+        assert str(getattr(config, field)) == "9"
+
+
+@pytest.mark.parametrize(
+    ("key", "text", "said"),
+    [
+        (S + "abort.pending.uploads", "true", "only the job's own uploads are aborted"),
+        ("spark.hadoop." + S + "staging.abort.pending.uploads", "TRUE", "only the job's own uploads are aborted"),
+        (S + "magic.enabled", "false", "`magic` is what suits S3"),
+        (S + "magic.cleanup.enabled", "false", "cleanup.skipped=true"),
+        ("fs.s3a.multipart.uploads.enabled", "false", "`magic` is made of them"),
+        (S + "thread", "8", "did you mean fs.s3a.committer.threads?"),
+    ],
+)
+def test_what_asks_for_something_else_than_what_happens_is_warned_of(key: str, text: str, said: str) -> None:
+    with pytest.warns(ConfigurationWarning) as caught:
+        assert CommitterConfig.from_hadoop({key: text}) == CommitterConfig()
+    assert key in str(caught[0].message)
+    assert said in str(caught[0].message)
+
+
 def test_every_field_has_one_key_and_every_key_of_ours_is_the_fields_name() -> None:
-    fed = [option.field for option in OPTIONS if option.field]
+    fed = [option.field for option in OPTIONS if option.field and not option.also]
     assert sorted(fed) == sorted(FIELDS)
     assert {key for key, *_ in HONOURED} == {option.key for option in OPTIONS if option.field}
     for option in OPTIONS:
@@ -177,6 +217,16 @@ def test_keys_that_do_not_apply_and_keys_of_others_are_silent() -> None:
                 F + "algorithm.version": "2",
                 "mapreduce.job.application.attempt.id": "1",
                 "spark.sql.sources.writeJobUUID": "a-b",
+                S + "name": "magic",
+                S + "uuid": "u",
+                S + "uuid.source": "JobID",
+                S + "abort.pending.uploads": "false",
+                S + "magic.enabled": "true",
+                S + "magic.track.commits.in.memory.enabled": "true",
+                S + "staging.conflict-mode": "replace",
+                S + "experimental.collect.iostatistics": "true",
+                "fs.s3a.buffer.dir": "/tmp",
+                "fs.s3a.multipart.uploads.enabled": "true",
                 "dfs.replication": "${x}",
             }
         )
@@ -188,6 +238,10 @@ def test_the_identity_of_a_job() -> None:
     assert job_identity(
         {"spark.hadoop.mapreduce.job.application.attempt.id": "3", "spark.sql.sources.writeJobUUID": " u-1 "}
     ) == ("u-1", 3)
+    both = {S + "uuid": "s3a", "spark.sql.sources.writeJobUUID": "u-1", S + "require.uuid": "true"}
+    assert job_identity(both) == ("s3a", 0)
+    with pytest.raises(ConfigurationError, match="neither"):
+        job_identity({"spark.hadoop." + S + "require.uuid": "true"})
     with pytest.raises(ConfigurationError, match="negative"):
         job_identity({"mapreduce.job.application.attempt.id": "-1"})
 

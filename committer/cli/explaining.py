@@ -111,7 +111,7 @@ def _lacks(can: Capabilities) -> list[str]:
 def options() -> Answer:
     """Every choice with its kinds of values, default and key, and every key of Hadoop's that has no effect here."""
     fields = {field.name: field for field in msgspec.structs.fields(CommitterConfig)}
-    feeding = {option.field: option for option in OPTIONS if option.field}
+    feeding = {option.field: option for option in OPTIONS if option.field and not option.also}
     parts: list[Part] = [line("choices: -o NAME=VALUE or -o KEY=VALUE", "bold")]
     data: list[dict[str, object]] = []
     for name, field in fields.items():
@@ -123,6 +123,9 @@ def options() -> Answer:
             note = f"by its key: false means {option.when[0]}, true means {option.when[1]}"
         if note:
             parts.append(line(note, "dim", indent=6))
+        also = [other for other in OPTIONS if other.field == name and other.also]
+        for other in also:
+            parts += [copyable(other.key, 6), line(other.note, "dim", indent=6)]
         data.append({"field": name, "default": field.default, "key": option.key, "read_as": option.kind, "note": note})
     parts += [line(""), line("keys of Hadoop's without effect here", "bold")]
     ignored = [option for option in OPTIONS if not option.field]

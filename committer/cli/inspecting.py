@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
-from typing import Final, cast
+from typing import Final, TypeVar, cast
 
+import msgspec
 from rich.console import Group
 
 from committer.cli.output import Answer, Part, builtins_of, line, pairs, table
@@ -28,12 +29,17 @@ from committer.records.job_state import (
     decode_facts,
 )
 from committer.records.manifest import TaskManifest
+from committer.records.pending_set import PendingCommit, PendingSet
+from committer.records.pending_uploads import UploadList
 from committer.records.success import SuccessData
 from committer.validation import names_manifest_committer_in_vain
 
 _KINDS: Final[dict[type, str]] = {
     TaskManifest: "task manifest",
     SuccessData: "success record",
+    PendingCommit: "pending upload",
+    PendingSet: "pending set",
+    UploadList: "list of uploads",
     JobSetup: "job setup",
     Intent: "intent to commit",
     Decision: "decision",
@@ -70,9 +76,14 @@ async def inspect(session: Session, path: str, limit: int) -> Answer:
     kind = _KINDS.get(type(record), type(record).__name__)
     show = _SHOWN.get(type(record))
     notes: list[str] = []
+    # Decoded only when asked for; a record is shown whole.
     if isinstance(record, TaskManifest | SuccessData):
-        # Decoded only when asked for; a record is shown whole.
         record.iostatistics = record.statistics(source=path).compact()
+    elif isinstance(record, PendingCommit):
+        record = _with_statistics(record, path)
+    elif isinstance(record, PendingSet):
+        commits = tuple(_with_statistics(one, path) for one in record.commits)
+        record = _with_statistics(msgspec.structs.replace(record, commits=commits), path)
     if isinstance(record, SuccessData) and names_manifest_committer_in_vain(record):
         notes.append(TRAP)
     shown = show(record, limit) if show is not None else [_generic(record)]
@@ -106,7 +117,7 @@ async def _other(session: Session, path: str, error: RecordError, limit: int) ->
 
 def _success(record: SuccessData, limit: int) -> list[Part]:
     counters = record.statistics().counters
-    files = counters.get(names.COMMITTER_FILES_COMMITTED)
+    files = counters.get(names.COMMITTER_FILES_COMMITTED, counters.get(names.COMMITTER_COMMITS_COMPLETED))
     stored = counters.get(names.COMMITTER_BYTES_COMMITTED)
     parts = [
         pairs(
@@ -176,6 +187,62 @@ def _manifest(record: TaskManifest, limit: int) -> list[Part]:
         ]
         parts.append(_listed(("was", "directory"), rows, limit))
     return parts
+
+
+_Pending = TypeVar("_Pending", PendingCommit, PendingSet)
+
+
+def _with_statistics(record: _Pending, path: str) -> _Pending:
+    return msgspec.structs.replace(record, iostatistics=record.statistics(source=path).compact())
+
+
+def _pending_set(record: PendingSet, limit: int) -> list[Part]:
+    attempts = sorted({one.taskId for one in record.commits if one.taskId})
+    parts = [
+        pairs(
+            [
+                ("job", record.jobId),
+                ("task attempt", ", ".join(attempts)),
+                ("files", f"{len(record.commits):,}"),
+                ("bytes", size(sum(one.length for one in record.commits))),
+                *sorted(record.extraData.items()),
+            ]
+        )
+    ]
+    if record.commits:
+        rows = [
+            (size(one.length), f"{len(one.etags):,}", one.destinationKey, one.uploadId)
+            for one in sorted(record.commits, key=lambda one: one.destinationKey)
+        ]
+        parts.append(_listed(("size", "parts", "key", "upload"), rows, limit, right=(0, 1)))
+    return parts
+
+
+def _pending(record: PendingCommit, _: int) -> list[Part]:
+    return [
+        pairs(
+            [
+                ("key", record.destinationKey),
+                ("bucket", record.bucket),
+                ("upload", record.uploadId),
+                ("size", size(record.length)),
+                ("parts", f"{len(record.etags):,}"),
+                ("written", _moment(record.saved)),
+                ("job", record.jobId),
+                ("task attempt", record.taskId),
+                ("note", record.text),
+                *sorted(record.extraData.items()),
+            ]
+        )
+    ]
+
+
+def _uploads(record: UploadList, limit: int) -> list[Part]:
+    rows = [(one.name, one.id) for one in record.uploads]
+    return [
+        pairs([("job", record.job_id), ("task attempt", record.task_attempt)]),
+        _listed(("file", "upload"), rows, limit),
+    ]
 
 
 def _setup(record: JobSetup, _: int) -> list[Part]:
@@ -250,6 +317,9 @@ def _moment(milliseconds: int) -> str:
 _SHOWN: Final[dict[type, Callable[..., list[Part]]]] = {
     TaskManifest: _manifest,
     SuccessData: _success,
+    PendingCommit: _pending,
+    PendingSet: _pending_set,
+    UploadList: _uploads,
     JobSetup: _setup,
     Decision: _decision,
 }

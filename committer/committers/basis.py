@@ -17,6 +17,7 @@ from committer.stages.load_records import (
     LoadedRecords,
     LoadRecords,
     RecordRef,
+    can_freeze,
     check_attempt_records,
     check_task_count,
     freeze_manifests,
@@ -75,16 +76,15 @@ async def find_refs(
 
 
 async def _is_frozen(context: StageContext) -> bool:
-    return context.store.capabilities.atomic_directory_rename and await exists(
-        context.store, context.layout.manifests_frozen
-    )
+    return can_freeze(context) and await exists(context.store, context.layout.manifests_frozen)
 
 
 def _in_directory(context: StageContext, refs: list[RecordRef], *, frozen: bool) -> list[RecordRef]:
     layout = context.layout
     directory = layout.manifests_frozen if frozen else layout.manifests
-    prefix = directory.relative_to(layout.job_directory)
-    return [RecordRef(f"{prefix}/{ref.record.rpartition('/')[2]}", ref.digest, ref.inline) for ref in refs]
+    return [
+        RecordRef(layout.record_name(directory / ref.record.rpartition("/")[2]), ref.digest, ref.inline) for ref in refs
+    ]
 
 
 async def prepare(context: StageContext, refs: list[RecordRef], *, copy_records: bool) -> Prepared:

@@ -36,7 +36,7 @@ from committer.stages.end_job import EndJob
 from committer.stages.job_directory import look_at_job, read_decision, read_outcome
 from committer.stages.publish import Published
 from committer.stages.roll_back import RollBackRequest, fence
-from committer.stages.success_file import read_success, was_completed
+from committer.stages.success_file import named_uris, read_success, was_completed
 from committer.stores.helpers import exists
 
 
@@ -330,7 +330,8 @@ async def _published_before(context: StageContext, state: CommitState) -> Publis
     marker = await read_success(context)
     published = Published()
     if marker is not None and marker.jobId == context.layout.job_id:
-        published.filenames, published.lengths = marker.filenames, marker.lengths or []
+        published.filenames = named_uris(marker, context.layout.destination)
+        published.lengths = marker.lengths or []
         published.files, published.size = state.decision.files, state.decision.size
         return published
     try:

@@ -31,9 +31,18 @@ from committer.stages.end_job import mark_finished
 from committer.stages.intent import release_lock, remove_taken_lock
 from committer.stages.job_directory import read_outcome
 from committer.stages.names import with_ancestors
+from committer.stages.pending_sets import is_set
 from committer.stages.publish import Published
 from committer.stages.report import SaveReport
-from committer.stages.success_file import DIRECTORIES_CREATED, SaveSuccess, read_success, set_totals, success_data
+from committer.stages.success_file import (
+    DIRECTORIES_CREATED,
+    SaveSuccess,
+    files_committed,
+    named_uris,
+    read_success,
+    set_totals,
+    success_data,
+)
 from committer.stores.base import Store
 from committer.stores.helpers import walk
 
@@ -215,13 +224,13 @@ async def report_of_finished(context: StageContext, started: float, *, decided: 
         success=found.success,
         job_id=layout.job_id,
         committer=context.spec.committer,
-        files_committed=counters.get(names.COMMITTER_FILES_COMMITTED, 0),
+        files_committed=files_committed(found),
         bytes_committed=counters.get(names.COMMITTER_BYTES_COMMITTED, 0),
         directories_created=_number(found.diagnostics.get(DIRECTORIES_CREATED, "")),
         renames_recovered=counters.get(names.COMMIT_FILE_RENAME_RECOVERED, 0),
         duration_s=context.runtime.monotonic() - started,
         statistics=statistics,
-        filenames=found.filenames,
+        filenames=named_uris(found, layout.destination),
     )
 
 
@@ -348,6 +357,8 @@ async def _copy_records(
 ) -> None:
     try:
         records = [child.path async for child in walk(store, source) if not child.is_directory]
+        if context.layout.pending_sets:
+            records = [path for path in records if is_set(path)]
     except StoreNotFoundError:
         return
 

@@ -52,7 +52,7 @@ from committer.stages.job_directory import (
     read_intent,
     read_outcome,
 )
-from committer.stages.load_records import RecordRef, refs_of_messages, thaw_manifests
+from committer.stages.load_records import RecordRef, can_freeze, refs_of_messages, thaw_manifests
 from committer.stages.preflight import refuse
 from committer.stages.publish import Published
 from committer.stages.success_file import read_success
@@ -201,8 +201,8 @@ class JobCommit:
 
     async def _prepare(self, refs: list[RecordRef]) -> Prepared:
         context = self._context
-        can_freeze = context.store.capabilities.atomic_directory_rename
-        prepared = await prepare(context, refs, copy_records=context.spec.delivery == "listing" and not can_freeze)
+        copies = context.spec.delivery == "listing" and not can_freeze(context)
+        prepared = await prepare(context, refs, copy_records=copies)
         refuse(context, prepared.conflicts)
         return prepared
 

@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+import logging
 from typing import Final
 
 from committer.committers.recording import RecordingCommitter
 from committer.committers.upload_action import UploadAction
+from committer.errors import StoreError
 from committer.paths import StorePath
+from committer.records.task_commit import TaskCommit
+from committer.stages.abort_task import AbortRequest
 from committer.stages.attempt_files import AttemptFiles
 from committer.stages.base import StageContext
+from committer.stages.commit_task import TaskOutput
+from committer.stages.pending_files import PendingFiles
 from committer.stages.setup_task import AttemptIdentity
 from committer.stages.uploaded_files import UploadedFiles
+
+_log = logging.getLogger("committer.committers")
 
 _NEEDS: Final = {
     "multipart": "withhold the completion of an upload",
@@ -20,9 +28,10 @@ _NEEDS: Final = {
 
 
 class MagicCommitter(RecordingCommitter):
-    """S3A's magic committer without magic paths: a file is sent to where it goes, and its upload stays open.
+    """S3A's magic committer: a file is sent to where it goes, and its upload stays open.
 
-    For stores that have uploads and no renames: Amazon S3 and compatibles.
+    For stores that have uploads and no renames: Amazon S3 and compatibles. By message nothing of it is in Hadoop's
+    form; by listing all that tasks leave is, so that Java's tasks and drivers take part.
     """
 
     name = "magic"
@@ -32,4 +41,32 @@ class MagicCommitter(RecordingCommitter):
 
     def files_of(self, context: StageContext, identity: AttemptIdentity, directory: StorePath) -> AttemptFiles:
         """Uploads to where the files go."""
-        return UploadedFiles(context, identity)
+        return PendingFiles(context, identity) if context.layout.pending_sets else UploadedFiles(context, identity)
+
+    async def commit_task(self, context: StageContext, output: TaskOutput) -> TaskCommit:
+        """Runs `CommitTask`; then what told of single files is of no use any more."""
+        message = await super().commit_task(context, output)
+        if context.layout.pending_sets:
+            identity = output.identity
+            await _forget(context, _place_of(context, identity.task, identity.attempt, identity.nonce))
+        return message
+
+    async def abort_task(self, context: StageContext, request: AbortRequest) -> None:
+        """Runs `AbortTask`; then nothing is left that it goes by."""
+        await super().abort_task(context, request)
+        if context.layout.pending_sets:
+            await _forget(context, _place_of(context, request.task, request.attempt, request.nonce))
+
+
+def _place_of(context: StageContext, task: int, attempt: int, nonce: str | None) -> StorePath:
+    layout = context.layout
+    attempt_id = layout.task_attempt_id(task, attempt)
+    return layout.magic_task_attempt(attempt_id) if nonce is None else layout.magic_run(attempt_id, nonce)
+
+
+async def _forget(context: StageContext, place: StorePath) -> None:
+    """Deletes the records of single files; what fails here goes with the job's cleanup, Hadoop's too."""
+    try:
+        await context.store.delete_directory(place, recursive=True)
+    except StoreError as error:
+        _log.warning("could not remove %s, which the job's cleanup does: %s", place, error)

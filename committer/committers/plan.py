@@ -42,5 +42,7 @@ async def _stray(context: StageContext, refs: list[RecordRef]) -> list[str]:
             children = [child async for child in store.list(directory)]
         except CommitterError:
             continue
-        stray += [str(child.path) for child in children if child.path.relative_to(layout.job_directory) not in winning]
+        # Beside pending sets lie directories.
+        records = [child.path for child in children if not (layout.pending_sets and child.is_directory)]
+        stray += [str(path) for path in records if layout.record_name(path) not in winning]
     return sorted(stray)[:100]

@@ -13,11 +13,12 @@ from committer.committers.results import CommitPlan, JobReport
 from committer.errors import StoreNotFoundError, TaskError
 from committer.events import audit
 from committer.paths import StorePath
-from committer.records.manifest import decode_task_manifest, relative_entries
+from committer.records.manifest import relative_entries
 from committer.records.task_commit import TaskCommit, digest_of, inline_record
 from committer.stages.abort_task import AbortRequest, AbortTask
 from committer.stages.base import StageContext
 from committer.stages.commit_task import CommitTask, TaskOutput
+from committer.stages.load_records import decode_listed
 from committer.stages.setup_job import SetupJob
 from committer.stages.setup_task import AttemptIdentity, SetupTask
 
@@ -71,7 +72,7 @@ class RecordingCommitter(Committer):
                 data = await store.read(path, limit=context.config.record_size_limit)
             except StoreNotFoundError:
                 continue
-            manifest = decode_task_manifest(data, source=str(path))
+            manifest = decode_listed(context, path, data)
             if manifest.taskAttemptID != attempt_id:
                 continue
             files, _directories = relative_entries(

@@ -48,6 +48,8 @@ STORE_IO_RATE_LIMITED: Final = "store_io_rate_limited"
 # Samples: a counter that adds values up, with their minimum, maximum and mean.
 COMMITTER_BYTES_COMMITTED: Final = "committer_bytes_committed"
 COMMITTER_FILES_COMMITTED: Final = "committer_files_committed"
+# What S3A's committers call the same.
+COMMITTER_COMMITS_COMPLETED: Final = "committer_commits_completed"
 COMMITTER_TASKS_COMPLETED: Final = "committer_tasks_completed"
 COMMITTER_TASKS_FAILED: Final = "committer_tasks_failed"
 COMMITTER_TASK_DIRECTORY_COUNT: Final = "committer_task_directory_count"

@@ -15,6 +15,7 @@ from committer.options import (
     MANIFEST,
     NATIVE,
     OPTIONS,
+    S3A_UUID,
     SPARK_HADOOP,
     WRITE_JOB_UUID,
     ConfigurationWarning,
@@ -23,7 +24,7 @@ from committer.options import (
 
 # Which job it is, Spark and the option job_id say.
 _SPELLED: Final = {
-    option.key.lower(): option.key for option in OPTIONS if option.key not in {JOB_ATTEMPT, WRITE_JOB_UUID}
+    option.key.lower(): option.key for option in OPTIONS if option.key not in {JOB_ATTEMPT, WRITE_JOB_UUID, S3A_UUID}
 }
 _HADOOP_PREFIXES: Final = (MANIFEST, FILE_OUTPUT, NATIVE, "mapreduce.outputcommitter.")
 _NO_LETTERS: Final = re.compile(r"[^a-z0-9]+")
@@ -53,7 +54,7 @@ def config_of_hadoop(options: Mapping[str, str]) -> CommitterConfig:
         given[_SPELLED.get(plain, plain)] = value
     for key, value in given.items():
         found = resolve({key: value})
-        if found.warnings and not found.values:
+        if found.warnings and not found.values and key not in _SPELLED.values():
             raise ConfigurationError(found.warnings[0], operation="save", next_step="docs/options.md lists the options")
     with warnings.catch_warnings():
         # The process that reads options is not the user's: nobody would see them.

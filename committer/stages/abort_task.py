@@ -15,12 +15,11 @@ from committer.errors import (
     StoreNotFoundError,
 )
 from committer.flow.workers import run_workers
-from committer.layout import MANIFEST_SUFFIX
 from committer.paths import StorePath
-from committer.records.manifest import decode_task_manifest
 from committer.stages.abort_uploads import end_uploads, listed_uploads
 from committer.stages.base import Stage
 from committer.stages.job_directory import look_at_job
+from committer.stages.load_records import aborted_suffix, decode_listed
 from committer.stores.helpers import move_file
 
 
@@ -89,7 +88,10 @@ class AbortTask(Stage[AbortRequest, None]):
         """
         uploads = self.context.layout.uploads
         if value.nonce is None:
-            for run in await self._runs(uploads, attempt_id):
+            runs = await self._runs(uploads, attempt_id)
+            if self.context.layout.pending_sets:
+                runs.append(self.context.layout.magic_task_attempt(attempt_id))
+            for run in runs:
                 await end_uploads(self.context, [upload async for upload in listed_uploads(self.context, run)])
             return
         run = uploads / self.context.layout.task_attempt_directory(value.task, value.attempt, value.nonce).name
@@ -118,6 +120,9 @@ class AbortTask(Stage[AbortRequest, None]):
                 await self._put_back(record, aside)
             raise
         for _record, aside in taken:
+            if layout.pending_sets:
+                # Of Hadoop's attempts nothing else says what they began.
+                await end_uploads(self.context, [upload async for upload in listed_uploads(self.context, aside)])
             await store.delete_file(aside)
 
     async def _check_not_being_committed(self) -> None:
@@ -156,7 +161,7 @@ class AbortTask(Stage[AbortRequest, None]):
         manifest = layout.manifest(value.task)
         if not await self._is_of(manifest, value):
             return []
-        taken = await self._take(manifest, layout.manifests / f"{attempt_id}-aborted{MANIFEST_SUFFIX}.tmp")
+        taken = await self._take(manifest, layout.manifests / f"{attempt_id}{aborted_suffix(layout)}")
         for record, aside in taken:
             if not await self._is_of(aside, value):
                 await self._put_back(record, aside)
@@ -186,7 +191,7 @@ class AbortTask(Stage[AbortRequest, None]):
         layout = self.context.layout
         try:
             data = await self.context.store.read(path, limit=self.context.config.record_size_limit)
-            manifest = decode_task_manifest(data, source=str(path))
+            manifest = decode_listed(self.context, path, data)
         except (StoreNotFoundError, RecordError):
             return False
         if value.nonce is not None:

@@ -10,18 +10,21 @@ from typing import Final, cast
 
 from committer.errors import InvalidPathError, RecordError, StoreNotADirectoryError, StoreNotFoundError
 from committer.flow.workers import run_workers
+from committer.layout import SUCCESS
 from committer.paths import StorePath, check_absolute_name, check_file_name
 from committer.records.pending_uploads import decode_upload_list
 from committer.stages.base import Stage, StageContext
 from committer.stages.job_directory import OWN_RECORD_LIMIT, read_decision, read_outcome
 from committer.stages.names import is_absolute
-from committer.stores.helpers import end_upload, status_or_none
+from committer.stages.recorded_uploads import is_place_of, places_of_records, recorded_uploads
+from committer.stores.helpers import end_upload, exists, status_or_none
 from committer.stores.uploads import PendingUpload, SupportsUploads
 
 _log = logging.getLogger("committer.stages")
 
-# A shorter job id may be part of a name by accident, so that nothing is known to be the job's by it.
-_LEAST_TOKEN: Final = 16
+# An id without a UUID may be part of anybody's name: people count, and name by the day; Spark's and Hadoop's ids are
+# counters and times that another application can draw, too (SPARK-33402).
+_UUID: Final = re.compile(r"[0-9A-Fa-f]{8}(?:-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}")
 
 _MOST_UNTOLD: Final = 100
 
@@ -29,10 +32,10 @@ _MOST_UNTOLD: Final = 100
 class AbortUploads(Stage[None, list[str]]):
     """Ends every upload that the job's task attempts began and that is still pending; no other's, ever.
 
-    Which are the job's is told by the lists in its directory, and by names that hold its id, if that is no word that
-    others use and the upload is not older than the job's setup record. What neither tells is left alone: it may be
-    another job's. A winner's uploads were completed, or ended with a rollback, so its list is read only where something
-    is pending.
+    Which are the job's is told by the lists in its directory, and by names that hold its id where the engine puts it,
+    if the id holds a UUID, no other job that stands there can have meant it, and the upload is not older than the job's
+    setup record. What neither tells is left alone: it may be another job's. A winner's uploads were completed, or ended
+    with a rollback, so its list is read only where something is pending.
 
     Preconditions: the job ended, or is decided against, or the caller vouches for it.
     Postconditions: none of the uploads that can be told is pending; the lists still stand. Who begins an upload from
@@ -41,7 +44,8 @@ class AbortUploads(Stage[None, list[str]]):
     anybody's.
     Failure modes: a store error leaves some pending; running it again ends them.
     Cost: 3 calls, and one a thousand uploads pending at the destination; for an attempt that did not win one listing,
-    and one read and 2 calls for each of its uploads. A root outside the destination one call more.
+    and one read and 2 calls for each of its uploads. A root outside the destination one call more. Where names tell
+    something, one listing, and a call for each directory above such an upload.
     """
 
     name = "job_stage_abort_uploads"
@@ -51,9 +55,11 @@ class AbortUploads(Stage[None, list[str]]):
         layout, workers = self.context.layout, self.context.config.io_concurrency
         since = await self._set_up_at()
         runs = await self._runs()
+        if layout.pending_sets:
+            runs += await places_of_records(self.context)
         winners = await self._winners() if runs else set[str]()
-        won = [run for run in runs if _is_among(run.name, winners)]
-        lost = [run for run in runs if not _is_among(run.name, winners)]
+        won = [run for run in runs if _is_among(run.name, winners) or is_place_of(run, winners)]
+        lost = sorted({*runs} - {*won})
 
         async def end_run(run: StorePath) -> None:
             async for upload in listed_uploads(self.context, run):
@@ -61,13 +67,15 @@ class AbortUploads(Stage[None, list[str]]):
 
         await run_workers(lost, end_run, workers=workers, operation=self.name)
         pending: dict[str, PendingUpload] = {}
-        named: list[tuple[StorePath, str]] = []
+        maybe: list[PendingUpload] = []
         for place in (layout.destination, *(layout.target(root) for root in sorted(layout.roots))):
             async for upload in cast("SupportsUploads", self.context.store).list_uploads(place):
+                pending[upload.upload_id] = upload
                 if _is_named(upload, layout.job_id, since):
-                    named.append((upload.path, upload.upload_id))
-                else:
-                    pending[upload.upload_id] = upload
+                    maybe.append(upload)
+        named = [(upload.path, upload.upload_id) for upload in await self._without_others(maybe)]
+        for _path, upload_id in named:
+            pending.pop(upload_id, None)
         if pending:
 
             async def find(run: StorePath) -> None:
@@ -79,7 +87,9 @@ class AbortUploads(Stage[None, list[str]]):
 
             await run_workers(won, find, workers=workers, operation=self.name)
         await end_uploads(self.context, named)
-        untold = sorted(str(upload.path) for upload in pending.values() if upload.initiated >= _second(since))
+        # Nobody can tell when Hadoop set its job up.
+        earliest = 0.0 if self.context.spec.hadoop and math.isinf(since) else _second(since)
+        untold = sorted(str(upload.path) for upload in pending.values() if upload.initiated >= earliest)
         return untold[:_MOST_UNTOLD]
 
     async def _runs(self) -> list[StorePath]:
@@ -88,13 +98,42 @@ class AbortUploads(Stage[None, list[str]]):
         except (StoreNotFoundError, StoreNotADirectoryError):
             return []
 
+    async def _without_others(self, uploads: list[PendingUpload]) -> list[PendingUpload]:
+        """Leaves out those that another job of the same id, or of one that holds it, may have begun."""
+        if not uploads:
+            return []
+        store, layout = self.context.store, self.context.layout
+        try:
+            standing = [child.path.name async for child in store.list(layout.temporary)]
+        except (StoreNotFoundError, StoreNotADirectoryError):
+            standing = []
+        others = [name for name in standing if layout.job_id in name and name != layout.job_id]
+        shared: dict[StorePath, bool] = {}
+
+        async def is_shared(directory: StorePath) -> bool:
+            # Jobs of one id at two destinations know nothing of each other, and one may lie below the other.
+            if directory not in shared:
+                place = directory / layout.temporary.name / layout.job_id
+                here = directory != layout.destination and await exists(store, place)
+                shared[directory] = here or (directory.path != "/" and await is_shared(directory.parent))
+            return shared[directory]
+
+        return [
+            upload
+            for upload in uploads
+            if not (any(other in upload.path.name for other in others) or await is_shared(upload.path.parent))
+        ]
+
     async def _winners(self) -> set[str]:
-        """The task attempts whose uploads are completed, or were taken back, by their ids; none of an undecided job."""
+        """The task attempts whose uploads are completed, or were taken back, and their tasks, by their ids; none of an
+        undecided job.
+        """
         store, layout = self.context.store, self.context.layout
         if await read_outcome(store, layout) is None:
             return set()
         decision = await read_decision(store, layout)
-        return {winner.task_attempt for winner in decision.winners} if decision is not None else set()
+        winners = decision.winners if decision is not None else []
+        return {name for winner in winners for name in (winner.task_attempt, winner.task)}
 
     async def _set_up_at(self) -> float:
         """When the job was set up, by the store's clock; never, where its setup record is gone or has no time."""
@@ -107,10 +146,10 @@ def _is_among(run: str, attempts: Collection[str]) -> bool:
 
 
 def _is_named(upload: PendingUpload, job_id: str, since: float) -> bool:
-    """Whether a pending upload is the job's by its name and its age."""
-    if len(job_id) < _LEAST_TOKEN or upload.initiated < _second(since):
+    """Whether a pending upload is the job's by its name, as `unique_name` or Spark's binding makes it, and its age."""
+    if not _UUID.search(job_id) or upload.initiated < _second(since):
         return False
-    return re.search(rf"(?<![A-Za-z0-9]){re.escape(job_id)}(?![A-Za-z0-9])", upload.path.name) is not None
+    return re.search(rf"-{re.escape(job_id)}(?:-c[0-9]+)?(?:\.|$)", upload.path.name) is not None
 
 
 def _second(time_s: float) -> float:
@@ -134,6 +173,10 @@ async def listed_uploads(context: StageContext, run: StorePath) -> AsyncIterator
     an upload stays, and ``committer uploads list`` shows it.
     """
     store = context.store
+    if context.layout.pending_sets and run.parent != context.layout.uploads:
+        async for named in recorded_uploads(context, run):
+            yield named
+        return
     try:
         parts = sorted([child.path async for child in store.list(run) if not child.is_directory])
     except (StoreNotFoundError, StoreNotADirectoryError):
@@ -158,6 +201,9 @@ async def listed_uploads(context: StageContext, run: StorePath) -> AsyncIterator
 
 
 def _check_contained(context: StageContext, name: str) -> None:
+    if name == SUCCESS:
+        # What a rollback puts back is sent as an upload.
+        return
     if is_absolute(name):
         check_absolute_name(name, context.layout.roots)
     else:

@@ -40,7 +40,7 @@ class CleanupJob(Stage[Found | None, list[str]]):
 
     Preconditions: the job ended (outcome written), or was aborted, or the caller vouches for it.
     Postconditions: of the job's directory only `decision` and `outcome` are left; `RemoveFate` removes them,
-    `RemoveDecision` leaves an outcome that is kept.
+    `RemoveDecision` leaves an outcome that is kept. Of its magic directory, if it has one, nothing is left.
     Returns: what `AbortUploads` says of uploads that may be anybody's.
     Failure modes: what cannot be deleted stays, and the error says so; the job's result does not change.
     Cost: one delete a task attempt, or one in all with `cleanup_base_first`; one a root outside the destination; on
@@ -68,6 +68,8 @@ class CleanupJob(Stage[Found | None, list[str]]):
         children = found.pop(layout.job_directory)
         fate = {layout.decision, layout.outcome}
         doomed = [child for child in children if child.path not in fate or child.is_directory]
+        if layout.pending_sets:
+            doomed.append(FileStatus(layout.magic_directory, True, 0))
         # What fails here is tried once more with its parent, below.
         await self._delete_in_parallel([attempt for attempts in found.values() for attempt in attempts])
         failures = await self._delete_in_parallel(doomed)

@@ -27,6 +27,7 @@ from committer.stages.base import Stage
 from committer.stages.durability import sync_directories
 from committer.stages.job_directory import check_job_stands
 from committer.stages.names import with_ancestors
+from committer.stages.pending_sets import set_of
 from committer.stages.setup_task import AttemptIdentity
 from committer.stages.task_directories import destination_directories
 from committer.stores.base import SupportsSync
@@ -151,7 +152,10 @@ class CommitTask(Stage[TaskOutput, TaskCommit]):
             path = layout.manifest(identity.task)
             temporary = layout.manifest_temporary(identity.task, identity.attempt, identity.nonce)
         # Once for all tries: one that was lost may arrive late, and must not replace the record by other bytes.
-        saved = encode_task_manifest(self._manifest(value, files, directories))
+        if layout.pending_sets:
+            saved = set_of(self.context, value)
+        else:
+            saved = encode_task_manifest(self._manifest(value, files, directories))
         self._check_size(saved, path)
         may_stand = lost = False
         once = without_retries(store)

@@ -106,6 +106,7 @@ class CompleteUploads(Stage[CommitState, Published]):
             parts_of(file.upload),
             stamp=file.stamp,
             size=file.size,
+            identity=file.identity,
             exclusive=exclusive,
         )
 

@@ -169,7 +169,9 @@ async def create_decision(context: StageContext, decision: Decision) -> Decision
     except StoreNotFoundError as error:
         raise vanished(context) from error
     anchor = layout.job_attempt_directory if context.spec.hadoop else layout.setup
-    if found == wanted and (store.capabilities.directories or not context.spec.hadoop):
+    if context.spec.hadoop and layout.pending_sets:
+        anchor = layout.magic_directory
+    if found == wanted and (store.capabilities.directories or layout.pending_sets or not context.spec.hadoop):
         try:
             standing = await status_or_none(store, anchor)
         except StoreError as error:

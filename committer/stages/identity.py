@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 def is_file_of(status: FileStatus | None, file: PlannedFile) -> bool:
     """Whether this is proved to be a committed file."""
-    if status is None or (status.identity is None and file.upload is None):
+    if status is None or (status.identity is None and not file.stamp):
         return False
     return may_be_file_of(status, file, proved=True)
 
@@ -24,7 +24,7 @@ def may_be_file_of(status: FileStatus, file: PlannedFile, *, proved: bool = Fals
     """Whether this is a committed file as far as the store can say, or (with `proved`) beyond doubt."""
     if not is_regular(status) or status.size != file.size:
         return False
-    if file.upload is not None:
+    if file.upload is not None and file.stamp:
         return status.stamp == file.stamp
     if file.identity is None or status.identity is None:
         return not proved

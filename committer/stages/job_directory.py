@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-from committer.errors import JobDecidedError, JobNotFoundError, StoreNotADirectoryError, StoreNotFoundError
+from committer.errors import JobDecidedError, JobNotFoundError, StoreError, StoreNotADirectoryError, StoreNotFoundError
 from committer.layout import JobLayout, has_nonce
 from committer.paths import StorePath
 from committer.records.job_state import Decision, Intent, JobOutcome, JobSetup, R, decode_record
@@ -93,21 +93,40 @@ class JobDirectory:
 
 
 async def look_at_job(store: Store, layout: JobLayout) -> JobDirectory:
-    """Lists a job's directory: one call.
+    """Lists a job's directory: one call; two where task commits are Hadoop's pending sets and no setup record stands.
+
+    A job that Hadoop's magic committer set up has nothing there: its magic directory counts as its job attempt's.
 
     Raises:
         JobNotFoundError: There is none.
     """
+    children: dict[str, FileStatus] = {}
+    missing: StoreError | None = None
     try:
         children = {child.path.name: child async for child in store.list(layout.job_directory)}
     except (StoreNotFoundError, StoreNotADirectoryError) as error:
+        missing = error
+    if layout.pending_sets and "setup" not in children and await magic_stands(store, layout):
+        attempt = layout.job_attempt_directory
+        children.setdefault(attempt.name, FileStatus(attempt, True, 0))
+    elif missing is not None:
         raise JobNotFoundError(
             f"there is no job {layout.job_id} at {layout.destination}",
             operation="look_at_job",
             path=layout.job_directory,
             next_step="list_jobs(destination) shows the jobs that are there",
-        ) from error
+        ) from missing
     return JobDirectory(layout, children)
+
+
+async def magic_stands(store: Store, layout: JobLayout) -> bool:
+    """Whether anything is in a job's magic directory, if only what marks it as a directory: one call, or two."""
+    try:
+        async for _child in store.list(layout.magic_directory):
+            break
+    except (StoreNotFoundError, StoreNotADirectoryError):
+        return False
+    return True
 
 
 async def join_job(store: Store, layout: JobLayout) -> JobDirectory:

@@ -20,15 +20,16 @@ from committer.events import Statistics, names
 from committer.flow.budget import Budget
 from committer.flow.repeats import Repeats
 from committer.flow.workers import run_workers
-from committer.layout import MANIFEST_SUFFIX
+from committer.layout import JobLayout
 from committer.paths import StorePath
 from committer.records.job_state import Winner
-from committer.records.manifest import decode_task_manifest
+from committer.records.manifest import TaskManifest, decode_task_manifest
 from committer.records.pending_uploads import UploadEntry
 from committer.records.task_commit import TaskCommit, digest_of
 from committer.stages.base import Stage, StageContext
 from committer.stages.identity import may_be_file_of
 from committer.stages.names import NameFolding, name_problems, with_ancestors
+from committer.stages.pending_sets import as_manifest, is_set, manifest_of
 from committer.stages.planned_files import (
     BYTES_IN_FLIGHT,
     PlannedFile,
@@ -40,7 +41,7 @@ from committer.stages.planned_files import (
 from committer.stores.helpers import exists, is_pending, move_file, status_or_none
 
 # What `AbortTask` names a record it has taken while it looks whose it is.
-ABORTED_SUFFIX = f"-aborted{MANIFEST_SUFFIX}.tmp"
+ABORTED = "-aborted"
 
 # Entries kept in memory, some 500 bytes each; a larger job reads its records a second time instead.
 ENTRIES_IN_MEMORY = 100_000
@@ -101,6 +102,27 @@ class LoadedRecords:
     statistics: Statistics = field(default_factory=Statistics)
 
 
+def can_freeze(context: StageContext) -> bool:
+    """Whether one rename puts the listing out of reach of late tasks. Hadoop looks for pending sets where they are."""
+    return context.store.capabilities.atomic_directory_rename and not context.layout.pending_sets
+
+
+def aborted_suffix(layout: JobLayout) -> str:
+    """How the name of a record ends that `AbortTask` has taken, while it looks whose it is."""
+    return f"{ABORTED}{layout.record_suffix}.tmp"
+
+
+def decode_listed(context: StageContext, path: StorePath, data: bytes) -> TaskManifest:
+    """A record that a task attempt of the job committed.
+
+    Raises:
+        RecordError: It is none.
+    """
+    if context.layout.pending_sets:
+        return manifest_of(context, data, path=path)
+    return decode_task_manifest(data, source=str(path))
+
+
 async def freeze_manifests(context: StageContext) -> bool:
     """Puts the listing out of reach of late tasks: `manifests` becomes `manifests-frozen`, one call.
 
@@ -115,7 +137,7 @@ async def freeze_manifests(context: StageContext) -> bool:
         JobNotFoundError: Neither directory is there.
     """
     layout, store = context.layout, context.store
-    if not store.capabilities.atomic_directory_rename:
+    if not can_freeze(context):
         return False
     try:
         # Not looked for first: where it stands already, the rename refuses to replace it.
@@ -147,7 +169,7 @@ async def thaw_manifests(context: StageContext) -> None:
     the frozen ones, so that at every moment one directory holds a record of every task. One call; 2 more a late record.
     """
     layout, store = context.layout, context.store
-    if not store.capabilities.atomic_directory_rename:
+    if not can_freeze(context):
         return
     try:
         await store.rename_directory(layout.manifests_frozen, layout.manifests)
@@ -175,21 +197,21 @@ async def list_manifests(context: StageContext, *, frozen: bool) -> list[RecordR
         if context.store.capabilities.directories:
             raise
         listed = {}
-    for path in [path for path in listed if path.name.endswith(ABORTED_SUFFIX)]:
+    for path in [path for path in listed if path.name.endswith(aborted_suffix(layout))]:
         restored = await _put_back_taken(context, path, directory)
         if restored is not None:
             listed[restored] = listed[path]
-    found = sorted(path for path in listed if path.name.endswith(MANIFEST_SUFFIX))
-    return [RecordRef(path.relative_to(layout.job_directory), length=listed[path]) for path in found]
+    found = sorted(path for path in listed if path.name.endswith(layout.record_suffix))
+    return [RecordRef(layout.record_name(path), length=listed[path]) for path in found]
 
 
 async def _put_back_taken(context: StageContext, taken: StorePath, directory: StorePath) -> StorePath | None:
     """Finishes an `AbortTask` that died: puts back a record that it took by mistake, of another attempt of the task."""
     data = await context.store.read(taken, limit=context.config.record_size_limit)
-    manifest = decode_task_manifest(data, source=str(taken))
-    if taken.name == f"{manifest.taskAttemptID}{ABORTED_SUFFIX}":
+    manifest = decode_listed(context, taken, data)
+    if taken.name == f"{manifest.taskAttemptID}{aborted_suffix(context.layout)}":
         return None
-    record = directory / f"{manifest.taskID}{MANIFEST_SUFFIX}"
+    record = directory / f"{manifest.taskID}{context.layout.record_suffix}"
     try:
         await move_file(context.store, taken, record)
     except StoreExistsError:
@@ -245,21 +267,24 @@ class LoadRecords(Stage[list[RecordRef], LoadedRecords]):
     async def _load(self, number: int, ref: RecordRef, loaded: LoadedRecords) -> Winner:
         context = self.context
         data = ref.inline if ref.inline is not None else await read_record(context, ref.record)
-        digest = digest_of(data)
+        path, digest = context.layout.record_path(ref.record), digest_of(data)
         if ref.digest is not None and digest != ref.digest:
             raise RecordError(
                 "the record is not the one its message or decision names: it was replaced since",
                 field="digest",
-                path=context.layout.job_directory / ref.record,
+                path=path,
                 operation=self.name,
                 next_step="commit with the message of the attempt that wrote last, or run the task again",
             )
+        if is_set(path):
+            data = as_manifest(context, path, data)
+            digest = digest_of(data)
         manifest, files, directories = decode_record(context, ref.record, data, digest)
         if manifest.jobId != context.layout.job_id:
             raise RecordError(
                 f"the record is one of job {manifest.jobId}, not of {context.layout.job_id}",
                 field="jobId",
-                path=context.layout.job_directory / ref.record,
+                path=path,
                 operation=self.name,
                 next_step="find out who writes into the job's directory",
             )
@@ -301,7 +326,7 @@ class LoadRecords(Stage[list[RecordRef], LoadedRecords]):
             raise RecordError(
                 "the record names files of more than one task attempt, or of another record's",
                 field="files",
-                path=self.context.layout.job_directory / record,
+                path=self.context.layout.record_path(record),
                 operation=self.name,
             )
         if not files.sources:
@@ -312,7 +337,7 @@ class LoadRecords(Stage[list[RecordRef], LoadedRecords]):
             raise RecordError(
                 "the record names files of two kinds: some wait in uploads, some do not",
                 field="files",
-                path=self.context.layout.job_directory / record,
+                path=self.context.layout.record_path(record),
                 operation=self.name,
             )
         first = files.first()
@@ -407,9 +432,9 @@ def _ref_of(context: StageContext, message: TaskCommit) -> RecordRef:
     layout = context.layout
     if context.spec.delivery == "listing":
         # The record lies under the task's name, and moves when the listing is frozen.
-        directory = layout.manifests_frozen if context.store.capabilities.atomic_directory_rename else layout.manifests
+        directory = layout.manifests_frozen if can_freeze(context) else layout.manifests
         path = directory / layout.manifest(message.task).name
-        return RecordRef(path.relative_to(layout.job_directory), message.digest, length=message.length)
+        return RecordRef(layout.record_name(path), message.digest, length=message.length)
     path = layout.attempt_record(message.task, message.attempt, message.nonce)
     if message.record != path.uri:
         raise RecordError(

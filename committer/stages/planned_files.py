@@ -10,12 +10,13 @@ import msgspec
 from committer.errors import RecordError, StoreNotFoundError
 from committer.events import names
 from committer.flow.workers import run_workers
-from committer.layout import JobLayout
+from committer.layout import JobLayout, has_nonce
 from committer.records.job_state import Winner
 from committer.records.manifest import TaskManifest, cut_names, decode_task_manifest, relative_names
 from committer.records.pending_uploads import UploadEntry
 from committer.records.task_commit import digest_of
 from committer.stages.base import StageContext
+from committer.stages.pending_sets import as_manifest
 from committer.stores.base import SupportsLinks
 
 # Bytes of records that are read and decoded at once; decoded they take about three times as much.
@@ -31,7 +32,8 @@ class PlannedFile(msgspec.Struct, gc=False):
         size: Bytes.
         identity: What proves it is this file; None where the store has none, or until it is looked up.
         upload: The upload it waits in, where it is no file yet; then nothing stands at `source`.
-        stamp: What then proves, with its length, that a file is this one.
+        stamp: What then proves, with its length, that a file is this one; empty where Hadoop sent it, then its
+            identity does.
     """
 
     source: str
@@ -80,15 +82,15 @@ async def refuse_linked_sources(context: StageContext, record: str, sources: lis
         raise RecordError(
             f"a source lies behind {link}, which is a link: what is there is not the job's to move",
             field="files",
-            path=context.layout.job_directory / record,
+            path=context.layout.record_path(record),
             operation="job_stage_load_manifests",
             next_step="run the task again, with the files themselves in its directory",
         )
 
 
 async def read_record(context: StageContext, record: str) -> bytes:
-    """The bytes of a record in the job's directory: one call."""
-    return await context.store.read(context.layout.job_directory / record, limit=context.config.record_size_limit)
+    """The bytes of a record, by its name: one call."""
+    return await context.store.read(context.layout.record_path(record), limit=context.config.record_size_limit)
 
 
 def decode_record(
@@ -96,7 +98,7 @@ def decode_record(
 ) -> tuple[TaskManifest, RecordEntries, list[str]]:
     """A record, its files and its directories by names that were proved to stay inside."""
     layout = context.layout
-    source = str(layout.job_directory / record)
+    source = str(layout.record_path(record))
     with context.statistics.timed(names.OP_LOAD_MANIFEST):
         manifest = decode_task_manifest(data, source=source, names_checked=False)
         read = relative_names(
@@ -125,7 +127,9 @@ def _entries(layout: JobLayout, manifest: TaskManifest, sources: list[str], dest
     if uploads.count(None) == len(uploads):
         return RecordEntries(sources, destinations, sizes, identities)
     # A record holds files of one attempt only; one that does not is refused when it is loaded.
-    stamp = layout.stamp(sources[0].partition("/")[0])
+    run = sources[0].partition("/")[0]
+    # Hadoop stamps nothing.
+    stamp = layout.stamp(run) if has_nonce(run) else ""
     return RecordEntries(sources, destinations, sizes, identities, uploads, stamp)
 
 
@@ -182,7 +186,7 @@ class PlannedFiles:
                     raise RecordError(
                         "the record changed after the job was decided",
                         field="digest",
-                        path=self._context.layout.job_directory / winner.record,
+                        path=self._context.layout.record_path(winner.record),
                         outcome="unknown",
                         next_step="find out who writes into the job's directory",
                     )
@@ -201,7 +205,9 @@ class PlannedFiles:
     async def _read_winner(self, winner: Winner) -> bytes:
         layout = self._context.layout
         try:
-            return await read_record(self._context, winner.record)
+            data = await read_record(self._context, winner.record)
+            # Only where nothing is decided yet: a decision rests on copies.
+            return as_manifest(self._context, layout.record_path(winner.record), data)
         except StoreNotFoundError:
             name = winner.record.rpartition("/")[2]
             if layout.job_directory / winner.record != layout.manifests_frozen / name:

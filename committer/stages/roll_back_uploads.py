@@ -2,16 +2,33 @@
 
 from __future__ import annotations
 
-from typing import cast
+from contextlib import suppress
+from typing import Final, cast
 
-from committer.errors import StorePreconditionError
+from committer.errors import (
+    OutcomeUnknownError,
+    StoreError,
+    StoreExistsError,
+    StoreNotFoundError,
+    StorePreconditionError,
+    StoreUploadNotFoundError,
+)
+from committer.flow.outlast import outlast
 from committer.flow.workers import run_workers
+from committer.layout import SUCCESS
+from committer.paths import StorePath
+from committer.records.job_state import Fact
+from committer.records.pending_uploads import ListedUpload, UploadList, encode_upload_list
 from committer.stages.commit_state import CommitState, looking_again
 from committer.stages.identity import is_file_of
 from committer.stages.planned_files import PlannedFile
 from committer.stages.roll_back import RollBack, RollBackRequest
+from committer.stages.success_file import SetAsideSuccess
 from committer.stores.base import SupportsConditionalDelete
-from committer.stores.helpers import end_upload, status_or_none
+from committer.stores.helpers import end_upload, exists, finish_upload, status_or_none
+from committer.stores.uploads import SupportsUploads, UploadPart
+
+_ABORT_BOUND_S: Final = 60.0
 
 
 class RollBackUploads(RollBack):
@@ -21,7 +38,11 @@ class RollBackUploads(RollBack):
     An upload that is gone can never be completed, however late the request: so each file fences itself, and no word is
     needed that other drivers are dead. Nothing old was taken away yet (G13), so nothing but `_SUCCESS` comes back.
 
-    Cost: 2 calls a file that was published, 4 a file that was not.
+    A request to delete the old `_SUCCESS` may arrive yet: one without answer, or of a driver that was paused. All it is
+    held to is an etag, which is made of the content and of how it was sent. So `_SUCCESS` comes back with the same
+    content, sent the other way, even if it still stands there.
+
+    Cost: 2 calls a file that was published, 4 a file that was not; some 20 for `_SUCCESS`.
     """
 
     name = "job_stage_roll_back"
@@ -44,6 +65,7 @@ class RollBackUploads(RollBack):
             workers=self.context.config.io_concurrency,
             operation=self.name,
         )
+        await SetAsideSuccess(self.context).run(state.decision)
         await self._put_back_success(state)
 
     async def _end(self, file: PlannedFile) -> None:
@@ -51,7 +73,22 @@ class RollBackUploads(RollBack):
             return
         await end_upload(self.context.store, self.context.layout.target(file.destination), file.upload.id)
         # Another driver may have completed it since it was looked at; from here on none can.
-        await self._deleted(file)
+        if not await self._deleted(file) and not (file.stamp or file.identity):
+            await self._refuse_to_guess(file)
+
+    async def _refuse_to_guess(self, file: PlannedFile) -> None:
+        """Hadoop stamps nothing, and where parts are encrypted their etags say nothing of the file's either."""
+        target = self.context.layout.target(file.destination)
+        status = await status_or_none(self.context.store, target)
+        if status is None or status.is_directory or status.size != file.size:
+            return
+        raise OutcomeUnknownError(
+            f"cannot tell whether what stands at {file.destination} is the job's: it has its length, and nothing "
+            "proves what Hadoop's tasks wrote there",
+            operation=self.name,
+            path=target,
+            next_step=f"look at it, delete it if it is the job's, then call {self.context.recover_command}",
+        )
 
     async def _deleted(self, file: PlannedFile) -> bool:
         """Deletes the file where it is the job's; whether it was."""
@@ -65,3 +102,55 @@ class RollBackUploads(RollBack):
             # Somebody replaced it since it was looked at.
             return True
         return True
+
+    async def _restore(self, aside: StorePath, fact: Fact) -> None:
+        store, place = self.context.store, self.context.layout.target(fact.path)
+        kept = await status_or_none(store, aside)
+        if kept is None:
+            return
+        if kept.identity != fact.identity:
+            # The copy was put as a whole, so what is put there from it is another object than the one taken away.
+            await super()._restore(aside, fact)
+            return
+        try:
+            data = await store.read(aside, limit=kept.size)
+        except StoreNotFoundError:
+            return
+        await self._send(place, data)
+        await store.delete_file(aside)
+
+    async def _send(self, place: StorePath, data: bytes) -> None:
+        """Writes `_SUCCESS` as an upload of one part, unless one stands there; listed, so that cleanup ends it."""
+        context, uploads = self.context, cast("SupportsUploads", self.context.store)
+        stamp = context.layout.stamp(f"{context.driver}-rollback")
+        upload_id = await uploads.create_upload(place, stamp=stamp)
+        try:
+            listed = context.layout.uploads / f"{context.driver}-rollback" / context.runtime.nonce()
+            await context.store.put(listed, _list_of(context.layout.job_id, upload_id))
+            # A driver that cleans up read the lists after it had put `_SUCCESS` back: it finds this one listed, or this
+            # one finds that.
+            if await exists(context.store, place):
+                await end_upload(context.store, place, upload_id)
+                return
+            part = await uploads.put_part(place, upload_id, 1, data)
+            # Where it is gone, another driver cleaned up, and so put `_SUCCESS` back before.
+            with suppress(StoreUploadNotFoundError):
+                await self._complete(place, upload_id, part, stamp, len(data))
+        except BaseException:
+            with suppress(StoreError):
+                await outlast(lambda: end_upload(context.store, place, upload_id), bound_s=_ABORT_BOUND_S)
+            raise
+
+    async def _complete(self, place: StorePath, upload_id: str, part: UploadPart, stamp: str, size: int) -> None:
+        store = self.context.store
+        try:
+            await finish_upload(store, place, upload_id, [part], stamp=stamp, size=size, exclusive=True)
+        except StoreExistsError:
+            # A later job's, or another driver put it back.
+            await end_upload(store, place, upload_id)
+
+
+def _list_of(job_id: str, upload_id: str) -> bytes:
+    return encode_upload_list(
+        UploadList(job_id=job_id, task_attempt="rollback", uploads=(ListedUpload(SUCCESS, upload_id),))
+    )

@@ -20,6 +20,7 @@ from committer.records.job_state import JobSetup, encode_record
 from committer.stages.base import Stage, StageContext
 from committer.stages.cleanup import remove_job_directory
 from committer.stages.durability import missing_directories, sync_directories
+from committer.stages.job_directory import magic_stands
 from committer.stores.helpers import create_exclusively, exists
 
 _CLAIM_TRIES = 10
@@ -77,7 +78,7 @@ class SetupJob(Stage[None, str | None]):
                 self._identify(),
                 together(
                     store.make_directory(layout.superseded, parents=False),
-                    store.make_directory(records, parents=False),
+                    store.make_directory(records, parents=layout.pending_sets),
                     store.probe(layout.job_attempt_directory),
                     self._prove_roots(),
                 ),
@@ -209,9 +210,10 @@ class SetupJob(Stage[None, str | None]):
         return True
 
     async def _is_vacant(self) -> bool:
+        store, layout = self.context.store, self.context.layout
         try:
-            async for _child in self.context.store.list(self.context.layout.job_directory):
+            async for _child in store.list(layout.job_directory):
                 return False
         except StoreNotFoundError:
             pass
-        return True
+        return not (layout.pending_sets and await magic_stands(store, layout))

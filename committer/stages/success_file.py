@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 import platform
 
+import msgspec
+
 from committer.errors import (
     JobStateError,
     RecordError,
@@ -16,7 +18,10 @@ from committer.errors import (
 )
 from committer.events import names
 from committer.layout import SUCCESS
+from committer.options import S3A_UUID, WRITE_JOB_UUID
+from committer.paths import StorePath
 from committer.records.job_state import Decision
+from committer.records.pending_set import java_date
 from committer.records.statistics import IOStatistics
 from committer.records.success import SuccessData, decode_success, encode_success, hadoop_date
 from committer.stages.base import Stage, StageContext
@@ -28,6 +33,7 @@ from committer.stores.helpers import create_exclusively, move_file, status_or_no
 COMMITTER_CLASS = "org.apache.hadoop.mapreduce.lib.output.committer.manifest.ManifestCommitter"
 
 _HADOOP_NAMES = {"manifest": COMMITTER_CLASS}
+_LIKE_S3A = "magic"
 
 # Ours among the diagnostics, which Hadoop prints as they are.
 WAS_EMPTY = "committer.destination.was.empty"
@@ -160,12 +166,18 @@ def success_data(
     directories: int = 0,
     decided_by: str = "",
 ) -> SuccessData:
-    """The content of `_SUCCESS` and of the summary report, in Hadoop's form."""
-    now = context.runtime.now()
+    """The content of `_SUCCESS` and of the summary report, in the form of Hadoop's committer of that name.
+
+    S3A's differs from the manifest committer's: files by bare absolute paths, the date as Java prints it, and what its
+    filesystem counted among the metrics.
+    """
+    now, like_s3a = context.runtime.now(), context.spec.committer == _LIKE_S3A
     statistics = context.statistics.snapshot()
     diagnostics = {"stage": stage, "committer.engine": "lake-committer"}
     if published is not None:
         set_totals(statistics, published)
+        if like_s3a:
+            statistics.counters[names.COMMITTER_COMMITS_COMPLETED] = published.files
     if was_empty:
         diagnostics[WAS_EMPTY] = "true"
     if directories:
@@ -175,17 +187,22 @@ def success_data(
     if error is not None:
         diagnostics["exception"] = f"{type(error).__name__}: {error}"
         diagnostics["stacktrace"] = trace
-    is_hadoop_id = context.layout.job_id.startswith("job_")
+    filenames = published.filenames if published is not None else []
+    if like_s3a:
+        filenames = [StorePath.from_uri(uri).path for uri in filenames]
+    source = S3A_UUID if like_s3a else WRITE_JOB_UUID
     return SuccessData(
         success=success,
         timestamp=int(now.timestamp() * 1000),
-        date=hadoop_date(now),
+        date=java_date(now) if like_s3a else hadoop_date(now),
         hostname=platform.node(),
         committer=_HADOOP_NAMES.get(context.spec.committer, context.spec.committer),
         jobId=context.layout.job_id,
-        jobIdSource="JobID" if is_hadoop_id else "spark.sql.sources.writeJobUUID",
+        description=f"Job committer {context.layout.job_id}" if like_s3a else None,
+        jobIdSource="JobID" if context.layout.job_id.startswith("job_") else source,
+        metrics={name: value for name, value in statistics.counters.items() if value} if like_s3a else {},
         diagnostics=diagnostics,
-        filenames=published.filenames if published is not None else [],
+        filenames=filenames,
         lengths=published.lengths if published is not None else None,
         iostatistics=statistics,
     )
@@ -195,6 +212,21 @@ def set_totals(statistics: IOStatistics, published: Published) -> None:
     """Sets (as Hadoop does) what was committed in all, whoever published it."""
     statistics.counters[names.COMMITTER_FILES_COMMITTED] = published.files
     statistics.counters[names.COMMITTER_BYTES_COMMITTED] = published.size
+
+
+def named_uris(marker: SuccessData, destination: StorePath) -> list[str]:
+    """URIs of the files that a `_SUCCESS` or a report names; S3A names them by bare absolute paths."""
+    return [
+        name if ":" in name.partition("/")[0] else msgspec.structs.replace(destination, path=name).uri
+        for name in marker.filenames
+    ]
+
+
+def files_committed(marker: SuccessData) -> int:
+    """How many files a `_SUCCESS` or a report speaks of, not all of which it names."""
+    counters = marker.statistics().counters
+    counted = (counters.get(names.COMMITTER_FILES_COMMITTED), counters.get(names.COMMITTER_COMMITS_COMPLETED))
+    return next((count for count in counted if count is not None), len(marker.filenames))
 
 
 async def was_completed(context: StageContext, decision: Decision) -> bool:

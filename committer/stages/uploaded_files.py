@@ -118,7 +118,7 @@ class _ListBeingWritten:
             self._put += 1
             store, layout = self._context.store, self._context.layout
             await store.put(self._directory / f"{self._put:05d}", encode_upload_list(record))
-            await check_job_stands(store, layout, hadoop=False, operation="open")
+            await check_job_stands(store, layout, hadoop=self._context.spec.hadoop, operation="open")
             del self._waiting[: len(taken)]
 
 

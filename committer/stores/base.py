@@ -392,6 +392,23 @@ class SupportsConditionalDelete(Protocol):
 
 
 @runtime_checkable
+class SupportsMetadata(Protocol):
+    """A file can be put with texts beside its content."""
+
+    async def put_described(self, path: StorePath, data: bytes, *, metadata: Mapping[str, str]) -> FileStatus:
+        """Puts a whole file with metadata of the caller's; a file that stands there is replaced. One call.
+
+        (S3: headers that start with ``x-amz-meta-``. `committer.stores.helpers.put_described` puts it without where a
+        store keeps none.)
+
+        Args:
+            path: Where the file stands then.
+            data: Its content.
+            metadata: Texts by name, of printable ASCII characters, names of lower case; 2 KB in all.
+        """
+
+
+@runtime_checkable
 class SupportsBatchDelete(Protocol):
     """Many files can be deleted in one call."""
 

@@ -20,7 +20,7 @@ from committer.errors import (
 )
 from committer.flow.runtime import current_runtime
 from committer.paths import StorePath
-from committer.stores.base import FileStatus, Store, SupportsConditionalDelete
+from committer.stores.base import FileStatus, Store, SupportsConditionalDelete, SupportsMetadata
 from committer.stores.uploads import SupportsUploads, UploadPart
 
 RECORD_LIMIT_BYTES: Final = 1 << 30
@@ -171,6 +171,13 @@ async def move_file(
     await store.delete_file_if(source, identity=found)
 
 
+async def put_described(store: Store, path: StorePath, data: bytes, *, metadata: Mapping[str, str]) -> FileStatus:
+    """Puts a whole file with texts beside its content, or without where the store keeps none. One call."""
+    if isinstance(store, SupportsMetadata):
+        return await store.put_described(path, data, metadata=metadata)
+    return await store.put(path, data)
+
+
 async def finish_upload(
     store: Store,
     path: StorePath,
@@ -179,6 +186,7 @@ async def finish_upload(
     *,
     stamp: str,
     size: int,
+    identity: str | None = None,
     exclusive: bool = False,
 ) -> str | None:
     """Completes an upload and, where the answer does not say what happened, looks: stamp and length tell.
@@ -196,8 +204,9 @@ async def finish_upload(
         path: The path of the upload.
         upload_id: The upload.
         parts: As for `SupportsUploads.complete_upload`.
-        stamp: What the upload was created with.
+        stamp: What the upload was created with; empty where another engine created it, then its identity tells.
         size: The length of the whole file.
+        identity: What the file's identity will be, where there is no stamp and that is known.
         exclusive: As for `SupportsUploads.complete_upload`.
 
     Returns:
@@ -229,14 +238,14 @@ async def finish_upload(
         pends = False
         try:
             found = await status_or_none(store, path)
-            if not (tells or _is_stamped(found, stamp, size)):
+            if not (tells or _is_meant(found, stamp, size, identity)):
                 pends = await is_pending(store, path, upload_id)
                 # It may have become the file between the two looks.
                 found = found if pends else await status_or_none(store, path)
         except CommitterError as hidden:
             # What cannot be looked at is not known, whatever the answer was.
             raise unseen(error, hidden, operation="complete_upload", path=path) from error
-        if found is not None and _is_stamped(found, stamp, size):
+        if found is not None and _is_meant(found, stamp, size, identity):
             return found.identity
         tries -= 1
         if not (pends and tries):
@@ -300,8 +309,10 @@ async def end_upload(store: Store, path: StorePath, upload_id: str) -> bool:
     )
 
 
-def _is_stamped(found: FileStatus | None, stamp: str, size: int) -> bool:
-    return found is not None and (found.stamp, found.size) == (stamp, size)
+def _is_meant(found: FileStatus | None, stamp: str, size: int, identity: str | None) -> bool:
+    if found is None or found.size != size:
+        return False
+    return found.stamp == stamp if stamp else identity is not None and found.identity == identity
 
 
 def check_options(options: Mapping[str, object], *, known: Iterable[str], scheme: str) -> None:

@@ -23,6 +23,7 @@ from committer.stores.base import (
     SupportsLocalPaths,
     SupportsSync,
 )
+from committer.stores.helpers import put_described
 from committer.stores.uploads import PendingUpload, SupportsBlockLists, SupportsUploads, UncommittedBlock, UploadPart
 
 
@@ -107,6 +108,15 @@ class PacedStore(PacedCalls, Store):
             lambda: self.inner.put(path, data, exclusive=exclusive, temporary=temporary, durable=durable),
             "write",
             ONCE if exclusive else REPEATABLE,
+        )
+
+    async def put_described(self, path: StorePath, data: bytes, *, metadata: Mapping[str, str]) -> FileStatus:
+        """See `SupportsMetadata.put_described`; repeated after a lost answer."""
+        return await self._call(
+            names.OP_CREATE,
+            lambda: put_described(self.inner, path, data, metadata=metadata),
+            "write",
+            REPEATABLE,
         )
 
     async def open_writer(self, path: StorePath, *, durable: bool = False) -> FileWriter:

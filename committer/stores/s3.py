@@ -201,6 +201,12 @@ class S3Store(UploadCalls, Store):
         headers = await self._objects.headers_with(data, stored=False)
         return await self._put("put", self._checked(path), data, headers, exclusive=exclusive)
 
+    async def put_described(self, path: StorePath, data: bytes, *, metadata: Mapping[str, str]) -> FileStatus:
+        """See `SupportsMetadata.put_described`; names and texts as HTTP headers take them."""
+        headers = await self._objects.headers_with(data, stored=False)
+        headers.update((f"x-amz-meta-{name}", text) for name, text in metadata.items())
+        return await self._put("put", self._checked(path), data, headers, exclusive=False)
+
     async def open_writer(self, path: StorePath, *, durable: bool = False) -> FileWriter:
         """Looks whether something is there; the file appears when the writer is closed, if nothing is there then.
 

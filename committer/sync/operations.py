@@ -11,11 +11,8 @@ from committer import uploads, validation
 from committer.committers.results import JobReport
 from committer.config import CommitterConfig
 from committer.events import Listener
-from committer.operations import CleanupReport, Destination, JobInfo
+from committer.operations import AnyRecord, CleanupReport, Destination, JobInfo
 from committer.paths import StorePath
-from committer.records.job_state import Decision, Intent, JobOutcome, JobSetup, ReplaceLock
-from committer.records.manifest import TaskManifest
-from committer.records.success import SuccessData
 from committer.sync.portal import wait_for
 from committer.uploads import UploadInfo, UploadsReport
 from committer.validation import ValidationReport
@@ -199,8 +196,9 @@ def load_record(
     *,
     storage_options: Mapping[str, object] | None = None,
     config: CommitterConfig | None = None,
-) -> TaskManifest | SuccessData | JobSetup | Intent | Decision | JobOutcome | ReplaceLock:
-    """Reads one record, whatever it is: task manifest, `_SUCCESS` or summary, setup, intent, decision, outcome, lock.
+) -> AnyRecord:
+    """Reads one record, whatever it is: task manifest, `_SUCCESS` or summary, ``.pending``, ``.pendingset``, setup,
+    intent, decision, outcome, lock, list of uploads.
 
     Args:
         uri: Its URI or path.

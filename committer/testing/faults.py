@@ -19,6 +19,7 @@ from committer.stores.base import (
     SupportsLocalPaths,
     SupportsSync,
 )
+from committer.stores.helpers import put_described
 from committer.stores.uploads import PendingUpload, SupportsBlockLists, SupportsUploads, UncommittedBlock, UploadPart
 from committer.testing._fault_kinds import Call, Fault, FaultKind, SimulatedCrash
 from committer.testing._faulty_calls import FaultyCalls, Hook
@@ -88,6 +89,10 @@ class FaultyStore(FaultyCalls, Store):
             lambda: self.inner.put(path, data, exclusive=exclusive, temporary=temporary, durable=durable),
             path,
         )
+
+    async def put_described(self, path: StorePath, data: bytes, *, metadata: Mapping[str, str]) -> FileStatus:
+        """One call, known as `put`."""
+        return await self.run("put", lambda: put_described(self.inner, path, data, metadata=metadata), path)
 
     async def open_writer(self, path: StorePath, *, durable: bool = False) -> FileWriter:
         """One call; then one for each use of the writer."""

@@ -45,6 +45,20 @@ def test_every_record_java_wrote(run: Run, path: Path, kind: str) -> None:
     assert (result.json["kind"], result.json["record"]["jobId"]) == (kind, record["jobId"])
 
 
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [("x_y.csv.pending", "pending upload"), ("task_202401010000_0001_m_000000.pendingset", "pending set")],
+)
+@pytest.mark.parametrize("version", ["hadoop-3.5.0", "hadoop-3.3.6"])
+def test_uploads_that_java_left_waiting(run: Run, version: str, name: str, kind: str) -> None:
+    path = JAVA.parent / "java-magic-committer" / version / name
+    text = run("inspect", path)
+    assert (text.code, text.out.splitlines()[0]) == (0, kind)
+    assert "table/a=1/x y.csv" in text.out
+    record = run("inspect", path, "--output", "json").json["record"]
+    assert (record["commits"][0] if kind == "pending set" else record)["etags"][0]["etag"]
+
+
 def test_a_report_of_a_failure_says_so(run: Run) -> None:
     result = run("inspect", JAVA / "failures" / "commit-failed-summary-job_202401010000_0003.json")
     assert "NO: a report of a job that failed" in result.out

@@ -7,11 +7,6 @@ build/, where later runs find them.
 from __future__ import annotations
 
 import asyncio
-import importlib.util
-import re
-import shutil
-import subprocess
-import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
@@ -21,25 +16,10 @@ from urllib.parse import urlsplit
 from py4j import java_gateway, protocol
 
 from committer.testing.emulators.adls import AdlsEmulator
-from tests.interop.jvm import Jvm, NoJavaError
+from tests.interop.jvm import Jvm
+from tests.interop.maven import dependency, hadoop_jars, hadoop_version
 
 T = TypeVar("T")
-
-# What hadoop-azure leaves to whoever uses it, and PySpark has.
-_PROVIDED = ("jackson-annotations", "jackson-core", "jackson-databind", "commons-lang3", "commons-io")
-_BUILD = Path(__file__).parents[2] / "build"
-_FETCH_SECONDS = 180
-_PROJECT = """\
-<project xmlns="http://maven.apache.org/POM/4.0.0">
-  <modelVersion>4.0.0</modelVersion>
-  <groupId>none</groupId><artifactId>none</artifactId><version>1</version>
-  <dependencies>
-    <dependency>
-      <groupId>org.apache.hadoop</groupId><artifactId>hadoop-azure</artifactId><version>{version}</version>
-    </dependency>
-  </dependencies>
-</project>
-"""
 
 
 def jars() -> list[Path]:
@@ -48,50 +28,8 @@ def jars() -> list[Path]:
     Raises:
         NoJavaError: They are not there and cannot be fetched; the text says why.
     """
-    pyspark = _pyspark_jars()
-    version = _hadoop_version(pyspark)
-    directory = _BUILD / f"hadoop-azure-{version}"
-    if not directory.is_dir():
-        _fetch(version, directory)
-    return sorted(directory.glob("*.jar")) + [jar for name in _PROVIDED for jar in pyspark.glob(f"{name}-[0-9]*.jar")]
-
-
-def _pyspark_jars() -> Path:
-    spec = importlib.util.find_spec("pyspark")
-    if spec is None or spec.origin is None:
-        raise NoJavaError("PySpark, whose jars hold Hadoop, is not installed")
-    return Path(spec.origin).parent / "jars"
-
-
-def _hadoop_version(pyspark: Path) -> str:
-    for jar in pyspark.glob("hadoop-client-api-*.jar"):
-        found = re.fullmatch(r"hadoop-client-api-(.+)\.jar", jar.name)
-        if found:
-            return found[1]
-    raise NoJavaError("PySpark has no hadoop-client-api jar")
-
-
-def _fetch(version: str, directory: Path) -> None:
-    maven = shutil.which("mvn")
-    if maven is None:
-        raise NoJavaError(f"hadoop-azure {version} is not in {directory} and there is no Maven to fetch it")
-    directory.parent.mkdir(parents=True, exist_ok=True)
-    partial = Path(tempfile.mkdtemp(prefix=f"{directory.name}-", dir=directory.parent))
-    (partial / "pom.xml").write_text(_PROJECT.format(version=version))
-    command = [maven, "-q", "-B", "dependency:copy-dependencies", "-DincludeScope=runtime", "-DoutputDirectory=."]
-    try:
-        done = subprocess.run(command, cwd=partial, capture_output=True, text=True, timeout=_FETCH_SECONDS, check=False)
-    except subprocess.TimeoutExpired:
-        raise NoJavaError(f"Maven did not fetch hadoop-azure {version} within {_FETCH_SECONDS} s") from None
-    if done.returncode != 0:
-        raise NoJavaError(f"Maven could not fetch hadoop-azure {version}: {(done.stdout + done.stderr).strip()[-500:]}")
-    try:
-        partial.rename(directory)
-    except OSError:
-        # Another process of the same run was faster.
-        if not directory.is_dir():
-            raise
-        shutil.rmtree(partial)
+    version = hadoop_version()
+    return hadoop_jars(f"hadoop-azure-{version}", [dependency("org.apache.hadoop:hadoop-azure", version)])
 
 
 class Abfs:

@@ -19,6 +19,7 @@ from committer.errors import (
     PreflightError,
     StoreConflictError,
     StoreOutcomeUnknownError,
+    StorePreconditionError,
     TargetExistsError,
     TaskError,
     UnsupportedError,
@@ -181,6 +182,28 @@ async def test_uploads_of_a_killed_executor_end_with_the_job(ending: str, place:
     assert place.temporary() == set()
 
 
+@pytest.mark.parametrize("ending", ["commit", "abort"])
+async def test_an_executor_that_outlives_its_job_sends_nothing_of_what_it_lists_then(
+    ending: str, place: MemoryPlace
+) -> None:
+    job = await place.open_job(job_id="j")
+
+    async def end(call: Call) -> None:
+        # Just before the list is written: whoever ends the job cannot find it.
+        if call.operation == "put" and "/uploads/" in call.path.path:
+            await (job.commit([]) if ending == "commit" else job.abort())
+
+    faults = [Fault(kind="crash_after", operation="put_part")]
+    store = FaultyStore(place.space.store(), faults, before_call=end)
+    with pytest.raises(JobNotFoundError):
+        async with committer.open_task(job.spec, task=0, storage_options={"store": store}) as task:
+            async with task.open("x") as file:
+                await file.write(b"x")
+    await job.close()
+    assert store.count("put_part") == 0
+    assert pending(place) == []
+
+
 async def test_uploads_end_where_cleanup_is_left_out(place: MemoryPlace) -> None:
     async with place.open_job(config=CommitterConfig(cleanup_skipped=True)) as job:
         await killed(place, job.spec)
@@ -200,8 +223,8 @@ async def test_an_upload_whose_id_nobody_learned_is_found_by_the_token_in_its_na
 
 @pytest.mark.parametrize(
     "name",
-    ["x.csv", f"x-{LONG_ID}0.csv", f"{LONG_ID}/x.csv", f"x-{LONG_ID[:-1]}.csv"],
-    ids=["no token", "longer", "directory", "shorter"],
+    ["x.csv", f"x-{LONG_ID}0.csv", f"x-{LONG_ID}-1.csv", f"{LONG_ID}.csv", f"{LONG_ID}/x.csv", f"x-{LONG_ID[:-1]}.csv"],
+    ids=["no token", "longer", "longer by a word", "no stem", "directory", "shorter"],
 )
 async def test_an_upload_that_cannot_be_told_is_left_alone(name: str, place: MemoryPlace) -> None:
     async with place.open_job(job_id=LONG_ID) as job:
@@ -210,6 +233,45 @@ async def test_an_upload_that_cannot_be_told_is_left_alone(name: str, place: Mem
         report = await job.commit([message])
     assert pending(place) == [name]
     assert report.uploads_left == [str(place.space.path(f"table/{name}"))]
+
+
+@pytest.mark.parametrize("job_id", ["nightly-orders-2026-01-01", "job_202601010000_0001"])
+async def test_an_id_that_another_job_may_have_in_its_names_tells_nothing(job_id: str, place: MemoryPlace) -> None:
+    name = f"x-{job_id}.csv"
+    async with place.open_job(job_id=job_id, config=CommitterConfig(unique_names=True)) as job:
+        await place.space.store().create_upload(place.space.path(f"table/{name}"), stamp="somebody")
+        await job.commit([])
+    assert pending(place) == [name]
+
+
+@pytest.mark.parametrize("other_id", [f"again-{LONG_ID}", f"{LONG_ID}.2", f"{LONG_ID}-c2"])
+async def test_a_job_whose_id_holds_the_whole_id_of_another_keeps_its_uploads(
+    other_id: str, place: MemoryPlace
+) -> None:
+    config = CommitterConfig(unique_names=True)
+    async with place.open_job(job_id=other_id, config=config) as other:
+        message = await place.run_task(other, 0, {"theirs.csv": b"t"})
+        async with place.open_job(job_id=LONG_ID, config=config) as job:
+            await killed(place, job.spec, operation="create_upload")
+            report = await job.commit([])
+        assert pending(place) == [f"theirs-{other_id}.csv"]
+        assert report.uploads_left == [str(place.space.path(f"table/theirs-{other_id}.csv"))]
+        await other.commit([message])
+    assert place.files() == {f"theirs-{other_id}.csv": b"t"}
+
+
+@pytest.mark.parametrize("nested", ["theirs", "ours"])
+async def test_jobs_of_one_id_at_two_destinations_keep_their_uploads(nested: str, place: MemoryPlace) -> None:
+    config, below = CommitterConfig(unique_names=True), f"{place.dest}/a=1"
+    here, there, name = (place.dest, below, "x.csv") if nested == "theirs" else (below, place.dest, "a=1/x.csv")
+    options = place.options
+    async with committer.open_job(there, job_id=LONG_ID, config=config, storage_options=options) as other:
+        message = await place.run_task(other, 0, {name: b"t"})
+        async with committer.open_job(here, job_id=LONG_ID, config=config, storage_options=options) as job:
+            await job.commit([await place.run_task(job, 0, {"y.csv": b"y"})])
+        assert pending(place) == [f"a=1/x-{LONG_ID}.csv"]
+        await other.commit([message])
+    assert place.all_files()[f"a=1/x-{LONG_ID}.csv"] == b"t"
 
 
 async def test_an_older_upload_is_not_the_jobs_whatever_its_name(place: MemoryPlace) -> None:
@@ -275,6 +337,33 @@ async def test_an_earlier_success_marker_comes_back_with_a_rollback(place: Memor
         await committing(place, ["a", "b"], config=CommitterConfig(io_concurrency=1))
     assert place.read("_SUCCESS") == marker
     assert place.files() == {"old": b"old", "b": b"somebody's"}
+
+
+@pytest.mark.parametrize(
+    ("operation", "path"),
+    [("put", "/decision"), ("put", "/superseded/_SUCCESS"), ("delete_file_if", "/_SUCCESS"), ("complete_upload", "/a")],
+)
+async def test_an_earlier_success_marker_outlives_a_request_to_delete_it_that_comes_late(
+    operation: str, path: str, place: MemoryPlace
+) -> None:
+    await committing(place, ["old"], job_id="earlier")
+    marker, plain = place.read("_SUCCESS"), place.space.store()
+    # Twice, as it is sent back by another way each time.
+    for kind in (operation, "complete_upload"):
+        before = (await plain.status(place.space.path("table/_SUCCESS"))).identity
+        assert before is not None
+        fault = Fault(kind="crash_after", operation=kind, path=path if kind == operation else "/a")
+        store = FaultyStore(place.space.store(), [fault])
+        with pytest.raises(SimulatedCrash):
+            async with committer.open_job(place.dest, job_id="j", storage_options={"store": store}) as job:
+                await job.commit([await place.run_task(job, 0, {"a": b"a"})])
+        await committer.recover(place.dest, "j", rollback=True, storage_options=place.options)
+        with pytest.raises(StorePreconditionError):
+            await plain.delete_file_if(place.space.path("table/_SUCCESS"), identity=before)
+        assert place.read("_SUCCESS") == marker
+        assert place.files() == {"old": b"old"}
+        assert pending(place) == []
+        assert place.temporary() == set()
 
 
 async def test_what_stands_there_is_refused_before_anything_is_published(place: MemoryPlace) -> None:

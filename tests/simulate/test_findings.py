@@ -339,3 +339,34 @@ def test_job_that_is_ended_while_it_is_set_up_is_not_taken_for_hadoops(kind: str
         events = (Event(0, what, "j0", False, at * 0.003),)
         # The setup record stands, and the directories for the tasks are a while in coming.
         clean(simulate(Scenario(at, kind, (plan,), events, forced={("j0.driver", 5): "slow"})))
+
+
+def test_executor_that_lists_an_upload_after_the_cleanup_read_the_lists() -> None:
+    plan = JobPlan("j0", "magic", "message", tasks=1, files=2, patience_s=0.1)
+    lists = numbers(simulate(Scenario(0, "s3", (plan,), forced={})), "j0.t0.0", "put", "/uploads/")
+    for number in lists:
+        events = (Event(0, "abort", "j0", False, 0.5),)
+        forced: dict[tuple[str, int], Trouble] = {("j0.t0.0", number): "slow", ("j0.t0.0", number + 3): "crash_after"}
+        for seed in range(12):
+            clean(simulate(Scenario(seed, "s3", (plan,), events, forced=forced)))
+
+
+def test_old_success_file_whose_delete_arrives_late_when_it_was_put_back() -> None:
+    plan = JobPlan("j0", "magic", "message", tasks=1, files=2)
+    before = {f"{OUT}/_SUCCESS": EARLIER_SUCCESS}
+    quiet = simulate(Scenario(0, "s3", (plan,), before=before, forced={}))
+    delete = ("j0.driver", numbers(quiet, "j0.driver", "delete_file_if", "/_SUCCESS")[0])
+    for at in range(10):
+        for trouble in ("late", "crash_before"):
+            events = (Event(0, "roll_back", "j0", True, 0.3 + at * 0.1),)
+            died = ("j0.driver", delete[1] + 2)
+            forced: dict[tuple[str, int], Trouble] = {delete: trouble, died: "crash_before"}  # type: ignore[dict-item]
+            clean(simulate(Scenario(at, "s3", (plan,), events, before=before, forced=forced)))
+
+
+def test_old_files_that_others_wrote_before_a_job_replaces_them_leave_after_its_outcome() -> None:
+    plan = JobPlan("j0", "magic", config=CommitterConfig(conflict_mode="replace"), tasks=1, files=2)
+    before = {f"{OUT}/day=0/old.csv": b"old"}
+    for at in range(12):
+        events = (Event(0, "stranger", "j0", False, at * 0.1),)
+        clean(simulate(Scenario(at, "s3", (plan,), events, before=before, forced={})))

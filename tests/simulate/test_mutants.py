@@ -13,7 +13,11 @@ from committer.testing.simulate.scenario import CommitterName, Event, JobPlan, S
 from committer.testing.simulate.simulation import Result, simulate
 
 # Where to begin, so that the test is over soon: most bugs are found within a hundred seeds from the first.
-BEGIN = {"manifest-deleted-before-rename": 1200}
+BEGIN = {
+    "manifest-deleted-before-rename": 1200,
+    "success-put-back-as-it-was": 230,
+    "superseded-deleted-before-outcome": 710,
+}
 
 
 @pytest.mark.parametrize("mutant", [*MUTANTS, *UNSAFE])

@@ -28,6 +28,12 @@ def test_seeds(part: int) -> None:
     assert report.fates["committed"] > report.fates["untouched"] > 10
 
 
+def test_seeds_of_uploads() -> None:
+    report = search(draw_scenario(seed, "magic") for seed in range(150))
+    assert report.faults > 100
+    assert report.fates["committed"] > report.fates["untouched"] > 10
+
+
 @pytest.mark.parametrize("delivery", DELIVERIES)
 @pytest.mark.parametrize("kind", KINDS)
 def test_single_faults(kind: str, delivery: str) -> None:
@@ -40,6 +46,13 @@ def test_single_faults(kind: str, delivery: str) -> None:
 def test_many_seeds(part: int) -> None:
     seeds = range(10_000 + part * 1000, 11_000 + part * 1000)
     search(draw_scenario(seed) for seed in seeds)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("part", range(4))
+def test_many_seeds_of_uploads(part: int) -> None:
+    seeds = range(10_000 + part * 1000, 11_000 + part * 1000)
+    search(draw_scenario(seed, "magic") for seed in seeds)
 
 
 @pytest.mark.slow

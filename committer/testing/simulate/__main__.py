@@ -31,7 +31,10 @@ def _parser() -> argparse.ArgumentParser:
         "--pairs", action="store_true", help="with --exhaustive: all pairs of faults of the smallest job"
     )
     parser.add_argument(
-        "--committer", choices=sorted(ENGINE), default="manifest", help="magic runs on the S3 profile (manifest)"
+        "--committer",
+        choices=sorted(ENGINE),
+        default=None,
+        help="magic runs on the S3 profile (manifest; with --exhaustive each on its stores)",
     )
     parser.add_argument("--mutant", default=None, metavar="NAME|all", help="plant a bug that must be found")
     parser.add_argument("--coverage", action="store_true", help="say which branches of the engine were never reached")
@@ -72,7 +75,7 @@ def _check(parser: argparse.ArgumentParser, given: argparse.Namespace) -> None:
 
 def _search(given: argparse.Namespace) -> int:
     options = f" --mutant {given.mutant}" if given.mutant else ""
-    if given.committer != "manifest":
+    if given.committer is not None:
         options += f" --committer {given.committer}"
     report = Report(options, history=given.replay is not None)
     reach = Reach() if given.coverage else None
@@ -92,8 +95,8 @@ def _search(given: argparse.Namespace) -> int:
 
 def _scenarios(given: argparse.Namespace) -> Iterable[Scenario]:
     if given.exhaustive:
-        return every_fault(pairs=given.pairs)
-    committer = committer_of(given.mutant, given.committer)
+        return every_fault(given.committer, pairs=given.pairs)
+    committer = committer_of(given.mutant, given.committer or "manifest")
     if given.replay is not None:
         return [draw_scenario(given.replay, committer)]
     seeds = 100 if given.seeds is None else given.seeds

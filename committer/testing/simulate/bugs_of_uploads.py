@@ -10,6 +10,8 @@ from committer.stages.abort_uploads import AbortUploads
 from committer.stages.commit_task import CommitTask
 from committer.stages.complete_uploads import CompleteUploads, parts_of
 from committer.stages.delete_superseded import DeleteSuperseded
+from committer.stages.job_directory import check_job_stands
+from committer.stages.roll_back import RollBack
 from committer.stages.roll_back_uploads import RollBackUploads
 from committer.stages.uploaded_files import UploadedFiles
 from committer.stores.helpers import end_upload, status_or_none
@@ -101,6 +103,21 @@ def uploads_not_listed(patches: Patches) -> None:
     patches.method(UploadedFiles, "__init__", init)
 
 
+def job_not_looked_at_once_listed(patches: Patches) -> None:
+    """What an executor lists is sent, although its job may be over and cleaned up by then."""
+
+    async def stands(*arguments: object, operation: str, **options: object) -> None:
+        if operation != "open":
+            await check_job_stands(*arguments, operation=operation, **options)  # type: ignore[arg-type]
+
+    patches.function(check_job_stands, stands)
+
+
+def success_put_back_as_it_was(patches: Patches) -> None:
+    """A rollback puts `_SUCCESS` back under the etag that a request without answer may delete yet."""
+    patches.method(RollBackUploads, "_restore", RollBack._restore)
+
+
 OF_UPLOADS: tuple[Callable[[Patches], None], ...] = (
     completed_before_decision,
     uploads_aborted_by_prefix,
@@ -108,4 +125,6 @@ OF_UPLOADS: tuple[Callable[[Patches], None], ...] = (
     deleted_without_condition,
     superseded_deleted_before_outcome,
     uploads_not_listed,
+    job_not_looked_at_once_listed,
+    success_put_back_as_it_was,
 )

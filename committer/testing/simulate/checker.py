@@ -16,7 +16,7 @@ from typing import Literal, TypeAlias
 from committer.layout import SUCCESS
 from committer.testing.simulate.ledger import Attempt, Ledger
 from committer.testing.simulate.watch import JobWatch
-from committer.testing.simulate.worlds import ELSEWHERE, OUT, TEMPORARY, World
+from committer.testing.simulate.worlds import ELSEWHERE, MAGIC, OUT, TEMPORARY, World
 
 _VISIBLE = (f"{OUT}/", f"{ELSEWHERE}/")
 
@@ -71,6 +71,7 @@ class Checker:
         for watch in self.jobs.values():
             watch.superseded.discard(name)
             watch.leaving.discard(name)
+            watch.may_leave.discard(name)
 
     def make_way(self, name: str) -> bool:
         """Removes a file that somebody else put there, as an error told a user to do; False when none stands there."""
@@ -137,6 +138,8 @@ class Checker:
             self._check_alone(watch)
         if watch.just_committed:
             self._commit(watch, visible)
+        if watch.finished:
+            watch.may_leave.clear()
 
     def _check_alone(self, watch: JobWatch) -> None:
         for other in self.jobs.values():
@@ -158,6 +161,9 @@ class Checker:
             if name not in visible or name in self._strangers:
                 if visible.get(name) != self.must_stand.get(name):
                     self.must_stand.pop(name, None)
+                elif not watch.removes_before_outcome:
+                    # It came before the decision, but perhaps after the job looked what it takes away.
+                    watch.may_leave.add(name)
             elif watch.removes_before_outcome and name in watch.superseded:
                 self._fail(f"G1, G13: {watch.job_id} is committed and {name}, which it replaces, still stands", visible)
             elif not watch.removes_before_outcome:
@@ -166,6 +172,7 @@ class Checker:
         for other in self.jobs.values():
             other.superseded -= new.keys()
             other.leaving -= new.keys()
+            other.may_leave -= new.keys()
 
     def _check_around(self) -> None:
         for name, data in self._around.items():
@@ -204,8 +211,9 @@ class Checker:
     def _check_gone(self, name: str, visible: Files) -> None:
         deciding = [watch for watch in self.jobs.values() if watch.decided and not watch.committed]
         for watch in self.jobs.values():
-            if name in watch.leaving:
+            if name in watch.leaving | watch.may_leave:
                 watch.leaving.discard(name)
+                watch.may_leave.discard(name)
                 del self.must_stand[name]
                 return
         if name == SUCCESS:
@@ -238,8 +246,8 @@ class Checker:
         return all(self._is_complete(watch, visible) for watch in self.jobs.values())
 
     def left_over(self) -> list[str]:
-        """What stands of the jobs in `_temporary`."""
-        own = tuple(watch.own for watch in self.jobs.values())
+        """What stands of the jobs in `_temporary`, and in Hadoop's directories for uploads that wait."""
+        own = tuple(place for watch in self.jobs.values() for place in watch.places)
         return sorted(name for name in (*self.world.files(), *self.world.directories()) if f"{name}/".startswith(own))
 
     # -- at the end -----------------------------------------------------------------------------------------------
@@ -278,6 +286,10 @@ class Checker:
         if digests(found) != digests(expected):
             self._fail(f"G1, G2, G4: the jobs are over, and yet {difference(found, expected)}", found)
         self._check_last_marker(marker, old_marker, found)
+        pending = self.world.pending()
+        gone = sorted(self._pending_before - pending)
+        if gone:
+            self._fail(f"uploads: {gone} were somebody else's and are gone", files)
         for name in files:
             if name not in self._around and not self._may_be_here(name):
                 self._fail(f"G10: {name} appeared outside the destination and the jobs' own directories", files)
@@ -285,9 +297,9 @@ class Checker:
             self._check_directories(found)
         if left_over:
             return
-        pending = self.world.pending() - self._pending_before
-        if pending:
-            self._fail(f"uploads: the jobs are over and left pending {sorted(pending)[:5]}", files)
+        left = sorted(pending - self._pending_before)
+        if left:
+            self._fail(f"uploads: the jobs are over and left pending {left[:5]}", files)
         standing = self.left_over()
         standing += [name for name in files if is_lock(name) and name not in self._around]
         if neat and not any(map(is_temporary, self._around)) and f"{OUT}/{TEMPORARY}" in self.world.directories():
@@ -298,7 +310,7 @@ class Checker:
     def _may_be_here(self, name: str) -> bool:
         if not name.startswith(_VISIBLE):
             return False
-        return not is_temporary(name) or is_lock(name) or any(name.startswith(job.own) for job in self.jobs.values())
+        return not is_temporary(name) or is_lock(name) or any(name.startswith(job.places) for job in self.jobs.values())
 
     def _check_last_marker(self, marker: bytes | None, old: bytes | None, visible: Files) -> None:
         committed = [watch for watch in self.jobs.values() if watch.committed]
@@ -409,8 +421,8 @@ def difference(found: Files, expected: Files) -> str:
 
 
 def is_temporary(name: str) -> bool:
-    """Whether a name is below the destination's `_temporary`."""
-    return name.startswith(f"{OUT}/{TEMPORARY}/")
+    """Whether a name is below the destination's `_temporary`, or one of Hadoop's for uploads that wait."""
+    return name.startswith((f"{OUT}/{TEMPORARY}/", f"{OUT}/{MAGIC}"))
 
 
 def is_lock(name: str) -> bool:

@@ -8,9 +8,17 @@ from itertools import combinations
 
 from committer.config import CommitterConfig
 from committer.spec import Delivery
-from committer.testing.simulate.scenario import EARLIER_SUCCESS, OLD, Event, JobPlan, Scenario, Trouble
+from committer.testing.simulate.scenario import (
+    EARLIER_SUCCESS,
+    OLD,
+    CommitterName,
+    Event,
+    JobPlan,
+    Scenario,
+    Trouble,
+)
 from committer.testing.simulate.simulation import simulate
-from committer.testing.simulate.worlds import KINDS, OUT
+from committer.testing.simulate.worlds import KINDS, OUT, RENAMING
 
 TROUBLES: tuple[Trouble, ...] = (
     "unavailable",
@@ -37,11 +45,24 @@ CONFIGS: dict[str, CommitterConfig] = {
 
 def small(kind: str, delivery: Delivery, situation: str, *, tasks: int = 2, files: int = 2) -> Scenario:
     """A job in which nothing goes wrong yet."""
-    plan = JobPlan("j0", delivery=delivery, config=CONFIGS[situation], tasks=tasks, files=files, shared_names=True)
+    plan = JobPlan(
+        "j0",
+        committer_on(kind),
+        delivery,
+        CONFIGS[situation],
+        tasks=tasks,
+        files=files,
+        shared_names=True,
+    )
     before = dict(_BEFORE)
     if situation == "same-names":
         before.update({f"{OUT}/{name}": f"old {name}\n".encode() for name in plan.names(0, 0)})
     return Scenario(0, kind, (plan,), before=before, forced={})
+
+
+def committer_on(kind: str) -> CommitterName:
+    """The engine's committer for a store of `KINDS`."""
+    return "manifest" if kind in RENAMING else "magic"
 
 
 def singles(scenario: Scenario, troubles: tuple[Trouble, ...] = TROUBLES, *, stride: int = 1) -> Iterator[Scenario]:
@@ -59,13 +80,16 @@ def pairs(scenario: Scenario, troubles: tuple[Trouble, ...] = PAIRED) -> Iterato
                 yield replace(scenario, forced={first: one, second: other})
 
 
-def every_fault(*, pairs: bool = False) -> Iterator[Scenario]:
+def every_fault(committer: CommitterName | None = None, *, pairs: bool = False) -> Iterator[Scenario]:
     """All of it.
 
     Args:
+        committer: Only its stores; None for all.
         pairs: Pairs of faults of the smallest job instead, on every store and by both deliveries.
     """
     for kind in KINDS:
+        if committer not in (None, committer_on(kind)):
+            continue
         for delivery in DELIVERIES:
             if pairs:
                 yield from _pairs(small(kind, delivery, "append", tasks=1, files=1))

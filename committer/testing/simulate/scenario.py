@@ -49,6 +49,8 @@ EARLIER_SUCCESS = (
     b'{"name":"org.apache.hadoop.fs.s3a.commit.files.SuccessData/1","success":true,"jobId":"earlier","filenames":[]}'
 )
 OLD = ("day=0/old-1.csv", "day=0/old-2.csv", "day=1/old-3.csv", "other/old.csv", "top.csv")
+# Begun by somebody before all jobs, and never ended: below the destination, at a name that jobs write, and beside it.
+OTHERS_UPLOADS = (f"{OUT}/day=0/upload.csv", f"{OUT}/day=0/part-j0-0-0.csv", f"{OUT}0/upload.csv")
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from committer.testing.simulate.job_run import JobRun
 from committer.testing.simulate.ledger import Ledger
 from committer.testing.simulate.operators import happen
 from committer.testing.simulate.process import Process, is_crash
-from committer.testing.simulate.scenario import Scenario, Trouble
+from committer.testing.simulate.scenario import OTHERS_UPLOADS, Scenario, Trouble
 from committer.testing.simulate.worlds import OUT, TEMPORARY, MemoryWorld, world_of
 from committer.testing.virtual_loop import DeadlockError, run_virtually
 
@@ -25,7 +25,7 @@ MOST_SECONDS = 7_200.0
 
 _CHANGING = frozenset(
     {"put", "close_writer", "open_writer", "make_directory", "rename_file", "rename_directory", "delete_file"}
-    | {"delete_directory", "link_file", "abort_writer"}
+    | {"delete_directory", "link_file", "abort_writer", "delete_file_if", "delete_files", "complete_upload"}
 )
 
 
@@ -103,6 +103,8 @@ class Simulation:
         self.world: MemoryWorld = world_of(scenario.kind)
         for name, data in scenario.before.items():
             self.world.write(name, data)
+        for name in OTHERS_UPLOADS:
+            self.world.begin_upload(name)
         ledgers = {plan.job_id: Ledger(plan.tasks, plan.config) for plan in scenario.jobs}
         self.checker: Checker = Checker(self.world, ledgers, self._note_broken)
         self.checker.late = True

@@ -6,7 +6,7 @@ import msgspec
 
 from committer.records.job_state import Decision, JobOutcome, decode_record
 from committer.testing.simulate.ledger import Ledger
-from committer.testing.simulate.worlds import OUT, TEMPORARY, World
+from committer.testing.simulate.worlds import MAGIC, OUT, TEMPORARY, World
 
 
 class JobWatch:
@@ -21,6 +21,8 @@ class JobWatch:
         world: The channel.
 
     Attributes:
+        own: The job's directory, as the start of names in it.
+        places: That, and Hadoop's directory for the job's uploads that wait.
         decided: Whether a commit decision was seen, or a model of another committer said so.
         aborted: Whether an abort decision was seen.
         outcome: The first outcome seen.
@@ -32,6 +34,8 @@ class JobWatch:
         removes_before_outcome: Whether superseded files are gone by the time of the outcome, else by that of
             `_SUCCESS`.
         leaving: Files that still stood there at its outcome and are about to be taken away.
+        may_leave: Likewise, of somebody who wrote them when the job may already have looked what it takes away.
+        finished: Whether an outcome was seen that says that nothing but cleaning is left.
         just_decided: Whether the last look was the first that saw the decision.
         just_committed: Whether the last look was the first that saw the job committed.
     """
@@ -40,6 +44,7 @@ class JobWatch:
         self.job_id = job_id
         self.ledger = ledger
         self.own: str = f"{OUT}/{TEMPORARY}/{job_id}/"
+        self.places: tuple[str, ...] = (self.own, f"{OUT}/{MAGIC}{job_id}/")
         self.decided: bool = False
         self.aborted: bool = False
         self.outcome: str | None = None
@@ -49,6 +54,8 @@ class JobWatch:
         self.targets: set[str] = set()
         self.removes_before_outcome: bool = world.store().capabilities.atomic_file_rename
         self.leaving: set[str] = set()
+        self.may_leave: set[str] = set()
+        self.finished: bool = False
         self.just_decided: bool = False
         self.just_committed: bool = False
         self._world = world
@@ -77,7 +84,7 @@ class JobWatch:
     def is_kept(self) -> bool:
         """Whether the outcome of a committed job stands, marked to be kept, and nothing else of the job does."""
         data = self._world.read(f"{self.own}outcome")
-        names = [name for name in (*self._world.files(), *self._world.directories()) if name.startswith(self.own)]
+        names = [name for name in (*self._world.files(), *self._world.directories()) if name.startswith(self.places)]
         if data is None or names != [f"{self.own}outcome"]:
             return False
         outcome = decode_record(data, JobOutcome, source="outcome")
@@ -122,6 +129,7 @@ class JobWatch:
     def _note_outcome(self, data: bytes) -> str | None:
         before, self._outcome = self._outcome, data
         outcome = decode_record(data, JobOutcome, source="outcome")
+        self.finished = self.finished or outcome.finished
         if before is not None:
             ended = decode_record(before, JobOutcome, source="outcome")
             kept = self.ledger.config.outcome_kept and ended.outcome == "committed"

@@ -15,12 +15,13 @@ from committer.stores.local import LocalStore
 from committer.stores.memory import MemoryStore
 
 TEMPORARY = "_temporary"
+MAGIC = "__magic_job-"
 OUT = "out"
 # Beside the destination: where jobs may be let publish files by absolute paths.
 ELSEWHERE = "elsewhere"
 
 _OUT_LENGTH = len(f"/{OUT}/")
-_TEMPORARY = f"/{OUT}/{TEMPORARY}/"
+_TEMPORARY = (f"/{OUT}/{TEMPORARY}/", f"/{OUT}/{MAGIC}")
 _ELSEWHERE = f"/{ELSEWHERE}/"
 
 
@@ -56,7 +57,7 @@ class World(ABC):
 
     @abstractmethod
     def visible(self) -> dict[str, bytes]:
-        """What readers see at the destination but below its `_temporary`, and below `ELSEWHERE`."""
+        """What readers see at the destination but below its `_temporary` and `__magic_job-`, and below `ELSEWHERE`."""
 
     @abstractmethod
     def read(self, name: str) -> bytes | None:
@@ -77,6 +78,10 @@ class World(ABC):
     def pending(self) -> set[str]:
         """Every upload that has a part and was neither completed nor aborted; none where there are no uploads."""
         return set()
+
+    def begin_upload(self, name: str) -> None:
+        """Somebody begins an upload, where there are any, and leaves it at that."""
+        return
 
     @abstractmethod
     def forget(self) -> None:
@@ -160,6 +165,13 @@ class MemoryWorld(World):
             for upload in uploads
             if uploads.parts(upload.path, upload.upload_id)
         }
+
+    def begin_upload(self, name: str) -> None:
+        """See `World.begin_upload`."""
+        if self._space.capabilities.multipart:
+            path = self._space.path(name)
+            upload_id = self._space.uploads.create(path, "somebody")
+            self._space.uploads.put_part(path, upload_id, 1, b"somebody else's")
 
     def forget(self) -> None:
         """See `World.forget`."""

@@ -1,0 +1,281 @@
+"""Hadoop's records of the magic committer: one upload that waits (``.pending``), and all of a task (``.pendingset``).
+
+Written as Hadoop 3.3.2 and later read them; read as any of Hadoop's S3A committers wrote them. Loading refuses what
+Java refuses, and what Java ought to: an upload without parts, more parts than an upload can have, numbers over 64 bits,
+text after the record. Taken as in Java: unknown members, absent texts and statistics, any date. Beyond Java: any `uri`,
+which nothing goes by.
+
+Source: ``SinglePendingCommit``, ``PendingSet`` and ``UploadEtag`` of Hadoop 3.3.6 and 3.5.0, run.
+"""
+
+# ruff: noqa: N815 - field names are Hadoop's
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Annotated, Final, Literal, TypeAlias
+
+import msgspec
+
+from committer.records.hadoop_json import bad_record, decode
+from committer.records.statistics import IOStatistics, LazyStatistics, statistics_of
+
+PENDING_VERSION: Final = 2
+PENDING_SET_VERSION: Final = 3
+
+PENDING_SUFFIX: Final = ".pending"
+
+MAGIC_LENGTH: Final = "x-hadoop-s3a-magic-data-length"
+"""The metadata of a marker that says how long the file will be which waits."""
+
+PENDING_LIMIT: Final = 4 << 20
+"""Longest record of one upload that is read, in bytes: 10,000 parts with checksums take half of it."""
+
+_MOST_PARTS: Final = 10_000
+_PENDING_VERSIONS: Final = frozenset({1, 2})
+# 2 had no statistics; Hadoop 3.3.1 and earlier.
+_SET_VERSIONS: Final = frozenset({1, 2, 3})
+_PENDING: Final = "pending upload"
+_SET: Final = "pending set"
+
+_Text: TypeAlias = Annotated[str, msgspec.Meta(min_length=1)]
+_Length: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
+_Time: TypeAlias = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
+
+EtagForm: TypeAlias = Literal["objects", "texts"]
+
+
+class PartEtag(msgspec.Struct, frozen=True, gc=False):
+    """A part of an upload, by what the store answered.
+
+    Attributes:
+        etag: Its etag; Java writes it with the quotes of the HTTP header since it uses version 2 of the SDK.
+        checksumAlgorithm: What its checksum was made with: ``CRC32``, ``CRC32C``, ``SHA1``, ``SHA256``; or None.
+        checksum: Its checksum, as the store wrote it.
+    """
+
+    etag: _Text
+    checksumAlgorithm: str | None = None
+    checksum: str | None = None
+
+
+class PendingCommit(msgspec.Struct, kw_only=True, frozen=True):
+    """One upload that waits to be completed: Hadoop's ``SinglePendingCommit``.
+
+    Attributes:
+        version: 2.
+        filename: The path that the record was read from. Never acted upon.
+        uri: URI of the file. Of the magic committer that is the path below the task attempt directory, of the staging
+            committers the destination. Never acted upon.
+        uploadId: The store's name for the upload.
+        bucket: Its bucket.
+        destinationKey: Its key, without a slash in front.
+        created: When it was saved, in milliseconds since the epoch.
+        saved: The same.
+        date: The same for people.
+        jobId: The job; empty until the task commits.
+        taskId: The task *attempt*; empty until the task commits.
+        text: A note.
+        etags: Its parts in their order, from number 1.
+        extraData: Free text by key.
+        length: Bytes of the whole file.
+        iostatistics: As given, or not yet decoded.
+    """
+
+    version: int = PENDING_VERSION
+    filename: str | None = None
+    uri: str = ""
+    uploadId: str
+    bucket: str
+    destinationKey: str
+    created: int = 0
+    saved: int = 0
+    date: str = ""
+    jobId: str = ""
+    taskId: str = ""
+    text: str = ""
+    etags: tuple[PartEtag, ...]
+    extraData: dict[str, str] = {}
+    length: int
+    iostatistics: LazyStatistics = None
+
+    def statistics(self, *, source: str = "") -> IOStatistics:
+        """The decoded statistics; empty when there are none.
+
+        Raises:
+            RecordError: They are not what Hadoop writes.
+        """
+        return statistics_of(self.iostatistics, source=source)
+
+
+class PendingSet(msgspec.Struct, kw_only=True, frozen=True):
+    """All uploads of a committed task: Hadoop's ``PendingSet``.
+
+    Attributes:
+        version: 3.
+        jobId: The job's id; empty in the oldest records.
+        commits: Its uploads.
+        extraData: Free text by key. Hadoop sets some, and writes none.
+        iostatistics: As given, or not yet decoded.
+    """
+
+    version: int = PENDING_SET_VERSION
+    jobId: str = ""
+    commits: tuple[PendingCommit, ...] = ()
+    extraData: dict[str, str] = {}
+    iostatistics: LazyStatistics = None
+
+    def statistics(self, *, source: str = "") -> IOStatistics:
+        """The decoded statistics; empty when there are none.
+
+        Raises:
+            RecordError: They are not what Hadoop writes.
+        """
+        return statistics_of(self.iostatistics, source=source)
+
+
+class _Version(msgspec.Struct):
+    version: int | None = None
+
+
+class _StoredPending(msgspec.Struct, kw_only=True, gc=False):
+    version: int
+    filename: str | None = None
+    uri: str | None = None
+    uploadId: _Text
+    bucket: _Text
+    destinationKey: _Text
+    created: _Time = 0
+    saved: _Time = 0
+    date: str | None = None
+    jobId: str | None = None
+    taskId: str | None = None
+    text: str | None = None
+    etags: Annotated[list[_Text | PartEtag], msgspec.Meta(min_length=1, max_length=_MOST_PARTS)]
+    extraData: dict[str, str | None] | None = None
+    length: _Length
+    iostatistics: msgspec.Raw = msgspec.Raw(b"null")
+
+
+class _StoredSet(msgspec.Struct, kw_only=True):
+    version: int
+    jobId: str | None = None
+    commits: list[_StoredPending] = []
+    extraData: dict[str, str | None] | None = None
+    iostatistics: msgspec.Raw = msgspec.Raw(b"null")
+
+
+def encode_pending(pending: PendingCommit, *, etags: EtagForm = "objects") -> bytes:
+    """The record of one upload in Hadoop's JSON, for a name that ends in ``.pending``.
+
+    Args:
+        pending: The upload.
+        etags: ``objects`` as Hadoop 3.4.2 and later read them, ``texts`` for those before it, which know no checksums.
+    """
+    return msgspec.json.encode(_members(pending, etags))
+
+
+def encode_pending_set(record: PendingSet, *, etags: EtagForm = "objects") -> bytes:
+    """The record of a task in Hadoop's JSON, for a name that ends in ``.pendingset``.
+
+    Args:
+        record: The task's uploads.
+        etags: As for `encode_pending`.
+    """
+    commits = [_members(pending, etags) for pending in record.commits]
+    return msgspec.json.encode({**msgspec.structs.asdict(record), "commits": commits} | _statistics(record))
+
+
+def decode_pending(data: bytes, *, source: str) -> PendingCommit:
+    """Loads and checks the record of one upload; what it names may still lie anywhere.
+
+    Raises:
+        RecordError: It is not one that could be completed; names the file and the member.
+    """
+    _check_version(data, _PENDING_VERSIONS, _PENDING, source)
+    return _pending(decode(data, _StoredPending, source=source, what=_PENDING), "", source)
+
+
+def decode_pending_set(data: bytes, *, source: str) -> PendingSet:
+    """Loads and checks the record of a task; what it names may still lie anywhere.
+
+    Raises:
+        RecordError: It is not one that could be committed, or two uploads have one destination; names the file and the
+            member.
+    """
+    _check_version(data, _SET_VERSIONS, _SET, source)
+    stored = decode(data, _StoredSet, source=source, what=_SET)
+    seen: set[tuple[str, str]] = set()
+    commits: list[PendingCommit] = []
+    for index, one in enumerate(stored.commits):
+        at = f"commits[{index}]."
+        if one.version not in _PENDING_VERSIONS:
+            raise bad_record(_SET, f"{at}version", f"{one.version} is not {PENDING_VERSION}", source=source)
+        key = one.bucket, one.destinationKey
+        if key in seen:
+            reason = f"another upload has the same destination: {one.destinationKey}"
+            raise bad_record(_SET, f"{at}destinationKey", reason, source=source)
+        seen.add(key)
+        commits.append(_pending(one, at, source))
+    return PendingSet(
+        version=stored.version,
+        jobId=stored.jobId or "",
+        commits=tuple(commits),
+        extraData=_texts(stored.extraData),
+        iostatistics=stored.iostatistics.copy(),
+    )
+
+
+def java_date(moment: datetime) -> str:
+    """A moment as Java's ``Date`` prints it, in UTC: ``Sat Nov 21 19:34:40 UTC 2026``; whatever the locale."""
+    at = moment.astimezone(UTC)
+    day = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")[at.weekday()]
+    month = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")[at.month - 1]
+    return f"{day} {month} {at:%d %H:%M:%S} UTC {at.year:04d}"
+
+
+def _members(pending: PendingCommit, form: EtagForm) -> dict[str, object]:
+    members = msgspec.structs.asdict(pending) | _statistics(pending)
+    if form == "texts":
+        members["etags"] = [part.etag for part in pending.etags]
+    return members
+
+
+def _statistics(record: PendingCommit | PendingSet) -> dict[str, object]:
+    # Java's beans refuse no null there, but Hadoop's aggregation of it does.
+    return {"iostatistics": record.statistics()}
+
+
+def _check_version(data: bytes, known: frozenset[int], what: str, source: str) -> None:
+    """Says first of a record of another version that it is one, rather than which member surprised us."""
+    version = decode(data, _Version, source=source, what=what).version
+    if version is not None and version not in known:
+        raise bad_record(what, "version", f"{version} is not {max(known)}", source=source)
+
+
+def _pending(stored: _StoredPending, at: str, source: str) -> PendingCommit:
+    etags = tuple(PartEtag(one) if isinstance(one, str) else one for one in stored.etags)
+    for index, part in enumerate(etags):
+        if not part.etag.strip('"'):
+            raise bad_record(_PENDING, f"{at}etags[{index}]", "it is empty", source=source)
+    return PendingCommit(
+        version=stored.version,
+        filename=stored.filename,
+        uri=stored.uri or "",
+        uploadId=stored.uploadId,
+        bucket=stored.bucket,
+        destinationKey=stored.destinationKey,
+        created=stored.created,
+        saved=stored.saved,
+        date=stored.date or "",
+        jobId=stored.jobId or "",
+        taskId=stored.taskId or "",
+        text=stored.text or "",
+        etags=etags,
+        extraData=_texts(stored.extraData),
+        length=stored.length,
+        iostatistics=stored.iostatistics.copy(),
+    )
+
+
+def _texts(given: dict[str, str | None] | None) -> dict[str, str]:
+    return {key: text for key, text in (given or {}).items() if text is not None}

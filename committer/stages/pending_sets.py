@@ -1,0 +1,212 @@
+"""Task commits as S3A's magic committer leaves them: from what a task wrote to Hadoop's records, and back.
+
+A pending set is how tasks and drivers of either language reach each other. Inside this engine a task's record is a task
+manifest: a set is turned into one when it is loaded, and the copy that a decision rests on is that manifest.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from hashlib import md5
+from typing import TYPE_CHECKING, Final
+
+from committer.errors import RecordError
+from committer.layout import PENDING_SET_SUFFIX, has_nonce
+from committer.paths import StorePath
+from committer.records.hadoop_json import bad_record
+from committer.records.manifest import FileEntry, TaskManifest, encode_task_manifest
+from committer.records.pending_set import (
+    PartEtag,
+    PendingCommit,
+    PendingSet,
+    decode_pending_set,
+    encode_pending_set,
+    java_date,
+)
+from committer.records.pending_uploads import UploadEntry
+from committer.stages.base import StageContext
+
+if TYPE_CHECKING:
+    from committer.stages.commit_task import TaskOutput, WrittenFile
+    from committer.stages.setup_task import AttemptIdentity
+
+NONCE: Final = "committer.nonce"
+"""What the extra data of an upload of this engine holds: which run of the attempt began it, and so its stamp."""
+
+TASK_ATTEMPT: Final = "task.attempt.id"
+"""What the extra data of a set holds where Hadoop puts it too; Hadoop keeps it in memory and never writes it."""
+
+_WHAT: Final = "pending set"
+_ATTEMPT: Final = re.compile(r"attempt_([A-Za-z0-9][A-Za-z0-9._-]*_[a-z]_\d{6,})_\d+\Z")
+_NONCE: Final = re.compile(r"[0-9a-f]{1,64}\Z")
+_MD5: Final = re.compile(r"[0-9a-fA-F]{32}\Z")
+
+
+def is_set(path: StorePath) -> bool:
+    """Whether what lies there goes by the name of a pending set."""
+    return path.name.endswith(PENDING_SET_SUFFIX)
+
+
+def as_manifest(context: StageContext, path: StorePath, data: bytes) -> bytes:
+    """A task's record as this engine reads it: of a pending set the manifest it amounts to, else what it is.
+
+    Raises:
+        RecordError: It is a pending set, and none that could be committed.
+    """
+    return encode_task_manifest(manifest_of(context, data, path=path)) if is_set(path) else data
+
+
+def manifest_of(context: StageContext, data: bytes, *, path: StorePath) -> TaskManifest:
+    """The task manifest that a pending set amounts to; where its files go is not looked at yet (G10).
+
+    A file that another engine sent has no stamp: its etag proves it, which S3 makes of those of its parts.
+
+    Args:
+        context: The job.
+        data: The record.
+        path: Where it lies; its name says which task.
+
+    Raises:
+        RecordError: It is none that could be committed, or of another job or bucket.
+    """
+    layout, source = context.layout, str(path)
+    record = decode_pending_set(data, source=source)
+    if record.jobId not in ("", layout.job_id):
+        raise bad_record(_WHAT, "jobId", f"{record.jobId!r} is not {layout.job_id!r}", source=source)
+    attempt = _attempt_of(record, source)
+    task = path.name.removesuffix(PENDING_SET_SUFFIX) if is_set(path) else task_of(attempt)
+    files: list[FileEntry] = []
+    run = _run_of(attempt, record.extraData)
+    for index, one in enumerate(record.commits):
+        if one.bucket != layout.destination.authority:
+            reason = f"{one.bucket!r} is not {layout.destination.authority!r}"
+            raise bad_record(_WHAT, f"commits[{index}].bucket", reason, source=source)
+        run = _run_of(attempt, one.extraData)
+        target = StorePath(layout.destination.scheme, one.bucket, f"/{one.destinationKey}")
+        upload = entry_of_pending(one)
+        files.append(
+            FileEntry(
+                # Nothing stands there: it says whose the file is, and no other file of the attempt has that number.
+                s=(layout.tasks / run / str(index)).uri,
+                d=target.uri,
+                z=one.length,
+                e=None if has_nonce(run) else composite_etag(upload.etags),
+                u=upload,
+            )
+        )
+    return TaskManifest(
+        jobId=layout.job_id,
+        jobAttemptNumber=layout.job_attempt,
+        taskID=task,
+        taskAttemptID=attempt,
+        taskAttemptDir=(layout.tasks / run).uri if run else "",
+        files=files,
+        iostatistics=record.iostatistics,
+    )
+
+
+def set_of(context: StageContext, output: TaskOutput) -> bytes:
+    """The pending set of what a task attempt wrote."""
+    layout, identity = context.layout, output.identity
+    attempt = layout.task_attempt_id(identity.task, identity.attempt)
+    record = PendingSet(
+        jobId=layout.job_id,
+        commits=tuple(pending_of(context, identity, file, attempt=attempt) for file in output.files),
+        extraData={TASK_ATTEMPT: attempt, NONCE: identity.nonce},
+        iostatistics=context.statistics.snapshot(),
+    )
+    return encode_pending_set(record)
+
+
+def pending_of(context: StageContext, identity: AttemptIdentity, file: WrittenFile, *, attempt: str) -> PendingCommit:
+    """What Hadoop is told of one file that waits.
+
+    Args:
+        context: The job.
+        identity: Which run of which attempt wrote it.
+        file: The file, with its upload.
+        attempt: The attempt's id; empty while it may still be aborted, as in Hadoop.
+
+    Raises:
+        RecordError: It waits in no upload.
+    """
+    if file.upload is None:
+        raise RecordError(f"{file.name} waits in no upload", operation="commit_task", path=file.name)
+    now = context.runtime.now()
+    at_ms = int(now.timestamp() * 1000)
+    target = context.layout.target(file.destination)
+    return PendingCommit(
+        uri=target.uri,
+        uploadId=file.upload.id,
+        bucket=target.authority,
+        destinationKey=target.path[1:],
+        created=at_ms,
+        saved=at_ms,
+        date=java_date(now),
+        jobId=context.layout.job_id if attempt else "",
+        taskId=attempt,
+        etags=_etags_of(file.upload),
+        extraData={NONCE: identity.nonce},
+        length=file.size,
+    )
+
+
+def entry_of_pending(pending: PendingCommit) -> UploadEntry:
+    """What this engine's records say of an upload that Hadoop recorded."""
+    checksums = tuple(part.checksum for part in pending.etags if part.checksum)
+    algorithm = pending.etags[0].checksumAlgorithm
+    whole = algorithm is not None and len(checksums) == len(pending.etags)
+    return UploadEntry(
+        id=pending.uploadId,
+        etags=tuple(part.etag.strip('"') for part in pending.etags),
+        checksums=checksums if whole else (),
+        algorithm=algorithm if whole else None,
+    )
+
+
+def task_of(attempt: str) -> str:
+    """The task's name in an attempt's; empty where that is none."""
+    found = _ATTEMPT.match(attempt)
+    return f"task_{found[1]}" if found else ""
+
+
+def composite_etag(etags: tuple[str, ...]) -> str | None:
+    """The etag that S3 gives a file of these parts: the MD5 of theirs, and how many they are.
+
+    None where theirs are no MD5 (some encryptions): then nothing proves the file.
+    """
+    if not all(map(_MD5.match, etags)):
+        return None
+    joined = b"".join(map(bytes.fromhex, etags))
+    return f"{md5(joined, usedforsecurity=False).hexdigest()}-{len(etags)}"
+
+
+def _attempt_of(record: PendingSet, source: str) -> str:
+    """The attempt that a set is of; empty for an empty set of Hadoop's, which does not say."""
+    named = {one.taskId for one in record.commits if one.taskId}
+    if TASK_ATTEMPT in record.extraData:
+        named.add(record.extraData[TASK_ATTEMPT])
+    if len(named) > 1:
+        reason = f"it names more than one task attempt: {', '.join(sorted(named))}"
+        raise bad_record(_WHAT, "commits", reason, source=source)
+    attempt = named.pop() if named else ""
+    if record.commits and not _ATTEMPT.match(attempt):
+        raise bad_record(_WHAT, "commits[0].taskId", f"{attempt!r} is no task attempt", source=source)
+    return attempt
+
+
+def _run_of(attempt: str, extra: Mapping[str, str]) -> str:
+    """Which run of the attempt an upload, or a set, is of: of Hadoop's there is one, which goes by the attempt's id."""
+    nonce = extra.get(NONCE, "")
+    return f"{attempt}-{nonce}" if _NONCE.match(nonce) else attempt
+
+
+def _etags_of(upload: UploadEntry) -> tuple[PartEtag, ...]:
+    # With the quotes of the header, as Java has them since it uses version 2 of the SDK.
+    if len(upload.checksums) != len(upload.etags):
+        return tuple(PartEtag(f'"{etag}"') for etag in upload.etags)
+    return tuple(
+        PartEtag(f'"{etag}"', upload.algorithm, checksum)
+        for etag, checksum in zip(upload.etags, upload.checksums, strict=True)
+    )
