@@ -370,3 +370,15 @@ def test_old_files_that_others_wrote_before_a_job_replaces_them_leave_after_its_
     for at in range(12):
         events = (Event(0, "stranger", "j0", False, at * 0.1),)
         clean(simulate(Scenario(at, "s3", (plan,), events, before=before, forced={})))
+
+
+def test_directory_at_the_place_of_an_uploaded_file_whose_deleter_died() -> None:
+    replacing = CommitterConfig(conflict_mode="replace", existing_target="replace")
+    plan = JobPlan("j0", "magic", "message", config=replacing, tasks=1, files=1)
+    before = {f"{OUT}/day=0/part-j0-0-0.csv/inside.csv": b"old"}
+    quiet = simulate(Scenario(0, "s3", (plan,), before=before, forced={}))
+    clean(quiet)
+    deleted = numbers(quiet, "j0.driver", "delete_directory", "part-j0-0-0.csv")[0]
+    for later in range(8):
+        forced: dict[tuple[str, int], Trouble] = {("j0.driver", deleted + later): "crash_after"}
+        clean(simulate(Scenario(0, "s3", (plan,), before=before, forced=forced)))
