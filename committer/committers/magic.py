@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
 
+from committer.committers.publish_action import PublishAction
 from committer.committers.recording import RecordingCommitter
 from committer.committers.upload_action import UploadAction
 from committer.paths import StorePath
+from committer.spec import Delivery
 from committer.stages.attempt_files import AttemptFiles
 from committer.stages.base import StageContext
 from committer.stages.setup_task import AttemptIdentity
@@ -26,9 +29,9 @@ class MagicCommitter(RecordingCommitter):
     """
 
     name = "magic"
-    default_delivery = "message"
-    needs = _NEEDS
-    action = UploadAction()
+    default_delivery: Delivery = "message"
+    needs: Mapping[str, str] = _NEEDS
+    action: PublishAction = UploadAction()
 
     def files_of(self, context: StageContext, identity: AttemptIdentity, directory: StorePath) -> AttemptFiles:
         """Uploads to where the files go."""
