@@ -43,7 +43,7 @@ class DeleteSuperseded(Stage[list[Fact], int]):
             try:
                 return await store.delete_directory(path, recursive=True)
             except StoreNotADirectoryError:
-                # Another driver deleted all of it: what stands there is the job's file.
+                # Only the job's file is there: it went when this ran before.
                 return False
         if fact.identity is None:
             return False

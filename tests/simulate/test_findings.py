@@ -382,3 +382,13 @@ def test_directory_at_the_place_of_an_uploaded_file_whose_deleter_died() -> None
     for later in range(8):
         forced: dict[tuple[str, int], Trouble] = {("j0.driver", deleted + later): "crash_after"}
         clean(simulate(Scenario(0, "s3", (plan,), before=before, forced=forced)))
+
+
+def test_replace_lock_that_arrives_late_beside_a_kept_outcome_in_a_bucket() -> None:
+    config = CommitterConfig(conflict_mode="replace", outcome_kept=True)
+    plan = JobPlan("j0", "magic", "message", config, tasks=1, files=1)
+    for seed in range(6):
+        quiet = simulate(Scenario(seed, "s3", (plan,), forced={}))
+        lock = numbers(quiet, "j0.driver", "put", "/.replace-lock:")[0]
+        clean(simulate(Scenario(seed, "s3", (plan,), forced={("j0.driver", lock): "late"})))
+        clean(simulate(Scenario(seed, "s3", (plan,), forced={("j0.driver", lock): "again"})))
