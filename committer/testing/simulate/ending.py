@@ -86,8 +86,10 @@ async def _end(simulation: Simulation, job: JobRun, process: Process, unknown: s
 
 async def _end_undecided(simulation: Simulation, job: JobRun, process: Process) -> bool:
     options = {"store": process}
-    decided = simulation.checker.jobs[job.plan.job_id].decided
-    if simulation.scenario.calm and job.is_heard and not decided:
+    watch = simulation.checker.jobs[job.plan.job_id]
+    # Nobody commits what he knows was aborted: a request that came late made its setup record once more.
+    over = watch.decided or watch.aborted
+    if simulation.scenario.calm and job.is_heard and not over:
         try:
             async with committer.attach_job(
                 simulation.world.destination, job_id=job.plan.job_id, storage_options=options
