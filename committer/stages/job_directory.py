@@ -120,13 +120,14 @@ async def look_at_job(store: Store, layout: JobLayout) -> JobDirectory:
 
 
 async def magic_stands(store: Store, layout: JobLayout) -> bool:
-    """Whether anything is in a job's magic directory, if only what marks it as a directory: one call, or two."""
+    """Whether anything is in a job's magic directory, if only what marks it as a directory: two calls.
+
+    Not by a listing of its children: SeaweedFS shows directories there that nothing is in any more.
+    """
     try:
-        async for _child in store.list(layout.magic_directory):
-            break
-    except (StoreNotFoundError, StoreNotADirectoryError):
+        return (await store.status(layout.magic_directory)).is_directory
+    except StoreNotFoundError:
         return False
-    return True
 
 
 async def join_job(store: Store, layout: JobLayout) -> JobDirectory:
