@@ -314,7 +314,7 @@ class CarryOut:
             # Whoever meets the outcome helps to undo: what this driver published late is known to it alone.
             await self._action.roll_back(context).undo(state)
             await self._action.settle_rolled_back(context, state)
-        await finish_rolled_back(context)
+        untold = await finish_rolled_back(context)
         if raising:
             raise JobRolledBackError(
                 f"job {context.layout.job_id} was rolled back: {reason}",
@@ -322,7 +322,9 @@ class CarryOut:
                 path=context.layout.destination,
                 next_step="run the job again",
             )
-        return report_of(context, self._started, success=False, published=Published(), directories=0)
+        return report_of(
+            context, self._started, success=False, published=Published(), directories=0, uploads_left=untold
+        )
 
 
 async def _published_before(context: StageContext, state: CommitState) -> Published:

@@ -265,15 +265,20 @@ async def _read_summary(context: StageContext) -> SuccessData | None:
             await store.close()
 
 
-async def finish_rolled_back(context: StageContext) -> None:
-    """Everything after a rollback was undone. Idempotent."""
+async def finish_rolled_back(context: StageContext) -> list[str]:
+    """Everything after a rollback was undone. Idempotent.
+
+    Returns:
+        What `AbortUploads` says of uploads that may be anybody's.
+    """
     await release_lock(context)
     outcome = await read_outcome(context.store, context.layout)
     if outcome is not None and not outcome.finished:
         await mark_finished(context, outcome)
-    cleaned, _untold = await _clean_up(context, skipped=context.config.cleanup_skipped)
+    cleaned, untold = await _clean_up(context, skipped=context.config.cleanup_skipped)
     if cleaned:
         await _remove_fate(context, kept=False)
+    return untold
 
 
 async def _look_before_cleanup(context: StageContext, looked: list[Found]) -> None:

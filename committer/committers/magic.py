@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 from typing import Final
 
+from committer.committers.publish_action import PublishAction
 from committer.committers.recording import RecordingCommitter
 from committer.committers.upload_action import UploadAction
 from committer.errors import StoreError
 from committer.paths import StorePath
 from committer.records.task_commit import TaskCommit
+from committer.spec import Delivery
 from committer.stages.abort_task import AbortRequest
 from committer.stages.attempt_files import AttemptFiles
 from committer.stages.base import StageContext
@@ -35,9 +38,9 @@ class MagicCommitter(RecordingCommitter):
     """
 
     name = "magic"
-    default_delivery = "message"
-    needs = _NEEDS
-    action = UploadAction()
+    default_delivery: Delivery = "message"
+    needs: Mapping[str, str] = _NEEDS
+    action: PublishAction = UploadAction()
 
     def files_of(self, context: StageContext, identity: AttemptIdentity, directory: StorePath) -> AttemptFiles:
         """Uploads to where the files go."""

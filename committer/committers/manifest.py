@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
 
+from committer.committers.publish_action import PublishAction
 from committer.committers.recording import RecordingCommitter
 from committer.committers.rename_action import RenameAction
 from committer.paths import StorePath
+from committer.spec import Delivery
 from committer.stages.attempt_files import AttemptFiles
 from committer.stages.base import StageContext
 from committer.stages.setup_task import AttemptIdentity
@@ -26,9 +29,9 @@ class ManifestCommitter(RecordingCommitter):
     """
 
     name = "manifest"
-    default_delivery = "listing"
-    needs = _NEEDS
-    action = RenameAction()
+    default_delivery: Delivery = "listing"
+    needs: Mapping[str, str] = _NEEDS
+    action: PublishAction = RenameAction()
 
     def files_of(self, context: StageContext, identity: AttemptIdentity, directory: StorePath) -> AttemptFiles:
         """Files of the task attempt directory."""

@@ -7,7 +7,6 @@ retries are `committer.stores.paced`'s, and how a service words its refusals is 
 from __future__ import annotations
 
 import asyncio
-import io
 import re
 import urllib.request
 import weakref
@@ -17,6 +16,7 @@ from typing import Final
 from urllib.parse import urlsplit
 
 import aiohttp
+from aiohttp.abc import AbstractStreamWriter
 from yarl import URL
 
 from committer.errors import (
@@ -44,8 +44,9 @@ _NOT_SENT_BY_ITSELF: Final = ("Accept", "Accept-Encoding", "Content-Type", "User
 # An upload may take this long for every byte before its deadline, on top of the wait for an answer.
 _SLOWEST_UPLOAD_BYTES_PER_S: Final = 128 * 1024
 
-# From here on aiohttp writes bytes in one go, and warns of it; a stream it writes bit by bit.
+# From here on aiohttp would warn of bytes that are written in one go.
 _LONG_BODY_BYTES: Final = 1 << 20
+_SLICE_BYTES: Final = 1 << 16
 
 _SECRETS: Final = re.compile(
     r"(\b(?:sig|X-Amz-Signature|X-Amz-Credential|X-Amz-Security-Token|X-Goog-Signature)=)[^&\s'\"]+"
@@ -93,6 +94,27 @@ async def _never_again(request: aiohttp.ClientRequest, handler: aiohttp.ClientHa
         raise
     except (aiohttp.ClientOSError, aiohttp.ServerDisconnectedError) as error:
         raise _AnswerLostError(f"{type(error).__name__}: {error}") from None
+
+
+class _LongBody(aiohttp.Payload):
+    """A body that is written slice by slice out of the caller's memory; as a stream aiohttp would copy it whole."""
+
+    _value: memoryview
+
+    def __init__(self, data: Body) -> None:
+        super().__init__(memoryview(data).cast("B"))
+        self._size = len(self._value)
+
+    def decode(self, encoding: str = "utf-8", errors: str = "strict") -> str:
+        """What aiohttp asks of every body."""
+        return bytes(self._value).decode(encoding, errors)
+
+    async def write(self, writer: AbstractStreamWriter) -> None:
+        """Writes all of it; waits while the connection takes no more."""
+        for start in range(0, len(self._value), _SLICE_BYTES):
+            await writer.write(self._value[start : start + _SLICE_BYTES])
+            # One that never has to wait would keep the loop for as long as the body is.
+            await asyncio.sleep(0)
 
 
 class HttpClient:
@@ -156,7 +178,7 @@ class HttpClient:
                 method,
                 URL(url, encoded=True),
                 headers=headers,
-                data=data if data is None or len(data) < _LONG_BODY_BYTES else io.BytesIO(data),
+                data=data if data is None or len(data) < _LONG_BODY_BYTES else _LongBody(data),
                 allow_redirects=False,
                 skip_auto_headers=_NOT_SENT_BY_ITSELF,
                 timeout=timeout,

@@ -6,6 +6,7 @@ import asyncio
 import json
 import random
 import sys
+import tracemalloc
 from pathlib import Path
 from typing import Any
 
@@ -90,6 +91,26 @@ async def test_a_stream_of_several_parts(root: StorePath, channel: BucketChannel
     assert (await channel.files())["big"] == data
     # S3 takes no part under 5 MiB but the last.
     assert (await channel.head("big"))["ETag"].strip('"').endswith("-3")
+
+
+async def test_a_long_stream_takes_the_memory_of_two_parts_and_those_under_way(
+    root: StorePath, options: dict[str, object]
+) -> None:
+    part = 5 << 20
+    config = CommitterConfig(multipart_size=part, multipart_in_flight=3)
+    chunk = bytes(1 << 20)
+    async with committer.open_job(root, config=config, storage_options=options) as job, job.task_attempt(0) as task:
+        async with task.open("first") as file:
+            await file.write(chunk)
+        tracemalloc.start()
+        try:
+            async with task.open("big") as file:
+                for _ in range(80):
+                    await file.write(chunk)
+            _now, peak = tracemalloc.get_traced_memory()
+        finally:
+            tracemalloc.stop()
+    assert 3 * part < peak < (2 + 3) * part
 
 
 async def test_a_blocking_file(root: StorePath, channel: BucketChannel, options: dict[str, object]) -> None:
