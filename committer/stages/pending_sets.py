@@ -116,7 +116,7 @@ def set_of(context: StageContext, output: TaskOutput) -> bytes:
         extraData={TASK_ATTEMPT: attempt, NONCE: identity.nonce},
         iostatistics=context.statistics.snapshot(),
     )
-    return encode_pending_set(record)
+    return encode_pending_set(record, etags=context.config.pending_etags)
 
 
 def pending_of(context: StageContext, identity: AttemptIdentity, file: WrittenFile, *, attempt: str) -> PendingCommit:

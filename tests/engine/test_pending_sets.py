@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import committer
-from committer import JobSpec
+from committer import CommitterConfig, JobSpec
 from committer.errors import (
     CommitterError,
     JobNotFoundError,
@@ -148,6 +148,15 @@ async def test_what_a_task_leaves_while_it_runs_and_once_it_committed(place: Mem
     assert (report.files_committed, report.bytes_committed) == (3, 6)
     assert visible(place) == {"p=1/a b.csv": b"hello", "empty": b"", "odd.pending": b"x"}
     assert (left(place), pending(place)) == (set(), [])
+
+
+async def test_etags_are_texts_for_a_hadoop_that_knows_no_others(place: MemoryPlace) -> None:
+    config = CommitterConfig(pending_etags="texts")
+    async with place.open_job(job_id=JOB, delivery="listing", config=config) as job:
+        await place.run_task(job, 0, {"x": b"x"})
+        (record,) = json.loads(place.read(f"{ATTEMPT_DIRECTORY}/task_{JOB}_m_000000.pendingset"))["commits"]
+        assert record["etags"] == [f'"{md5(b"x").hexdigest()}"']
+    assert visible(place) == {"x": b"x"}
 
 
 async def test_success_is_in_the_form_of_s3a(place: MemoryPlace) -> None:
