@@ -6,6 +6,7 @@ import json
 from hashlib import md5
 from typing import Any
 
+import msgspec
 import pytest
 
 import committer
@@ -13,6 +14,7 @@ from committer import CommitterConfig, JobSpec
 from committer.errors import (
     CommitterError,
     JobNotFoundError,
+    JobUndecidedError,
     PreflightError,
     RecordError,
     TargetExistsError,
@@ -233,7 +235,35 @@ async def test_a_job_whose_tasks_were_hadoops(java: JavaJob, place: MemoryPlace)
     assert (pending(place), report.uploads_left) == (["x"], [f"{place.dest}/x"])
 
 
-async def test_tasks_of_both(java: JavaJob, place: MemoryPlace) -> None:
+async def test_its_id_is_enough_once_a_task_of_hadoops_committed(java: JavaJob, place: MemoryPlace) -> None:
+    await place.run_task(java.spec, 0, {"python": b"p"})
+    with pytest.raises(JobNotFoundError):
+        # What a task leaves that outlived a job of this engine looks the same.
+        await place.attach_job(JOB)
+    await java.run_task(1, {"java": b"j"})
+    with pytest.raises(JobUndecidedError):
+        await place.recover(JOB)
+    async with place.attach_job(JOB) as job:
+        assert (job.spec.hadoop, job.spec.committer) == (True, "magic")
+        await job.commit(tasks=2)
+    assert visible(place) == {"java": b"j", "python": b"p"}
+    assert (left(place), pending(place)) == (set(), [])
+
+
+async def test_a_later_job_attempt_of_hadoops_is_the_one_that_counts(place: MemoryPlace) -> None:
+    java = JavaJob(place)
+    place.write(f"{MAGIC}/job-{JOB}/00/task_1_0001_m_000000.pendingset", b"an earlier attempt's, never read")
+    record = {"version": 3, "jobId": JOB, "commits": [await java.pending("x", b"x", "attempt_1_0001_m_000000_0")]}
+    place.write(f"{MAGIC}/job-{JOB}/01/task_1_0001_m_000000.pendingset", json.dumps(record).encode())
+    async with place.attach_job(JOB) as job:
+        assert job.spec.job_attempt == 1
+        await job.commit(tasks=1)
+    assert visible(place) == {"x": b"x"}
+    assert (left(place), pending(place)) == (set(), [])
+
+
+async def test_tasks_of_both_and_all_of_it_looked_at_again(java: JavaJob, place: MemoryPlace) -> None:
+    java.spec = msgspec.structs.replace(java.spec, config=CommitterConfig(validate_output=True))
     await java.run_task(0, {"java": b"j"})
     await place.run_task(java.spec, 1, {"python": b"p"})
     await java.commit(tasks=2)
