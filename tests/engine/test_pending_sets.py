@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from hashlib import md5
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -24,6 +25,7 @@ from committer.stages.pending_sets import composite_etag
 from committer.testing.faults import Call, Fault, FaultyStore, SimulatedCrash
 from tests.engine.places import MemoryPlace
 
+FIXTURES = Path(__file__).parents[1] / "fixtures" / "java-magic-committer"
 JOB = "0b6d7c1e-5a4f-4c36-9a55-2b1d8f0c9e11"
 MAGIC = f"__magic_job-{JOB}"
 ATTEMPT_DIRECTORY = f"{MAGIC}/job-{JOB}/00"
@@ -176,6 +178,26 @@ async def test_success_is_in_the_form_of_s3a(place: MemoryPlace) -> None:
     assert report.extra == [f"{place.dest}/p=1/more.csv"]
     recovered = await committer.recover(place.dest, JOB, storage_options=place.options)
     assert recovered.filenames == [f"{place.dest}/p=1/a%20b.csv"]
+
+
+async def test_what_javas_success_says(place: MemoryPlace) -> None:
+    """S3A's own `_SUCCESS` of Hadoop 3.5.0, and the report that it amounts to."""
+    marker = FIXTURES / "hadoop-3.5.0" / "_SUCCESS"
+    place.write("_SUCCESS", marker.read_bytes())
+    place.write("a=1/x y.csv", b"hello")
+    report = await committer.validate(place.dest, storage_options=place.options)
+    assert (report.ok, report.files, report.missing) == (False, 2, ["/table/ü/e"])
+    place.write("ü/e", b"")
+    assert (await committer.validate(place.dest, storage_options=place.options)).ok
+    ended = await place.recover(json.loads(marker.read_bytes())["jobId"])
+    assert (ended.success, ended.files_committed, ended.bytes_committed) == (True, 2, 5)
+    assert sorted(ended.filenames) == [f"{place.dest}/a=1/x%20y.csv", f"{place.dest}/ü/e"]
+
+
+def test_which_of_hadoops_committers_follows_from_the_scheme() -> None:
+    found = {scheme: JobSpec.for_hadoop(f"{scheme}://place/x", "J").committer for scheme in ("s3", "s3a", "hdfs")}
+    assert found == {"s3": "magic", "s3a": "magic", "hdfs": "manifest"}
+    assert JobSpec.for_hadoop("memory://place/x", "J", committer="magic").layout.pending_sets
 
 
 async def test_a_message_holds_its_task_to_the_record_it_speaks_of(place: MemoryPlace) -> None:
