@@ -100,7 +100,7 @@ class JobDirectory:
 
 
 async def look_at_job(store: Store, layout: JobLayout) -> JobDirectory:
-    """Lists a job's directory: one call; two where task commits are Hadoop's pending sets and no setup record stands.
+    """Lists a job's directory: one call; three where task commits are pending sets, and no setup record stands.
 
     A job that Hadoop's magic committer set up has nothing there: its magic directory counts as its job attempt's.
 
