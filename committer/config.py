@@ -16,12 +16,14 @@ ExistingTarget: TypeAlias = Literal["fail", "replace"]
 ConflictMode: TypeAlias = Literal["append", "fail", "replace"]
 SupersededScope: TypeAlias = Literal["directories", "destination"]
 Durability: TypeAlias = Literal["none", "fsync"]
+PendingEtags: TypeAlias = Literal["objects", "texts"]
 
 _CHOICES: dict[str, tuple[str, ...]] = {
     "existing_target": get_args(ExistingTarget),
     "conflict_mode": get_args(ConflictMode),
     "superseded_scope": get_args(SupersededScope),
     "durability": get_args(Durability),
+    "pending_etags": get_args(PendingEtags),
 }
 _FLAGS = (
     "validate_output",
@@ -118,6 +120,8 @@ class CommitterConfig(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         multipart_size: Length in bytes of the parts of a file but its last, where files are sent in parts. A store
             that takes none so short, or so long, gets the nearest it takes.
         multipart_in_flight: Parts of one file that are sent at once, at most. A file takes (2 + this) parts of memory.
+        pending_etags: How the magic committer writes etags where task commits are listed: ``objects``, which Hadoop
+            3.4.2 and later load, or ``texts`` for a Java driver before that, which knows no checksums. Both are read.
         absolute_roots: Directories outside the destination, in the same store, below which tasks may publish files too
             (`TaskAttempt.open_absolute`): URIs, or absolute paths of that store. Made when missing. Whoever goes on
             with the job must give them again: a record never says where else a job may write.
@@ -153,6 +157,7 @@ class CommitterConfig(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     manifest_queue_capacity: int = 512
     multipart_size: int = 64 << 20
     multipart_in_flight: int = 4
+    pending_etags: PendingEtags = "objects"
     absolute_roots: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:

@@ -11,7 +11,7 @@ from typing import TypeAlias
 import msgspec
 
 from committer.committers.base import committer_for, default_committer
-from committer.committers.context import default_committer_of, find_job, open_context, open_store
+from committer.committers.context import default_committer_of, find_job, layout_for, open_context, open_store
 from committer.committers.magic import MagicCommitter
 from committer.committers.results import JobReport
 from committer.config import CommitterConfig
@@ -27,7 +27,7 @@ from committer.errors import (
 from committer.events import Listener
 from committer.flow.runtime import current_runtime
 from committer.flow.workers import run_workers
-from committer.layout import MAGIC_JOB, TEMPORARY, JobLayout, check_job_id
+from committer.layout import MAGIC_JOB, TEMPORARY, check_job_id
 from committer.paths import StorePath
 from committer.records.job_state import (
     Decision,
@@ -211,7 +211,7 @@ def _may_be_magic(store: Store) -> bool:
 
 
 async def _info(store: Store, destination: StorePath, job_id: str) -> JobInfo | None:
-    layout = JobLayout(destination, job_id, pending_sets=_may_be_magic(store))
+    layout = layout_for(store, destination, job_id)
     try:
         found = await look_at_job(store, layout)
         started = delivery = committer = files = None

@@ -174,6 +174,7 @@ OPTIONS: tuple[Option, ...] = (
     Option(f"{NATIVE}promote_directories", "promote_directories", "boolean"),
     Option(f"{NATIVE}unique_names", "unique_names", "boolean"),
     Option(f"{NATIVE}hadoop_driver", "hadoop_driver", "boolean"),
+    Option(f"{NATIVE}pending_etags", "pending_etags", note="`texts` for a Java driver of Hadoop before 3.4.2, on S3"),
     Option(
         f"{NATIVE}outcome_kept",
         "outcome_kept",

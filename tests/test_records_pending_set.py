@@ -9,6 +9,8 @@ from typing import Any
 
 import msgspec
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from committer.errors import RecordError
 from committer.records.pending_set import (
@@ -44,7 +46,7 @@ def stored(**members: Any) -> bytes:
 
 
 def stored_set(*commits: dict[str, Any], **members: Any) -> bytes:
-    return json.dumps({"version": 3, "jobId": "J", "commits": list(commits), **members}).encode()
+    return json.dumps({"version": 3, "jobId": "J", "commits": list(commits)} | members).encode()
 
 
 def without_derived(record: Any) -> Any:
@@ -146,6 +148,29 @@ def test_what_is_no_record(data: bytes) -> None:
     for decode in (decode_pending, decode_pending_set):
         with pytest.raises(RecordError):
             decode(data, source=SOURCE)
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=8),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from([*GOOD, "extraData"]), inner, max_size=9)
+    ),
+    max_leaves=12,
+)
+
+
+@settings(max_examples=50)
+@given(st.dictionaries(st.sampled_from([*GOOD, "commits", "jobId", "extraData", "iostatistics"]), JSON))
+def test_whatever_json_it_is_it_loads_or_is_refused(members: dict[str, Any]) -> None:
+    for data, decode in (
+        (json.dumps(GOOD | members).encode(), decode_pending),
+        (stored_set(GOOD | members, **members), decode_pending_set),
+    ):
+        try:
+            loaded = decode(data, source=SOURCE)
+            loaded.statistics(source=SOURCE)
+        except RecordError as error:
+            assert SOURCE in str(error)
 
 
 def test_a_set_names_each_destination_once() -> None:

@@ -9,6 +9,7 @@ from committer.cli.output import Answer, Part, copyable, line, pairs, table
 from committer.cli.session import Session
 from committer.committers.base import committer_for, default_committer
 from committer.committers.context import open_store
+from committer.committers.magic import MagicCommitter
 from committer.config import CommitterConfig
 from committer.errors import UnsupportedError
 from committer.layout import JobLayout, check_job_id
@@ -36,12 +37,14 @@ def chosen_committer(store: Store) -> tuple[str, str, list[str]]:
 async def explain(session: Session, uri: str, job_id: str | None) -> Answer:
     """Says what a job at a destination would be; no store call."""
     destination = StorePath.of(uri)
-    layout = JobLayout(destination, check_job_id(job_id) if job_id is not None else _ANY_JOB)
-    config = session.config
+    config, described = session.config, await _described(session, destination)
+    known = check_job_id(job_id) if job_id is not None else _ANY_JOB
+    layout = JobLayout(destination, known)
+    listed = JobLayout(destination, known, pending_sets=described["committer"] == MagicCommitter.name)
     places = {
         "job": str(layout.job_directory),
         "task attempts": str(layout.tasks),
-        "task records (listing)": str(layout.manifests),
+        "task records (listing)": str(listed.manifests),
         "task records (message)": str(layout.attempts),
         "decision": str(layout.decision),
         "success marker": str(layout.success) if config.mark_successful_jobs else "",
@@ -51,7 +54,6 @@ async def explain(session: Session, uri: str, job_id: str | None) -> Answer:
             else ""
         ),
     }
-    described = await _described(session, destination)
     rows = config.explain().rows
     parts: list[Part] = [
         line(f"a job at {destination}", "bold"),

@@ -11,7 +11,7 @@ import msgspec
 from committer.cli.output import Answer, Part, copyable, line, styled, table
 from committer.cli.session import Session
 from committer.cli.text import age, command, count
-from committer.committers.context import open_store
+from committer.committers.context import layout_for, open_store
 from committer.errors import (
     CommitterError,
     ConfigurationError,
@@ -21,12 +21,13 @@ from committer.errors import (
     StoreNotFoundError,
 )
 from committer.flow.workers import run_workers
-from committer.layout import MANIFEST_SUFFIX, TEMPORARY, JobLayout, check_job_id
+from committer.layout import MANIFEST_SUFFIX, PENDING_SET_SUFFIX, TEMPORARY, JobLayout, check_job_id
 from committer.operations import JobInfo, list_jobs
 from committer.paths import StorePath
 from committer.records.job_state import Decision, Intent, JobOutcome, ReplaceLock
 from committer.stages.job_directory import (
     JobDirectory,
+    find_magic_attempt,
     look_at_job,
     read_decision,
     read_intent,
@@ -177,7 +178,7 @@ async def find_lock(store: Store, destination: StorePath) -> LockRow | None:
 
 
 async def _row(store: Store, uri: str, destination: StorePath, info: JobInfo) -> JobRow:
-    look = await look_at(store, JobLayout(destination, info.job_id))
+    look = await look_at(store, layout_for(store, destination, info.job_id))
     found = look.found
     owner = await _owner(store, found) if found is not None else "nobody"
     records = await _task_records(store, found) if found is not None and owner == "hadoop" else None
@@ -185,7 +186,12 @@ async def _row(store: Store, uri: str, destination: StorePath, info: JobInfo) ->
     if found is not None and owner == "hadoop" and not look.is_settled:
         attention = f"a job of Hadoop's manifest committer, {count(records or 0, 'task manifest')}; perhaps alive"
         next_step = command("commit", uri, info.job_id)
-        if not _can_be_joined(found):
+        if found.magic:
+            attention = f"a job of Hadoop's magic committer, {count(records or 0, 'pending set')}; perhaps alive"
+            if await find_magic_attempt(store, found.layout) is None:
+                # What late tasks leave of a job that is over looks the same, so its id alone does not commit it.
+                next_step = ""
+        elif not _can_be_joined(found):
             attention += ", in a layout of an older Hadoop: only that can commit it"
             next_step = ""
     if not _is_job_id(info.job_id):
@@ -216,6 +222,8 @@ def _is_job_id(text: str) -> bool:
 async def _owner(store: Store, found: JobDirectory) -> Owner:
     if found.set_up:
         return "committer"
+    if found.magic and not found.has_records:
+        return "hadoop"
     if found.attempts:
         return "hadoop" if await _is_manifest_job(store, found) else "unknown"
     if found.has_records:
@@ -254,10 +262,12 @@ def _can_be_joined(found: JobDirectory) -> bool:
 
 async def _task_records(store: Store, found: JobDirectory) -> int:
     number = 0
-    for attempt in _attempts(found):
+    places = [found.layout.manifests] if found.magic else [attempt / "manifests" for attempt in _attempts(found)]
+    for place in places:
         try:
-            async for child in store.list(attempt / "manifests"):
-                number += child.path.name.endswith(MANIFEST_SUFFIX) and not child.path.name.startswith(".")
+            async for child in store.list(place):
+                known = child.path.name.endswith((MANIFEST_SUFFIX, PENDING_SET_SUFFIX))
+                number += known and not child.path.name.startswith(".")
         except StoreError:
             continue
     return number

@@ -27,7 +27,7 @@ from committer.paths import StorePath, has_reserved_segment, root_of
 from committer.records.job_state import JobSetup
 from committer.spec import JobSpec
 from committer.stages.base import StageContext
-from committer.stages.job_directory import is_hadoops, look_at_job, read_setup
+from committer.stages.job_directory import find_magic_attempt, is_hadoops, look_at_job, read_setup
 from committer.stages.names import NameFolding, is_hidden
 from committer.stores.base import Store
 from committer.stores.paced import PacedStore
@@ -152,6 +152,13 @@ async def default_committer_of(path: StorePath, storage_options: Mapping[str, ob
     return default_committer((await find_store(path, storage_options)).capabilities)
 
 
+def layout_for(store: Store, dest: StorePath, job_id: str) -> JobLayout:
+    """Where a job lives of which nothing else is known: it may be one of Hadoop's magic committer where files wait in
+    uploads.
+    """
+    return JobLayout(dest, job_id, pending_sets=default_committer(store.capabilities) == "magic")
+
+
 async def find_job(
     dest: StorePath,
     job_id: str,
@@ -166,14 +173,16 @@ async def find_job(
 
     A job without one was set up by Hadoop, or is half cleaned up; then its highest job attempt is taken. Where writes
     make directories again, a task that writes after its job was cleaned up looks almost the same: there another record
-    makes a job, or a task attempt of Hadoop's (1 call more), and where directories are not real a record alone.
+    makes a job, or a task attempt of Hadoop's (1 call more), and where directories are not real a record alone: this
+    engine's, or a pending set that a task of Hadoop's left (2 calls more).
 
     Raises:
         JobNotFoundError: There is no such job.
     """
-    layout = JobLayout(dest, check_job_id(job_id))
+    check_job_id(job_id)
     store = await open_store(dest, storage_options, config)
     try:
+        layout = layout_for(store, dest, job_id)
         found, setup = await both(look_at_job(store, layout), _setup_or_none(store, layout))
         if setup is None and found.set_up:
             # It was made between the two.
@@ -184,6 +193,9 @@ async def find_job(
             return _at(dest, job_id, setup.spec, config), record.identity if record is not None else None
         attempts = [int(name) for name, child in found.children.items() if child.is_directory and name.isdecimal()]
         job_attempt = max(attempts, default=0)
+        magic_attempt = await find_magic_attempt(store, layout) if found.magic else None
+        if magic_attempt is not None:
+            return JobSpec.for_hadoop(dest, job_id, magic_attempt, config=config, committer="magic"), None
         # An empty directory is what a setup makes first: the job that will stand there in a moment is not Hadoop's.
         if not (found.has_records or (attempts and await is_hadoops(store, JobLayout(dest, job_id, job_attempt)))):
             raise JobNotFoundError(

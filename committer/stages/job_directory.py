@@ -18,10 +18,17 @@ OWN_RECORD_LIMIT = 1 << 30
 
 @dataclass(frozen=True, slots=True)
 class JobDirectory:
-    """The children of a job's directory, by name."""
+    """The children of a job's directory, by name.
+
+    Attributes:
+        layout: Where the job lives.
+        children: What stands there.
+        magic: Whether a magic directory stands that no setup record of this engine explains.
+    """
 
     layout: JobLayout
     children: dict[str, FileStatus]
+    magic: bool = False
 
     @property
     def set_up(self) -> bool:
@@ -93,7 +100,7 @@ class JobDirectory:
 
 
 async def look_at_job(store: Store, layout: JobLayout) -> JobDirectory:
-    """Lists a job's directory: one call; two where task commits are Hadoop's pending sets and no setup record stands.
+    """Lists a job's directory: one call; three where task commits are pending sets, and no setup record stands.
 
     A job that Hadoop's magic committer set up has nothing there: its magic directory counts as its job attempt's.
 
@@ -106,7 +113,8 @@ async def look_at_job(store: Store, layout: JobLayout) -> JobDirectory:
         children = {child.path.name: child async for child in store.list(layout.job_directory)}
     except (StoreNotFoundError, StoreNotADirectoryError) as error:
         missing = error
-    if layout.pending_sets and "setup" not in children and await magic_stands(store, layout):
+    magic = layout.pending_sets and "setup" not in children and await magic_stands(store, layout)
+    if magic:
         attempt = layout.job_attempt_directory
         children.setdefault(attempt.name, FileStatus(attempt, True, 0))
     elif missing is not None:
@@ -116,17 +124,38 @@ async def look_at_job(store: Store, layout: JobLayout) -> JobDirectory:
             path=layout.job_directory,
             next_step="list_jobs(destination) shows the jobs that are there",
         ) from missing
-    return JobDirectory(layout, children)
+    return JobDirectory(layout, children, magic)
 
 
 async def magic_stands(store: Store, layout: JobLayout) -> bool:
-    """Whether anything is in a job's magic directory, if only what marks it as a directory: one call, or two."""
+    """Whether anything is in a job's magic directory, if only what marks it as a directory: two calls.
+
+    Not by a listing of its children: SeaweedFS shows directories there that nothing is in any more.
+    """
     try:
-        async for _child in store.list(layout.magic_directory):
-            break
-    except (StoreNotFoundError, StoreNotADirectoryError):
+        return (await store.status(layout.magic_directory)).is_directory
+    except StoreNotFoundError:
         return False
-    return True
+
+
+async def find_magic_attempt(store: Store, layout: JobLayout) -> int | None:
+    """The newest job attempt of Hadoop's magic committer, if a task of Hadoop's committed to it; else None.
+
+    What late tasks of this engine leave of a job that is over looks almost the same, but they name their records by the
+    job's id, and Hadoop by MapReduce's. Two listings.
+    """
+    try:
+        attempts = [child.path.name async for child in store.list(layout.magic_attempt.parent) if child.is_directory]
+        number = max(map(int, filter(str.isdecimal, attempts)), default=0)
+        newest = JobLayout(layout.destination, layout.job_id, number, pending_sets=True)
+        own = newest.task_id(0).rpartition("_")[0]
+        async for child in store.list(newest.manifests):
+            name = child.path.name
+            if name.endswith(newest.record_suffix) and not name.startswith(f"{own}_"):
+                return newest.job_attempt
+    except (StoreNotFoundError, StoreNotADirectoryError):
+        pass
+    return None
 
 
 async def join_job(store: Store, layout: JobLayout) -> JobDirectory:

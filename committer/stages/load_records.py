@@ -295,7 +295,7 @@ class LoadRecords(Stage[list[RecordRef], LoadedRecords]):
             await context.store.put(copy, data, durable=context.durable)
             record = copy.name
         self._gather(files, directories, loaded)
-        await self._check_sources(record, manifest.taskID, files, loaded)
+        await self._check_sources(ref.record, manifest.taskID, files, loaded)
         count, size = len(files.sources), sum(files.sizes)
         loaded.files += count
         loaded.size += size

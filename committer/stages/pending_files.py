@@ -61,7 +61,8 @@ class PendingFiles(UploadedFiles):
             # Hadoop would take one of such a name for a record.
             await put_described(store, marker, b"", metadata={MAGIC_LENGTH: str(file.size)})
         pending = pending_of(self._context, self._identity, file, attempt="")
-        await store.put(marker.parent / f"{marker.name}{PENDING_SUFFIX}", encode_pending(pending))
+        data = encode_pending(pending, etags=self._context.config.pending_etags)
+        await store.put(marker.parent / f"{marker.name}{PENDING_SUFFIX}", data)
 
     async def _end(self, staged: str, path: StorePath) -> None:
         await end_upload(self._context.store, path, self._entries[staged].id)

@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from hashlib import md5
 from typing import TYPE_CHECKING, Final
 
-from committer.errors import RecordError
-from committer.layout import PENDING_SET_SUFFIX, has_nonce
+from committer.errors import InvalidPathError, RecordError
+from committer.layout import PENDING_SET_SUFFIX, JobLayout, has_nonce
 from committer.paths import StorePath
 from committer.records.hadoop_json import bad_record
 from committer.records.manifest import FileEntry, TaskManifest, encode_task_manifest
@@ -79,11 +79,11 @@ def manifest_of(context: StageContext, data: bytes, *, path: StorePath) -> TaskM
     files: list[FileEntry] = []
     run = _run_of(attempt, record.extraData)
     for index, one in enumerate(record.commits):
-        if one.bucket != layout.destination.authority:
-            reason = f"{one.bucket!r} is not {layout.destination.authority!r}"
-            raise bad_record(_WHAT, f"commits[{index}].bucket", reason, source=source)
+        try:
+            target = target_of(layout, one)
+        except InvalidPathError as error:
+            raise bad_record(_WHAT, f"commits[{index}]", error.message, source=source) from error
         run = _run_of(attempt, one.extraData)
-        target = StorePath(layout.destination.scheme, one.bucket, f"/{one.destinationKey}")
         upload = entry_of_pending(one)
         files.append(
             FileEntry(
@@ -116,7 +116,7 @@ def set_of(context: StageContext, output: TaskOutput) -> bytes:
         extraData={TASK_ATTEMPT: attempt, NONCE: identity.nonce},
         iostatistics=context.statistics.snapshot(),
     )
-    return encode_pending_set(record)
+    return encode_pending_set(record, etags=context.config.pending_etags)
 
 
 def pending_of(context: StageContext, identity: AttemptIdentity, file: WrittenFile, *, attempt: str) -> PendingCommit:
@@ -150,6 +150,20 @@ def pending_of(context: StageContext, identity: AttemptIdentity, file: WrittenFi
         extraData={NONCE: identity.nonce},
         length=file.size,
     )
+
+
+def target_of(layout: JobLayout, pending: PendingCommit) -> StorePath:
+    """Where the file of a recorded upload will stand; not proved to be inside yet (G10).
+
+    Raises:
+        InvalidPathError: It is of another bucket, or no path spells its key.
+    """
+    destination, key = layout.destination, pending.destinationKey
+    if pending.bucket != destination.authority:
+        raise InvalidPathError(f"its bucket {pending.bucket!r} is not {destination.authority!r}", path=ascii(key))
+    if not {"", ".", ".."}.isdisjoint(key.split("/")):
+        raise InvalidPathError(f"no path spells the key {key!r}", path=ascii(key))
+    return StorePath(destination.scheme, destination.authority, f"/{key}")
 
 
 def entry_of_pending(pending: PendingCommit) -> UploadEntry:

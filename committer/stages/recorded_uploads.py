@@ -17,6 +17,7 @@ from committer.records.pending_set import (
 )
 from committer.stages.base import StageContext
 from committer.stages.names import is_absolute
+from committer.stages.pending_sets import target_of
 from committer.stores.helpers import walk
 
 _log = logging.getLogger("committer.stages")
@@ -94,13 +95,9 @@ def _contained(
 ) -> Iterator[tuple[StorePath, str]]:
     layout = context.layout
     for one in named:
-        path = StorePath(layout.destination.scheme, layout.destination.authority, f"/{one.destinationKey}")
         try:
-            # Read as any other name in a record is: what dots lead out of the destination is not in it.
-            path = StorePath.from_uri(path.uri)
+            path = target_of(layout, one)
             name = layout.name_of(path)
-            if one.bucket != layout.destination.authority:
-                raise InvalidPathError("it is of another bucket")
             if is_absolute(name):
                 check_absolute_name(name, layout.roots)
             else:

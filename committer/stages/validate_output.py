@@ -6,6 +6,7 @@ from committer.errors import StoreNotFoundError, ValidationError
 from committer.flow.workers import run_workers
 from committer.stages.base import Stage
 from committer.stages.commit_state import CommitState
+from committer.stages.identity import may_be_file_of
 from committer.stages.planned_files import PlannedFile
 from committer.stages.publish import Published
 
@@ -74,7 +75,7 @@ class ValidateOutput(Stage[tuple[CommitState, Published], None]):
         if status.size != file.size:
             return f"{file.destination} has {status.size} bytes, {file.size} were committed"
         kept = self.context.store.capabilities.identity_through_rename
-        other = file.upload is not None and status.stamp != file.stamp
+        other = file.upload is not None and not may_be_file_of(status, file)
         if other or (kept and file.identity is not None and status.identity != file.identity):
             return f"{file.destination} is another file of the same length"
         return None

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import json
 from hashlib import md5
+from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 import committer
-from committer import JobSpec
+from committer import CommitterConfig, JobSpec
 from committer.errors import (
     CommitterError,
     JobNotFoundError,
+    JobUndecidedError,
     PreflightError,
     RecordError,
     TargetExistsError,
@@ -22,6 +25,7 @@ from committer.stages.pending_sets import composite_etag
 from committer.testing.faults import Call, Fault, FaultyStore, SimulatedCrash
 from tests.engine.places import MemoryPlace
 
+FIXTURES = Path(__file__).parents[1] / "fixtures" / "java-magic-committer"
 JOB = "0b6d7c1e-5a4f-4c36-9a55-2b1d8f0c9e11"
 MAGIC = f"__magic_job-{JOB}"
 ATTEMPT_DIRECTORY = f"{MAGIC}/job-{JOB}/00"
@@ -150,6 +154,15 @@ async def test_what_a_task_leaves_while_it_runs_and_once_it_committed(place: Mem
     assert (left(place), pending(place)) == (set(), [])
 
 
+async def test_etags_are_texts_for_a_hadoop_that_knows_no_others(place: MemoryPlace) -> None:
+    config = CommitterConfig(pending_etags="texts")
+    async with place.open_job(job_id=JOB, delivery="listing", config=config) as job:
+        await place.run_task(job, 0, {"x": b"x"})
+        (record,) = json.loads(place.read(f"{ATTEMPT_DIRECTORY}/task_{JOB}_m_000000.pendingset"))["commits"]
+        assert record["etags"] == [f'"{md5(b"x").hexdigest()}"']
+    assert visible(place) == {"x": b"x"}
+
+
 async def test_success_is_in_the_form_of_s3a(place: MemoryPlace) -> None:
     await place.run_job({"p=1/a b.csv": b"hello"}, job_id=JOB)
     marker = json.loads(place.read("_SUCCESS"))
@@ -165,6 +178,26 @@ async def test_success_is_in_the_form_of_s3a(place: MemoryPlace) -> None:
     assert report.extra == [f"{place.dest}/p=1/more.csv"]
     recovered = await committer.recover(place.dest, JOB, storage_options=place.options)
     assert recovered.filenames == [f"{place.dest}/p=1/a%20b.csv"]
+
+
+async def test_what_javas_success_says(place: MemoryPlace) -> None:
+    """S3A's own `_SUCCESS` of Hadoop 3.5.0, and the report that it amounts to."""
+    marker = FIXTURES / "hadoop-3.5.0" / "_SUCCESS"
+    place.write("_SUCCESS", marker.read_bytes())
+    place.write("a=1/x y.csv", b"hello")
+    report = await committer.validate(place.dest, storage_options=place.options)
+    assert (report.ok, report.files, report.missing) == (False, 2, ["/table/ü/e"])
+    place.write("ü/e", b"")
+    assert (await committer.validate(place.dest, storage_options=place.options)).ok
+    ended = await place.recover(json.loads(marker.read_bytes())["jobId"])
+    assert (ended.success, ended.files_committed, ended.bytes_committed) == (True, 2, 5)
+    assert sorted(ended.filenames) == [f"{place.dest}/a=1/x%20y.csv", f"{place.dest}/ü/e"]
+
+
+def test_which_of_hadoops_committers_follows_from_the_scheme() -> None:
+    found = {scheme: JobSpec.for_hadoop(f"{scheme}://place/x", "J").committer for scheme in ("s3", "s3a", "hdfs")}
+    assert found == {"s3": "magic", "s3a": "magic", "hdfs": "manifest"}
+    assert JobSpec.for_hadoop("memory://place/x", "J", committer="magic").layout.pending_sets
 
 
 async def test_a_message_holds_its_task_to_the_record_it_speaks_of(place: MemoryPlace) -> None:
@@ -224,7 +257,35 @@ async def test_a_job_whose_tasks_were_hadoops(java: JavaJob, place: MemoryPlace)
     assert (pending(place), report.uploads_left) == (["x"], [f"{place.dest}/x"])
 
 
-async def test_tasks_of_both(java: JavaJob, place: MemoryPlace) -> None:
+async def test_its_id_is_enough_once_a_task_of_hadoops_committed(java: JavaJob, place: MemoryPlace) -> None:
+    await place.run_task(java.spec, 0, {"python": b"p"})
+    with pytest.raises(JobNotFoundError):
+        # What a task leaves that outlived a job of this engine looks the same.
+        await place.attach_job(JOB)
+    await java.run_task(1, {"java": b"j"})
+    with pytest.raises(JobUndecidedError):
+        await place.recover(JOB)
+    async with place.attach_job(JOB) as job:
+        assert (job.spec.hadoop, job.spec.committer) == (True, "magic")
+        await job.commit(tasks=2)
+    assert visible(place) == {"java": b"j", "python": b"p"}
+    assert (left(place), pending(place)) == (set(), [])
+
+
+async def test_a_later_job_attempt_of_hadoops_is_the_one_that_counts(place: MemoryPlace) -> None:
+    java = JavaJob(place)
+    place.write(f"{MAGIC}/job-{JOB}/00/task_1_0001_m_000000.pendingset", b"an earlier attempt's, never read")
+    record = {"version": 3, "jobId": JOB, "commits": [await java.pending("x", b"x", "attempt_1_0001_m_000000_0")]}
+    place.write(f"{MAGIC}/job-{JOB}/01/task_1_0001_m_000000.pendingset", json.dumps(record).encode())
+    async with place.attach_job(JOB) as job:
+        assert job.spec.job_attempt == 1
+        await job.commit(tasks=1)
+    assert visible(place) == {"x": b"x"}
+    assert (left(place), pending(place)) == (set(), [])
+
+
+async def test_tasks_of_both_and_all_of_it_looked_at_again(java: JavaJob, place: MemoryPlace) -> None:
+    java.spec = msgspec.structs.replace(java.spec, config=CommitterConfig(validate_output=True))
     await java.run_task(0, {"java": b"j"})
     await place.run_task(java.spec, 1, {"python": b"p"})
     await java.commit(tasks=2)
@@ -355,6 +416,9 @@ async def test_the_id_of_a_hadoop_job_is_taken(java: JavaJob, place: MemoryPlace
         {"destinationKey": "elsewhere/x"},
         {"destinationKey": "table10/x"},
         {"destinationKey": "table/../elsewhere/x"},
+        {"destinationKey": "table//x"},
+        {"destinationKey": "/table/x"},
+        {"destinationKey": "table/x/"},
         {"destinationKey": "table/_SUCCESS"},
         {"destinationKey": "table/_temporary/x"},
         {"destinationKey": "table/__magic_job-other/x"},
@@ -377,7 +441,7 @@ async def test_a_record_that_leads_elsewhere_is_refused(
     with pytest.raises(RecordError) as caught:
         await java.commit()
     assert java.record(0) in str(caught.value)
-    assert visible(place) == {}
+    assert (caught.value.outcome, visible(place)) == ("unchanged", {})
     async with java.attach() as job:
         await job.abort()
     # What it named elsewhere stays, as it may be anybody's; what could not be read stays, too.
