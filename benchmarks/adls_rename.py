@@ -11,22 +11,18 @@ client's.
 
 from __future__ import annotations
 
-import argparse
-import asyncio
-import json
 import ssl
-import statistics
 import subprocess
 import sys
 import tempfile
-import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any
 
 import aiohttp
 
+from benchmarks.client_cpu import command_line, each, in_turns, timed
 from committer.paths import StorePath
 from committer.stores.adls import AdlsStore
 from committer.testing.emulators.adls import DEFAULT_KEY
@@ -68,17 +64,6 @@ def certificate(directory: str) -> str:
     return path
 
 
-async def each(count: int, concurrency: int, call: Callable[[int], Awaitable[object]]) -> None:
-    """Makes a call for every number, so many at once."""
-    numbers = iter(range(count))
-
-    async def work() -> None:
-        for number in numbers:
-            await call(number)
-
-    await asyncio.gather(*(work() for _ in range(concurrency)))
-
-
 @asynccontextmanager
 async def store_at(url: str, trusted: str | None) -> AsyncIterator[AdlsStore]:
     """The store, with a session that trusts the emulator's certificate where there is one."""
@@ -108,7 +93,7 @@ async def measure(url: str, renames: int, concurrency: int, trusted: str | None,
             await store.rename_file(ROOT / f"year=2026/{number}", ROOT / f"to/{number}", identity=identities[number])
 
         if not official:
-            return await _timed(renames, concurrency, ours)
+            return await timed(renames, concurrency, ours)
         from azure.storage.filedatalake.aio import DataLakeServiceClient
 
         async with DataLakeServiceClient(url, credential=DEFAULT_KEY) as service:
@@ -117,7 +102,7 @@ async def measure(url: str, renames: int, concurrency: int, trusted: str | None,
                 file = service.get_file_client("data", f"bench/year=2026/{number}")
                 await file.rename_file(f"data/bench/to/{number}")
 
-            return await _timed(renames, concurrency, theirs)
+            return await timed(renames, concurrency, theirs)
 
 
 async def _prepare(store: AdlsStore, url: str, trusted: str | None) -> None:
@@ -133,48 +118,23 @@ async def _prepare(store: AdlsStore, url: str, trusted: str | None) -> None:
     await store.make_directory(ROOT / "to", parents=True)
 
 
-async def _timed(renames: int, concurrency: int, call: Callable[[int], Awaitable[object]]) -> dict[str, float]:
-    cpu, wall = time.process_time(), time.perf_counter()
-    await each(renames, concurrency, call)
-    cpu, wall = time.process_time() - cpu, time.perf_counter() - wall
-    return {"cpu_us": cpu / renames * 1e6, "per_s": renames / wall}
-
-
 def run(renames: int, concurrency: int, rounds: int) -> dict[str, dict[str, float]]:
     """Every case in turn, so many times; the medians."""
-    import uvloop
-
-    found: dict[str, list[dict[str, float]]] = {}
     with tempfile.TemporaryDirectory() as directory:
         trusted = certificate(directory)
         with emulator() as plain, emulator("--certificate", trusted) as secure:
-            for _ in range(rounds):
-                for name, fast, tls, official in CASES:
-                    with asyncio.Runner(loop_factory=uvloop.new_event_loop if fast else None) as runner:
-                        measured = runner.run(
-                            measure(secure if tls else plain, renames, concurrency, trusted if tls else None, official)
-                        )
-                    found.setdefault(name, []).append(measured)
-    return {
-        name: {key: statistics.median(one[key] for one in some) for key in ("cpu_us", "per_s")}
-        for name, some in found.items()
-    }
+
+            def measured(tls: bool, official: bool) -> Callable[[int], Coroutine[Any, Any, dict[str, float]]]:
+                url, certified = (secure, trusted) if tls else (plain, None)
+                return lambda _turn: measure(url, renames, concurrency, certified, official)
+
+            cases = [(name, fast, measured(tls, official)) for name, fast, tls, official in CASES]
+            return in_turns(cases, rounds)
 
 
 def main(arguments: list[str] | None = None) -> None:
     """Measures and prints."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--renames", type=int, default=4000)
-    parser.add_argument("--concurrency", type=int, default=64)
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--json", help="writes the figures here, too")
-    given = parser.parse_args(arguments)
-    found = run(given.renames, given.concurrency, given.rounds)
-    print(f"{'':28}{'CPU a rename':>14}{'renames a second':>20}")
-    for name, figures in found.items():
-        print(f"{name:28}{figures['cpu_us']:>11.0f} us{figures['per_s']:>20,.0f}")
-    if given.json:
-        Path(given.json).write_text(json.dumps({"name": NAME, "renames": given.renames, "cases": found}, indent=2))
+    command_line(run, arguments, name=NAME, what="rename", count=4000, concurrency=64, description=__doc__)
 
 
 if __name__ == "__main__":

@@ -10,18 +10,14 @@ counts is CPU time of this process a completion: the rate is the server's.
 
 from __future__ import annotations
 
-import argparse
-import asyncio
 import importlib.util
-import json
 import os
-import statistics
 import tempfile
-import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
 
+from benchmarks.client_cpu import command_line, each, in_turns, timed
 from committer.paths import StorePath
 from committer.stores.s3 import S3Store
 from tests.s3.bucket import KEY_ID_IS_IN, KEY_IS_IN, options_for
@@ -37,17 +33,6 @@ CASES = (
     ("aiobotocore, uvloop", True, True),
     ("aiobotocore, asyncio", False, True),
 )
-
-
-async def each(count: int, concurrency: int, call: Callable[[int], Awaitable[object]]) -> None:
-    """Makes a call for every number, so many at once."""
-    numbers = iter(range(count))
-
-    async def work() -> None:
-        for number in numbers:
-            await call(number)
-
-    await asyncio.gather(*(work() for _ in range(concurrency)))
 
 
 async def measure(server: Server, run: int, completions: int, concurrency: int, official: bool) -> dict[str, float]:
@@ -69,7 +54,7 @@ async def measure(server: Server, run: int, completions: int, concurrency: int, 
     try:
         await each(completions, concurrency, begin)
         if not official:
-            return await _timed(completions, concurrency, ours)
+            return await timed(completions, concurrency, ours)
         return await _official(server, completions, concurrency, path, begun)
     finally:
         await store.close()
@@ -101,53 +86,28 @@ async def _official(
                 IfNoneMatch="*",
             )
 
-        return await _timed(completions, concurrency, theirs)
-
-
-async def _timed(count: int, concurrency: int, call: Callable[[int], Awaitable[object]]) -> dict[str, float]:
-    cpu, wall = time.process_time(), time.perf_counter()
-    await each(count, concurrency, call)
-    cpu, wall = time.process_time() - cpu, time.perf_counter() - wall
-    return {"cpu_us": cpu / count * 1e6, "per_s": count / wall}
+        return await timed(completions, concurrency, theirs)
 
 
 def run(completions: int, concurrency: int, rounds: int) -> dict[str, dict[str, float]]:
     """Every case in turn, so many times; the medians. Without aiobotocore its cases are left out."""
-    import uvloop
-
-    cases = [case for case in CASES if not case[2] or importlib.util.find_spec("aiobotocore")]
-    found: dict[str, list[dict[str, float]]] = {}
     os.environ |= {KEY_ID_IS_IN: KEY_ID, KEY_IS_IN: KEY}
     # SeaweedFS may still be writing when it is ended.
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as directory, seaweedfs(Path(directory)) as server:
-        for turn in range(rounds):
-            for number, (name, fast, official) in enumerate(cases):
-                with asyncio.Runner(loop_factory=uvloop.new_event_loop if fast else None) as runner:
-                    this = turn * len(cases) + number
-                    measured = runner.run(measure(server, this, completions, concurrency, official))
-                found.setdefault(name, []).append(measured)
-    return {
-        name: {key: statistics.median(one[key] for one in some) for key in ("cpu_us", "per_s")}
-        for name, some in found.items()
-    }
+
+        def measured(official: bool) -> Callable[[int], Coroutine[Any, Any, dict[str, float]]]:
+            return lambda turn: measure(server, turn, completions, concurrency, official)
+
+        there = importlib.util.find_spec("aiobotocore") is not None
+        cases = [(name, fast, measured(official)) for name, fast, official in CASES if there or not official]
+        return in_turns(cases, rounds)
 
 
 def main(arguments: list[str] | None = None) -> None:
     """Measures and prints."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--completions", type=int, default=2000)
-    parser.add_argument("--concurrency", type=int, default=32)
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--json", help="writes the figures here, too")
-    given = parser.parse_args(arguments)
-    found = run(given.completions, given.concurrency, given.rounds)
-    print(f"{'':28}{'CPU a completion':>18}{'completions a second':>24}")
-    for name, figures in found.items():
-        print(f"{name:28}{figures['cpu_us']:>15.0f} us{figures['per_s']:>24,.0f}")
+    found = command_line(run, arguments, name=NAME, what="completion", count=2000, concurrency=32, description=__doc__)
     if len(found) < len(CASES):
         print("aiobotocore is not installed: uv run --with aiobotocore python -m benchmarks.s3_complete")
-    if given.json:
-        Path(given.json).write_text(json.dumps({"name": NAME, "completions": given.completions, "cases": found}))
 
 
 if __name__ == "__main__":
