@@ -288,7 +288,9 @@ async def _take_away(context: StageContext, *, driver: str | None, unless_kept: 
             return
         except StoreExistsError:
             pass
-    if place != released or store.capabilities.conditional_rename:
+    # Where nothing is renamed it was copied and deleted, which is told what to delete.
+    can = store.capabilities
+    if place != released or can.conditional_rename or not can.atomic_file_rename:
         await store.delete_file(place)
 
 

@@ -533,6 +533,19 @@ async def test_old_files_go_after_the_outcome_and_before_the_marker(place: Memor
     assert place.files() == {"a=1/new": b"a=1/new"}
 
 
+async def test_a_directory_at_a_files_target_that_is_gone_already_does_not_stop_a_recovery(place: MemoryPlace) -> None:
+    place.write("x/inner", b"old")
+    store = FaultyStore(place.space.store(), [Fault(kind="crash_after", operation="put", path="table/_SUCCESS")])
+    config = CommitterConfig(existing_target="replace")
+    with pytest.raises(SimulatedCrash):
+        async with committer.open_job(place.dest, job_id="j", config=config, storage_options={"store": store}) as job:
+            await job.commit([await place.run_task(job, 0, {"x": b"new"})])
+    report = await place.recover("j")
+    assert report.success
+    assert place.files() == {"x": b"new"}
+    assert place.temporary() == set()
+
+
 async def test_an_old_file_that_somebody_changed_since_stays(place: MemoryPlace) -> None:
     place.write("a=1/old", b"old")
     place.write("a=1/older", b"older")

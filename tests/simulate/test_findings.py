@@ -360,3 +360,13 @@ def test_old_files_that_others_wrote_before_a_job_replaces_them_leave_after_its_
     for at in range(12):
         events = (Event(0, "stranger", "j0", False, at * 0.1),)
         clean(simulate(Scenario(at, "s3", (plan,), events, before=before, forced={})))
+
+
+def test_replace_lock_that_arrives_late_beside_a_kept_outcome_in_a_bucket() -> None:
+    config = CommitterConfig(conflict_mode="replace", outcome_kept=True)
+    plan = JobPlan("j0", "magic", "message", config, tasks=1, files=1)
+    for seed in range(6):
+        quiet = simulate(Scenario(seed, "s3", (plan,), forced={}))
+        lock = numbers(quiet, "j0.driver", "put", "/.replace-lock:")[0]
+        clean(simulate(Scenario(seed, "s3", (plan,), forced={("j0.driver", lock): "late"})))
+        clean(simulate(Scenario(seed, "s3", (plan,), forced={("j0.driver", lock): "again"})))
