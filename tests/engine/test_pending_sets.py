@@ -400,6 +400,16 @@ async def test_a_task_of_a_hadoop_job_that_is_gone_is_refused(place: MemoryPlace
         await place.recover(JOB)
 
 
+async def test_a_task_that_outlives_a_hadoop_job_begins_nothing_more(java: JavaJob, place: MemoryPlace) -> None:
+    task = await place.open_task(java.spec, 0)
+    for name in left(place):
+        place.remove(name)
+    with pytest.raises(JobNotFoundError):
+        await task.open("x").write(b"x")
+    await task.abort()
+    assert (left(place), pending(place)) == (set(), [])
+
+
 async def test_the_id_of_a_hadoop_job_is_taken(java: JavaJob, place: MemoryPlace) -> None:
     with pytest.raises(committer.errors.JobExistsError):
         await place.open_job(job_id=JOB, delivery="listing")

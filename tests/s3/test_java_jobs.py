@@ -133,9 +133,10 @@ async def test_python_tasks_and_a_java_job_commit(
     await run_task(spec, 0, contents(*NAMES) | {"empty": b""}, options)
     await run_task(spec, 1, contents("second.csv", "both.csv", salt="1"), options)
     await run_task(spec, 2, {}, options)
+    await run_task(spec, 3, contents("checked.csv"), {**options, "checksum_algorithm": "SHA256"})
     await job.commit()
 
-    expected = contents(*NAMES) | contents("second.csv", "both.csv", salt="1")
+    expected = contents(*NAMES) | contents("second.csv", "both.csv", salt="1") | contents("checked.csv")
     await check_committed(channel, expected | {"empty": b""})
     marker = await committer.load_record(f"{root}/_SUCCESS", storage_options=options)
     assert isinstance(marker, SuccessData)

@@ -15,8 +15,8 @@ from committer.testing.simulate.simulation import Result, simulate
 # Where to begin, so that the test is over soon: most bugs are found within a hundred seeds from the first.
 BEGIN = {
     "manifest-deleted-before-rename": 1200,
-    "success-put-back-as-it-was": 230,
-    "superseded-deleted-before-outcome": 710,
+    "success-put-back-as-it-was": 490,
+    "superseded-deleted-before-outcome": 205,
 }
 
 
