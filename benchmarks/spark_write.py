@@ -3,11 +3,18 @@
     uv run --extra spark benchmarks/spark_write.py [--shapes rows,directories] [--scale 1.0] [--rounds 3] [--json FILE]
 
 Two shapes. `rows`: 5,000,000 rows of six columns in 8 partitions, one file each. `directories`: 200,000 rows in 2,000
-directories, one file each, laid out so beforehand. Three writers, in an order that turns from round to round, after one
-round that does not count: `committer.spark.write`; `df.write.parquet` on Hadoop's local file system, which writes a
-checksum beside each file and without its native library starts a process for each permission it sets; and the same on
-a local file system without either (`java/BareFileSystem.java`, needs a JDK). The last is the honest comparison. CPU is
-that of all processes. Linux only.
+directories, one file each, laid out so beforehand. The writers take turns, in an order that turns from round to round,
+after one round that does not count:
+
+- `committer.spark.write`, as Spark is set up by default;
+- the same with `spark.sql.execution.arrow.maxBytesPerBatch` off: Spark then does not ask after each row how large its
+  batch has become, which takes it longer than all else on the way to Python;
+- a data source that takes the rows, the same way, and drops them: what no writer in Python can do without;
+- `df.write.parquet` on Hadoop's local file system, which writes a checksum beside each file and without its native
+  library starts a process for each permission it sets;
+- the same on a local file system without either (`java/BareFileSystem.java`, needs a JDK): the honest comparison.
+
+CPU is that of all processes. Linux only.
 """
 
 from __future__ import annotations
@@ -22,7 +29,8 @@ import sys
 import tempfile
 import warnings
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -33,13 +41,20 @@ from committer.spark import write
 from committer.spark.java import configure_environment
 
 if TYPE_CHECKING:
+    from pyarrow import RecordBatch
     from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
 
 NAME = "spark-write"
 OURS: Final = "committer"
+OURS_UNCOUNTED: Final = "committer, batches not measured"
+DROPPED: Final = "handed to Python and dropped, batches not measured"
 STOCK: Final = "Spark, Hadoop's local file system"
 BARE: Final = "Spark, bare local file system"
-WRITERS: Final = (OURS, STOCK, BARE)
+WRITERS: Final = (OURS, OURS_UNCOUNTED, DROPPED, STOCK, BARE)
+BATCH_BYTES: Final = "spark.sql.execution.arrow.maxBytesPerBatch"
+UNLIMITED: Final = str(2**31 - 1)
+"""The one value that keeps Spark from measuring batches."""
 PARTITIONS: Final = 8
 
 _COLUMNS = (
@@ -127,11 +142,49 @@ def add_bare_file_system(spark: SparkSession, build: Path) -> bool:
     return True
 
 
+def add_dropping_source(spark: SparkSession) -> None:
+    """Makes the format `dropped` known to a session."""
+    from pyspark.sql.datasource import DataSource, DataSourceArrowWriter, WriterCommitMessage
+
+    # Within a function, so that tasks get the classes themselves: they need not find this module.
+    class DroppingWriter(DataSourceArrowWriter):
+        def write(self, iterator: Iterator[RecordBatch]) -> WriterCommitMessage:
+            for _rows in iterator:
+                pass
+            return WriterCommitMessage()
+
+    class DroppingSource(DataSource):
+        @classmethod
+        def name(cls) -> str:
+            return "dropped"
+
+        def writer(self, schema: StructType, overwrite: bool) -> DroppingWriter:
+            return DroppingWriter()
+
+    spark.dataSource.register(DroppingSource)
+
+
+@contextmanager
+def unmeasured_batches(spark: SparkSession) -> Iterator[None]:
+    """Spark's Arrow batches end by their rows alone."""
+    spark.conf.set(BATCH_BYTES, UNLIMITED)
+    try:
+        yield
+    finally:
+        spark.conf.unset(BATCH_BYTES)
+
+
 def write_with(writer: str, table: Table, root: Path) -> Path:
     """Writes a table; where."""
     target = root / f"{table.name}-{next(_number)}"
     if writer == OURS:
         write(table.frame, target, partition_by=table.partition_by)
+    elif writer in (OURS_UNCOUNTED, DROPPED):
+        with unmeasured_batches(table.frame.sparkSession):
+            if writer == DROPPED:
+                table.frame.write.format("dropped").mode("append").save(str(target))
+            else:
+                write(table.frame, target, partition_by=table.partition_by)
     else:
         frame = table.frame.write.partitionBy(*table.partition_by) if table.partition_by else table.frame.write
         frame.parquet(f"{'bare' if writer == BARE else 'file'}://{target}")
@@ -179,28 +232,32 @@ def compare(spark: SparkSession, table: Table, writers: list[str], rounds: int, 
             wall, used = perf_counter() - started, processor_s() - cpu
             if number:
                 measured[writer].append({"wall_s": wall, "cpu_s": used})
-            else:
+            elif writer != DROPPED:
                 check(spark, table, target)
-            shutil.rmtree(target)
+            shutil.rmtree(target, ignore_errors=writer == DROPPED)
         order.rotate(-1)
     return {"table": table.name, "rows": table.rows, "writers": measured}
 
 
 def rows(tables: list[dict[str, Any]]) -> list[tuple[str, ...]]:
     """One line a writer and table."""
-    found: list[tuple[str, ...]] = [("", "wall s", "CPU s", "ours/this: wall", "CPU")]
+    found: list[tuple[str, ...]] = [("", "wall s", "CPU s", "ours/this: wall", "CPU", "not measured/this: wall", "CPU")]
     for table in tables:
         for writer, measured in table["writers"].items():
             medians = (statistics.median(one[key] for one in measured) for key in ("wall_s", "cpu_s"))
-            ratios = ("", "") if writer == OURS else tuple(ratio(table, writer, key) for key in ("wall_s", "cpu_s"))
+            ratios = [
+                "" if ours == writer or ours not in table["writers"] else ratio(table, writer, key, ours)
+                for ours in (OURS, OURS_UNCOUNTED)
+                for key in ("wall_s", "cpu_s")
+            ]
             found.append((f"{table['table']}: {writer}", *(f"{value:.2f}" for value in medians), *ratios))
     return found
 
 
-def ratio(table: dict[str, Any], writer: str, key: str) -> str:
+def ratio(table: dict[str, Any], writer: str, key: str, ours: str = OURS) -> str:
     """What ours took in relation to another writer, round by round."""
-    pairs = zip(table["writers"][OURS], table["writers"][writer], strict=True)
-    ratios = [ours[key] / other[key] for ours, other in pairs]
+    pairs = zip(table["writers"][ours], table["writers"][writer], strict=True)
+    ratios = [one[key] / other[key] for one, other in pairs]
     return f"{statistics.median(ratios):.2f} ({min(ratios):.2f} to {max(ratios):.2f})"
 
 
@@ -221,7 +278,9 @@ def main() -> None:
     about = {**machine(), "java": java_version()}
     with scratch(arguments.root) as root, tempfile.TemporaryDirectory(prefix="benchmark-classes-") as build:
         spark = start_session()
-        writers = list(WRITERS) if add_bare_file_system(spark, Path(build)) else [OURS, STOCK]
+        add_dropping_source(spark)
+        has_bare = add_bare_file_system(spark, Path(build))
+        writers = [writer for writer in WRITERS if has_bare or writer != BARE]
         found = []
         for name in arguments.shapes.split(","):
             table = tables[name](spark)

@@ -15,9 +15,11 @@ from pytest_benchmark.fixture import BenchmarkFixture
 
 from benchmarks.spark_write import (
     BARE,
+    DROPPED,
     STOCK,
     WRITERS,
     add_bare_file_system,
+    add_dropping_source,
     check,
     directories_table,
     rows_table,
@@ -61,6 +63,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
             session = start_session()
         except UnsupportedError as error:
             pytest.skip(str(error))
+        add_dropping_source(session)
         yield session
         if not running:
             session.stop()
@@ -92,8 +95,11 @@ def test_spark_write(
         lambda: write_with(writer, table, tmp_path), rounds=sized(3, 1), warmup_rounds=sized(1, 0)
     )
     benchmark.extra_info["rows"] = table.rows
-    check(spark, table, target)
-    # Proves which file system wrote: only Hadoop's own leaves checksums.
-    assert any(target.rglob(".*.crc")) == (writer == STOCK)
+    if writer == DROPPED:
+        assert not target.exists()
+    else:
+        check(spark, table, target)
+        # Proves which file system wrote: only Hadoop's own leaves checksums.
+        assert any(target.rglob(".*.crc")) == (writer == STOCK)
     table.frame.unpersist()
     shutil.rmtree(tmp_path)

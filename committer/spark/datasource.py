@@ -20,7 +20,6 @@ import logging
 import uuid
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -48,6 +47,7 @@ from committer.spark.modes import SaveMode, commit_config, mode_of_write
 from committer.spark.options import WriteOptions, parse_options
 from committer.spark.output import FileNames, TaskOutput
 from committer.spark.schema import FilePlan, plan_files
+from committer.spark.small_files import SmallFiles
 from committer.spec import JobSpec
 from committer.task import open_task
 
@@ -150,13 +150,14 @@ class CommitterWriter(DataSourceArrowWriter):
                 open_task(self.spec, task=task, attempt=attempt, storage_options=storage)
             ) as handle,
         ):
-            rows = TaskOutput(
-                self.plan,
-                self.options.file_format,
-                names,
-                partial(portal.call, handle.open_blocking),
-                max_records_per_file=self.options.max_records_per_file,
-            ).write(iterator)
+            with SmallFiles(portal, handle) as files:
+                rows = TaskOutput(
+                    self.plan,
+                    self.options.file_format,
+                    names,
+                    files.open,
+                    max_records_per_file=self.options.max_records_per_file,
+                ).write(iterator)
             portal.call(handle.count, ROWS_WRITTEN, rows)
         return TaskCommitMessage(encoded(handle.task_commit))
 

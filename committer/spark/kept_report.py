@@ -1,8 +1,9 @@
 """How `committer.spark.write` learns what the commit, in a process of Spark's, came to.
 
-Spark brings nothing back from a data source's commit, and through Connect the caller may not be able to reach the
-store. So the commit leaves its report beside the jobs, under the job's id, and a Spark task takes it away. (`_SUCCESS`
-would not do: it speaks of the last job that committed there.)
+Spark brings nothing back from a data source's commit, so the commit leaves its report beside the jobs, under the job's
+id. (`_SUCCESS` would not do: it speaks of the last job that committed there.) In a classic session the caller's process
+stands on the machine that committed and takes it away. Through Connect the caller may not be able to reach the store:
+a Spark task does it, which takes ten times as long.
 """
 
 from __future__ import annotations
@@ -48,8 +49,8 @@ async def keep_report(options: WriteOptions, report: JobReport) -> None:
         await store.close()
 
 
-async def take_report(options: WriteOptions, job_id: str) -> JobReport | None:
-    """Takes the report of a job away; None when neither it nor `_SUCCESS` speaks of that job. About 4 calls.
+async def take_kept_report(options: WriteOptions, job_id: str) -> JobReport | None:
+    """Takes the report of a job away; None when there is none. About 4 calls.
 
     Reports that nobody came for in a day, because their caller was interrupted, are removed on the way.
 
@@ -63,9 +64,20 @@ async def take_report(options: WriteOptions, job_id: str) -> JobReport | None:
         await _remove_reports(store, destination, job_id)
     finally:
         await store.close()
+    return report
+
+
+async def take_report(options: WriteOptions, job_id: str) -> JobReport | None:
+    """As `take_kept_report`; where it is gone, what `_SUCCESS` says of that job.
+
+    Raises:
+        StoreError: It is there and cannot be read.
+    """
+    report = await take_kept_report(options, job_id)
     if report is not None:
         return report
     try:
+        destination = StorePath.of(options.path)
         return await recover(destination, job_id, config=options.config, storage_options=options.storage_options())
     except (JobNotFoundError, JobStateError):
         return None

@@ -289,10 +289,13 @@ class TaskOutput:
         self._gathered.clear()
         self._size = 0
         plan = self._plan
-        for part in split_by_partition(table, plan.partitions, plan.columns, plan.partition_types):
-            if self._schema is None:
-                self._schema = self._format.file_schema(part.rows.schema, plan.schema)
-            self._files.write(part.directory, part.rows.cast(self._schema), last=last)
+        rows = table.select(list(plan.columns))
+        if self._schema is None:
+            self._schema = self._format.file_schema(rows.schema, plan.schema)
+        keys = table.select([position for _name, position in plan.partitions])
+        names = [name for name, _position in plan.partitions]
+        for part in split_by_partition(rows.cast(self._schema), keys, names, plan.partition_types):
+            self._files.write(part.directory, part.rows, last=last)
         # What waits to be set aside would keep all of this gathering.
         self._spill.flush()
 

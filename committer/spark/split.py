@@ -27,20 +27,20 @@ class PartitionSlice(msgspec.Struct, frozen=True):
 
 
 def split_by_partition(
-    table: pa.Table,
-    partitions: Sequence[tuple[str, int]],
-    columns: Sequence[int],
+    rows: pa.Table,
+    keys: pa.Table,
+    names: Sequence[str],
     spark_types: Sequence[str] = (),
 ) -> Iterator[PartitionSlice]:
     """Sorts rows by partition and yields each partition's rows once, by ascending first appearance of their values.
 
     Rows whose partitions are spelled alike (null and the empty string, one hour told twice when daylight saving time
-    ends) go into one directory. Memory: one sorted copy of `table`; time: a sort of one integer a row.
+    ends) go into one directory. Memory: one sorted copy of `rows`; time: a sort of one integer a row.
 
     Args:
-        table: The rows, with all columns.
-        partitions: Name and position of the partition columns, outermost first; none of them means one slice.
-        columns: The columns that go into files.
+        rows: What goes into files.
+        keys: The partition columns of the same rows, outermost first; none of them means one slice.
+        names: Their names in directories.
         spark_types: Spark's names of the partition columns' types, which only intervals need.
 
     Raises:
@@ -49,38 +49,35 @@ def split_by_partition(
     import pyarrow as pa
 
     pc = _compute()
-    kept = table.select(list(columns))
-    if not partitions:
-        yield PartitionSlice("", kept)
+    if not names:
+        yield PartitionSlice("", rows)
         return
-    codes, directories = _directory_codes(table, partitions, spark_types or [""] * len(partitions))
+    codes, directories = _directory_codes(keys, names, spark_types or [""] * len(names))
     if len(directories) == 1:
-        yield PartitionSlice(directories[0], kept)
+        yield PartitionSlice(directories[0], rows)
         return
     order = pc.sort_indices(codes)  # stable: rows keep their order within a partition
-    kept = kept.take(order)
+    rows = rows.take(order)
     runs = pc.run_end_encode(codes.take(order), run_end_type=pa.int64())
     start = 0
     for code, end in zip(runs.values.to_pylist(), runs.run_ends.to_pylist(), strict=True):
-        yield PartitionSlice(directories[code], kept.slice(start, end - start))
+        yield PartitionSlice(directories[code], rows.slice(start, end - start))
         start = end
 
 
-def _directory_codes(
-    table: pa.Table, partitions: Sequence[tuple[str, int]], spark_types: Sequence[str]
-) -> tuple[pa.Array, list[str]]:
+def _directory_codes(keys: pa.Table, names: Sequence[str], spark_types: Sequence[str]) -> tuple[pa.Array, list[str]]:
     """For each row the number of its directory, and the directories by number."""
-    codes, directories = _column_codes(*partitions[0], spark_types[0], table)
-    for (name, position), spark_type in zip(partitions[1:], spark_types[1:], strict=True):
-        more, names = _column_codes(name, position, spark_type, table)
-        codes, directories = _combined(codes, directories, more, names)
+    columns = [_column_codes(*column) for column in zip(names, keys.columns, spark_types, strict=True)]
+    codes, directories = columns[0]
+    for more, texts in columns[1:]:
+        codes, directories = _combined(codes, directories, more, texts)
     return codes, directories
 
 
-def _column_codes(name: str, position: int, spark_type: str, table: pa.Table) -> tuple[pa.Array, list[str]]:
+def _column_codes(name: str, values: pa.ChunkedArray, spark_type: str) -> tuple[pa.Array, list[str]]:
     import pyarrow as pa
 
-    column = table.column(position).combine_chunks()
+    column = values.combine_chunks()
     if isinstance(column, pa.ChunkedArray):  # what combine_chunks makes of no rows, or of more than 2 GiB of text
         column = pa.concat_arrays(column.chunks)
     encoded = column.dictionary_encode(null_encoding="encode")

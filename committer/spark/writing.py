@@ -2,12 +2,14 @@
 
 It goes through the data source, so that Spark names the winners and the commit runs beside Spark's driver: where the
 store can be reached also when the caller is a Spark Connect client, and to its end also when the caller is interrupted.
-The price is that the report has to be fetched (`committer.spark.kept_report`), by a Spark job of one task.
+The price is that the report has to be fetched (`committer.spark.kept_report`), through Connect by a Spark job of one
+task.
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import re
 import time
@@ -24,15 +26,17 @@ from committer.committers.results import JobReport
 from committer.config import CommitterConfig
 from committer.errors import CommitterError, ConfigurationError, DestinationBusyError, JobNotFoundError, Outcome
 from committer.spark.destination import look_at_destination
-from committer.spark.kept_report import take_report
+from committer.spark.kept_report import take_kept_report, take_report
 from committer.spark.modes import SaveMode, save_mode
 from committer.spark.options import WriteOptions, parse_options
-from committer.spark.sessions import missing_in_worker, save
+from committer.spark.sessions import is_connect, missing_in_worker, save
+from committer.sync.portal import wait_for
 
 if TYPE_CHECKING:
     from pyarrow import RecordBatch
     from pyspark.sql import DataFrame, SparkSession
 
+_LOG = logging.getLogger("committer.spark")
 _OVERWRITE_MODE: Final = "spark.sql.sources.partitionOverwriteMode"
 _ERROR: Final = re.compile(
     r"^.*\bcommitter\.errors\.(?P<kind>\w+): (?P<message>.*?)"
@@ -123,12 +127,10 @@ def write(
         if raised is None:
             raise
         raise raised from error
-    found = _fetched_report(session, parsed, job_id)
-    if found is not None:
-        report = msgspec.json.decode(found, type=JobReport)
-    elif chosen == "ignore":  # somebody else wrote since it was looked at
+    report = _fetched_report(df, parsed, job_id)
+    if report is None and chosen == "ignore":  # somebody else wrote since it was looked at
         report = _ignored(parsed)
-    else:
+    if report is None:
         raise JobNotFoundError(
             f"job {job_id} is committed, but its report is gone: somebody removed _temporary, and wrote _SUCCESS anew",
             operation="write",
@@ -220,10 +222,14 @@ def _beside_spark(session: SparkSession, work: Callable[[], Coroutine[object, ob
     return None if row.result is None else bytes(row.result)
 
 
-def _fetched_report(session: SparkSession, options: WriteOptions, job_id: str) -> bytes | None:
+def _fetched_report(df: DataFrame, options: WriteOptions, job_id: str) -> JobReport | None:
     """The report of a job that committed; whatever keeps it from coming, the error says that it did."""
     try:
-        return _beside_spark(session, partial(_report, options, job_id))
+        report = None if is_connect(df) else _report_from_here(options, job_id)
+        if report is not None:
+            return report
+        found = _beside_spark(df.sparkSession, partial(_report, options, job_id))
+        return None if found is None else msgspec.json.decode(found, type=JobReport)
     except BaseException as error:
         if isinstance(error, CommitterError):
             error.outcome = "committed"
@@ -233,6 +239,15 @@ def _fetched_report(session: SparkSession, options: WriteOptions, job_id: str) -
             f" committer.recover({options.path!r}, {job_id!r}) returns it"
         )
         raise
+
+
+def _report_from_here(options: WriteOptions, job_id: str) -> JobReport | None:
+    """The report, if this process reaches the store as the one that committed did, on the same machine."""
+    try:
+        return wait_for(partial(take_kept_report, options, job_id), "write")
+    except (CommitterError, OSError) as error:
+        _LOG.debug("the report of job %s is fetched by a Spark task: %s", job_id, error)
+        return None
 
 
 def _one_result(

@@ -12,10 +12,9 @@ from committer.spark.split import split_by_partition
 
 
 def split(table: pa.Table, *partition_positions: int) -> dict[str, list[int]]:
-    last = table.num_columns - 1
+    keys = table.select(list(partition_positions))
     found = {}
-    partitions = [(table.column_names[position], position) for position in partition_positions]
-    for part in split_by_partition(table, partitions, (last,)):
+    for part in split_by_partition(table.select([table.num_columns - 1]), keys, keys.column_names):
         assert part.directory not in found
         found[part.directory] = part.rows.column(0).to_pylist()
     return found
@@ -50,8 +49,8 @@ def test_columns_nest_in_the_order_asked_for_and_names_are_escaped() -> None:
 
 
 def test_files_get_their_columns_in_order_and_no_other() -> None:
-    table = pa.table({"a": [1], "p": [2], "b": [3]})
-    (part,) = split_by_partition(table, [("P", 1)], (0, 2))
+    rows, keys = pa.table({"a": [1], "b": [3]}), pa.table({"p": [2]})
+    (part,) = split_by_partition(rows, keys, ["P"])
     assert part.rows.column_names == ["a", "b"]
     assert part.directory == "P=2"
 

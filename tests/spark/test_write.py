@@ -31,7 +31,7 @@ from committer.records.success import SuccessData
 from committer.spark import write
 from committer.spark.kept_report import keep_report, take_report
 from committer.spark.options import parse_options
-from committer.spark.writing import error_behind
+from committer.spark.writing import _report_from_here, error_behind
 
 from .trees import data_files, everything, rows_by_directory
 
@@ -206,6 +206,27 @@ def test_a_cancelled_job_group_does_not_stop_a_commit(spark: SparkSession, tmp_p
 
 
 # --- The report on its way -----------------------------------------------------------------------------------------
+
+
+def test_a_classic_session_needs_no_spark_job_to_fetch_the_report(spark: SparkSession, tmp_path: Path) -> None:
+    context = spark.sparkContext
+    context.setJobGroup("with its report", "")
+    try:
+        report = write(spark.range(3), tmp_path / "t")
+    finally:
+        context.setLocalProperty("spark.jobGroup.id", None)
+    assert report.statistics.counters["committer_rows_written"] == 3
+    assert len(context.statusTracker().getJobIdsForGroup("with its report")) == 1
+    assert not (tmp_path / "t" / "_temporary").exists()
+
+
+def test_a_report_that_cannot_be_read_from_here_is_left_to_a_spark_task(tmp_path: Path) -> None:
+    options = parse_options({"path": str(tmp_path)})
+    assert _report_from_here(options, "j") is None
+    (tmp_path / "_temporary").mkdir()
+    (tmp_path / "_temporary" / ".report-j.json").write_text("{")
+    assert _report_from_here(options, "j") is None
+    assert (tmp_path / "_temporary" / ".report-j.json").exists()
 
 
 async def test_a_report_is_taken_once_and_stale_ones_go(tmp_path: Path) -> None:

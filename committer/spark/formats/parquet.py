@@ -6,11 +6,13 @@ import io
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, ClassVar, Final
 
-from committer.spark.formats.base import NUMBERS, TEXT, TIMES, FileFormat, RowFile, give_up
+from committer.spark.formats.base import NUMBERS, TEXT, TIMES, FileFormat, RowFile
+from committer.spark.formats.dictionaries import dictionary_columns
 from committer.spark.formats.nullable import nullable_schema
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    import pyarrow.parquet as pq
 
 
 class ParquetFormat(FileFormat):
@@ -65,21 +67,31 @@ class _ParquetFile(RowFile):
     """One Parquet file. It holds up to some 700 kB a column between row groups, for dictionaries."""
 
     def __init__(self, file: io.IOBase, schema: pa.Schema, codec: str) -> None:
-        import pyarrow.parquet as pq
-
         super().__init__(file)
-        try:
-            self._writer = pq.ParquetWriter(file, schema, compression=codec, write_page_index=True)
-        except BaseException as error:
-            give_up(file, error)
-            raise
+        self._schema = schema
+        self._codec = codec
+        self._writer: pq.ParquetWriter | None = None
 
     def write(self, rows: pa.Table) -> None:
         import pyarrow as pa
 
         before = pa.total_allocated_bytes()
-        self._writer.write_table(rows, row_group_size=max(1, rows.num_rows))
+        self._begun(rows).write_table(rows, row_group_size=max(1, rows.num_rows))
         self.held += pa.total_allocated_bytes() - before
 
     def _finish(self) -> None:
-        self._writer.close()
+        self._begun(None).close()
+
+    def _begun(self, rows: pa.Table | None) -> pq.ParquetWriter:
+        """The writer, made by what its first rows are like."""
+        import pyarrow.parquet as pq
+
+        if self._writer is None:
+            self._writer = pq.ParquetWriter(
+                self._file,
+                self._schema,
+                compression=self._codec,
+                use_dictionary=True if rows is None else dictionary_columns(rows),
+                write_page_index=True,
+            )
+        return self._writer
