@@ -2,21 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from pathlib import Path
-
 import pytest
 from blockbuster import BlockBuster
 
-from tests.engine.places import PROFILES, MemoryPlace, Place, make_place
+from tests.engine.places import PROFILES, MemoryPlace, place_fixture
 
-
-@pytest.fixture(params=PROFILES)
-async def place(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Place]:
-    """Each kind of place in turn."""
-    made = make_place(request.param, tmp_path)
-    yield made
-    await made.store.close()
+place = place_fixture(*PROFILES)
 
 
 @pytest.fixture

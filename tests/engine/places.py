@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
 from itertools import count
 from pathlib import Path
 from typing import Literal
+
+import pytest
 
 import committer
 from committer import CommitterConfig, Job, JobSpec, TaskCommit
@@ -21,6 +23,8 @@ from committer.testing.faults import Fault, FaultyStore
 Delivery = Literal["listing", "message"]
 
 PROFILES = ("disk", "local", "hdfs", "adls", "gcs")
+EVERY_COMMITTER = (*PROFILES, "s3")
+OF_JOBS = ("_temporary", "__magic_job-")
 
 
 class Place(ABC):
@@ -29,10 +33,16 @@ class Place(ABC):
     Attributes:
         dest: The destination as a user gives it.
         store: The store every call of the test goes through.
+        committer: The committer that jobs have here.
+        publishes_by: The call that makes one file visible.
+        listed_record: How the name of a task's record ends, where records are listed.
     """
 
     dest: str
     store: FaultyStore
+    committer: str = "manifest"
+    publishes_by: str = "rename_file"
+    listed_record: str = "manifest.json"
 
     @property
     def options(self) -> dict[str, object]:
@@ -67,22 +77,25 @@ class Place(ABC):
         """One file."""
         return self.all_files()[name]
 
+    def waiting(self) -> list[str]:
+        """Every file that is there or waits to be, by relative name: uploads that nobody completed yet, too."""
+        return list(self.all_files())
+
     def files(self) -> dict[str, bytes]:
-        """What a reader sees: every file but `_SUCCESS` and what lies below `_temporary`."""
+        """What a reader sees: every file but `_SUCCESS`, and what jobs keep for themselves."""
         return {
-            name: data
-            for name, data in self.all_files().items()
-            if name != "_SUCCESS" and not name.startswith("_temporary")
+            name: data for name, data in self.all_files().items() if name != "_SUCCESS" and not name.startswith(OF_JOBS)
         }
 
     def temporary(self) -> set[str]:
-        """What is left below `_temporary`, directories too."""
-        return {name for name in {*self.all_files(), *self.directories()} if name.startswith("_temporary")}
+        """What jobs left of what they keep for themselves, directories too."""
+        return {name for name in {*self.all_files(), *self.directories()} if name.startswith(OF_JOBS)}
 
     # -- the engine ---------------------------------------------------------------------------------------------
 
     def open_job(self, **arguments: object):
-        """`committer.open_job` at this place."""
+        """`committer.open_job` at this place; by listing, as most tests want it, where the default is another."""
+        arguments.setdefault("delivery", "listing")
         return committer.open_job(self.dest, storage_options=self.options, **arguments)
 
     def attach_job(self, job_id: str, **arguments: object):
@@ -176,6 +189,12 @@ class MemoryPlace(Place):
         self.space: MemorySpace = MemoryStore.space(f"engine-{next(self._numbers)}", profile, **flags)
         self.dest = f"memory://{self.space.name}/table"
         self.store = FaultyStore(self.space.store())
+        if profile == "s3":
+            self.committer, self.publishes_by, self.listed_record = "magic", "complete_upload", ".pendingset"
+
+    def waiting(self) -> list[str]:
+        uploads = [upload.path.path.removeprefix("/table/") for upload in self.space.uploads]
+        return [*self.all_files(), *uploads]
 
     def all_files(self) -> dict[str, bytes]:
         return {
@@ -196,6 +215,18 @@ class MemoryPlace(Place):
             self.space.tree.delete_file(path)
         else:
             self.space.tree.delete_directory(path, recursive=True)
+
+
+def place_fixture(*kinds: str):
+    """A fixture that is each of these kinds of place in turn."""
+
+    @pytest.fixture(params=kinds)
+    async def place(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Place]:
+        made = make_place(request.param, tmp_path)
+        yield made
+        await made.store.close()
+
+    return place
 
 
 def make_place(kind: str, tmp_path: Path) -> Place:

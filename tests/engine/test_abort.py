@@ -16,7 +16,9 @@ from committer.errors import (
     TaskMissingError,
 )
 from committer.testing.faults import Fault
-from tests.engine.places import Delivery, Place
+from tests.engine.places import EVERY_COMMITTER, Delivery, Place, place_fixture
+
+place = place_fixture(*EVERY_COMMITTER)
 
 BOTH = pytest.mark.parametrize("delivery", ["listing", "message"])
 
@@ -39,7 +41,7 @@ async def test_abort_of_an_open_job_from_another_process(place: Place) -> None:
 async def test_abort_of_a_decided_job_deletes_nothing_and_names_recover(place: Place) -> None:
     job = await place.open_job(job_id="job-1")
     await place.run_task(job, 0, {f"part-{number}": b"x" for number in range(5)})
-    place.faults(Fault(kind="forbidden", operation="rename_file", path="part-3"))
+    place.faults(Fault(kind="forbidden", operation=place.publishes_by, path="part-3"))
     with pytest.raises(CommitterError):
         await job.commit()
     before = place.all_files()
@@ -164,10 +166,10 @@ async def test_abort_task_by_ids_alone(place: Place, delivery: Delivery) -> None
     committed = await place.run_task(job, 1, {"part-1": b"committed"}, attempt=1)
     async with place.attach_job("job-1") as driver:
         await driver.abort_task(1, 0)
-        left = [name for name in place.all_files() if name.endswith("part-1")]
+        left = [name for name in place.waiting() if name.endswith("part-1")]
         assert len(left) == 1
         await driver.abort_task(1, 1)
-        assert not [name for name in place.all_files() if name.endswith("part-1")]
+        assert not [name for name in place.waiting() if name.endswith("part-1")]
         await driver.abort_task(1, 1)
         await driver.abort_task(7, 0)
         with pytest.raises(CommitterError):
@@ -240,7 +242,13 @@ async def test_exception_after_task_commit_keeps_the_commit(place: Place) -> Non
 @BOTH
 async def test_failed_task_commit_can_be_run_again_as_another_attempt(place: Place, delivery: Delivery) -> None:
     async with place.open_job(delivery=delivery) as job:
-        place.faults(Fault(kind="forbidden", operation="put", path="manifest.json"))
+        place.faults(
+            Fault(
+                kind="forbidden",
+                operation="put",
+                path=place.listed_record if delivery == "listing" else "manifest.json",
+            )
+        )
         with pytest.raises(CommitterError):
             await place.run_task(job, 0, {"part-0": b"bad", "more": b"bad"})
         good = await place.run_task(job, 0, {"part-0": b"good"}, attempt=1)
@@ -252,7 +260,7 @@ async def test_abort_of_a_task_after_the_job_was_decided(place: Place) -> None:
     """A late abort by a zombie's executor must not take files from a commit that is going on."""
     async with place.open_job(job_id="job-1") as job:
         await place.run_task(job, 0, {f"part-{number}": b"x" for number in range(6)})
-        place.faults(Fault(kind="forbidden", operation="rename_file", path="part-5"))
+        place.faults(Fault(kind="forbidden", operation=place.publishes_by, path="part-5"))
         with pytest.raises(CommitterError):
             await job.commit()
         async with place.attach_job("job-1") as other:

@@ -21,7 +21,9 @@ from committer.errors import (
 )
 from committer.records.task_commit import INLINE_LIMIT, MESSAGE_LIMIT
 from committer.testing.faults import Fault
-from tests.engine.places import Delivery, Place
+from tests.engine.places import EVERY_COMMITTER, Delivery, Place, place_fixture
+
+place = place_fixture(*EVERY_COMMITTER)
 
 BOTH = pytest.mark.parametrize("delivery", ["listing", "message"])
 
