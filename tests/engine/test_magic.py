@@ -260,18 +260,21 @@ async def test_a_job_whose_id_holds_the_whole_id_of_another_keeps_its_uploads(
     assert place.files() == {f"theirs-{other_id}.csv": b"t"}
 
 
+@pytest.mark.parametrize("other_id", [LONG_ID, f"{LONG_ID}.2", f"{LONG_ID}-c2"])
 @pytest.mark.parametrize("nested", ["theirs", "ours"])
-async def test_jobs_of_one_id_at_two_destinations_keep_their_uploads(nested: str, place: MemoryPlace) -> None:
+async def test_jobs_of_like_ids_at_two_destinations_keep_their_uploads(
+    nested: str, other_id: str, place: MemoryPlace
+) -> None:
     config, below = CommitterConfig(unique_names=True), f"{place.dest}/a=1"
     here, there, name = (place.dest, below, "x.csv") if nested == "theirs" else (below, place.dest, "a=1/x.csv")
     options = place.options
-    async with committer.open_job(there, job_id=LONG_ID, config=config, storage_options=options) as other:
+    async with committer.open_job(there, job_id=other_id, config=config, storage_options=options) as other:
         message = await place.run_task(other, 0, {name: b"t"})
         async with committer.open_job(here, job_id=LONG_ID, config=config, storage_options=options) as job:
             await job.commit([await place.run_task(job, 0, {"y.csv": b"y"})])
-        assert pending(place) == [f"a=1/x-{LONG_ID}.csv"]
+        assert pending(place) == [f"a=1/x-{other_id}.csv"]
         await other.commit([message])
-    assert place.all_files()[f"a=1/x-{LONG_ID}.csv"] == b"t"
+    assert place.all_files()[f"a=1/x-{other_id}.csv"] == b"t"
 
 
 async def test_an_older_upload_is_not_the_jobs_whatever_its_name(place: MemoryPlace) -> None:

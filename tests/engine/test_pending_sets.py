@@ -284,6 +284,29 @@ async def test_a_later_job_attempt_of_hadoops_is_the_one_that_counts(place: Memo
     assert (left(place), pending(place)) == (set(), [])
 
 
+@pytest.mark.parametrize("ending", ["commit", "abort", "cleanup"])
+async def test_an_earlier_job_attempt_leaves_no_upload_behind(ending: str, place: MemoryPlace) -> None:
+    java = JavaJob(place)
+    for attempt in (1, 2):
+        spec = JobSpec.for_hadoop(place.dest, JOB, attempt, committer="magic")
+        directory = f"{MAGIC}/job-{JOB}/{attempt:02d}"
+        name = f"attempt_1_{attempt:04d}_m_000000_0"
+        record = {"version": 3, "jobId": JOB, "commits": [await java.pending(f"x{attempt}", b"x", name)]}
+        place.write(f"{directory}/task_1_{attempt:04d}_m_000000.pendingset", json.dumps(record).encode())
+        died = json.dumps(await java.pending(f"y{attempt}", b"y"))
+        place.write(f"{directory}/tasks/attempt_1_{attempt:04d}_m_000001_0/__base/y.pending", died.encode())
+        # A task of this engine that was killed: only its list tells.
+        task = await place.open_task(spec, 7)
+        await task.open(f"z{attempt}").__aenter__()
+    if ending == "cleanup":
+        await committer.cleanup(place.dest, job_id=JOB, storage_options=place.options)
+    else:
+        async with place.attach_job(JOB) as job:
+            await (job.commit(tasks=1) if ending == "commit" else job.abort())
+    assert (left(place), pending(place)) == (set(), [])
+    assert visible(place) == ({"x2": b"x"} if ending == "commit" else {})
+
+
 async def test_tasks_of_both_and_all_of_it_looked_at_again(java: JavaJob, place: MemoryPlace) -> None:
     java.spec = msgspec.structs.replace(java.spec, config=CommitterConfig(validate_output=True))
     await java.run_task(0, {"java": b"j"})
