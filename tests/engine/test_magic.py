@@ -19,6 +19,7 @@ from committer.errors import (
     PreflightError,
     StoreConflictError,
     StoreOutcomeUnknownError,
+    StorePermissionError,
     StorePreconditionError,
     TargetExistsError,
     TaskError,
@@ -515,6 +516,26 @@ async def test_a_list_that_cannot_be_written_fails_the_file_before_anything_is_s
         assert place.store.count("put_part") == 0
         assert pending(place) == []
         await job.commit([])
+
+
+@pytest.mark.parametrize("failing", ["list", "record", "caller"])
+async def test_what_cannot_be_ended_hides_no_first_error(failing: str, place: MemoryPlace) -> None:
+    """A role that may send and not abort, for example; the job's end says what it leaves."""
+    where = {"list": "/uploads/", "record": "x.pending", "caller": "nowhere"}[failing]
+    job = await place.open_job(delivery="listing" if failing == "record" else "message")
+    task = await place.open_task(job.spec, 0)
+    place.faults(
+        Fault(kind="forbidden", operation="put", path=where), Fault(kind="forbidden", operation="abort_upload")
+    )
+    with pytest.raises((StorePermissionError, ValueError)) as caught:
+        async with task.open("x") as file:
+            await file.write(b"x")
+            if failing == "caller":
+                raise ValueError("the caller's own")
+    assert getattr(caught.value, "operation", "caller") == ("caller" if failing == "caller" else "put")
+    await task.abort()
+    await job.abort()
+    assert pending(place) == []
 
 
 # -- old files ------------------------------------------------------------------------------------------------------
