@@ -71,13 +71,15 @@ class RollBackUploads(RollBack):
     async def _end(self, file: PlannedFile) -> None:
         if file.upload is None or await self._deleted(file):
             return
-        await end_upload(self.context.store, self.context.layout.target(file.destination), file.upload.id)
+        there = await end_upload(self.context.store, self.context.layout.target(file.destination), file.upload.id)
         # Another driver may have completed it since it was looked at; from here on none can.
-        if not await self._deleted(file) and not (file.stamp or file.identity):
+        if not await self._deleted(file) and not (file.stamp or (file.identity and there)):
             await self._refuse_to_guess(file)
 
     async def _refuse_to_guess(self, file: PlannedFile) -> None:
-        """Hadoop stamps nothing, and where parts are encrypted their etags say nothing of the file's either."""
+        """Hadoop stamps nothing, and where parts are encrypted their etags may say nothing of the file's, which then is
+        not the one that was foreseen.
+        """
         target = self.context.layout.target(file.destination)
         status = await status_or_none(self.context.store, target)
         if status is None or status.is_directory or status.size != file.size:

@@ -350,11 +350,12 @@ async def test_a_refusal_takes_back_what_hadoops_tasks_wrote(java: JavaJob, plac
     assert (left(place), pending(place)) == (set(), [])
 
 
+@pytest.mark.parametrize("foreseen", [None, f"{32 * 'f'}-2"])
 async def test_what_nothing_proves_is_not_taken_back(
-    java: JavaJob, place: MemoryPlace, monkeypatch: pytest.MonkeyPatch
+    foreseen: str | None, java: JavaJob, place: MemoryPlace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Where a key of KMS encrypts parts, their etags are no MD5."""
-    monkeypatch.setattr("committer.stages.pending_sets.composite_etag", lambda _etags: None)
+    """Where a key of KMS encrypts parts, their etags are no MD5, which may not show, and the file's is another."""
+    monkeypatch.setattr("committer.stages.pending_sets.composite_etag", lambda _etags: foreseen)
 
     async def somebody_else(call: Call) -> None:
         if call.operation == "complete_upload" and call.path.name == "b":
