@@ -22,6 +22,7 @@ from committer.errors import (
 )
 from committer.records.pending_set import decode_pending, decode_pending_set
 from committer.stages.pending_sets import composite_etag
+from committer.stores.uploads import UploadPart
 from committer.testing.faults import Call, Fault, FaultyStore, SimulatedCrash
 from tests.engine.places import MemoryPlace
 
@@ -348,6 +349,26 @@ async def test_a_refusal_takes_back_what_hadoops_tasks_wrote(java: JavaJob, plac
         await java.commit()
     assert visible(place) == {"c": b"somebody's"}
     assert (left(place), pending(place)) == (set(), [])
+
+
+async def test_a_rollback_leaves_a_file_of_somebody_that_is_like_one_of_hadoops(
+    java: JavaJob, place: MemoryPlace
+) -> None:
+    """Nothing but what they hold tells files of Hadoop's apart, and MapReduce gives them the same names every day."""
+
+    async def somebody_else(call: Call) -> None:
+        if call.operation == "complete_upload" and call.path.name == "b" and "a" not in visible(place):
+            alike = await java.pending("a", b"a")
+            parts = [UploadPart(number, one["etag"].strip('"')) for number, one in enumerate(alike["etags"], 1)]
+            await place.space.store().complete_upload(place.space.path("table/a"), alike["uploadId"], parts)
+            place.write("b", b"somebody's")
+
+    await java.run_task(0, {"a": b"a", "b": b"b"})
+    place.store.before_call = somebody_else
+    place.faults(Fault(kind="unavailable", operation="complete_upload", path="/a"))
+    with pytest.raises(TargetExistsError):
+        await java.commit()
+    assert (visible(place), left(place), pending(place)) == ({"a": b"a", "b": b"somebody's"}, set(), [])
 
 
 @pytest.mark.parametrize("foreseen", [None, f"{32 * 'f'}-2"])
