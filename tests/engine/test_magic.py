@@ -433,6 +433,22 @@ async def test_a_rollback_needs_no_word_that_the_driver_is_dead_and_stops_one_th
     assert pending(place) == []
 
 
+async def test_a_rollback_that_stops_half_way_says_so(place: MemoryPlace) -> None:
+    dying = FaultyStore(place.space.store(), [Fault(kind="crash_after", operation="complete_upload", path="/a")])
+    job = await place.open_job(job_id="j")
+    message = await place.run_task(job, 0, {"a": b"a", "b": b"b"})
+    with pytest.raises(SimulatedCrash):
+        async with committer.attach_job(job.spec, storage_options={"store": dying}) as driver:
+            await driver.commit([message])
+    place.faults(Fault(kind="forbidden", operation="delete_file_if", path="/a"))
+    with pytest.raises(StorePermissionError) as caught:
+        await place.recover("j", rollback=True)
+    assert caught.value.outcome == "partial"
+    assert "rollback=True" in caught.value.next_step
+    await place.recover("j", rollback=True)
+    assert (place.files(), place.temporary(), pending(place)) == ({}, set(), [])
+
+
 async def test_a_rollback_leaves_what_others_put_in_a_files_place(place: MemoryPlace) -> None:
     place.store.faults.append(Fault(kind="crash_before", operation="complete_upload", path="/table/c"))
     with pytest.raises(SimulatedCrash):
