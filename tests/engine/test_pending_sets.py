@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from hashlib import md5
 from pathlib import Path
@@ -12,6 +13,7 @@ import pytest
 
 import committer
 from committer import CommitterConfig, JobSpec
+from committer.cli import main
 from committer.errors import (
     CommitterError,
     JobNotFoundError,
@@ -283,6 +285,17 @@ async def test_a_later_job_attempt_of_hadoops_is_the_one_that_counts(place: Memo
         await job.commit(tasks=1)
     assert visible(place) == {"x": b"x"}
     assert (left(place), pending(place)) == (set(), [])
+
+
+async def test_what_a_later_job_attempt_of_hadoops_committed_is_counted(
+    place: MemoryPlace, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for attempt, tasks in ((1, 3), (2, 2)):
+        for task in range(tasks):
+            place.write(f"{MAGIC}/job-{JOB}/{attempt:02d}/task_1_0001_m_{task:06d}.pendingset", b"{}")
+    assert await asyncio.to_thread(main, ["jobs", place.dest, "--output", "json"]) == 0
+    (row,) = json.loads(capsys.readouterr().out)["jobs"]
+    assert (row["job_id"], row["owner"], row["task_records"]) == (JOB, "hadoop", 2)
 
 
 @pytest.mark.parametrize("ending", ["commit", "abort", "cleanup"])
