@@ -106,7 +106,7 @@ def commit(
     yes: Yes = False,
     common: Common = Common(),  # noqa: B008
 ) -> Answer:
-    """Commit a job whose tasks are done: one of this engine's, or one that Hadoop's manifest committer set up."""
+    """Commit a job whose tasks are done: one of this engine's, or one that Hadoop set up."""
     session = Session(common)
     target = Target(session, uri, job_id, job_attempt)
     messages = read_messages(task_commits)

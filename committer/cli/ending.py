@@ -49,7 +49,10 @@ async def plan(target: Target, messages: list[TaskCommit] | None) -> Answer:
 def _planned(found: CommitPlan, look: Look, spec: JobSpec) -> list[Part]:
     rows = [
         ("state", look.words),
-        ("set up by", "Hadoop's manifest committer" if spec.hadoop else f"this engine, delivery by {spec.delivery}"),
+        (
+            "set up by",
+            f"Hadoop's {spec.committer} committer" if spec.hadoop else f"this engine, delivery by {spec.delivery}",
+        ),
         ("publishes", f"{count(found.files, 'file')}, {size(found.bytes)}, of {count(found.tasks, 'task')}"),
         ("makes", _directories(len(found.directories)) if found.directories else ""),
     ]

@@ -14,7 +14,7 @@ from committer.cli.output import Answer, copyable, line, pairs
 from committer.cli.session import Session
 from committer.cli.surveying import Look, find_lock, look_at
 from committer.cli.text import command
-from committer.committers.context import open_store
+from committer.committers.context import layout_for, open_store
 from committer.errors import (
     CommitterError,
     ConfigurationError,
@@ -72,7 +72,7 @@ class Target:
         """Looks at the job's records."""
         store = await open_store(StorePath.of(self.uri), self.session.storage, self.session.config)
         try:
-            return await look_at(store, self.layout)
+            return await look_at(store, layout_for(store, StorePath.of(self.uri), check_job_id(self.job_id)))
         finally:
             await store.close()
 

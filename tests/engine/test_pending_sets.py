@@ -16,6 +16,7 @@ from committer import CommitterConfig, JobSpec
 from committer.cli import main
 from committer.errors import (
     CommitterError,
+    DestinationBusyError,
     JobNotFoundError,
     JobUndecidedError,
     PreflightError,
@@ -296,6 +297,34 @@ async def test_what_a_later_job_attempt_of_hadoops_committed_is_counted(
     assert await asyncio.to_thread(main, ["jobs", place.dest, "--output", "json"]) == 0
     (row,) = json.loads(capsys.readouterr().out)["jobs"]
     assert (row["job_id"], row["owner"], row["task_records"]) == (JOB, "hadoop", 2)
+
+
+async def test_a_replacing_job_sees_that_a_job_of_hadoops_is_being_committed(java: JavaJob, place: MemoryPlace) -> None:
+    await java.run_task(0, {"x": b"x"})
+    dying = FaultyStore(place.space.store(), [Fault(kind="crash_before", operation="put", path="/plan-")])
+    with pytest.raises(SimulatedCrash):
+        async with committer.attach_job(java.spec, storage_options={"store": dying}) as job:
+            await job.commit()
+    replacing = await place.open_job(config=CommitterConfig(conflict_mode="replace"))
+    message = await place.run_task(replacing, 0, {"y": b"y"})
+    with pytest.raises(DestinationBusyError) as caught:
+        await replacing.commit([message])
+    assert caught.value.owner == JOB
+    await place.recover(JOB)
+    await replacing.commit([message])
+    assert visible(place) == {"y": b"y"}
+
+
+async def test_commands_know_a_job_of_hadoops_that_has_no_record_of_this_engine(
+    java: JavaJob, place: MemoryPlace, capsys: pytest.CaptureFixture[str]
+) -> None:
+    await java.run_task(0, {"x": b"x"})
+    assert await asyncio.to_thread(main, ["plan", place.dest, JOB]) == 0
+    said = capsys.readouterr().out
+    assert "open" in said
+    assert "Hadoop's magic committer" in said
+    assert await asyncio.to_thread(main, ["commit", place.dest, JOB, "--yes"]) == 0
+    assert visible(place) == {"x": b"x"}
 
 
 @pytest.mark.parametrize("ending", ["commit", "abort", "cleanup"])
