@@ -95,6 +95,7 @@ def _reported(report: JobReport, what: str) -> Answer:
     parts: list[Part] = [line(f"job {report.job_id}: {what}", "green" if report.success else "")]
     if report.success:
         parts.append(pairs(rows, indent=2))
+    parts += named("uploads that still pend there, and may be anybody's", report.uploads_left)
     return Answer({"done": True, "report": report}, parts)
 
 

@@ -101,8 +101,13 @@ def planned_end(target: Target, look: Look, what: str, will: str) -> Answer:
 
 
 @contextmanager
-def guided(target: Target) -> Iterator[None]:
-    """Has the errors of a block say the next step as a command, where the engine says it as a Python call."""
+def guided(target: Target, *, rollback: bool = False) -> Iterator[None]:
+    """Has the errors of a block say the next step as a command, where the engine says it as a Python call.
+
+    Args:
+        target: The job.
+        rollback: It was to be taken back: without that word `recover` would publish it.
+    """
     try:
         yield
     except DestinationBusyError as error:
@@ -121,7 +126,11 @@ def guided(target: Target) -> Iterator[None]:
         raise
     except CommitterError as error:
         if error.outcome in ("unknown", "partial") and target.job_id:
-            error.next_step = target.command("recover")
+            forced = target.command("recover", "--rollback", "--force")
+            if rollback and "force=True" in error.next_step:
+                error.next_step = f"make sure no other driver of the job is alive, then {forced}"
+            else:
+                error.next_step = target.command("recover", *["--rollback"] * rollback)
         raise
 
 
