@@ -21,6 +21,7 @@ from committer.errors import (
     DestinationBusyError,
     JobNotFoundError,
     JobUndecidedError,
+    RecordError,
     TaskCommitsRequiredError,
 )
 from committer.job import Job, attach_job
@@ -125,7 +126,9 @@ def guided(target: Target, *, rollback: bool = False) -> Iterator[None]:
         error.next_step = f"{command('jobs', target.uri)} shows the jobs that are there"
         raise
     except CommitterError as error:
-        if error.outcome in ("unknown", "partial") and target.job_id:
+        # What is wrong with a record, as a destination that its tasks spelled in another way, stays wrong.
+        own_advice = isinstance(error, RecordError) and error.next_step and "recover(" not in error.next_step
+        if error.outcome in ("unknown", "partial") and target.job_id and not own_advice:
             forced = target.command("recover", "--rollback", "--force")
             if rollback and "force=True" in error.next_step:
                 error.next_step = f"make sure no other driver of the job is alive, then {forced}"
