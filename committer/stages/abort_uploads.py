@@ -8,7 +8,13 @@ import re
 from collections.abc import AsyncIterator, Collection, Iterable
 from typing import Final, cast
 
-from committer.errors import InvalidPathError, RecordError, StoreNotADirectoryError, StoreNotFoundError
+from committer.errors import (
+    InvalidPathError,
+    RecordError,
+    StoreNotADirectoryError,
+    StoreNotFoundError,
+    StorePermissionError,
+)
 from committer.flow.workers import run_workers
 from committer.layout import SUCCESS
 from committer.paths import StorePath, check_absolute_name, check_file_name
@@ -126,6 +132,11 @@ class AbortUploads(Stage[None, list[str]]):
             standing = {child.path.name async for child in self.context.store.list(directory / layout.temporary.name)}
         except (StoreNotFoundError, StoreNotADirectoryError):
             return set()
+        except StorePermissionError:
+            # A role may see the destination alone; then nobody can tell, and what holds this id stays.
+            if directory == layout.destination:
+                raise
+            return {layout.job_id}
         alike = {name for name in standing if layout.job_id in name}
         return alike - {layout.job_id} if directory == layout.destination else alike
 

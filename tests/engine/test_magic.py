@@ -278,6 +278,19 @@ async def test_jobs_of_like_ids_at_two_destinations_keep_their_uploads(
     assert place.all_files()[f"a=1/x-{other_id}.csv"] == b"t"
 
 
+async def test_names_tell_nothing_to_a_role_that_sees_the_destination_alone(place: MemoryPlace) -> None:
+    async def forbidden(call: Call) -> None:
+        if call.path.path == "/_temporary":
+            raise StorePermissionError("injected", operation=call.operation, path=call.path)
+
+    config = CommitterConfig(unique_names=True)
+    async with place.open_job(job_id=LONG_ID, config=config) as job:
+        await killed(place, job.spec, operation="create_upload")
+        place.store.before_call = forbidden
+        report = await job.commit([])
+    assert len(report.uploads_left) == len(pending(place)) == 1
+
+
 async def test_an_older_upload_is_not_the_jobs_whatever_its_name(place: MemoryPlace) -> None:
     name = f"x-{LONG_ID}.csv"
     place.space.uploads.create(place.space.path(f"table/{name}"), "earlier")
