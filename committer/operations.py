@@ -481,6 +481,8 @@ async def _newest_below(context: StageContext, found: JobDirectory) -> float:
         for records in ("manifests", "attempts", "tasks"):
             newest = max(newest, await _newest_in(context.store, attempt.path / records))
         if context.store.capabilities.multipart:
+            # Where a copy of `_SUCCESS` may arrive when its job is over.
+            newest = max(newest, await _newest_in(context.store, attempt.path / "superseded"))
             for run in await _children(context.store, attempt.path / "uploads"):
                 newest = max(newest, await _newest_in(context.store, run.path))
     if context.layout.pending_sets:

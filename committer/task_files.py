@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Coroutine
 from types import TracebackType
 from typing import Any, Self
 
-from committer.errors import TaskError
+from committer.errors import CommitterError, TaskError
 from committer.flow.outlast import outlast
 from committer.stores.base import FileStatus, FileWriter
 
@@ -54,7 +54,7 @@ class TaskFile:
         if error is None:
             await self.close()
         else:
-            await outlast(self.abort, bound_s=_ABORT_BOUND_S)
+            await self._abort_after(error)
 
     async def write(self, data: bytes | bytearray | memoryview) -> int:
         """Appends `data`; the buffer may be reused when this returns. Returns how many bytes that was.
@@ -91,8 +91,9 @@ class TaskFile:
         if self._closed and not self._broken:
             return
         if self._broken:
-            await outlast(self.abort, bound_s=_ABORT_BOUND_S)
-            raise self._lost_a_part()
+            lost = self._lost_a_part()
+            await self._abort_after(lost)
+            raise lost
         writer = await self._ready()
         self._closed = self._broken = True
         try:
@@ -111,6 +112,13 @@ class TaskFile:
         self._finished(None)
         if self._writer is not None:
             await self._writer.abort()
+
+    async def _abort_after(self, error: BaseException) -> None:
+        """Gives the file up because of `error`, which a failure to do so must not hide."""
+        try:
+            await outlast(self.abort, bound_s=_ABORT_BOUND_S)
+        except CommitterError as failure:
+            error.add_note(f"what was sent of {self.name} could not be removed, which its task attempt does: {failure}")
 
     def _lost_a_part(self) -> TaskError:
         return TaskError(

@@ -106,7 +106,7 @@ def commit(
     yes: Yes = False,
     common: Common = Common(),  # noqa: B008
 ) -> Answer:
-    """Commit a job whose tasks are done: one of this engine's, or one that Hadoop's manifest committer set up."""
+    """Commit a job whose tasks are done: one of this engine's, or one that Hadoop set up."""
     session = Session(common)
     target = Target(session, uri, job_id, job_attempt)
     messages = read_messages(task_commits)
@@ -141,6 +141,7 @@ def recover(
         plan=ending.plan_recover(target, rollback=rollback, force=force),
         work=lambda: ending.run_recover(target, rollback=rollback, force=force),
         yes=yes,
+        rollback=rollback,
     )
 
 
@@ -278,10 +279,11 @@ def _settled(
     plan: Coroutine[Any, Any, Answer],
     work: Callable[[], Coroutine[Any, Any, Answer]],
     yes: bool,
+    rollback: bool = False,
 ) -> Answer:
     """Says what will be done, and does it if it may."""
     session = target.session
-    with guided(target):
+    with guided(target, rollback=rollback):
         planned = session.run(plan)
         if not session.confirmed(planned, yes=yes):
             return session.unconfirmed(planned)

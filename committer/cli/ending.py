@@ -49,7 +49,10 @@ async def plan(target: Target, messages: list[TaskCommit] | None) -> Answer:
 def _planned(found: CommitPlan, look: Look, spec: JobSpec) -> list[Part]:
     rows = [
         ("state", look.words),
-        ("set up by", "Hadoop's manifest committer" if spec.hadoop else f"this engine, delivery by {spec.delivery}"),
+        (
+            "set up by",
+            f"Hadoop's {spec.committer} committer" if spec.hadoop else f"this engine, delivery by {spec.delivery}",
+        ),
         ("publishes", f"{count(found.files, 'file')}, {size(found.bytes)}, of {count(found.tasks, 'task')}"),
         ("makes", _directories(len(found.directories)) if found.directories else ""),
     ]
@@ -92,6 +95,7 @@ def _reported(report: JobReport, what: str) -> Answer:
     parts: list[Part] = [line(f"job {report.job_id}: {what}", "green" if report.success else "")]
     if report.success:
         parts.append(pairs(rows, indent=2))
+    parts += named("uploads that still pend there, and may be anybody's", report.uploads_left)
     return Answer({"done": True, "report": report}, parts)
 
 

@@ -53,7 +53,7 @@ class JobRow(msgspec.Struct, frozen=True, kw_only=True):
         started: When it was set up.
         updated: When its newest record was written.
         files: Files its decision publishes.
-        task_records: Task manifests of a Hadoop job that has no decision.
+        task_records: Task manifests, or pending sets, of a Hadoop job that has no decision.
         attention: What is odd about it; empty for a job that may just be running.
         next_step: A command that settles it; empty when there is none.
     """
@@ -262,7 +262,12 @@ def _can_be_joined(found: JobDirectory) -> bool:
 
 async def _task_records(store: Store, found: JobDirectory) -> int:
     number = 0
-    places = [found.layout.manifests] if found.magic else [attempt / "manifests" for attempt in _attempts(found)]
+    places = [attempt / "manifests" for attempt in _attempts(found)]
+    if found.magic:
+        # Only what a commit would load: the newest job attempt's.
+        job_attempt = await find_magic_attempt(store, found.layout) or 0
+        newest = JobLayout(found.layout.destination, found.layout.job_id, job_attempt, pending_sets=True)
+        places = [newest.manifests]
     for place in places:
         try:
             async for child in store.list(place):

@@ -14,13 +14,14 @@ from committer.cli.output import Answer, copyable, line, pairs
 from committer.cli.session import Session
 from committer.cli.surveying import Look, find_lock, look_at
 from committer.cli.text import command
-from committer.committers.context import open_store
+from committer.committers.context import layout_for, open_store
 from committer.errors import (
     CommitterError,
     ConfigurationError,
     DestinationBusyError,
     JobNotFoundError,
     JobUndecidedError,
+    RecordError,
     TaskCommitsRequiredError,
 )
 from committer.job import Job, attach_job
@@ -72,7 +73,7 @@ class Target:
         """Looks at the job's records."""
         store = await open_store(StorePath.of(self.uri), self.session.storage, self.session.config)
         try:
-            return await look_at(store, self.layout)
+            return await look_at(store, layout_for(store, StorePath.of(self.uri), check_job_id(self.job_id)))
         finally:
             await store.close()
 
@@ -101,8 +102,13 @@ def planned_end(target: Target, look: Look, what: str, will: str) -> Answer:
 
 
 @contextmanager
-def guided(target: Target) -> Iterator[None]:
-    """Has the errors of a block say the next step as a command, where the engine says it as a Python call."""
+def guided(target: Target, *, rollback: bool = False) -> Iterator[None]:
+    """Has the errors of a block say the next step as a command, where the engine says it as a Python call.
+
+    Args:
+        target: The job.
+        rollback: It was to be taken back: without that word `recover` would publish it.
+    """
     try:
         yield
     except DestinationBusyError as error:
@@ -120,8 +126,14 @@ def guided(target: Target) -> Iterator[None]:
         error.next_step = f"{command('jobs', target.uri)} shows the jobs that are there"
         raise
     except CommitterError as error:
-        if error.outcome in ("unknown", "partial") and target.job_id:
-            error.next_step = target.command("recover")
+        # What is wrong with a record, as a destination that its tasks spelled in another way, stays wrong.
+        own_advice = isinstance(error, RecordError) and error.next_step and "recover(" not in error.next_step
+        if error.outcome in ("unknown", "partial") and target.job_id and not own_advice:
+            forced = target.command("recover", "--rollback", "--force")
+            if rollback and "force=True" in error.next_step:
+                error.next_step = f"make sure no other driver of the job is alive, then {forced}"
+            else:
+                error.next_step = target.command("recover", *["--rollback"] * rollback)
         raise
 
 

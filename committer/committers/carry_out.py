@@ -287,6 +287,12 @@ class CarryOut:
             if ended.outcome is None:
                 raise
             outcome = ended.outcome
+        except CommitterError as error:
+            error.next_step = (
+                error.next_step or f"remove the cause, then call {context.recover_command} with rollback=True"
+            )
+            _decided(context, error)
+            raise
         if outcome.outcome == "rolled-back":
             await self._action.settle_rolled_back(context, state)
         else:

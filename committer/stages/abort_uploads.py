@@ -8,7 +8,13 @@ import re
 from collections.abc import AsyncIterator, Collection, Iterable
 from typing import Final, cast
 
-from committer.errors import InvalidPathError, RecordError, StoreNotADirectoryError, StoreNotFoundError
+from committer.errors import (
+    InvalidPathError,
+    RecordError,
+    StoreNotADirectoryError,
+    StoreNotFoundError,
+    StorePermissionError,
+)
 from committer.flow.workers import run_workers
 from committer.layout import SUCCESS
 from committer.paths import StorePath, check_absolute_name, check_file_name
@@ -17,7 +23,7 @@ from committer.stages.base import Stage, StageContext
 from committer.stages.job_directory import OWN_RECORD_LIMIT, read_decision, read_outcome
 from committer.stages.names import is_absolute
 from committer.stages.recorded_uploads import is_place_of, places_of_records, recorded_uploads
-from committer.stores.helpers import end_upload, exists, status_or_none
+from committer.stores.helpers import end_upload, status_or_none
 from committer.stores.uploads import PendingUpload, SupportsUploads
 
 _log = logging.getLogger("committer.stages")
@@ -45,7 +51,8 @@ class AbortUploads(Stage[None, list[str]]):
     Failure modes: a store error leaves some pending; running it again ends them.
     Cost: 3 calls, and one a thousand uploads pending at the destination; for an attempt that did not win one listing,
     and one read and 2 calls for each of its uploads. A root outside the destination one call more. Where names tell
-    something, one listing, and a call for each directory above such an upload.
+    something, one listing for each directory above such an upload. Where task commits are pending sets, one listing
+    more, and three a job attempt.
     """
 
     name = "job_stage_abort_uploads"
@@ -54,9 +61,7 @@ class AbortUploads(Stage[None, list[str]]):
         """Ends those of losers by their lists, then what is pending by list and by name."""
         layout, workers = self.context.layout, self.context.config.io_concurrency
         since = await self._set_up_at()
-        runs = await self._runs()
-        if layout.pending_sets:
-            runs += await places_of_records(self.context)
+        runs = await places_of_records(self.context) if layout.pending_sets else await self._runs()
         winners = await self._winners() if runs else set[str]()
         won = [run for run in runs if _is_among(run.name, winners) or is_place_of(run, winners)]
         lost = sorted({*runs} - {*won})
@@ -102,27 +107,38 @@ class AbortUploads(Stage[None, list[str]]):
         """Leaves out those that another job of the same id, or of one that holds it, may have begun."""
         if not uploads:
             return []
-        store, layout = self.context.store, self.context.layout
-        try:
-            standing = [child.path.name async for child in store.list(layout.temporary)]
-        except (StoreNotFoundError, StoreNotADirectoryError):
-            standing = []
-        others = [name for name in standing if layout.job_id in name and name != layout.job_id]
-        shared: dict[StorePath, bool] = {}
+        layout = self.context.layout
+        found: dict[StorePath, set[str]] = {}
 
-        async def is_shared(directory: StorePath) -> bool:
-            # Jobs of one id at two destinations know nothing of each other, and one may lie below the other.
-            if directory not in shared:
-                place = directory / layout.temporary.name / layout.job_id
-                here = directory != layout.destination and await exists(store, place)
-                shared[directory] = here or (directory.path != "/" and await is_shared(directory.parent))
-            return shared[directory]
+        async def others(directory: StorePath) -> set[str]:
+            # Jobs at two destinations know nothing of each other, and one may lie below the other.
+            if directory not in found:
+                found[directory] = await self._jobs_like_this(directory)
+                if directory.path != "/":
+                    found[directory] |= await others(directory.parent)
+            return found[directory]
 
+        here = await others(layout.destination)
         return [
             upload
             for upload in uploads
-            if not (any(other in upload.path.name for other in others) or await is_shared(upload.path.parent))
+            if not any(other in upload.path.name for other in here | await others(upload.path.parent))
         ]
+
+    async def _jobs_like_this(self, directory: StorePath) -> set[str]:
+        """The jobs that run into a directory whose ids hold this one's; this one itself is none."""
+        layout = self.context.layout
+        try:
+            standing = {child.path.name async for child in self.context.store.list(directory / layout.temporary.name)}
+        except (StoreNotFoundError, StoreNotADirectoryError):
+            return set()
+        except StorePermissionError:
+            # A role may see the destination alone; then nobody can tell, and what holds this id stays.
+            if directory == layout.destination:
+                raise
+            return {layout.job_id}
+        alike = {name for name in standing if layout.job_id in name}
+        return alike - {layout.job_id} if directory == layout.destination else alike
 
     async def _winners(self) -> set[str]:
         """The task attempts whose uploads are completed, or were taken back, and their tasks, by their ids; none of an
@@ -173,7 +189,7 @@ async def listed_uploads(context: StageContext, run: StorePath) -> AsyncIterator
     an upload stays, and ``committer uploads list`` shows it.
     """
     store = context.store
-    if context.layout.pending_sets and run.parent != context.layout.uploads:
+    if run.parent.name != context.layout.uploads.name:
         async for named in recorded_uploads(context, run):
             yield named
         return

@@ -186,12 +186,16 @@ class TakeReplaceLock(Stage[None, None]):
         neighbours = [
             child.path.name async for child in self.context.store.list(layout.temporary) if child.is_directory
         ]
+        # Of a job of Hadoop's magic committer nothing may stand there but the intent.
+        can = self.context.store.capabilities
+        pending_sets = can.multipart and not can.atomic_file_rename
 
         async def look(job_id: str) -> None:
             if job_id == layout.job_id:
                 return
             try:
-                other = JobLayout(layout.destination, check_job_id(job_id), layout.job_attempt)
+                check_job_id(job_id)
+                other = JobLayout(layout.destination, job_id, layout.job_attempt, pending_sets=pending_sets)
                 found = await look_at_job(self.context.store, other)
                 # An intent that came after a cleanup, where directories are not real, is nobody's.
                 if found.ended or not (found.decided or (found.intents and not found.is_void)):

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from typing import Final
 
+from committer.errors import StoreError
 from committer.flow.outlast import outlast
 from committer.layout import PENDING_SET_SUFFIX
 from committer.paths import StorePath
@@ -47,7 +49,8 @@ class PendingFiles(UploadedFiles):
                 await self._record(destination, staged, status)
             except BaseException:
                 # Nobody could finish the file any more.
-                await outlast(lambda: self._end(staged, status.path), bound_s=_ABORT_BOUND_S)
+                with suppress(StoreError):
+                    await outlast(lambda: self._end(staged, status.path), bound_s=_ABORT_BOUND_S)
                 raise
 
         return _RecordedWriter(writer, record)

@@ -18,31 +18,39 @@ from committer.records.pending_set import (
 from committer.stages.base import StageContext
 from committer.stages.names import is_absolute
 from committer.stages.pending_sets import target_of
+from committer.stores.base import FileStatus
 from committer.stores.helpers import walk
 
 _log = logging.getLogger("committer.stages")
 
 
 async def places_of_records(context: StageContext) -> list[StorePath]:
-    """What in a job's magic directory names uploads: pending sets, and directories of attempts that did not commit.
+    """What in a job's magic directory names uploads: pending sets, directories of attempts that did not commit, and the
+    lists of this engine's.
 
-    Two listings.
+    Of every job attempt: a later one of Hadoop's commits nothing of an earlier one, and all that tells of either goes
+    with the one directory. One listing, and three a job attempt.
     """
-    layout = context.layout
     found: list[StorePath] = []
-    for directory in (layout.magic_attempt, layout.magic_attempt / "tasks"):
-        try:
-            children = [child async for child in context.store.list(directory)]
-        except (StoreNotFoundError, StoreNotADirectoryError):
+    for attempt in await _children(context, context.layout.magic_attempt.parent):
+        if not (attempt.is_directory and attempt.path.name.isdecimal()):
             continue
-        if directory == layout.magic_attempt:
-            # A set that an abort took, and did not delete any more, has another suffix behind its own.
-            found += [
-                child.path for child in children if not child.is_directory and PENDING_SET_SUFFIX in child.path.name
-            ]
-        else:
-            found += [child.path for child in children if child.is_directory]
+        # A set that an abort took, and did not delete any more, has another suffix behind its own.
+        found += [
+            child.path
+            for child in await _children(context, attempt.path)
+            if not child.is_directory and PENDING_SET_SUFFIX in child.path.name
+        ]
+        for name in ("tasks", context.layout.uploads.name):
+            found += [child.path for child in await _children(context, attempt.path / name) if child.is_directory]
     return found
+
+
+async def _children(context: StageContext, directory: StorePath) -> list[FileStatus]:
+    try:
+        return [child async for child in context.store.list(directory)]
+    except (StoreNotFoundError, StoreNotADirectoryError):
+        return []
 
 
 def is_place_of(place: StorePath, winners: set[str]) -> bool:

@@ -25,7 +25,7 @@ from committer.stages.planned_files import PlannedFile
 from committer.stages.roll_back import RollBack, RollBackRequest
 from committer.stages.success_file import SetAsideSuccess
 from committer.stores.base import SupportsConditionalDelete
-from committer.stores.helpers import end_upload, exists, finish_upload, status_or_none
+from committer.stores.helpers import end_upload, exists, finish_upload, is_pending, status_or_none
 from committer.stores.uploads import SupportsUploads, UploadPart
 
 _ABORT_BOUND_S: Final = 60.0
@@ -42,7 +42,7 @@ class RollBackUploads(RollBack):
     held to is an etag, which is made of the content and of how it was sent. So `_SUCCESS` comes back with the same
     content, sent the other way, even if it still stands there.
 
-    Cost: 2 calls a file that was published, 4 a file that was not; some 20 for `_SUCCESS`.
+    Cost: 2 calls a file that was published, 4 a file that was not, each 2 more of Hadoop's; some 20 for `_SUCCESS`.
     """
 
     name = "job_stage_roll_back"
@@ -69,15 +69,28 @@ class RollBackUploads(RollBack):
         await self._put_back_success(state)
 
     async def _end(self, file: PlannedFile) -> None:
-        if file.upload is None or await self._deleted(file):
+        if file.upload is None:
             return
-        await end_upload(self.context.store, self.context.layout.target(file.destination), file.upload.id)
+        store, target = self.context.store, self.context.layout.target(file.destination)
+        pends = False
+        if not file.stamp:
+            # Hadoop stamps nothing. What stands there while the upload still pends is not the job's, however like it.
+            alike = is_file_of(await status_or_none(store, target), file)
+            pends = await is_pending(store, target, file.upload.id)
+            if alike and pends:
+                await end_upload(store, target, file.upload.id)
+                return
+        if await self._deleted(file):
+            return
+        await end_upload(store, target, file.upload.id)
         # Another driver may have completed it since it was looked at; from here on none can.
-        if not await self._deleted(file) and not (file.stamp or file.identity):
+        if not await self._deleted(file) and not (file.stamp or (file.identity and pends)):
             await self._refuse_to_guess(file)
 
     async def _refuse_to_guess(self, file: PlannedFile) -> None:
-        """Hadoop stamps nothing, and where parts are encrypted their etags say nothing of the file's either."""
+        """Hadoop stamps nothing, and where parts are encrypted their etags may say nothing of the file's, which then is
+        not the one that was foreseen.
+        """
         target = self.context.layout.target(file.destination)
         status = await status_or_none(self.context.store, target)
         if status is None or status.is_directory or status.size != file.size:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Final, cast
 
+from committer.errors import StoreError
 from committer.flow.outlast import outlast
 from committer.paths import StorePath
 from committer.records.pending_uploads import ListedUpload, UploadEntry, UploadList, encode_upload_list
@@ -73,7 +75,8 @@ class UploadedFiles(AttemptFiles):
         try:
             await self._list.add(ListedUpload(destination, upload_id))
         except BaseException:
-            await outlast(writer.abort, bound_s=_ABORT_BOUND_S)
+            with suppress(StoreError):
+                await outlast(writer.abort, bound_s=_ABORT_BOUND_S)
             raise
         return writer
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import time
@@ -13,7 +14,9 @@ import committer.sync
 from committer import CommitterConfig
 from committer.cli.target import older
 from committer.errors import ConfigurationError
+from committer.testing.faults import Fault, SimulatedCrash
 from tests.cli.conftest import JAVA_JOB, Lake, Run
+from tests.engine.places import MemoryPlace
 
 THREE = ["year=2026/part-0.csv", "year=2026/part-1.csv", "year=2026/part-2.csv"]
 
@@ -148,6 +151,40 @@ def test_recover_takes_back(run: Run, lake: Lake) -> None:
     done = run("recover", lake.path, "decided", "--rollback", "--yes", "--output", "json")
     assert (done.code, done.json["report"]["success"]) == (0, False)
     assert lake.files() == []
+
+
+def test_a_rollback_that_is_refused_is_never_followed_by_a_commit(run: Run) -> None:
+    """Where no driver can be fenced off it takes a word, and `recover` alone would publish the job."""
+    place = MemoryPlace("gcs")
+
+    async def decide() -> None:
+        job = await place.open_job(job_id="j")
+        await place.run_task(job, 0, {"x": b"x"})
+        place.faults(Fault(kind="crash_before", operation="rename_file", path="/x"))
+        with pytest.raises(SimulatedCrash):
+            await job.commit(tasks=1)
+
+    asyncio.run(decide())
+    refused = run("recover", place.dest, "j", "--rollback", "--yes")
+    assert (refused.code, place.files()) == (3, {})
+    assert f"committer recover {place.dest} j --rollback --force" in refused.err.replace("\n", "")
+    assert run("recover", place.dest, "j", "--rollback", "--force", "--yes").code == 0
+    assert place.files() == {}
+
+
+def test_uploads_that_may_be_anybodys_are_named(run: Run) -> None:
+    place = MemoryPlace("s3")
+
+    async def leave() -> None:
+        job = await place.open_job(job_id="j", delivery="listing")
+        await place.run_task(job, 0, {"x": b"x"})
+        await place.space.store().create_upload(place.space.path("table/y"), stamp="somebody")
+        await job.close()
+
+    asyncio.run(leave())
+    done = run("commit", place.dest, "j", "--yes")
+    assert done.code == 0
+    assert f"{place.dest}/y" in done.out
 
 
 def test_recover_of_a_job_nobody_began_to_commit(run: Run, lake: Lake) -> None:

@@ -19,6 +19,7 @@ from committer.errors import (
     PreflightError,
     StoreConflictError,
     StoreOutcomeUnknownError,
+    StorePermissionError,
     StorePreconditionError,
     TargetExistsError,
     TaskError,
@@ -260,18 +261,34 @@ async def test_a_job_whose_id_holds_the_whole_id_of_another_keeps_its_uploads(
     assert place.files() == {f"theirs-{other_id}.csv": b"t"}
 
 
+@pytest.mark.parametrize("other_id", [LONG_ID, f"{LONG_ID}.2", f"{LONG_ID}-c2"])
 @pytest.mark.parametrize("nested", ["theirs", "ours"])
-async def test_jobs_of_one_id_at_two_destinations_keep_their_uploads(nested: str, place: MemoryPlace) -> None:
+async def test_jobs_of_like_ids_at_two_destinations_keep_their_uploads(
+    nested: str, other_id: str, place: MemoryPlace
+) -> None:
     config, below = CommitterConfig(unique_names=True), f"{place.dest}/a=1"
     here, there, name = (place.dest, below, "x.csv") if nested == "theirs" else (below, place.dest, "a=1/x.csv")
     options = place.options
-    async with committer.open_job(there, job_id=LONG_ID, config=config, storage_options=options) as other:
+    async with committer.open_job(there, job_id=other_id, config=config, storage_options=options) as other:
         message = await place.run_task(other, 0, {name: b"t"})
         async with committer.open_job(here, job_id=LONG_ID, config=config, storage_options=options) as job:
             await job.commit([await place.run_task(job, 0, {"y.csv": b"y"})])
-        assert pending(place) == [f"a=1/x-{LONG_ID}.csv"]
+        assert pending(place) == [f"a=1/x-{other_id}.csv"]
         await other.commit([message])
-    assert place.all_files()[f"a=1/x-{LONG_ID}.csv"] == b"t"
+    assert place.all_files()[f"a=1/x-{other_id}.csv"] == b"t"
+
+
+async def test_names_tell_nothing_to_a_role_that_sees_the_destination_alone(place: MemoryPlace) -> None:
+    async def forbidden(call: Call) -> None:
+        if call.path.path == "/_temporary":
+            raise StorePermissionError("injected", operation=call.operation, path=call.path)
+
+    config = CommitterConfig(unique_names=True)
+    async with place.open_job(job_id=LONG_ID, config=config) as job:
+        await killed(place, job.spec, operation="create_upload")
+        place.store.before_call = forbidden
+        report = await job.commit([])
+    assert len(report.uploads_left) == len(pending(place)) == 1
 
 
 async def test_an_older_upload_is_not_the_jobs_whatever_its_name(place: MemoryPlace) -> None:
@@ -429,6 +446,22 @@ async def test_a_rollback_needs_no_word_that_the_driver_is_dead_and_stops_one_th
     assert pending(place) == []
 
 
+async def test_a_rollback_that_stops_half_way_says_so(place: MemoryPlace) -> None:
+    dying = FaultyStore(place.space.store(), [Fault(kind="crash_after", operation="complete_upload", path="/a")])
+    job = await place.open_job(job_id="j")
+    message = await place.run_task(job, 0, {"a": b"a", "b": b"b"})
+    with pytest.raises(SimulatedCrash):
+        async with committer.attach_job(job.spec, storage_options={"store": dying}) as driver:
+            await driver.commit([message])
+    place.faults(Fault(kind="forbidden", operation="delete_file_if", path="/a"))
+    with pytest.raises(StorePermissionError) as caught:
+        await place.recover("j", rollback=True)
+    assert caught.value.outcome == "partial"
+    assert "rollback=True" in caught.value.next_step
+    await place.recover("j", rollback=True)
+    assert (place.files(), place.temporary(), pending(place)) == ({}, set(), [])
+
+
 async def test_a_rollback_leaves_what_others_put_in_a_files_place(place: MemoryPlace) -> None:
     place.store.faults.append(Fault(kind="crash_before", operation="complete_upload", path="/table/c"))
     with pytest.raises(SimulatedCrash):
@@ -512,6 +545,34 @@ async def test_a_list_that_cannot_be_written_fails_the_file_before_anything_is_s
         assert place.store.count("put_part") == 0
         assert pending(place) == []
         await job.commit([])
+
+
+@pytest.mark.parametrize("failing", ["list", "record", "caller"])
+async def test_what_cannot_be_ended_hides_no_first_error(failing: str, place: MemoryPlace) -> None:
+    """A role that may send and not abort, for example; the job's end says what it leaves."""
+    where = {"list": "/uploads/", "record": "x.pending", "caller": "nowhere"}[failing]
+    job = await place.open_job(delivery="listing" if failing == "record" else "message")
+    task = await place.open_task(job.spec, 0)
+    place.faults(
+        Fault(kind="forbidden", operation="put", path=where), Fault(kind="forbidden", operation="abort_upload")
+    )
+    with pytest.raises((StorePermissionError, ValueError)) as caught:
+        async with task.open("x") as file:
+            await file.write(b"x")
+            if failing == "caller":
+                raise ValueError("the caller's own")
+    assert getattr(caught.value, "operation", "caller") == ("caller" if failing == "caller" else "put")
+    await task.abort()
+    await job.abort()
+    assert pending(place) == []
+
+
+async def test_a_copy_that_comes_when_its_job_is_over_is_cleaned_up_by_age(place: MemoryPlace) -> None:
+    place.write("_temporary/over/00/superseded/_SUCCESS", b"{}")
+    report = await committer.cleanup(place.dest, older_than=3600.0, storage_options=place.options)
+    assert report.kept == {"over": "it is younger"}
+    report = await committer.cleanup(place.dest, older_than=0.0, storage_options=place.options)
+    assert (report.removed, place.temporary()) == (["over"], set())
 
 
 # -- old files ------------------------------------------------------------------------------------------------------

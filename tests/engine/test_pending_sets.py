@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from hashlib import md5
 from pathlib import Path
@@ -12,8 +13,10 @@ import pytest
 
 import committer
 from committer import CommitterConfig, JobSpec
+from committer.cli import main
 from committer.errors import (
     CommitterError,
+    DestinationBusyError,
     JobNotFoundError,
     JobUndecidedError,
     PreflightError,
@@ -22,6 +25,7 @@ from committer.errors import (
 )
 from committer.records.pending_set import decode_pending, decode_pending_set
 from committer.stages.pending_sets import composite_etag
+from committer.stores.uploads import UploadPart
 from committer.testing.faults import Call, Fault, FaultyStore, SimulatedCrash
 from tests.engine.places import MemoryPlace
 
@@ -284,6 +288,68 @@ async def test_a_later_job_attempt_of_hadoops_is_the_one_that_counts(place: Memo
     assert (left(place), pending(place)) == (set(), [])
 
 
+async def test_what_a_later_job_attempt_of_hadoops_committed_is_counted(
+    place: MemoryPlace, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for attempt, tasks in ((1, 3), (2, 2)):
+        for task in range(tasks):
+            place.write(f"{MAGIC}/job-{JOB}/{attempt:02d}/task_1_0001_m_{task:06d}.pendingset", b"{}")
+    assert await asyncio.to_thread(main, ["jobs", place.dest, "--output", "json"]) == 0
+    (row,) = json.loads(capsys.readouterr().out)["jobs"]
+    assert (row["job_id"], row["owner"], row["task_records"]) == (JOB, "hadoop", 2)
+
+
+async def test_a_replacing_job_sees_that_a_job_of_hadoops_is_being_committed(java: JavaJob, place: MemoryPlace) -> None:
+    await java.run_task(0, {"x": b"x"})
+    dying = FaultyStore(place.space.store(), [Fault(kind="crash_before", operation="put", path="/plan-")])
+    with pytest.raises(SimulatedCrash):
+        async with committer.attach_job(java.spec, storage_options={"store": dying}) as job:
+            await job.commit()
+    replacing = await place.open_job(config=CommitterConfig(conflict_mode="replace"))
+    message = await place.run_task(replacing, 0, {"y": b"y"})
+    with pytest.raises(DestinationBusyError) as caught:
+        await replacing.commit([message])
+    assert caught.value.owner == JOB
+    await place.recover(JOB)
+    await replacing.commit([message])
+    assert visible(place) == {"y": b"y"}
+
+
+async def test_commands_know_a_job_of_hadoops_that_has_no_record_of_this_engine(
+    java: JavaJob, place: MemoryPlace, capsys: pytest.CaptureFixture[str]
+) -> None:
+    await java.run_task(0, {"x": b"x"})
+    assert await asyncio.to_thread(main, ["plan", place.dest, JOB]) == 0
+    said = capsys.readouterr().out
+    assert "open" in said
+    assert "Hadoop's magic committer" in said
+    assert await asyncio.to_thread(main, ["commit", place.dest, JOB, "--yes"]) == 0
+    assert visible(place) == {"x": b"x"}
+
+
+@pytest.mark.parametrize("ending", ["commit", "abort", "cleanup"])
+async def test_an_earlier_job_attempt_leaves_no_upload_behind(ending: str, place: MemoryPlace) -> None:
+    java = JavaJob(place)
+    for attempt in (1, 2):
+        spec = JobSpec.for_hadoop(place.dest, JOB, attempt, committer="magic")
+        directory = f"{MAGIC}/job-{JOB}/{attempt:02d}"
+        name = f"attempt_1_{attempt:04d}_m_000000_0"
+        record = {"version": 3, "jobId": JOB, "commits": [await java.pending(f"x{attempt}", b"x", name)]}
+        place.write(f"{directory}/task_1_{attempt:04d}_m_000000.pendingset", json.dumps(record).encode())
+        died = json.dumps(await java.pending(f"y{attempt}", b"y"))
+        place.write(f"{directory}/tasks/attempt_1_{attempt:04d}_m_000001_0/__base/y.pending", died.encode())
+        # A task of this engine that was killed: only its list tells.
+        task = await place.open_task(spec, 7)
+        await task.open(f"z{attempt}").__aenter__()
+    if ending == "cleanup":
+        await committer.cleanup(place.dest, job_id=JOB, storage_options=place.options)
+    else:
+        async with place.attach_job(JOB) as job:
+            await (job.commit(tasks=1) if ending == "commit" else job.abort())
+    assert (left(place), pending(place)) == (set(), [])
+    assert visible(place) == ({"x2": b"x"} if ending == "commit" else {})
+
+
 async def test_tasks_of_both_and_all_of_it_looked_at_again(java: JavaJob, place: MemoryPlace) -> None:
     java.spec = msgspec.structs.replace(java.spec, config=CommitterConfig(validate_output=True))
     await java.run_task(0, {"java": b"j"})
@@ -327,11 +393,32 @@ async def test_a_refusal_takes_back_what_hadoops_tasks_wrote(java: JavaJob, plac
     assert (left(place), pending(place)) == (set(), [])
 
 
-async def test_what_nothing_proves_is_not_taken_back(
-    java: JavaJob, place: MemoryPlace, monkeypatch: pytest.MonkeyPatch
+async def test_a_rollback_leaves_a_file_of_somebody_that_is_like_one_of_hadoops(
+    java: JavaJob, place: MemoryPlace
 ) -> None:
-    """Where a key of KMS encrypts parts, their etags are no MD5."""
-    monkeypatch.setattr("committer.stages.pending_sets.composite_etag", lambda _etags: None)
+    """Nothing but what they hold tells files of Hadoop's apart, and MapReduce gives them the same names every day."""
+
+    async def somebody_else(call: Call) -> None:
+        if call.operation == "complete_upload" and call.path.name == "b" and "a" not in visible(place):
+            alike = await java.pending("a", b"a")
+            parts = [UploadPart(number, one["etag"].strip('"')) for number, one in enumerate(alike["etags"], 1)]
+            await place.space.store().complete_upload(place.space.path("table/a"), alike["uploadId"], parts)
+            place.write("b", b"somebody's")
+
+    await java.run_task(0, {"a": b"a", "b": b"b"})
+    place.store.before_call = somebody_else
+    place.faults(Fault(kind="unavailable", operation="complete_upload", path="/a"))
+    with pytest.raises(TargetExistsError):
+        await java.commit()
+    assert (visible(place), left(place), pending(place)) == ({"a": b"a", "b": b"somebody's"}, set(), [])
+
+
+@pytest.mark.parametrize("foreseen", [None, f"{32 * 'f'}-2"])
+async def test_what_nothing_proves_is_not_taken_back(
+    foreseen: str | None, java: JavaJob, place: MemoryPlace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where a key of KMS encrypts parts, their etags are no MD5, which may not show, and the file's is another."""
+    monkeypatch.setattr("committer.stages.pending_sets.composite_etag", lambda _etags: foreseen)
 
     async def somebody_else(call: Call) -> None:
         if call.operation == "complete_upload" and call.path.name == "b":

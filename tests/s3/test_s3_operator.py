@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from datetime import timedelta
 from typing import Any
 
@@ -9,7 +10,9 @@ import pytest
 
 import committer
 from committer.cli import main
+from committer.committers.upload_action import UploadAction
 from committer.paths import StorePath
+from committer.testing.faults import SimulatedCrash
 from tests.s3.bucket import options_for
 from tests.s3.servers import BUCKET, KEY, KEY_ID, Server
 
@@ -58,6 +61,28 @@ def test_the_command_line(server: Server, root: StorePath, capsys: pytest.Captur
     assert main(["uploads", "abort", str(root / "d"), "--all", "--yes"]) == 0
     assert main(["uploads", "expect", str(root / "d"), "0"]) == 0
     assert main(["uploads", "list", "s3://no-such-bucket/x"]) == 4
+
+
+@pytest.mark.usefixtures("environment")
+def test_who_spells_the_scheme_as_no_task_did_is_told_so(
+    server: Server, root: StorePath, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def die() -> None:
+        job = await committer.open_job(f"s3a://{root.authority}{root.path}", job_id="j")
+        async with job.task_attempt(0) as task, task.open("x") as file:
+            await file.write(b"x")
+        with monkeypatch.context() as patched, pytest.raises(SimulatedCrash):
+            patched.setattr(UploadAction, "publish", crash)
+            await job.commit(tasks=1)
+        await job.close()
+
+    async def crash(*_arguments: object) -> None:
+        raise SimulatedCrash
+
+    asyncio.run(die())
+    assert main(["recover", str(root), "j", "--yes"]) == 3
+    assert "name the destination as its tasks did, with s3a:" in " ".join(capsys.readouterr().err.split())
+    assert main(["recover", f"s3a://{root.authority}{root.path}", "j", "--yes"]) == 0
 
 
 @pytest.mark.usefixtures("environment")
