@@ -35,6 +35,7 @@ class Place(ABC):
         store: The store every call of the test goes through.
         committer: The committer that jobs have here.
         publishes_by: The call that makes one file visible.
+        delivery: How its jobs learn of task commits; None leaves it to the committer.
         listed_record: How the name of a task's record ends, where records are listed.
     """
 
@@ -43,6 +44,7 @@ class Place(ABC):
     committer: str = "manifest"
     publishes_by: str = "rename_file"
     listed_record: str = "manifest.json"
+    delivery: Delivery | None = None
 
     @property
     def options(self) -> dict[str, object]:
@@ -94,8 +96,9 @@ class Place(ABC):
     # -- the engine ---------------------------------------------------------------------------------------------
 
     def open_job(self, **arguments: object):
-        """`committer.open_job` at this place; by listing, as most tests want it, where the default is another."""
-        arguments.setdefault("delivery", "listing")
+        """`committer.open_job` at this place."""
+        if self.delivery is not None:
+            arguments.setdefault("delivery", self.delivery)
         return committer.open_job(self.dest, storage_options=self.options, **arguments)
 
     def attach_job(self, job_id: str, **arguments: object):
@@ -223,6 +226,7 @@ def place_fixture(*kinds: str):
     @pytest.fixture(params=kinds)
     async def place(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Place]:
         made = make_place(request.param, tmp_path)
+        made.delivery = "listing"
         yield made
         await made.store.close()
 
