@@ -22,8 +22,9 @@ if TYPE_CHECKING:
     from committer.config import CommitterConfig
     from committer.errors import CommitterError
     from committer.job import Job, attach_job, open_job
-    from committer.operations import JobInfo, cleanup, list_jobs, load_record, recover
+    from committer.operations import JobInfo, cleanup, list_jobs, recover
     from committer.paths import StorePath
+    from committer.record_files import load_record
     from committer.records.task_commit import TaskCommit
     from committer.spec import JobSpec
     from committer.task import TaskAttempt, open_task
@@ -76,7 +77,7 @@ _HOMES = {
     "cleanup": "committer.operations",
     "list_jobs": "committer.operations",
     "list_uploads": "committer.uploads",
-    "load_record": "committer.operations",
+    "load_record": "committer.record_files",
     "open_job": "committer.job",
     "open_task": "committer.task",
     "recover": "committer.operations",

@@ -6,7 +6,6 @@ import os
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from datetime import datetime, timedelta
-from typing import TypeAlias
 
 import msgspec
 
@@ -29,18 +28,6 @@ from committer.flow.runtime import current_runtime
 from committer.flow.workers import run_workers
 from committer.layout import MAGIC_JOB, TEMPORARY, check_job_id
 from committer.paths import StorePath
-from committer.records.job_state import (
-    Decision,
-    Intent,
-    JobOutcome,
-    JobSetup,
-    ReplaceLock,
-    decode_record,
-)
-from committer.records.manifest import TaskManifest, decode_task_manifest
-from committer.records.pending_set import PendingCommit, PendingSet, decode_pending, decode_pending_set
-from committer.records.pending_uploads import UploadList, decode_upload_list
-from committer.records.success import SuccessData, decode_success
 from committer.spec import Delivery, JobSpec
 from committer.stages.base import StageContext
 from committer.stages.cleanup import CleanupJob, RemoveDecision, RemoveFate
@@ -54,22 +41,10 @@ from committer.stages.job_directory import (
     read_outcome,
     read_setup,
 )
-from committer.stores.base import FileStatus, Store
-from committer.stores.helpers import status_or_none, walk
+from committer.stores.base import Store
+from committer.stores.helpers import children_of, status_or_none, walk
 
 Destination = str | os.PathLike[str] | StorePath
-AnyRecord: TypeAlias = (
-    TaskManifest
-    | SuccessData
-    | PendingCommit
-    | PendingSet
-    | UploadList
-    | JobSetup
-    | Intent
-    | Decision
-    | JobOutcome
-    | ReplaceLock
-)
 
 
 class JobInfo(msgspec.Struct, frozen=True, kw_only=True):
@@ -483,7 +458,7 @@ async def _newest_below(context: StageContext, found: JobDirectory) -> float:
         if context.store.capabilities.multipart:
             # Where a copy of `_SUCCESS` may arrive when its job is over.
             newest = max(newest, await _newest_in(context.store, attempt.path / "superseded"))
-            for run in await _children(context.store, attempt.path / "uploads"):
+            for run in await children_of(context.store, attempt.path / "uploads"):
                 newest = max(newest, await _newest_in(context.store, run.path))
     if context.layout.pending_sets:
         try:
@@ -495,14 +470,7 @@ async def _newest_below(context: StageContext, found: JobDirectory) -> float:
 
 
 async def _newest_in(store: Store, directory: StorePath) -> float:
-    return max((child.modified or 0.0 for child in await _children(store, directory)), default=0.0)
-
-
-async def _children(store: Store, directory: StorePath) -> list[FileStatus]:
-    try:
-        return [child async for child in store.list(directory)]
-    except (StoreNotFoundError, StoreNotADirectoryError):
-        return []
+    return max((child.modified or 0.0 for child in await children_of(store, directory)), default=0.0)
 
 
 async def _reason_to_keep(context: StageContext, found: JobDirectory, *, force: bool, spares_kept: bool) -> str | None:
@@ -551,75 +519,3 @@ async def _remove(context: StageContext, found: JobDirectory, *, force: bool, na
 def _without_setup(context: StageContext) -> StageContext:
     """The context of a job whose setup record need not stand: Hadoop's, or one half removed."""
     return replace(context, spec=msgspec.structs.replace(context.spec, hadoop=True))
-
-
-async def load_record(
-    uri: Destination,
-    *,
-    storage_options: Mapping[str, object] | None = None,
-    config: CommitterConfig | None = None,
-) -> AnyRecord:
-    """Reads one record, whatever it is: task manifest, `_SUCCESS` or summary, ``.pending``, ``.pendingset``, setup,
-    intent, decision, outcome, lock, list of uploads.
-
-    Args:
-        uri: Its URI or path.
-        storage_options: How to reach the store.
-        config: Bounds its size (`record_size_limit`).
-
-    Raises:
-        RecordError: It is none of them, or a bad one; names file and member.
-        StoreNotFoundError: Nothing is there.
-    """
-    path = StorePath.of(uri)
-    config = config or CommitterConfig()
-    store = await open_store(path, storage_options, config)
-    try:
-        try:
-            data = await store.read(path, limit=config.record_size_limit)
-        except StoreNotFoundError:
-            if not (isinstance(uri, str) and "%" in uri and ":" in uri):
-                raise
-            # Records and reports spell a URI with percent escapes; a user's path has none.
-            path = StorePath.from_uri(uri)
-            data = await store.read(path, limit=config.record_size_limit)
-    finally:
-        await store.close()
-    return decode_any(data, source=str(path))
-
-
-class _Kind(msgspec.Struct):
-    type: str | None = None
-    name: str | None = None
-    upload: msgspec.Raw = msgspec.field(default=msgspec.Raw(), name="uploadId")
-    commits: msgspec.Raw = msgspec.Raw()
-
-
-_OWN: dict[str, type] = {
-    str(kind.__struct_config__.tag): kind for kind in (JobSetup, Intent, Decision, JobOutcome, ReplaceLock)
-}
-
-
-def decode_any(data: bytes, *, source: str) -> AnyRecord:
-    """Decodes a record by what it says it is.
-
-    Raises:
-        RecordError: It is none this release knows.
-    """
-    try:
-        kind = msgspec.json.decode(data.removeprefix(b"\xef\xbb\xbf"), type=_Kind)
-    except (msgspec.MsgspecError, RecursionError) as error:
-        reason = "it is empty: the marker of a committer that writes no report" if not data else str(error)
-        raise RecordError(f"not a record: {reason}", path=source) from error
-    own = _OWN.get(kind.type or "")
-    if own is not None:
-        return decode_record(data, own, source=source)
-    if kind.type == UploadList.__struct_config__.tag:
-        return decode_upload_list(data, source=source)
-    if kind.type is None and kind.name is not None:
-        return decode_success(data, source=source)
-    if kind.type is None and bytes(kind.commits):
-        return decode_pending_set(data, source=source)
-    if kind.type is None and bytes(kind.upload):
-        return decode_pending(data, source=source)
-    return decode_task_manifest(data, source=source)

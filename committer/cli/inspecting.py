@@ -17,8 +17,8 @@ from committer.config import CommitterConfig
 from committer.errors import RecordError, StoreError, StoreIsADirectoryError
 from committer.events import names
 from committer.layout import SUCCESS, TEMPORARY
-from committer.operations import load_record
 from committer.paths import StorePath
+from committer.record_files import load_record
 from committer.records.job_state import (
     Decision,
     Fact,

@@ -106,4 +106,4 @@ def committer_for(name: str) -> Committer:
 
 def default_committer(capabilities: Capabilities) -> str:
     """The committer that suits a store: `magic` where there are uploads and no renames, else `manifest`."""
-    return "magic" if capabilities.multipart and not capabilities.atomic_file_rename else DEFAULT_COMMITTER
+    return "magic" if capabilities.publishes_uploads else DEFAULT_COMMITTER

@@ -23,7 +23,7 @@ from committer.stages.base import Stage, StageContext
 from committer.stages.job_directory import OWN_RECORD_LIMIT, read_decision, read_outcome
 from committer.stages.names import is_absolute
 from committer.stages.recorded_uploads import is_place_of, places_of_records, recorded_uploads
-from committer.stores.helpers import end_upload, status_or_none
+from committer.stores.helpers import children_of, end_upload, status_or_none
 from committer.stores.uploads import PendingUpload, SupportsUploads
 
 _log = logging.getLogger("committer.stages")
@@ -98,10 +98,7 @@ class AbortUploads(Stage[None, list[str]]):
         return untold[:_MOST_UNTOLD]
 
     async def _runs(self) -> list[StorePath]:
-        try:
-            return [child.path async for child in self.context.store.list(self.context.layout.uploads)]
-        except (StoreNotFoundError, StoreNotADirectoryError):
-            return []
+        return [child.path for child in await children_of(self.context.store, self.context.layout.uploads)]
 
     async def _without_others(self, uploads: list[PendingUpload]) -> list[PendingUpload]:
         """Leaves out those that another job of the same id, or of one that holds it, may have begun."""

@@ -11,7 +11,6 @@ from committer.errors import (
     MultipleError,
     StoreError,
     StoreIsADirectoryError,
-    StoreNotADirectoryError,
     StoreNotFoundError,
 )
 from committer.flow.outlast import outlast
@@ -23,7 +22,7 @@ from committer.stages.base import Stage, StageContext
 from committer.stages.durability import sync_directories
 from committer.stages.job_directory import OWN_RECORD_LIMIT
 from committer.stores.base import FileStatus
-from committer.stores.helpers import exists
+from committer.stores.helpers import children_of, exists
 
 _log = logging.getLogger("committer.stages")
 
@@ -110,7 +109,7 @@ async def _look_into(context: StageContext, found: Found) -> None:
     in_parallel = config.cleanup_parallel_delete and not config.cleanup_base_first
 
     async def look(place: StorePath) -> None:
-        found[place] = await _children(context, place)
+        found[place] = await children_of(context.store, place)
 
     places = [layout.job_directory, *([layout.tasks, layout.tasks_fenced] if in_parallel else [])]
     await together(*map(look, places))
@@ -163,7 +162,7 @@ async def remove_emptied(context: StageContext) -> None:
     layout, store = context.layout, context.store
     emptied = [layout.job_directory, layout.temporary]
     if store.capabilities.implicit_parents:
-        made = {child.path for child in await _children(context, layout.job_attempt_directory)}
+        made = {child.path for child in await children_of(context.store, layout.job_attempt_directory)}
         if made <= {layout.superseded}:
             emptied = [*made, layout.job_attempt_directory, *emptied]
     for directory in emptied:
@@ -173,13 +172,6 @@ async def remove_emptied(context: StageContext) -> None:
             # Another job lives in `_temporary`, or a zombie just wrote into the job's directory: both are found by
             # list_jobs, and neither changes this job's result.
             return
-
-
-async def _children(context: StageContext, directory: StorePath) -> list[FileStatus]:
-    try:
-        return [child async for child in context.store.list(directory)]
-    except (StoreNotFoundError, StoreNotADirectoryError):
-        return []
 
 
 async def _delete(context: StageContext, child: FileStatus) -> None:

@@ -187,8 +187,7 @@ class TakeReplaceLock(Stage[None, None]):
             child.path.name async for child in self.context.store.list(layout.temporary) if child.is_directory
         ]
         # Of a job of Hadoop's magic committer nothing may stand there but the intent.
-        can = self.context.store.capabilities
-        pending_sets = can.multipart and not can.atomic_file_rename
+        pending_sets = self.context.store.capabilities.publishes_uploads
 
         async def look(job_id: str) -> None:
             if job_id == layout.job_id:

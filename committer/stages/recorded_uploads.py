@@ -18,8 +18,7 @@ from committer.records.pending_set import (
 from committer.stages.base import StageContext
 from committer.stages.names import is_absolute
 from committer.stages.pending_sets import target_of
-from committer.stores.base import FileStatus
-from committer.stores.helpers import walk
+from committer.stores.helpers import children_of, walk
 
 _log = logging.getLogger("committer.stages")
 
@@ -32,25 +31,20 @@ async def places_of_records(context: StageContext) -> list[StorePath]:
     with the one directory. One listing, and three a job attempt.
     """
     found: list[StorePath] = []
-    for attempt in await _children(context, context.layout.magic_attempt.parent):
+    for attempt in await children_of(context.store, context.layout.magic_attempt.parent):
         if not (attempt.is_directory and attempt.path.name.isdecimal()):
             continue
         # A set that an abort took, and did not delete any more, has another suffix behind its own.
         found += [
             child.path
-            for child in await _children(context, attempt.path)
+            for child in await children_of(context.store, attempt.path)
             if not child.is_directory and PENDING_SET_SUFFIX in child.path.name
         ]
         for name in ("tasks", context.layout.uploads.name):
-            found += [child.path for child in await _children(context, attempt.path / name) if child.is_directory]
+            found += [
+                child.path for child in await children_of(context.store, attempt.path / name) if child.is_directory
+            ]
     return found
-
-
-async def _children(context: StageContext, directory: StorePath) -> list[FileStatus]:
-    try:
-        return [child async for child in context.store.list(directory)]
-    except (StoreNotFoundError, StoreNotADirectoryError):
-        return []
 
 
 def is_place_of(place: StorePath, winners: set[str]) -> bool:

@@ -157,7 +157,7 @@ class SetupJob(Stage[None, str | None]):
                 operation=self.name,
                 path=self.context.layout.destination,
                 next_step="choose another committer for this store"
-                + (": 'magic' completes uploads where others rename" * (can.multipart and not can.atomic_file_rename)),
+                + (": 'magic' completes uploads where others rename" * can.publishes_uploads),
             )
 
     async def _claim(self, claim: bytes) -> None:

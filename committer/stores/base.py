@@ -123,6 +123,11 @@ class Capabilities(msgspec.Struct, frozen=True, kw_only=True):
         """Whether a write fails once the directory it goes to is gone, as that of a job that was cleaned up."""
         return self.directories and not self.implicit_parents
 
+    @property
+    def publishes_uploads(self) -> bool:
+        """Whether files become visible by completing uploads, since none can be renamed: the committer `magic`."""
+        return self.multipart and not self.atomic_file_rename
+
 
 class FileWriter(ABC):
     """A file being written. It exists under its path only as the store allows; nobody may rely on it before `close`."""

@@ -12,6 +12,7 @@ from committer.errors import (
     StoreConflictError,
     StoreError,
     StoreExistsError,
+    StoreNotADirectoryError,
     StoreNotFoundError,
     StoreOutcomeUnknownError,
     StorePreconditionError,
@@ -63,6 +64,14 @@ async def status_or_none(store: Store, path: StorePath) -> FileStatus | None:
 async def exists(store: Store, path: StorePath) -> bool:
     """Whether anything is at `path`. One call."""
     return await status_or_none(store, path) is not None
+
+
+async def children_of(store: Store, directory: StorePath) -> list[FileStatus]:
+    """What a directory holds; nothing where none is there. One listing."""
+    try:
+        return [child async for child in store.list(directory)]
+    except (StoreNotFoundError, StoreNotADirectoryError):
+        return []
 
 
 async def create_exclusively(

@@ -7,12 +7,13 @@ from collections.abc import Iterable, Mapping
 from datetime import timedelta
 
 from committer import operations as engine
-from committer import uploads, validation
+from committer import record_files, uploads, validation
 from committer.committers.results import JobReport
 from committer.config import CommitterConfig
 from committer.events import Listener
-from committer.operations import AnyRecord, CleanupReport, Destination, JobInfo
+from committer.operations import CleanupReport, Destination, JobInfo
 from committer.paths import StorePath
+from committer.record_files import AnyRecord
 from committer.sync.portal import wait_for
 from committer.uploads import UploadInfo, UploadsReport
 from committer.validation import ValidationReport
@@ -209,4 +210,6 @@ def load_record(
         RecordError: It is none of them, or a bad one; names file and member.
         StoreNotFoundError: Nothing is there.
     """
-    return wait_for(lambda: engine.load_record(uri, storage_options=storage_options, config=config), "load_record")
+    return wait_for(
+        lambda: record_files.load_record(uri, storage_options=storage_options, config=config), "load_record"
+    )
