@@ -91,10 +91,10 @@ async def test_crash_at_every_call_of_a_commit_on_a_local_disk(situation: str, t
     await sweep(disk(tmp_path), plan, ("crash_before",), then_recovered, tally, commit_only=True)
 
 
-async def test_store_that_renames_nothing_is_refused() -> None:
+async def test_store_that_renames_nothing_and_has_no_uploads_is_refused() -> None:
     world = memory("local")()
     with pytest.raises(UnsupportedError, match="rename"):
-        await committer.open_job("memory://guarantees-s3/out", storage_options={"profile": "s3"})
+        await committer.open_job("memory://guarantees-flat/out", storage_options={"profile": "azure-flat"})
     world.forget()
 
 
