@@ -47,6 +47,7 @@ class JobWatch:
         self.places: tuple[str, ...] = (self.own, f"{OUT}/{MAGIC}{job_id}/")
         self.decided: bool = False
         self.aborted: bool = False
+        self._over = False
         self.outcome: str | None = None
         self.replacing: bool = ledger.config.conflict_mode == "replace"
         self.superseded: set[str] = set()
@@ -98,6 +99,7 @@ class JobWatch:
             return None
         decision = self._world.read(f"{self.own}decision")
         set_up = self._world.read(f"{self.own}setup") is not None
+        self._over = self._over or (self.aborted and not set_up)
         if decision is None or (decision != self._decision and not set_up):
             return None
         problem = None
@@ -115,9 +117,12 @@ class JobWatch:
             # A late request made the setup record of a job that is over once more, and somebody cleans that up.
             return None
         self._decision = data
-        if changed and self.aborted:
-            # Likewise, of a job that was aborted. Its own driver may decide to commit it beside that record, and takes
-            # that back once it looked; whatever would come of it, a file or an outcome, is found by itself.
+        if changed and self.aborted and decision.decision == "abort":
+            # Likewise, of a job that was aborted.
+            return None
+        if changed and self._over:
+            # Its setup record was gone, and a late request made it once more. Its own driver may decide beside it,
+            # and takes it back once it looked; whatever would come of it, a file or an outcome, is found by itself.
             return None
         if changed:
             return f"G7: {self.job_id} was decided, and then decided again"
