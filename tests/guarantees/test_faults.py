@@ -26,9 +26,9 @@ async def then_recovered(cluster: Cluster) -> str:
     return word
 
 
+@pytest.mark.parametrize("delivery", DELIVERIES)
 @pytest.mark.parametrize("kind", MEMORY)
-async def test_fault_at_every_call(kind: str, tally: Tally) -> None:
-    delivery = "listing" if kind in {"local", "gcs"} else "message"
+async def test_fault_at_every_call(kind: str, delivery: str, tally: Tally) -> None:
     await sweep(memory(kind), plan_of("fresh", delivery=delivery), FAULTS, then_recovered, tally)
 
 
@@ -59,7 +59,7 @@ async def test_fault_at_every_call_of_a_commit(situation: str, kind: str, tally:
 
 
 @pytest.mark.parametrize("situation", ["elsewhere", "replace-elsewhere"])
-@pytest.mark.parametrize("kind", ["local", pytest.param("gcs", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("kind", ["local", "gcs"])
 async def test_every_fault_at_every_call_of_a_commit_that_writes_elsewhere(
     situation: str, kind: str, tally: Tally
 ) -> None:
@@ -78,7 +78,7 @@ ON_DISK = pytest.mark.allow_blocking("the checker looks at the disk from inside 
 
 
 @ON_DISK
-@pytest.mark.parametrize("delivery", ["message", pytest.param("listing", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("delivery", DELIVERIES)
 async def test_fault_at_every_call_on_a_local_disk(delivery: str, tmp_path: Path, tally: Tally) -> None:
     faults = ("unanswered", "lost", "crash_before")
     await sweep(disk(tmp_path), plan_of("fresh", delivery=delivery), faults, then_recovered, tally)

@@ -32,11 +32,8 @@ def at_once(*intruders: Intruder, seed: int) -> object:
     return ordeal
 
 
-QUICK = [pytest.param("append", marks=pytest.mark.slow), "same-names", "replace-same-names"]
-
-
 @pytest.mark.parametrize("intruder", [recover, commit, abort, zombie, roll_back])
-@pytest.mark.parametrize("situation", QUICK)
+@pytest.mark.parametrize("situation", ["append", "same-names", "replace-same-names"])
 async def test_intruder_at_every_call_of_a_commit(intruder: Intruder, situation: str, tally: Tally) -> None:
     for number, kind in enumerate(FENCING if intruder is roll_back else PROVING):
         plan = plan_of(situation, delivery=DELIVERIES[(number + len(situation)) % 2], **SMALL)
@@ -54,7 +51,7 @@ PAIRS: list[tuple[Intruder, Intruder]] = [
 
 
 @pytest.mark.parametrize("pair", PAIRS, ids=lambda pair: " and ".join(one.__name__ for one in pair))
-@pytest.mark.parametrize("situation", QUICK)
+@pytest.mark.parametrize("situation", ["append", "same-names", "replace-same-names"])
 async def test_two_at_once_after_a_crash_at_every_call(
     pair: tuple[Intruder, Intruder], situation: str, tally: Tally
 ) -> None:

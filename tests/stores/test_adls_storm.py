@@ -7,7 +7,6 @@ time.
 from __future__ import annotations
 
 import asyncio
-import os
 from collections.abc import Iterator
 
 import pytest
@@ -71,9 +70,7 @@ async def test_ten_thousand_files_committed_too_fast(account: Account) -> None:
     assert found.keys() == {"_SUCCESS", *(name(number) for number in range(FILES))}
     served = {second["second"]: second["served"] for second in counted["seconds"]}
     settled = [served.get(second, 0) for second in range(SETTLED_S, max(served))]
-    # A machine that does twice what it can would be what is measured, not the pacing.
-    if os.getloadavg()[0] <= 2 * (os.cpu_count() or 1):
-        assert sum(settled) >= 0.7 * RATE * len(settled)
+    assert sum(settled) >= 0.7 * RATE * len(settled)
     assert len(settled) >= SETTLED_S
     # It did begin too fast, and what was refused is what the job counted.
     assert counted["throttled"] == report.statistics.counters["store_io_throttled"] > 0
