@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from benchmarks import rate_cap, scale, scaling, spark_write, task_commit
-from benchmarks.compare_java import COLUMNS, OURS, Ratio, lines, ratio
+from benchmarks.compare_java import COLUMNS, OURS, OURS_ON_UVLOOP, Ratio, is_java, lines, ratio
 from benchmarks.kept import RESULTS, ROOT, kept
 from benchmarks.suite import HEADINGS, cells
 
@@ -92,8 +92,12 @@ def _targets(results: Results) -> Iterator[tuple[str, str, str]]:
     far, near, many = results(_FAR), results(_NEAR), results(_MANY)
 
     def told(found: dict[str, Any] | None, others: Callable[[str], bool], key: str = "wall_s") -> str:
-        names = [name for name in found["sides"] if name != OURS and others(name)] if found else []
-        return str(ratio(found["sides"], names, key)) if found and names else "not measured"
+        names = [name for name in found["sides"] if is_java(name) and others(name)] if found else []
+        if not found or not names:
+            return "not measured"
+        on_uvloop = OURS_ON_UVLOOP in found["sides"]
+        fast = f"; on uvloop {ratio(found['sides'], names, key, ours=OURS_ON_UVLOOP)}" if on_uvloop else ""
+        return f"{ratio(found['sides'], names, key)}{fast}"
 
     def manifest(name: str) -> bool:
         return name.startswith("manifest")

@@ -112,7 +112,7 @@ class RollBack(Stage[RollBackRequest, JobOutcome]):
         await self._check_provable(value.state, self.context.layout.tasks)
         await fence(self.context)
         await self._check_provable(value.state, self._tasks)
-        outcome = await EndJob(self.context).run((value.state.decision, "rolled-back", value.reason))
+        outcome = (await EndJob(self.context).run((value.state.decision, "rolled-back", value.reason))).outcome
         if outcome.outcome == "rolled-back":
             await self.undo(value.state)
         return outcome

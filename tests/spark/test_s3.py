@@ -68,7 +68,10 @@ def attempts_of_rows(server: Server, table: str) -> dict[int, int]:
 
     found: dict[int, int] = {}
     files = {key for key in keys(server.client, BUCKET) if key.startswith(f"{table}/")}
-    assert {key.split("/")[1] for key in files} == {"_SUCCESS", *(f"d={number}" for number in range(DIRECTORIES))}
+    assert {key.removeprefix(f"{table}/").partition("/")[0] for key in files} == {
+        "_SUCCESS",
+        *(f"d={number}" for number in range(DIRECTORIES)),
+    }
     for key in files - {f"{table}/_SUCCESS"}:
         data = server.client.get_object(Bucket=BUCKET, Key=key)["Body"].read()
         rows = pq.read_table(io.BytesIO(data), columns=["id", "attempt"])
