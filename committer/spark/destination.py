@@ -45,7 +45,7 @@ async def look_at_destination(options: WriteOptions, mode: SaveMode) -> Destinat
             path=destination,
             next_step="write into a directory below it, or append",
         )
-    store = await open_store(destination, options.storage_options(), options.config)
+    store = await open_store(destination, await options.resolve_storage(), options.config)
     try:
         used = await _is_used(store, destination)
         kind = await _table_format(store, destination) if used else None
