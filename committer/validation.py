@@ -12,8 +12,8 @@ from committer.config import CommitterConfig
 from committer.errors import JobNotFoundError, StoreIsADirectoryError, StoreNotFoundError
 from committer.events import names
 from committer.flow.workers import run_workers
-from committer.layout import SUCCESS, TEMPORARY, JobLayout
-from committer.paths import StorePath, root_of
+from committer.layout import SUCCESS, JobLayout
+from committer.paths import StorePath, is_reserved, root_of
 from committer.records.success import SuccessData, decode_success
 from committer.stages.identity import stands_as_directory
 from committer.stages.names import is_hidden
@@ -193,7 +193,7 @@ async def _compare_tree(
     extra: list[str] = []
     async for child in store.list(destination):
         name = child.path.name
-        if is_hidden(name) and child.path.uri not in named and (name.startswith(TEMPORARY) or not child.is_directory):
+        if is_hidden(name) and child.path.uri not in named and (is_reserved(name) or not child.is_directory):
             continue
         found = (
             [status async for status in walk(store, child.path) if not stands_as_directory(status)]

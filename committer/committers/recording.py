@@ -10,7 +10,7 @@ from committer.committers.job_commit import JobCommit
 from committer.committers.plan import plan_job
 from committer.committers.publish_action import PublishAction
 from committer.committers.results import CommitPlan, JobReport
-from committer.errors import StoreNotFoundError, TaskError
+from committer.errors import CommitterError, StoreNotFoundError, TaskError
 from committer.events import audit
 from committer.paths import StorePath
 from committer.records.manifest import relative_entries
@@ -113,8 +113,12 @@ class RecordingCommitter(Committer):
         return await JobCommit(context, self.action).recover(rollback=rollback, force=force)
 
     async def abort_job(self, context: StageContext) -> bool:
-        """Decides against the job and removes it."""
-        return await abort_job(context)
+        """Decides against the job and removes it; what stops that says how it goes on."""
+        try:
+            return await abort_job(context)
+        except CommitterError as error:
+            error.next_step = error.next_step or "remove the cause, then abort the job again"
+            raise
 
     async def plan(self, context: StageContext, task_commits: Iterable[TaskCommit] | None) -> CommitPlan:
         """Loads and checks, changes nothing."""

@@ -220,13 +220,13 @@ class MemoryPlace(Place):
             self.space.tree.delete_directory(path, recursive=True)
 
 
-def place_fixture(*kinds: str):
-    """A fixture that is each of these kinds of place in turn."""
+def place_fixture(*kinds: str, delivery: Delivery | None = "listing"):
+    """A fixture that is each of these kinds of place in turn, and how jobs there learn of task commits."""
 
     @pytest.fixture(params=kinds)
     async def place(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Place]:
         made = make_place(request.param, tmp_path)
-        made.delivery = "listing"
+        made.delivery = delivery
         yield made
         await made.store.close()
 

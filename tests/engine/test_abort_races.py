@@ -12,6 +12,7 @@ from committer import Job
 from committer.errors import CommitterError, JobDecidedError, JobNotFoundError, JobStateError
 from committer.testing.faults import Call, Fault, FaultyStore
 from tests.engine.places import Delivery, MemoryPlace, Place
+from tests.engine.uploads import pending
 
 BOTH = pytest.mark.parametrize("delivery", ["listing", "message"])
 FILES = {"part-0": b"0", "d/part-1": b"1"}
@@ -35,7 +36,7 @@ async def attached(
 
 
 @BOTH
-@pytest.mark.parametrize("profile", ["local", "gcs"])
+@pytest.mark.parametrize("profile", ["local", "gcs", "s3"])
 async def test_abort_at_every_call_of_a_job_commit(delivery: Delivery, profile: str) -> None:
     """The abort is refused, or the commit is, or the commit goes on without the attempt: never a job that is stuck."""
     seen: set[str] = set()
@@ -71,6 +72,7 @@ async def test_abort_at_every_call_of_a_job_commit(delivery: Delivery, profile: 
             else:
                 assert place.files() == OTHERS
                 seen.add("committed without it")
+        assert pending(place) == []
         if store.count() < number:
             break
     assert "abort refused" in seen
@@ -78,7 +80,7 @@ async def test_abort_at_every_call_of_a_job_commit(delivery: Delivery, profile: 
 
 
 @BOTH
-@pytest.mark.parametrize("profile", ["local", "gcs"])
+@pytest.mark.parametrize("profile", ["local", "gcs", "s3"])
 async def test_job_commit_at_every_call_of_an_abort(delivery: Delivery, profile: str) -> None:
     number = 0
     seen: set[str] = set()
@@ -111,6 +113,7 @@ async def test_job_commit_at_every_call_of_an_abort(delivery: Delivery, profile:
             assert place.files() == {**FILES, **OTHERS}
         else:
             assert place.files() == OTHERS
+        assert refused or pending(place) == []
     assert "aborted" in seen
 
 

@@ -249,8 +249,9 @@ async def test_failing_abort_then_idempotent_abort(place: Place) -> None:
     async with task.open("part-0") as file:
         await file.write(b"x")
     place.faults(Fault(kind="forbidden", operation="delete_directory", times=None))
-    with pytest.raises(CommitterError):
+    with pytest.raises(CommitterError) as caught:
         await job.abort()
+    assert "abort the job again" in caught.value.next_step
     assert await place.states() == {"job-1": "aborted"}
     place.store.faults.clear()
     await job.abort()

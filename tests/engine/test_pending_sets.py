@@ -27,13 +27,16 @@ from committer.records.pending_set import decode_pending, decode_pending_set
 from committer.stages.pending_sets import composite_etag
 from committer.stores.uploads import UploadPart
 from committer.testing.faults import Call, Fault, FaultyStore, SimulatedCrash
-from tests.engine.places import MemoryPlace
+from tests.engine.places import MemoryPlace, place_fixture
+from tests.engine.uploads import pending
 
 FIXTURES = Path(__file__).parents[1] / "fixtures" / "java-magic-committer"
 JOB = "0b6d7c1e-5a4f-4c36-9a55-2b1d8f0c9e11"
 MAGIC = f"__magic_job-{JOB}"
 ATTEMPT_DIRECTORY = f"{MAGIC}/job-{JOB}/00"
 JAVA_ATTEMPT = "attempt_202401010000_0001_m_{task:06d}_{attempt}"
+
+place = place_fixture("s3", delivery=None)
 
 
 class JavaJob:
@@ -97,21 +100,10 @@ class JavaJob:
 
 
 @pytest.fixture
-def place() -> MemoryPlace:
-    """A memory space that is like a bucket."""
-    return MemoryPlace("s3")
-
-
-@pytest.fixture
 def java(place: MemoryPlace) -> JavaJob:
     job = JavaJob(place)
     job.setup()
     return job
-
-
-def pending(place: MemoryPlace) -> list[str]:
-    """The paths of pending uploads, relative to the destination where they lie below it."""
-    return sorted(upload.path.path.removeprefix("/table/") for upload in place.space.uploads)
 
 
 def left(place: MemoryPlace) -> set[str]:

@@ -78,6 +78,14 @@ async def test_hidden_files_of_the_job_count(place: Place) -> None:
     assert len(report.missing) == 1
 
 
+async def test_what_jobs_keep_for_themselves_is_no_output(place: Place) -> None:
+    await place.run_job({"part-0": b"x"}, config=CommitterConfig(cleanup_skipped=True))
+    place.write("_temporary/other/00/tasks/attempt/part-1", b"y")
+    place.write("__magic_job-other/job-other/00/tasks/attempt/__base/part-2", b"")
+    report = await validate(place)
+    assert (report.ok, report.files, report.extra) == (True, 1, [])
+
+
 async def test_no_job_completed(place: Place) -> None:
     with pytest.raises(JobNotFoundError):
         await validate(place)

@@ -53,19 +53,22 @@ async def test_eight_jobs_in_one_process_on_a_disk(tmp_path: Path) -> None:
     assert marker.jobId in {f"job-{n}" for n in range(JOBS)}
 
 
-@pytest.mark.parametrize("profile", ["local", "adls", "gcs"])
+@pytest.mark.parametrize("profile", ["local", "adls", "gcs", "s3"])
 async def test_eight_jobs_touch_only_their_own(profile: str) -> None:
     table = Table(profile, {"p=1/old": b"old"})
     strangers: list[str] = []
 
     async def one(number: int) -> None:
         job_id = f"job-{number}"
+        places = (f"_temporary/{job_id}", f"__magic_job-{job_id}")
+        below = (*[f"{place}/" for place in places], f"_temporary/.replace-lock-{job_id}")
         store = FaultyStore(table.space.store())
 
         async def note(call: Call) -> None:
             changes = call.operation in (
                 "put", "open_writer", "make_directory", "rename_file", "rename_directory", "delete_file",
-                "delete_directory", "link_file",
+                "delete_directory", "link_file", "delete_file_if", "delete_files", "create_upload", "put_part",
+                "complete_upload", "abort_upload",
             )  # fmt: skip
             if not changes:
                 return
@@ -74,8 +77,8 @@ async def test_eight_jobs_touch_only_their_own(profile: str) -> None:
                     continue
                 name = path.path.removeprefix("/table").removeprefix("/")
                 own = (
-                    name.startswith((f"_temporary/{job_id}/", f"_temporary/.replace-lock-{job_id}"))
-                    or name in ("", "_SUCCESS", "_temporary", f"_temporary/{job_id}")
+                    name.startswith(below)
+                    or name in ("", "_SUCCESS", "_temporary", *places)
                     or f"/{job_id}-" in name
                     or (call.operation == "make_directory" and not name.startswith("_"))
                 )
@@ -89,7 +92,8 @@ async def test_eight_jobs_touch_only_their_own(profile: str) -> None:
     assert strangers == []
     expected = {name: data for n in range(JOBS) for name, data in names(f"job-{n}").items()}
     assert table.files() == {"p=1/old": b"old", **expected}
-    assert table.temporary() == set()
+    assert {name for name in table.all_files() if name.startswith("_")} == {"_SUCCESS"}
+    assert list(table.space.uploads) == []
 
 
 async def test_some_abort_while_others_commit() -> None:

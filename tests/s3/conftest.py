@@ -21,6 +21,7 @@ if find_spec("boto3") is None:
 else:
     from committer.stores.s3 import S3Store
     from tests.s3.bucket import KEY_ID_IS_IN, KEY_IS_IN, options_for
+    from tests.s3.proxy import Proxy, proxy_to
     from tests.s3.servers import BUCKET, KEY, KEY_ID, Server, moto, seaweedfs
 
 
@@ -65,6 +66,13 @@ def keys(monkeypatch: pytest.MonkeyPatch) -> None:
 def server(seaweedfs_server: Server) -> Server:
     """The server a test runs against, unless it says another."""
     return seaweedfs_server
+
+
+@pytest.fixture
+async def proxy(server: Server) -> AsyncIterator[Proxy]:
+    """A proxy before it."""
+    async with proxy_to(server.url) as proxy:
+        yield proxy
 
 
 @pytest.fixture

@@ -6,7 +6,6 @@ import asyncio
 import json
 import random
 import sys
-import tracemalloc
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +15,7 @@ import committer
 from committer import CommitterConfig
 from committer.errors import JobUndecidedError, TargetExistsError
 from committer.paths import StorePath
+from tests.engine.uploads import peak_of_a_stream
 from tests.processes.harness import TIMEOUT_S, environment
 from tests.s3 import magic_driver
 from tests.s3.bucket import BucketChannel, options_for
@@ -102,14 +102,7 @@ async def test_a_long_stream_takes_the_memory_of_two_parts_and_those_under_way(
     async with committer.open_job(root, config=config, storage_options=options) as job, job.task_attempt(0) as task:
         async with task.open("first") as file:
             await file.write(chunk)
-        tracemalloc.start()
-        try:
-            async with task.open("big") as file:
-                for _ in range(80):
-                    await file.write(chunk)
-            _now, peak = tracemalloc.get_traced_memory()
-        finally:
-            tracemalloc.stop()
+        peak = await peak_of_a_stream(task, chunk, 80)
     assert 3 * part < peak < (2 + 3) * part
 
 

@@ -32,16 +32,10 @@ from committer.stores.paced import PacedStore
 from committer.stores.s3 import S3Store
 from committer.stores.uploads import UploadPart
 from tests.s3.bucket import options_for
-from tests.s3.proxy import Proxy, Trouble, proxy_to, refusal
+from tests.s3.proxy import Proxy, Trouble, refusal
 from tests.s3.servers import Server
 
 STAMP = "job-1/3/0/0f3a"
-
-
-@pytest.fixture
-async def proxy(server: Server) -> AsyncIterator[Proxy]:
-    async with proxy_to(server.url) as proxy:
-        yield proxy
 
 
 @pytest.fixture

@@ -1,0 +1,219 @@
+"""Uploads of attempts that do not win: ended by whom, told by what, and never those of others."""
+
+from __future__ import annotations
+
+import pytest
+
+import committer
+from committer import CommitterConfig
+from committer.errors import JobNotFoundError, StorePermissionError
+from committer.testing.faults import Call, Fault, FaultyStore, SimulatedCrash
+from tests.engine.places import MemoryPlace, place_fixture
+from tests.engine.uploads import committing, pending
+
+LONG_ID = "0b6d7c1e-5a4f-4c36-9a55-2b1d8f0c9e11"
+
+place = place_fixture("s3", delivery=None)
+
+
+async def test_uploads_of_an_attempt_that_lost_are_ended_with_the_job(place: MemoryPlace) -> None:
+    async with place.open_job() as job:
+        await place.run_task(job, 0, {"x": b"loser"}, attempt=0)
+        winner = await place.run_task(job, 0, {"x": b"winner"}, attempt=1)
+        await job.commit([winner], tasks=1)
+    assert place.files() == {"x": b"winner"}
+    assert pending(place) == []
+
+
+async def test_a_file_that_is_given_up_is_no_part_of_the_attempt(place: MemoryPlace) -> None:
+    async with place.open_job() as job, job.task_attempt(0) as task:
+        with pytest.raises(ZeroDivisionError):
+            async with task.open("gone") as file:
+                await file.write(b"half")
+                raise ZeroDivisionError
+        assert pending(place) == []
+        async with task.open("kept") as file:
+            await file.write(b"whole")
+    assert place.files() == {"kept": b"whole"}
+
+
+async def test_an_attempt_that_fails_ends_its_uploads_those_never_closed_too(place: MemoryPlace) -> None:
+    async with place.open_job() as job:
+        with pytest.raises(ZeroDivisionError):
+            async with place.open_task(job.spec, 0) as task:
+                async with task.open("closed") as file:
+                    await file.write(b"1")
+                await task.open("open").write(b"2")
+                raise ZeroDivisionError
+        assert pending(place) == []
+        await job.commit([])
+
+
+async def killed(place: MemoryPlace, spec: committer.JobSpec, *, operation: str = "put_part") -> None:
+    """An executor that dies while it writes its second file."""
+    store = FaultyStore(place.space.store(), [Fault(kind="crash_after", operation=operation, path="second")])
+    with pytest.raises(SimulatedCrash):
+        async with committer.open_task(spec, task=0, storage_options={"store": store}) as task:
+            for name in ("first", "second"):
+                async with task.open(name) as file:
+                    await file.write(b"x")
+
+
+async def test_uploads_of_a_killed_executor_are_ended_by_its_ids_alone(place: MemoryPlace) -> None:
+    async with place.open_job() as job:
+        await killed(place, job.spec)
+        other = await place.run_task(job, 0, {"first": b"y"}, attempt=1)
+        assert pending(place) == ["first", "first", "second"]
+        await job.abort_task(0, 0)
+        assert pending(place) == ["first"]
+        await job.commit([other], tasks=1)
+    assert place.files() == {"first": b"y"}
+
+
+@pytest.mark.parametrize("ending", ["commit", "abort", "cleanup"])
+async def test_uploads_of_a_killed_executor_end_with_the_job(ending: str, place: MemoryPlace) -> None:
+    job = await place.open_job(job_id="j")
+    await killed(place, job.spec)
+    if ending == "commit":
+        await job.commit([])
+    elif ending == "abort":
+        await job.abort()
+    else:
+        await committer.cleanup(place.dest, job_id="j", storage_options=place.options)
+    await job.close()
+    assert pending(place) == []
+    assert place.temporary() == set()
+
+
+@pytest.mark.parametrize("ending", ["commit", "abort"])
+async def test_an_executor_that_outlives_its_job_sends_nothing_of_what_it_lists_then(
+    ending: str, place: MemoryPlace
+) -> None:
+    job = await place.open_job(job_id="j")
+
+    async def end(call: Call) -> None:
+        # Just before the list is written: whoever ends the job cannot find it.
+        if call.operation == "put" and "/uploads/" in call.path.path:
+            await (job.commit([]) if ending == "commit" else job.abort())
+
+    faults = [Fault(kind="crash_after", operation="put_part")]
+    store = FaultyStore(place.space.store(), faults, before_call=end)
+    with pytest.raises(JobNotFoundError):
+        async with committer.open_task(job.spec, task=0, storage_options={"store": store}) as task:
+            async with task.open("x") as file:
+                await file.write(b"x")
+    await job.close()
+    assert store.count("put_part") == 0
+    assert pending(place) == []
+
+
+async def test_uploads_end_where_cleanup_is_left_out(place: MemoryPlace) -> None:
+    async with place.open_job(config=CommitterConfig(cleanup_skipped=True)) as job:
+        await killed(place, job.spec)
+        await job.commit([])
+    assert pending(place) == []
+    assert place.temporary()
+
+
+async def test_an_upload_whose_id_nobody_learned_is_found_by_the_token_in_its_name(place: MemoryPlace) -> None:
+    config = CommitterConfig(unique_names=True)
+    async with place.open_job(job_id=LONG_ID, config=config) as job:
+        await killed(place, job.spec, operation="create_upload")
+        assert pending(place) == [f"first-{LONG_ID}", f"second-{LONG_ID}"]
+        await job.commit([])
+    assert pending(place) == []
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["x.csv", f"x-{LONG_ID}0.csv", f"x-{LONG_ID}-1.csv", f"{LONG_ID}.csv", f"{LONG_ID}/x.csv", f"x-{LONG_ID[:-1]}.csv"],
+    ids=["no token", "longer", "longer by a word", "no stem", "directory", "shorter"],
+)
+async def test_an_upload_that_cannot_be_told_is_left_alone(name: str, place: MemoryPlace) -> None:
+    async with place.open_job(job_id=LONG_ID) as job:
+        await place.space.store().create_upload(place.space.path(f"table/{name}"), stamp="somebody")
+        message = await place.run_task(job, 0, {"y": b"y"})
+        report = await job.commit([message])
+    assert pending(place) == [name]
+    assert report.uploads_left == [str(place.space.path(f"table/{name}"))]
+
+
+@pytest.mark.parametrize("job_id", ["nightly-orders-2026-01-01", "job_202601010000_0001"])
+async def test_an_id_that_another_job_may_have_in_its_names_tells_nothing(job_id: str, place: MemoryPlace) -> None:
+    name = f"x-{job_id}.csv"
+    async with place.open_job(job_id=job_id, config=CommitterConfig(unique_names=True)) as job:
+        await place.space.store().create_upload(place.space.path(f"table/{name}"), stamp="somebody")
+        await job.commit([])
+    assert pending(place) == [name]
+
+
+@pytest.mark.parametrize("other_id", [f"again-{LONG_ID}", f"{LONG_ID}.2", f"{LONG_ID}-c2"])
+async def test_a_job_whose_id_holds_the_whole_id_of_another_keeps_its_uploads(
+    other_id: str, place: MemoryPlace
+) -> None:
+    config = CommitterConfig(unique_names=True)
+    async with place.open_job(job_id=other_id, config=config) as other:
+        message = await place.run_task(other, 0, {"theirs.csv": b"t"})
+        async with place.open_job(job_id=LONG_ID, config=config) as job:
+            await killed(place, job.spec, operation="create_upload")
+            report = await job.commit([])
+        assert pending(place) == [f"theirs-{other_id}.csv"]
+        assert report.uploads_left == [str(place.space.path(f"table/theirs-{other_id}.csv"))]
+        await other.commit([message])
+    assert place.files() == {f"theirs-{other_id}.csv": b"t"}
+
+
+@pytest.mark.parametrize("other_id", [LONG_ID, f"{LONG_ID}.2", f"{LONG_ID}-c2"])
+@pytest.mark.parametrize("nested", ["theirs", "ours"])
+async def test_jobs_of_like_ids_at_two_destinations_keep_their_uploads(
+    nested: str, other_id: str, place: MemoryPlace
+) -> None:
+    config, below = CommitterConfig(unique_names=True), f"{place.dest}/a=1"
+    here, there, name = (place.dest, below, "x.csv") if nested == "theirs" else (below, place.dest, "a=1/x.csv")
+    options = place.options
+    async with committer.open_job(there, job_id=other_id, config=config, storage_options=options) as other:
+        message = await place.run_task(other, 0, {name: b"t"})
+        async with committer.open_job(here, job_id=LONG_ID, config=config, storage_options=options) as job:
+            await job.commit([await place.run_task(job, 0, {"y.csv": b"y"})])
+        assert pending(place) == [f"a=1/x-{other_id}.csv"]
+        await other.commit([message])
+    assert place.all_files()[f"a=1/x-{other_id}.csv"] == b"t"
+
+
+async def test_names_tell_nothing_to_a_role_that_sees_the_destination_alone(place: MemoryPlace) -> None:
+    async def forbidden(call: Call) -> None:
+        if call.path.path == "/_temporary":
+            raise StorePermissionError("injected", operation=call.operation, path=call.path)
+
+    config = CommitterConfig(unique_names=True)
+    async with place.open_job(job_id=LONG_ID, config=config) as job:
+        await killed(place, job.spec, operation="create_upload")
+        place.store.before_call = forbidden
+        report = await job.commit([])
+    assert len(report.uploads_left) == len(pending(place)) == 1
+
+
+async def test_an_older_upload_is_not_the_jobs_whatever_its_name(place: MemoryPlace) -> None:
+    name = f"x-{LONG_ID}.csv"
+    place.space.uploads.create(place.space.path(f"table/{name}"), "earlier")
+    (upload_id,) = place.space.uploads._pending
+    old = place.space.uploads._pending[upload_id]
+    old.status = type(old.status)(old.status.path, upload_id, old.status.initiated - 60.0)
+    report = await committing(place, ["y"], job_id=LONG_ID)
+    assert pending(place) == [name]
+    assert report.uploads_left == []
+
+
+async def test_uploads_beside_the_destination_and_of_other_jobs_stay(place: MemoryPlace) -> None:
+    store = place.space.store()
+    for name in ("table10/x", "other/y"):
+        await store.create_upload(place.space.path(name), stamp="somebody")
+    other = await place.open_job(job_id="other")
+    message = await place.run_task(other, 0, {"theirs": b"t"})
+    await committing(place, ["mine"], job_id="mine")
+    job = await place.open_job(job_id="doomed")
+    await place.run_task(job, 0, {"doomed": b"d"})
+    await job.abort()
+    assert pending(place) == ["/other/y", "/table10/x", "theirs"]
+    await other.commit([message])
+    assert place.files() == {"mine": b"mine", "theirs": b"t"}
