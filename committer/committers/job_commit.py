@@ -171,7 +171,7 @@ class JobCommit:
         try:
             refs = await find()
             prepared = await self._prepare(refs)
-            if (prepared.view.targets or prepared.view.blocking) and not intent.replacing:
+            if prepared.replaces and not intent.replacing:
                 # Files will be replaced after all. Nobody else may commit here from now on, and what somebody did
                 # until now is looked at again.
                 await TakeReplaceLock(context).run(None)

@@ -607,6 +607,32 @@ async def test_a_directory_at_a_files_target_that_is_gone_already_does_not_stop_
     assert place.temporary() == set()
 
 
+async def test_of_a_directory_at_a_files_target_only_what_stood_there_goes(place: MemoryPlace) -> None:
+    """A bucket has no directories: what somebody puts below that name meanwhile is another file."""
+    place.write("x/old", b"old")
+    place.write("x/changed", b"old")
+
+    async def somebody_else(call: Call) -> None:
+        if call.operation == "complete_upload":
+            place.write("x/changed", b"somebody's")
+            place.write("x/_temporary/other/setup", b"{}")
+
+    place.store.before_call = somebody_else
+    await committing(place, ["x"], config=CommitterConfig(existing_target="replace"))
+    assert place.files() == {"x": b"x", "x/changed": b"somebody's", "x/_temporary/other/setup": b"{}"}
+
+
+@pytest.mark.parametrize("delivery", ["message", "listing"])
+async def test_a_directory_that_another_job_runs_into_is_never_taken_away(delivery: str, place: MemoryPlace) -> None:
+    options = place.options
+    nested = await committer.open_job(f"{place.dest}/x/y", job_id="other", delivery=delivery, storage_options=options)
+    with pytest.raises(TargetExistsError, match=r"x/y/(_temporary/|__magic_job-)other") as caught:
+        await committing(place, ["x"], config=CommitterConfig(existing_target="replace"))
+    assert "x/y', 'other')" in caught.value.next_step
+    await nested.commit([await place.run_task(nested, 0, {"z": b"z"})])
+    assert place.read("x/y/z") == b"z"
+
+
 async def test_an_old_file_that_somebody_changed_since_stays(place: MemoryPlace) -> None:
     place.write("a=1/old", b"old")
     place.write("a=1/older", b"older")
