@@ -55,8 +55,12 @@ class PendingFiles(UploadedFiles):
 
         return _RecordedWriter(writer, record)
 
+    def kept_at(self, staged: str) -> StorePath:
+        """In an upload, of which a record tells."""
+        return self._base / f"{staged}{PENDING_SUFFIX}"
+
     async def _record(self, destination: str, staged: str, status: FileStatus) -> None:
-        store = self._context.store
+        store, record = self._context.store, self.kept_at(staged)
         absolute = destination if is_absolute(destination) else ""
         file = self.written(staged, status, absolute=absolute)
         marker = self._base / staged
@@ -65,7 +69,7 @@ class PendingFiles(UploadedFiles):
             await put_described(store, marker, b"", metadata={MAGIC_LENGTH: str(file.size)})
         pending = pending_of(self._context, self._identity, file, attempt="")
         data = encode_pending(pending, etags=self._context.config.pending_etags)
-        await store.put(marker.parent / f"{marker.name}{PENDING_SUFFIX}", data)
+        await store.put(record, data)
 
     async def _end(self, staged: str, path: StorePath) -> None:
         await end_upload(self._context.store, path, self._entries[staged].id)

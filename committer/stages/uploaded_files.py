@@ -84,6 +84,10 @@ class UploadedFiles(AttemptFiles):
         """Its name, size and upload."""
         return WrittenFile(staged, status.size, None, absolute=absolute, upload=self._entries[staged])
 
+    def kept_at(self, staged: str) -> StorePath | None:
+        """In an upload, which has the path that the file will have."""
+        return None
+
     async def stop(self) -> None:
         """Stops sending files that were not closed; their uploads end with the attempt."""
         for writer in tuple(self._open.values()):

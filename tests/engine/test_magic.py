@@ -12,6 +12,7 @@ import pytest
 import committer
 from committer import CommitterConfig
 from committer.errors import (
+    InvalidPathError,
     JobNotFoundError,
     JobRolledBackError,
     JobStateError,
@@ -109,6 +110,48 @@ async def test_delivery_by_listing_takes_the_last_commit_of_a_task(place: Memory
         await place.run_task(job, 0, {"x": b"second"}, attempt=1)
     assert place.files() == {"x": b"second"}
     assert pending(place) == []
+
+
+@pytest.mark.parametrize("absolute", [False, True])
+@pytest.mark.parametrize("delivery", ["message", "listing"])
+async def test_a_name_is_as_long_as_the_store_can_hold_what_tells_of_it(
+    absolute: bool, delivery: str, place: MemoryPlace
+) -> None:
+    """A key has up to 1,024 bytes: that of the file and, by listing, those of what Hadoop is told until it commits."""
+    root = f"/{'r' * 990 if absolute else 'r'}"
+    config = CommitterConfig(absolute_roots=(root,))
+    async with place.open_job(job_id="j", delivery=delivery, config=config) as job, job.task_attempt(0) as task:
+        above = "table/"
+        if absolute:
+            above = f"{root[1:]}/"
+        elif delivery == "listing":
+            above += f"__magic_job-j/job-j/00/tasks/attempt_j_m_000000_0/__base/{task.nonce}/.pending"
+        longest = "é" * ((1024 - len(above)) // 2) + "x" * (len(above) % 2)
+        name = f"{root}/{longest}" if absolute else longest
+        open_file = task.open_absolute if absolute else task.open
+        with pytest.raises(InvalidPathError, match="path is longer"):
+            open_file(f"{name}x")
+        async with open_file(name) as file:
+            await file.write(b"x")
+    assert [len(path.encode()) for path in place.space.files() if "_SUCCESS" not in path] == [
+        1025 if absolute or delivery == "message" else len(f"/table/{longest}".encode())
+    ]
+
+
+async def test_what_tells_of_a_file_elsewhere_must_fit_below_the_destination(place: MemoryPlace) -> None:
+    dest, options = f"{place.dest}/{'d' * 925}", {"store": place.store}
+    config = CommitterConfig(absolute_roots=("/r",))
+    for delivery in ("message", "listing"):
+        async with committer.open_job(
+            dest, job_id="j", delivery=delivery, config=config, storage_options=options
+        ) as job:
+            async with job.task_attempt(0) as task:
+                if delivery == "message":
+                    async with task.open_absolute("/r/x") as file:
+                        await file.write(b"x")
+                    continue
+                with pytest.raises(InvalidPathError, match="until its job commits, the path is longer"):
+                    task.open_absolute("/r/y")
 
 
 # -- attempts that do not win ---------------------------------------------------------------------------------------
