@@ -20,7 +20,7 @@ from committer.errors import (
     UnsupportedError,
 )
 from committer.events import audit, names
-from committer.flow.outlast import outlast
+from committer.flow.outlast import UNDO_BOUND_S, outlast
 from committer.layout import check_number, unique_name
 from committer.opening import Opening
 from committer.paths import StorePath, check_absolute_name, check_file_name, is_reserved
@@ -38,8 +38,6 @@ from committer.stores.base import FileStatus, FileWriter, SupportsLocalPaths
 from committer.task_files import BlockingTaskFile, TaskFile
 
 _log = logging.getLogger("committer.task")
-
-_ABORT_BOUND_S = 60.0
 
 
 class TaskAttempt:
@@ -430,7 +428,7 @@ class TaskAttempt:
             error.add_note(f"task {self.task} attempt {self.attempt} was not aborted: it may have committed")
             return
         try:
-            await outlast(self.abort, bound_s=_ABORT_BOUND_S)
+            await outlast(self.abort, bound_s=UNDO_BOUND_S)
         except CommitterError as failure:
             _log.warning("task %d attempt %d could not be aborted: %s", self.task, self.attempt, failure)
             error.add_note(f"the task attempt could not be aborted: {failure}")

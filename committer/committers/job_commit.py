@@ -36,7 +36,7 @@ from committer.errors import (
     StoreOutcomeUnknownError,
 )
 from committer.events import audit, names
-from committer.flow.outlast import outlast
+from committer.flow.outlast import UNDO_BOUND_S, outlast
 from committer.paths import StorePath
 from committer.records.job_state import NamedRecord
 from committer.records.task_commit import TaskCommit
@@ -58,8 +58,6 @@ from committer.stages.publish import Published
 from committer.stages.success_file import read_success
 
 _log = logging.getLogger("committer.committers")
-
-_UNDO_BOUND_S = 60.0
 
 
 class JobCommit:
@@ -121,7 +119,7 @@ class JobCommit:
                 # Whoever ended a job that is gone knew better.
                 only_if_absent=isinstance(error, JobNotFoundError),
             )
-            await outlast(saving, bound_s=_UNDO_BOUND_S)
+            await outlast(saving, bound_s=UNDO_BOUND_S)
             raise
 
     def _is_litter(self, found: JobDirectory) -> bool:
@@ -253,7 +251,7 @@ class JobCommit:
             except CommitterError as error:
                 _log.warning("job %s stays undecided, but: %s", context.layout.job_id, error)
 
-        await outlast(undo, bound_s=_UNDO_BOUND_S)
+        await outlast(undo, bound_s=UNDO_BOUND_S)
 
     # -- going on from what the store says ------------------------------------------------------------------------
 
