@@ -36,7 +36,7 @@ from committer.errors import (
     StoreOutcomeUnknownError,
 )
 from committer.events import audit, names
-from committer.flow.outlast import outlast
+from committer.flow.outlast import UNDO_BOUND_S, outlast
 from committer.flow.together import both
 from committer.paths import StorePath
 from committer.records.job_state import NamedRecord
@@ -59,8 +59,6 @@ from committer.stages.publish import Published
 from committer.stages.success_file import read_success
 
 _log = logging.getLogger("committer.committers")
-
-_UNDO_BOUND_S = 60.0
 
 
 class JobCommit:
@@ -122,7 +120,7 @@ class JobCommit:
                 # Whoever ended a job that is gone knew better.
                 only_if_absent=isinstance(error, JobNotFoundError),
             )
-            await outlast(saving, bound_s=_UNDO_BOUND_S)
+            await outlast(saving, bound_s=UNDO_BOUND_S)
             raise
 
     def _is_litter(self, found: JobDirectory) -> bool:
@@ -172,7 +170,7 @@ class JobCommit:
         try:
             refs = await find() if intent.replacing else await self._find_beside_lock(find)
             prepared = await self._prepare(refs)
-            if (prepared.view.targets or prepared.view.blocking) and not intent.replacing:
+            if prepared.replaces and not intent.replacing:
                 # Files will be replaced after all. Nobody else may commit here from now on, and what somebody did
                 # until now is looked at again.
                 await TakeReplaceLock(context).run(None)
@@ -266,7 +264,7 @@ class JobCommit:
             except CommitterError as error:
                 _log.warning("job %s stays undecided, but: %s", context.layout.job_id, error)
 
-        await outlast(undo, bound_s=_UNDO_BOUND_S)
+        await outlast(undo, bound_s=UNDO_BOUND_S)
 
     # -- going on from what the store says ------------------------------------------------------------------------
 

@@ -511,6 +511,7 @@ async def test_the_id_of_a_hadoop_job_is_taken(java: JavaJob, place: MemoryPlace
         {"destinationKey": "table/_SUCCESS"},
         {"destinationKey": "table/_temporary/x"},
         {"destinationKey": "table/__magic_job-other/x"},
+        {"destinationKey": "table/a=1/_temporary/other/decision"},
         {"destinationKey": "table"},
         {"taskId": "no attempt"},
         {"taskId": ""},

@@ -66,6 +66,8 @@ def outside(place: Place) -> dict[str, str]:
         "temporary": f"{root}/_temporary/other/decision",
         "temporary like": f"{root}/_temporary2/x",
         "magic": f"{root}/__magic_job-1/x",
+        "temporary of a job below": f"{root}/a=1/_temporary/other/decision",
+        "magic of a job below": f"{root}/a=1/__magic_job-1/x",
         "other scheme": "https://example.com/victim",
         "other authority": f"{scheme}://elsewhere/table/victim",
         "relative": "victim",

@@ -103,6 +103,9 @@ def test_a_write_commits_by_uploads_and_an_overwrite_replaces(
     assert len(files) == 6
     assert all(first in key.rpartition("/")[2] for key in files)
 
+    ignored = committer.spark.write(frame, uri, mode="ignore", storage_options=options)
+    assert (ignored.committer, ignored.job_id) == ("magic", "")
+
     report = committer.spark.write(
         frame.where("p = 1"),
         uri,
