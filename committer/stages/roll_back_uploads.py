@@ -30,8 +30,8 @@ from committer.stores.uploads import SupportsUploads, UploadPart
 
 
 class RollBackUploads(RollBack):
-    """Outcome, then undo: what is completed is deleted, on the condition that it still is the job's file; the rest
-    is aborted.
+    """Every record read, outcome, then undo: what is completed is deleted, on the condition that it still is the job's
+    file; the rest is aborted.
 
     An upload that is gone can never be completed, however late the request: so each file fences itself, and no word is
     needed that other drivers are dead. Nothing old was taken away yet (G13), so nothing but `_SUCCESS` comes back.
