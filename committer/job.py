@@ -11,6 +11,7 @@ from types import TracebackType
 from typing import Self
 
 import anyio
+import msgspec
 
 from committer.committers.base import committer_for
 from committer.committers.context import default_committer_of, find_job, fresh_statistics, open_context
@@ -362,9 +363,7 @@ def attach_job(
     async def make() -> Job:
         identity: str | None = None
         if known is not None and known.hadoop:
-            spec = (
-                known if config is None else JobSpec.for_hadoop(destination, wanted, known.job_attempt, config=config)
-            )
+            spec = known if config is None else msgspec.structs.replace(known, config=config)
         else:
             given = config if config is not None or known is None else known.config
             spec, identity = await find_job(destination, wanted, config=given, storage_options=storage_options)

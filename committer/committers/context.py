@@ -8,7 +8,7 @@ from typing import cast
 
 import msgspec
 
-from committer.committers.base import default_committer
+from committer.committers.base import committer_for, default_committer
 from committer.config import CommitterConfig
 from committer.errors import (
     ConfigurationError,
@@ -29,6 +29,7 @@ from committer.spec import JobSpec
 from committer.stages.base import StageContext
 from committer.stages.job_directory import find_magic_attempt, is_hadoops, look_at_job, read_setup
 from committer.stages.names import NameFolding, is_hidden
+from committer.stages.setup_job import check_store
 from committer.stores.base import Store
 from committer.stores.paced import PacedStore
 from committer.stores.registry import find_store
@@ -72,13 +73,14 @@ async def open_context(
         ConfigurationError: Reports or kept records would lie among the job's output, or in `_temporary`; or a root
             outside the destination holds it, or lies in it.
         InvalidPathError: A root is relative, or of another store.
+        UnsupportedError: The job is Hadoop's, and of a committer that the store cannot serve.
     """
     layout = spec.layout
     _check_report_places(spec.config, layout)
     statistics = Statistics()
     store = await find_store(layout.destination, storage_options)
     _check_roots(layout, NameFolding(store.capabilities))
-    return StageContext(
+    context = StageContext(
         spec=spec,
         layout=layout,
         store=paced(store, spec.config, statistics, owned=_owned(storage_options)),
@@ -87,6 +89,10 @@ async def open_context(
         driver=current_runtime().nonce(),
         config=spec.config,
     )
+    if spec.hadoop:
+        # Of every other job its setup did.
+        check_store(context, committer_for(spec.committer).needs, operation="open_job")
+    return context
 
 
 def _check_report_places(config: CommitterConfig, layout: JobLayout) -> None:

@@ -60,7 +60,7 @@ class SetupJob(Stage[None, str | None]):
     async def execute(self, value: None) -> str | None:
         """Claims, makes, proves."""
         layout, store = self.context.layout, self.context.store
-        self._check_capabilities()
+        check_store(self.context, self._needs, operation=self.name)
         setup = JobSetup(spec=self.context.spec, created=self.context.timestamp(), owner=self.context.driver)
         claim = encode_record(setup)
         missing = await missing_directories(self.context, layout.temporary)
@@ -146,19 +146,6 @@ class SetupJob(Stage[None, str | None]):
                 causes=[error],
             ) from error
 
-    def _check_capabilities(self) -> None:
-        can = self.context.store.capabilities
-        missing = [text for ability, text in self._needs.items() if not getattr(can, ability)]
-        if missing:
-            raise UnsupportedError(
-                f"committer {self.context.spec.committer!r} needs a store that can {' and '.join(missing)}; "
-                f"{self.context.store.scheme}:// cannot",
-                operation=self.name,
-                path=self.context.layout.destination,
-                next_step="choose another committer for this store"
-                + (": 'magic' completes uploads where others rename" * can.publishes_uploads),
-            )
-
     async def _claim(self, claim: bytes) -> None:
         for tries_left in reversed(range(_CLAIM_TRIES)):
             try:
@@ -216,3 +203,27 @@ class SetupJob(Stage[None, str | None]):
         except StoreNotFoundError:
             pass
         return not (layout.pending_sets and await magic_stands(store, layout))
+
+
+def check_store(context: StageContext, needs: Mapping[str, str], *, operation: str) -> None:
+    """Refuses a committer that the job's store cannot serve; no call.
+
+    Args:
+        context: The job.
+        needs: What the committer needs of the store: capabilities, each with what it is to say.
+        operation: What was called.
+
+    Raises:
+        UnsupportedError: The store lacks some of them.
+    """
+    can = context.store.capabilities
+    missing = [text for ability, text in needs.items() if not getattr(can, ability)]
+    if missing:
+        raise UnsupportedError(
+            f"committer {context.spec.committer!r} needs a store that can {' and '.join(missing)}; "
+            f"{context.store.scheme}:// cannot",
+            operation=operation,
+            path=context.layout.destination,
+            next_step="choose another committer for this store"
+            + (": 'magic' completes uploads where others rename" * can.publishes_uploads),
+        )

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 import pytest
 
 from committer.testing.emulators.adls import AdlsEmulator, serve
+from tests.emulators.hadoop_azure import Abfs, jars
+from tests.interop.jvm import Jvm, jvm_fixture
 
 if TYPE_CHECKING:
     from azure.storage.filedatalake.aio import DataLakeServiceClient, FileSystemClient
-
-    from tests.interop.jvm import Jvm
 
 # The judges are extras: `adls` brings the official clients, `spark` Hadoop and the way into its JVM.
 if find_spec("azure") is None or find_spec("azure.storage.filedatalake") is None:
@@ -43,16 +43,13 @@ async def files(service: DataLakeServiceClient) -> AsyncIterator[FileSystemClien
         yield files
 
 
-@pytest.fixture(scope="session")
-def jvm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Jvm]:
-    """Java with hadoop-azure."""
-    from tests.interop.jvm import Jvm, NoJavaError
+# Java with hadoop-azure.
+jvm = jvm_fixture(jars)
 
-    from .hadoop_azure import jars
 
-    try:
-        jvm = Jvm(tmp_path_factory.mktemp("jvm"), jars())
-    except NoJavaError as error:
-        pytest.skip(str(error))
-    yield jvm
-    jvm.close()
+@pytest.fixture
+async def abfs(jvm: Jvm, emulator: AdlsEmulator) -> AsyncIterator[Abfs]:
+    """Hadoop's client on a filesystem, `data`."""
+    abfs = await Abfs(jvm, emulator, "data").open()
+    yield abfs
+    await abfs.close()

@@ -6,20 +6,16 @@ build/, where later runs find them.
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable
+import json
 from pathlib import Path
-from typing import Any, TypeVar
-from unittest.mock import patch
+from typing import Any
 from urllib.parse import urlsplit
 
-from py4j import java_gateway, protocol
-
 from committer.testing.emulators.adls import AdlsEmulator
+from tests.interop.hadoop import in_java
 from tests.interop.jvm import Jvm
 from tests.interop.maven import dependency, hadoop_jars, hadoop_version
-
-T = TypeVar("T")
+from tests.interop.store_job import StoreJob
 
 
 def jars() -> list[Path]:
@@ -70,14 +66,8 @@ class Abfs:
 
     async def open(self) -> Abfs:
         """Connects."""
-        self.filesystem = await self.run(lambda: self.path("/").getFileSystem(self.conf))
+        self.filesystem = await in_java(lambda: self.path("/").getFileSystem(self.conf))
         return self
-
-    async def run(self, call: Callable[[], T]) -> T:
-        """Runs `call`, which talks to Java, off the event loop, on which the emulator serves."""
-        # Once a Spark session was made in this process, PySpark asks that one's Java about every error of any Java.
-        with patch.object(java_gateway, "get_return_value", protocol.get_return_value):
-            return await asyncio.to_thread(call)
 
     def path(self, path: str) -> Any:
         """Hadoop's Path. Calls Java."""
@@ -91,7 +81,7 @@ class Abfs:
             stream.write(data)
             stream.close()
 
-        await self.run(write)
+        await in_java(write)
 
     async def read(self, path: str) -> bytes:
         """Reads a file."""
@@ -103,14 +93,59 @@ class Abfs:
             finally:
                 stream.close()
 
-        return await self.run(read)
+        return await in_java(read)
 
     async def names(self, path: str) -> list[str]:
         """The names in a directory."""
-        return await self.run(
+        return await in_java(
             lambda: sorted(str(status.getPath().getName()) for status in self.filesystem.listStatus(self.path(path)))
         )
 
     async def rename(self, source: str, target: str) -> bool:
         """Renames."""
-        return await self.run(lambda: bool(self.filesystem.rename(self.path(source), self.path(target))))
+        return await in_java(lambda: bool(self.filesystem.rename(self.path(source), self.path(target))))
+
+    async def close(self) -> None:
+        """Disconnects."""
+        await in_java(self.filesystem.close)
+
+
+class ManifestJob(StoreJob):
+    """A job of Hadoop's manifest committer, bound to Azure.
+
+    Args:
+        jvm: Where Java runs.
+        abfs: The filesystem, opened.
+    """
+
+    def __init__(self, jvm: Jvm, abfs: Abfs) -> None:
+        super().__init__(jvm, f"{abfs.root}/table", abfs.conf)
+        self._abfs = abfs
+
+    def committer(self, context: Any) -> Any:
+        """As Hadoop's factory makes one."""
+        factory = self._jvm.view.org.apache.hadoop.fs.azurebfs.commit.AzureManifestCommitterFactory
+        return factory().createOutputCommitter(self.path(), context)
+
+    def filesystem(self) -> Any:
+        """The one that was opened: Hadoop's cache is off."""
+        return self._abfs.filesystem
+
+    async def commit(self) -> dict[str, int]:
+        """Commits the job; the counters of its report."""
+        made = await super().commit()
+        report = await in_java(lambda: str(made.getSuccessReport().toJson()))
+        counters: dict[str, int] = json.loads(report)["iostatistics"]["counters"]
+        return counters
+
+    async def success(self) -> dict[str, Any]:
+        """`_SUCCESS`, loaded and validated by Java."""
+
+        def load() -> str:
+            view = self._jvm.view.org.apache.hadoop.mapreduce.lib.output.committer.manifest.files
+            record = view.ManifestSuccessData.load(self.filesystem(), self.path("_SUCCESS"))
+            record.validate()
+            return str(record.toJson())
+
+        loaded: dict[str, Any] = json.loads(await in_java(load))
+        return loaded

@@ -2,34 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 from azure.storage.filedatalake.aio import DataLakeServiceClient
-from py4j.protocol import Py4JJavaError
 
 from committer.testing.emulators.adls import AdlsEmulator, Fault, Settings, serve
+from tests.interop.hadoop import JavaError, in_java
 from tests.interop.jvm import Jvm
 
 from .clients import client, names, read
-from .hadoop_azure import Abfs
+from .hadoop_azure import Abfs, ManifestJob
 
 pytestmark = pytest.mark.java
 
 
-@pytest.fixture
-async def abfs(jvm: Jvm, emulator: AdlsEmulator) -> AsyncIterator[Abfs]:
-    abfs = await Abfs(jvm, emulator, "data").open()
-    yield abfs
-    await abfs.run(abfs.filesystem.close)
-
-
-async def thrown(abfs: Abfs, call: Callable[[], Any]) -> str:
+async def thrown(call: Callable[[], Any]) -> str:
     """The class of what a call to Java throws."""
-    with pytest.raises(Py4JJavaError) as caught:
-        await abfs.run(call)
-    return str(await abfs.run(lambda: caught.value.java_exception.getClass().getSimpleName()))
+    with pytest.raises(JavaError) as caught:
+        await in_java(call)
+    return caught.value.kind
 
 
 async def test_it_reads_what_it_wrote_and_so_does_the_official_client(
@@ -48,19 +41,19 @@ async def test_it_recognises_both_kinds_of_account(jvm: Jvm) -> None:
             abfs = Abfs(jvm, emulator, "data")
             abfs.conf.unset("fs.azure.account.hns.enabled")
             await abfs.open()
-            told = await abfs.run(
+            told = await in_java(
                 lambda abfs=abfs: abfs.filesystem.hasPathCapability(
                     abfs.path("/"), "fs.capability.etags.preserved.in.rename"
                 )
             )
             assert told is hierarchical
-            await abfs.run(abfs.filesystem.close)
+            await abfs.close()
 
 
 async def test_an_existing_file_is_replaced_only_if_it_may_be(abfs: Abfs) -> None:
     await abfs.write("/file", b"1")
 
-    with pytest.raises(Py4JJavaError, match="FileAlreadyExists"):
+    with pytest.raises(JavaError, match="FileAlreadyExists"):
         await abfs.write("/file", b"2", overwrite=False)
     await abfs.write("/file", b"3")
 
@@ -85,13 +78,11 @@ async def test_etags_are_told_and_survive_a_rename(abfs: Abfs) -> None:
     await abfs.write("/file", b"1")
 
     async def etag(path: str) -> str:
-        return await abfs.run(lambda: str(abfs.filesystem.getFileStatus(abfs.path(path)).getEtag()))
+        return await in_java(lambda: str(abfs.filesystem.getFileStatus(abfs.path(path)).getEtag()))
 
     before = await etag("/file")
     assert before.startswith("0x")
-    assert await abfs.run(lambda: [str(one.getEtag()) for one in abfs.filesystem.listStatus(abfs.path("/"))]) == [
-        before
-    ]
+    assert await in_java(lambda: [str(one.getEtag()) for one in abfs.filesystem.listStatus(abfs.path("/"))]) == [before]
     await abfs.rename("/file", "/moved")
 
     assert await etag("/moved") == before
@@ -105,19 +96,19 @@ async def test_a_tree_is_deleted_and_listed_by_continuation(jvm: Jvm) -> None:
         abfs = await Abfs(jvm, emulator, "data").open()
 
         assert len(await abfs.names("/a/0")) == 10
-        assert await abfs.run(lambda: abfs.filesystem.delete(abfs.path("/a"), True))
+        assert await in_java(lambda: abfs.filesystem.delete(abfs.path("/a"), True))
 
         assert await names(files) == []
-        assert not await abfs.run(lambda: abfs.filesystem.delete(abfs.path("/a"), True))
-        await abfs.run(abfs.filesystem.close)
+        assert not await in_java(lambda: abfs.filesystem.delete(abfs.path("/a"), True))
+        await abfs.close()
 
 
 async def test_a_full_directory_is_not_deleted_by_mistake(abfs: Abfs) -> None:
     await abfs.write("/a/file", b"1")
 
-    assert await thrown(abfs, lambda: abfs.filesystem.delete(abfs.path("/a"), False)) == "FileAlreadyExistsException"
-    assert await thrown(abfs, lambda: abfs.filesystem.getFileStatus(abfs.path("/b"))) == "FileNotFoundException"
-    assert await thrown(abfs, lambda: abfs.filesystem.listStatus(abfs.path("/b"))) == "FileNotFoundException"
+    assert await thrown(lambda: abfs.filesystem.delete(abfs.path("/a"), False)) == "FileAlreadyExistsException"
+    assert await thrown(lambda: abfs.filesystem.getFileStatus(abfs.path("/b"))) == "FileNotFoundException"
+    assert await thrown(lambda: abfs.filesystem.listStatus(abfs.path("/b"))) == "FileNotFoundException"
 
 
 async def test_appends_and_flushes_are_seen(abfs: Abfs) -> None:
@@ -130,7 +121,7 @@ async def test_appends_and_flushes_are_seen(abfs: Abfs) -> None:
         stream.write(b"3")
         stream.close()
 
-    await abfs.run(append)
+    await in_java(append)
 
     assert await abfs.read("/file") == b"123"
 
@@ -145,14 +136,14 @@ async def test_permissions_and_attributes_are_kept(abfs: Abfs, jvm: Jvm) -> None
         permission = str(abfs.filesystem.getFileStatus(at).getPermission())
         return permission, bytes(abfs.filesystem.getXAttr(at, "user.colour"))
 
-    assert await abfs.run(change) == ("rwxr-x--x", b"red")
+    assert await in_java(change) == ("rwxr-x--x", b"red")
 
 
 async def test_a_wrong_key_is_refused(jvm: Jvm, emulator: AdlsEmulator) -> None:
     abfs = Abfs(jvm, emulator, "data")
-    await abfs.run(lambda: abfs.conf.set("fs.azure.account.key.devstoreaccount1.dfs.core.windows.net", "d3Jvbmc="))
+    await in_java(lambda: abfs.conf.set("fs.azure.account.key.devstoreaccount1.dfs.core.windows.net", "d3Jvbmc="))
 
-    with pytest.raises(Py4JJavaError, match="AuthenticationFailed"):
+    with pytest.raises(JavaError, match="AuthenticationFailed"):
         await abfs.open()
 
 
@@ -181,7 +172,7 @@ async def test_a_lost_response_of_a_rename_is_recovered_by_etag(abfs: Abfs, emul
         return bool(support.commitSingleFileByRename(source, target, etag).getLeft())
 
     # Whether it was recovered.
-    assert await abfs.run(commit)
+    assert await in_java(commit)
 
     assert [entry.status for entry in emulator.conduct.log if entry.operation == "rename"] == [0, 0, 404]
     assert await abfs.read("/moved") == b"1"
@@ -191,29 +182,10 @@ async def test_a_lost_response_of_a_rename_is_recovered_by_etag(abfs: Abfs, emul
 
 
 async def test_its_manifest_committer_commits_a_job(jvm: Jvm, abfs: Abfs, service: DataLakeServiceClient) -> None:
-    view = jvm.view
-    mapreduce = view.org.apache.hadoop.mapreduce
-    factory = view.org.apache.hadoop.fs.azurebfs.commit.AzureManifestCommitterFactory
-
-    def job() -> dict[str, int]:
-        destination = abfs.path("/table")
-        id_ = mapreduce.JobID("202401010000", 1)
-        task = mapreduce.task.TaskAttemptContextImpl(
-            abfs.conf, mapreduce.TaskAttemptID(mapreduce.TaskID(id_, mapreduce.TaskType.MAP, 0), 0)
-        )
-        context = mapreduce.task.JobContextImpl(abfs.conf, id_)
-        committer = factory().createOutputCommitter(destination, task)
-        committer.setupJob(context)
-        committer.setupTask(task)
-        for name in ("a=1/part-0", "a=2/part-0"):
-            stream = abfs.filesystem.create(view.org.apache.hadoop.fs.Path(committer.getWorkPath(), name), True)
-            stream.write(b"data")
-            stream.close()
-        committer.commitTask(task)
-        factory().createOutputCommitter(destination, task).commitJob(context)
-        return {}
-
-    await abfs.run(job)
+    job = ManifestJob(jvm, abfs)
+    await job.setup()
+    await job.run_task(0, dict.fromkeys(("a=1/part-0", "a=2/part-0"), b"data"))
+    assert (await job.commit())["committer_files_committed"] == 2
 
     found = await names(service.get_file_system_client("data"), "table")
     assert found == [

@@ -2,140 +2,33 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
 import pytest
 
 import committer
-from committer import CommitterConfig, JobSpec
+from committer import JobSpec
 from committer.errors import RecordError
 from committer.records.success import SuccessData
 from committer.testing.emulators.adls import AdlsEmulator, Fault
 from tests.interop.jvm import Jvm
+from tests.interop.python_side import FOR_JAVA_DRIVER, run_task
+from tests.interop.store_job import NAMES
+from tests.interop.trees import contents
 
-from .hadoop_azure import Abfs
+from .hadoop_azure import Abfs, ManifestJob
 
 pytestmark = pytest.mark.java
 
-IDENTIFIER = "202401010000"
-FOR_JAVA_DRIVER = CommitterConfig(hadoop_driver=True)
-# What could go wrong between a name, Hadoop's Path, a URL and a manifest.
-NAMES = (
-    "plain.csv",
-    "p=1/with space.csv",
-    "p=1/percent 100%.csv",
-    "p=a%20b%2F/hash#?+&=[].csv",
-    "unicode/Grüße.csv",
-    "東京/データ.csv",
-    "combining/e\u0301 and \u00e9.csv",
-    "emoji/🎉.csv",
-    "a/b/c/d.csv",
-)
-
-
-def contents(*names: str, salt: str = "") -> dict[str, bytes]:
-    return {name: f"{salt}|{name}|".encode() for name in names}
-
-
-class JavaJob:
-    """A job of Hadoop's manifest committer; each call makes a new committer, as separate processes would.
-
-    Args:
-        jvm: Where Java runs.
-        abfs: The filesystem.
-        number: Of the job id.
-    """
-
-    def __init__(self, jvm: Jvm, abfs: Abfs, number: int = 1) -> None:
-        self.id = f"job_{IDENTIFIER}_{number:04d}"
-        self.uri = f"{abfs.root}/table"
-        self._jvm = jvm
-        self._abfs = abfs
-        self._number = number
-
-    async def setup(self) -> None:
-        await self._abfs.run(lambda: self._committer(self._task_context(0)).setupJob(self._job_context()))
-
-    async def run_task(self, task: int, files: Mapping[str, bytes], attempt: int = 0) -> None:
-        def run() -> None:
-            context = self._task_context(task, attempt)
-            made = self._committer(context)
-            made.setupTask(context)
-            work = str(made.getWorkPath().toUri().getPath())
-            for name, data in files.items():
-                stream = self._abfs.filesystem.create(self._abfs.path(f"{work}/{name}"), True)
-                stream.write(data)
-                stream.close()
-            made.commitTask(context)
-
-        await self._abfs.run(run)
-
-    async def commit(self) -> dict[str, int]:
-        """The counters of its report."""
-
-        def commit() -> str:
-            made = self._committer(self._task_context(0))
-            made.commitJob(self._job_context())
-            return str(made.getSuccessReport().toJson())
-
-        counters: dict[str, int] = json.loads(await self._abfs.run(commit))["iostatistics"]["counters"]
-        return counters
-
-    async def success(self) -> dict[str, Any]:
-        """`_SUCCESS`, loaded and validated by Java."""
-
-        def load() -> str:
-            view = self._jvm.view.org.apache.hadoop.mapreduce.lib.output.committer.manifest.files
-            at = self._abfs.path("/table/_SUCCESS")
-            record = view.ManifestSuccessData.load(self._abfs.filesystem, at)
-            record.validate()
-            return str(record.toJson())
-
-        loaded: dict[str, Any] = json.loads(await self._abfs.run(load))
-        return loaded
-
-    def _committer(self, context: Any) -> Any:
-        factory = self._jvm.view.org.apache.hadoop.fs.azurebfs.commit.AzureManifestCommitterFactory
-        return factory().createOutputCommitter(self._abfs.path("/table"), context)
-
-    def _job_id(self) -> Any:
-        return self._jvm.view.org.apache.hadoop.mapreduce.JobID(IDENTIFIER, self._number)
-
-    def _job_context(self) -> Any:
-        return self._jvm.view.org.apache.hadoop.mapreduce.task.JobContextImpl(self._abfs.conf, self._job_id())
-
-    def _task_context(self, task: int, attempt: int = 0) -> Any:
-        mapreduce = self._jvm.view.org.apache.hadoop.mapreduce
-        at = mapreduce.TaskAttemptID(mapreduce.TaskID(self._job_id(), mapreduce.TaskType.MAP, task), attempt)
-        return mapreduce.task.TaskAttemptContextImpl(self._abfs.conf, at)
-
 
 @pytest.fixture
-async def abfs(jvm: Jvm, emulator: AdlsEmulator) -> AsyncIterator[Abfs]:
-    abfs = await Abfs(jvm, emulator, "data").open()
-    yield abfs
-    await abfs.run(abfs.filesystem.close)
-
-
-@pytest.fixture
-def job(jvm: Jvm, abfs: Abfs) -> JavaJob:
-    return JavaJob(jvm, abfs)
+def job(jvm: Jvm, abfs: Abfs) -> ManifestJob:
+    return ManifestJob(jvm, abfs)
 
 
 @pytest.fixture
 def options(emulator: AdlsEmulator) -> dict[str, object]:
     return {"endpoint": emulator.dfs_url, "account_key": emulator.settings.key}
-
-
-async def run_task(
-    spec: JobSpec, task: int, files: Mapping[str, bytes], options: dict[str, object], attempt: int = 0
-) -> None:
-    async with committer.open_task(spec, task=task, attempt=attempt, storage_options=options) as running:
-        for name, data in files.items():
-            async with running.open(name) as file:
-                await file.write(data)
 
 
 def standing(emulator: AdlsEmulator) -> dict[str, bytes]:
@@ -160,7 +53,7 @@ def file_renames(emulator: AdlsEmulator) -> list[str]:
 
 
 async def test_java_tasks_and_a_python_job_commit(
-    job: JavaJob, emulator: AdlsEmulator, options: dict[str, object]
+    job: ManifestJob, emulator: AdlsEmulator, options: dict[str, object]
 ) -> None:
     await job.setup()
     await job.run_task(0, contents(*NAMES))
@@ -186,7 +79,7 @@ async def test_java_tasks_and_a_python_job_commit(
 
 
 async def test_a_job_goes_by_the_scheme_that_its_tasks_used(
-    job: JavaJob, emulator: AdlsEmulator, options: dict[str, object]
+    job: ManifestJob, emulator: AdlsEmulator, options: dict[str, object]
 ) -> None:
     """As with Hadoop, to which `abfs:` and `abfss:` are two file systems; nothing is done, and the error says what to do."""
     await job.setup()
@@ -203,7 +96,7 @@ async def test_a_job_goes_by_the_scheme_that_its_tasks_used(
 
 
 async def test_python_tasks_and_a_java_job_commit(
-    job: JavaJob, emulator: AdlsEmulator, options: dict[str, object]
+    job: ManifestJob, emulator: AdlsEmulator, options: dict[str, object]
 ) -> None:
     await job.setup()
     spec = JobSpec.for_hadoop(job.uri, job.id, config=FOR_JAVA_DRIVER)
@@ -233,7 +126,7 @@ async def test_python_tasks_and_a_java_job_commit(
 
 @pytest.mark.parametrize("driver", ["java", "python"])
 async def test_tasks_of_both_in_a_job_that_python_set_up(
-    job: JavaJob, emulator: AdlsEmulator, options: dict[str, object], driver: str
+    job: ManifestJob, emulator: AdlsEmulator, options: dict[str, object], driver: str
 ) -> None:
     config = FOR_JAVA_DRIVER if driver == "java" else None
     async with committer.open_job(

@@ -18,7 +18,7 @@ PARTITIONS = 20
 
 
 async def save(place: MemoryPlace, attempts: int, files: int):
-    job = await place.open_job(job_id="job-1")
+    job = await place.open_job(job_id="job-1", delivery="listing")
     for task in range(attempts):
         await place.run_task(
             job, task, {f"p={number % PARTITIONS}/part-{task}-{number}": b"x" * (number % 3) for number in range(files)}
@@ -27,7 +27,7 @@ async def save(place: MemoryPlace, attempts: int, files: int):
 
 
 @pytest.mark.parametrize("kept", [1 << 30, 500], ids=["in memory", "read twice"])
-@pytest.mark.parametrize("profile", ["local", "gcs"])
+@pytest.mark.parametrize("profile", ["local", "gcs", "s3"])
 async def test_many_records(monkeypatch: pytest.MonkeyPatch, profile: str, kept: int) -> None:
     attempts, files = 200, 20
     place = MemoryPlace(profile)

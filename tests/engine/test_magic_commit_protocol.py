@@ -12,9 +12,13 @@ could finish its file any more; `fs.s3a.committer.magic.enabled` is no option, w
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import pytest
 
-from committer import CommitterConfig
+import committer
+from committer import CommitterConfig, JobSpec
 from committer.errors import StorePermissionError, UnsupportedError
 from committer.records.pending_set import decode_pending, decode_pending_set
 from committer.testing.faults import Fault
@@ -146,3 +150,34 @@ async def test_a_store_that_lacks_something_refuses_the_committer(ability: str, 
     with pytest.raises(UnsupportedError, match=said) as caught:
         await place.open_job(committer="magic")
     assert (caught.value.outcome, place.space.files(), place.space.directories()) == ("unchanged", {}, set())
+
+
+@pytest.mark.parametrize(("profile", "wrong"), [("s3", "manifest"), ("gcs", "magic"), ("hdfs", "magic")])
+@pytest.mark.parametrize("what", ["task", "job"])
+async def test_a_job_of_hadoops_goes_by_a_committer_that_its_store_can_serve(
+    what: str, profile: str, wrong: str
+) -> None:
+    """Else its commit would be decided, and nobody could ever finish it."""
+    place = MemoryPlace(profile)
+    for directory in ("_temporary/J/00/manifests", "__magic_job-J/job-J/00"):
+        place.write(f"{directory}/marker", b"")
+    before, spec = place.all_files(), JobSpec.for_hadoop(place.dest, "J", committer=wrong)
+    join: dict[str, Callable[[], Any]] = {
+        "task": lambda: place.open_task(spec, 0),
+        "job": lambda: committer.attach_job(spec, storage_options=place.options),
+    }
+    with pytest.raises(UnsupportedError, match=f"committer '{wrong}' needs a store that can") as caught:
+        await join[what]()
+    assert "another committer" in caught.value.next_step
+    assert place.all_files() == before
+
+
+async def test_choices_given_to_who_joins_a_job_of_hadoops_leave_its_committer(place: MemoryPlace) -> None:
+    place.write(f"{MAGIC}/marker", b"")
+    spec = JobSpec.for_hadoop(place.dest, JOB, committer="magic")
+    await place.run_task(spec, 0, {"x": b"x"})
+    config = CommitterConfig(validate_output=True)
+    async with committer.attach_job(spec, config=config, storage_options=place.options) as job:
+        assert (job.spec.committer, job.spec.config) == ("magic", config)
+        assert (await job.commit(tasks=1)).files_committed == 1
+    assert place.files() == {"x": b"x"}

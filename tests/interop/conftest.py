@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from .hadoop import Hadoop
-from .jvm import Jvm, NoJavaError
+from .jvm import Jvm, jvm_fixture
 
 HERE = Path(__file__).parent
 
@@ -19,14 +18,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.java)
 
 
-@pytest.fixture(scope="session")
-def jvm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Jvm]:
-    try:
-        jvm = Jvm(tmp_path_factory.mktemp("jvm"))
-    except NoJavaError as error:
-        pytest.skip(str(error))
-    yield jvm
-    jvm.close()
+jvm = jvm_fixture()
 
 
 @pytest.fixture(scope="session")

@@ -11,6 +11,7 @@ import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
+from unittest.mock import patch
 
 from .jvm import Jvm
 
@@ -40,20 +41,34 @@ class JavaError(Exception):
 
 
 async def in_java(call: Callable[[], T]) -> T:
-    """Runs `call`, which talks to Java, off the event loop.
+    """Runs `call`, which talks to Java, off the event loop. One at a time.
 
     Raises:
         JavaError: Java threw something.
     """
-    from py4j.protocol import Py4JJavaError
+    from py4j import java_gateway
+    from py4j.protocol import Py4JJavaError, get_return_value
 
-    try:
-        return await asyncio.to_thread(call)
-    except Py4JJavaError as error:
-        thrown = error.java_exception
-        # Message and class are further calls into Java.
-        kind, message = await asyncio.to_thread(lambda: (thrown.getClass().getSimpleName(), thrown.getMessage()))
-        raise JavaError(str(kind), str(message)) from error
+    # Once a Spark session was made in this process, PySpark asks that one's Java about every error of any Java.
+    with patch.object(java_gateway, "get_return_value", get_return_value):
+        try:
+            return await asyncio.to_thread(call)
+        except Py4JJavaError as error:
+            thrown = error.java_exception
+            # Message and class are further calls into Java.
+            kind, message = await asyncio.to_thread(lambda: (thrown.getClass().getSimpleName(), thrown.getMessage()))
+            raise JavaError(str(kind), str(message)) from error
+
+
+def job_context(mapreduce: Any, conf: Any, number: int) -> Any:
+    """What MapReduce tells a committer of a job. Calls Java."""
+    return mapreduce.task.JobContextImpl(conf, mapreduce.JobID(IDENTIFIER, number))
+
+
+def task_context(mapreduce: Any, conf: Any, number: int, task: int, attempt: int) -> Any:
+    """What MapReduce tells a committer of a task attempt. Calls Java."""
+    task_id = mapreduce.TaskID(mapreduce.JobID(IDENTIFIER, number), mapreduce.TaskType.MAP, task)
+    return mapreduce.task.TaskAttemptContextImpl(conf, mapreduce.TaskAttemptID(task_id, attempt))
 
 
 class Hadoop:
@@ -300,18 +315,12 @@ class JavaJob:
 
         return await in_java(call)
 
-    def _job_id(self) -> Any:
-        return self._hadoop.mapreduce.JobID(IDENTIFIER, self.number)
-
     def _job_context(self) -> Any:
-        conf = self._hadoop.configuration(self._settings)
-        return self._hadoop.mapreduce.task.JobContextImpl(conf, self._job_id())
+        return job_context(self._hadoop.mapreduce, self._hadoop.configuration(self._settings), self.number)
 
     def _task_context(self, task: int, attempt: int) -> Any:
-        mapreduce = self._hadoop.mapreduce
-        task_id = mapreduce.TaskID(self._job_id(), mapreduce.TaskType.MAP, task)
         conf = self._hadoop.configuration(self._settings)
-        return mapreduce.task.TaskAttemptContextImpl(conf, mapreduce.TaskAttemptID(task_id, attempt))
+        return task_context(self._hadoop.mapreduce, conf, self.number, task, attempt)
 
     def _committer(self, context: Any = None) -> Any:
         manifest = self._hadoop.mapreduce.lib.output.committer.manifest

@@ -12,9 +12,11 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 OLDEST_JAVA = 17
 
@@ -159,3 +161,22 @@ class Jvm:
             self._process.kill()
             self._process.wait()
         self._process.stdout.close()
+
+
+def jvm_fixture(jars: Callable[[], Sequence[Path]] = tuple) -> Any:
+    """A fixture that is one Java process for all tests of a session; it skips them where there can be none.
+
+    Args:
+        jars: Finds what is on the class path behind PySpark's jars.
+    """
+
+    @pytest.fixture(scope="session")
+    def jvm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Jvm]:
+        try:
+            jvm = Jvm(tmp_path_factory.mktemp("jvm"), jars())
+        except NoJavaError as error:
+            pytest.skip(str(error))
+        yield jvm
+        jvm.close()
+
+    return jvm

@@ -21,9 +21,16 @@ def spec_of(job: JavaJob, config: CommitterConfig | None = None) -> JobSpec:
     return JobSpec.for_hadoop(job.destination, job.id, job_attempt=job.attempt, config=config)
 
 
-async def run_task(spec: JobSpec, task: int, files: Mapping[str, bytes], *, attempt: int = 0) -> None:
+async def run_task(
+    spec: JobSpec,
+    task: int,
+    files: Mapping[str, bytes],
+    storage_options: Mapping[str, object] | None = None,
+    *,
+    attempt: int = 0,
+) -> None:
     """A whole task: opened, files written through `task.open`, committed."""
-    async with committer.open_task(spec, task=task, attempt=attempt) as running:
+    async with committer.open_task(spec, task=task, attempt=attempt, storage_options=storage_options) as running:
         for name, data in files.items():
             async with running.open(name) as file:
                 await file.write(data)

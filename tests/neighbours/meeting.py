@@ -10,6 +10,7 @@ from itertools import count
 import committer
 from committer import CommitterConfig, Job, JobReport
 from committer.errors import CommitterError, DestinationBusyError
+from committer.paths import StorePath
 from committer.stores.memory import MemorySpace, MemoryStore
 from committer.testing.faults import Call, FaultyStore
 
@@ -28,6 +29,17 @@ class Connection(FaultyStore):
     @property
     def endpoint(self) -> str:
         return f"{self.inner.endpoint}#{self._number}"
+
+
+def is_record(path: StorePath) -> bool:
+    """Whether a task's record lies there, where task commits are listed."""
+    return path.name.endswith(("-manifest.json", ".pendingset"))
+
+
+def publishes(call: Call, name: str) -> bool:
+    """Whether a call makes the file of that last name visible."""
+    target = call.destination if call.operation == "rename_file" else call.path
+    return call.operation in ("rename_file", "complete_upload") and target is not None and target.name == name
 
 
 class Table:
@@ -66,8 +78,8 @@ class Table:
         return {name: data for name, data in self.all_files().items() if not name.startswith("_")}
 
     def temporary(self) -> set[str]:
-        """What is left below `_temporary`."""
-        return {name for name in self.all_files() if name.startswith("_temporary")}
+        """What is left of what jobs keep for themselves."""
+        return {name for name in self.all_files() if name.startswith(("_temporary", "__magic_job-"))}
 
     async def job(
         self,

@@ -25,7 +25,7 @@ AFTER_BOTH_REPLACE_FIRST = {"p=2/old": b"old", **REPLACING, **APPENDED}
 AFTER_APPEND = {**OLD, **APPENDED}
 AFTER_REPLACE = {"p=2/old": b"old", **REPLACING}
 
-PROFILES = pytest.mark.parametrize("profile", ["local", "adls", "gcs"])
+PROFILES = pytest.mark.parametrize("profile", ["local", "adls", "gcs", "s3"])
 DELIVERIES = pytest.mark.parametrize("delivery", ["listing", "message"])
 
 

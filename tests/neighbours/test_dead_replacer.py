@@ -17,7 +17,7 @@ APPENDED = {"p=1/appended": b"a"}
 REPLACE = CommitterConfig(io_concurrency=1, conflict_mode="replace")
 LOCK = "_temporary/.replace-lock"
 
-PROFILES = pytest.mark.parametrize("profile", ["local", "gcs"])
+PROFILES = pytest.mark.parametrize("profile", ["local", "gcs", "s3"])
 
 
 async def end(table: Table, how: str, *, decided: bool, ended: bool) -> None:

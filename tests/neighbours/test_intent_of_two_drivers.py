@@ -10,7 +10,7 @@ import pytest
 import committer
 from committer import CommitterConfig
 from committer.testing.faults import Call, Fault
-from tests.neighbours.meeting import Connection, Party, Table
+from tests.neighbours.meeting import Connection, Party, Table, is_record, publishes
 
 OLD = {"p=1/old": b"old"}
 APPENDED = {"p=1/a-0": b"a", "p=1/a-1": b"a"}
@@ -18,7 +18,7 @@ ONE_BY_ONE = CommitterConfig(io_concurrency=1)
 REPLACE = CommitterConfig(io_concurrency=1, conflict_mode="replace")
 
 
-PROFILES = pytest.mark.parametrize("profile", ["local", "adls", "gcs"])
+PROFILES = pytest.mark.parametrize("profile", ["local", "adls", "gcs", "s3"])
 
 
 class Held:
@@ -62,6 +62,10 @@ def reads_lock(times: int) -> Callable[[Call], bool]:
     return stop
 
 
+def releases_lock(call: Call) -> bool:
+    return call.operation in ("rename_file", "delete_file_if") and call.path.name == ".replace-lock"
+
+
 async def two_drivers(table: Table) -> tuple[Party, Held]:
     """A job that is about to be decided by a driver whose intent the job's other driver took back, and then died.
 
@@ -103,7 +107,7 @@ async def test_replacer_that_comes_while_the_other_driver_publishes(profile: str
     again = await table.job("again", {"p=1/again": b"g"}, REPLACE)
 
     async def half_way(call: Call) -> None:
-        if call.operation == "rename_file" and call.destination is not None and call.destination.name == "a-1":
+        if publishes(call, "a-1"):
             two.store.before_call = None
             await again.commit()
 
@@ -136,8 +140,8 @@ async def test_lock_that_another_driver_of_the_job_rests_on(profile: str) -> Non
     table = Table(profile, OLD)
     one = await table.job("replace", replaced, REPLACE)
     # It cannot read a record, stays undecided, and is about to release the lock.
-    one.store.faults.append(Fault(kind="forbidden", operation="read", path="manifest.json"))
-    withdrawing = Held(one, lambda call: call.operation == "rename_file" and call.path.name == ".replace-lock")
+    one.store.faults.append(Fault(kind="forbidden", operation="read", path=is_record))
+    withdrawing = Held(one, releases_lock)
     await withdrawing.stopped()
     store = Connection(table.space)
     driver = await committer.attach_job(one.driver.spec, storage_options={"store": store})
@@ -201,7 +205,7 @@ async def test_lock_is_given_back_by_a_driver_that_nobody_rests_on(profile: str)
     """A replacing job that stays undecided is in nobody's way, and can be committed again."""
     table = Table(profile, OLD)
     one = await table.job("replace", {"p=1/r-0": b"r"}, REPLACE)
-    one.store.faults.append(Fault(kind="forbidden", operation="read", path="manifest.json"))
+    one.store.faults.append(Fault(kind="forbidden", operation="read", path=is_record))
     await one.commit()
     assert one.error is not None
     append = await table.job("append", APPENDED, ONE_BY_ONE)

@@ -18,7 +18,7 @@ SECOND = {"p=1/second": b"2"}
 REPLACE = CommitterConfig(io_concurrency=1, conflict_mode="replace")
 OVERWRITE = CommitterConfig(io_concurrency=1, existing_target="replace")
 
-PROFILES = pytest.mark.parametrize("profile", ["local", "adls", "gcs"])
+PROFILES = pytest.mark.parametrize("profile", ["local", "adls", "gcs", "s3"])
 LOCK = "_temporary/.replace-lock"
 
 
@@ -77,7 +77,8 @@ async def test_replacer_meets_another_at_every_call(profile: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("profile", "scope"), [("local", "destination"), ("adls", "directories"), ("gcs", "directories")]
+    ("profile", "scope"),
+    [("local", "destination"), ("adls", "directories"), ("gcs", "directories"), ("s3", "destination")],
 )
 async def test_replacers_of_different_partitions(profile: str, scope: str) -> None:
     """They exclude each other all the same, and both partitions are replaced, whole, in the end."""
@@ -209,7 +210,8 @@ async def dead_replacer(table: Table, where: str) -> None:
         # Killed: nothing is tidied up, as if the process were gone.
         party.store.faults.append(Fault(kind="crash_before", operation="put", path="decision"))
     else:
-        party.store.faults.append(Fault(kind="crash_before", operation="rename_file", path="p=1/first"))
+        for operation in ("rename_file", "complete_upload"):
+            party.store.faults.append(Fault(kind="crash_before", operation=operation, path="p=1/first"))
     with pytest.raises(BaseException, match="call"):
         await party.commit()
     assert LOCK in table.all_files()
@@ -273,10 +275,12 @@ async def test_lock_is_not_released_by_anybody_else(profile: str) -> None:
 
 @PROFILES
 async def test_lock_of_a_job_whose_directory_is_gone(profile: str) -> None:
-    """Somebody deleted the job's directory by hand: cleanup of that id still releases the lock."""
+    """Somebody deleted the job's directories by hand: cleanup of that id still releases the lock."""
     table = Table(profile, OLD)
     await dead_replacer(table, "undecided")
     table.remove("_temporary/dead")
+    if profile == "s3":
+        table.remove("__magic_job-dead")
     other = await table.job("other", SECOND)
     await other.commit()
     assert other.busy

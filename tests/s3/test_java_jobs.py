@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Mapping
 from uuid import uuid4
 
 import pytest
@@ -15,39 +15,18 @@ from committer.records.pending_set import PendingSet
 from committer.records.success import SuccessData
 from committer.stores.s3 import S3Store
 from committer.testing.faults import Fault, FaultyStore
-from tests.interop.jvm import Jvm, NoJavaError
+from tests.interop.hadoop import IDENTIFIER
+from tests.interop.jvm import Jvm, jvm_fixture
+from tests.interop.python_side import run_task
+from tests.interop.store_job import NAMES
+from tests.interop.trees import contents
 from tests.s3.bucket import BucketChannel, options_for
-from tests.s3.hadoop_s3a import IDENTIFIER, MagicJob, jars
+from tests.s3.hadoop_s3a import MagicJob, jars
 from tests.s3.servers import Server
 
 pytestmark = pytest.mark.java
 
-# What could go wrong between a name, Hadoop's Path, a URL and JSON.
-NAMES = (
-    "plain.csv",
-    "p=1/with space.csv",
-    "p=1/percent 100%.csv",
-    "p=a%20b%2F/hash#?+&=[].csv",
-    "unicode/Grüße.csv",
-    "東京/データ.csv",
-    "emoji/🎉.csv",
-    "a/b/c/d.csv",
-)
-
-
-def contents(*names: str, salt: str = "") -> dict[str, bytes]:
-    return {name: f"{salt}|{name}|".encode() for name in names}
-
-
-@pytest.fixture(scope="session")
-def jvm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Jvm]:
-    """Java with hadoop-aws."""
-    try:
-        jvm = Jvm(tmp_path_factory.mktemp("jvm"), jars())
-    except NoJavaError as error:
-        pytest.skip(str(error))
-    yield jvm
-    jvm.close()
+jvm = jvm_fixture(jars)
 
 
 @pytest.fixture
@@ -71,15 +50,6 @@ def options(server: Server) -> dict[str, object]:
 @pytest.fixture
 def channel(server: Server, root: StorePath) -> BucketChannel:
     return BucketChannel(server.client, root)
-
-
-async def run_task(
-    spec: JobSpec, task: int, files: Mapping[str, bytes], options: dict[str, object], attempt: int = 0
-) -> None:
-    async with committer.open_task(spec, task=task, attempt=attempt, storage_options=options) as running:
-        for name, data in files.items():
-            async with running.open(name) as file:
-                await file.write(data)
 
 
 async def check_committed(channel: BucketChannel, files: Mapping[str, bytes]) -> None:
