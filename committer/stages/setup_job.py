@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 
 from committer.errors import (
     JobExistsError,
@@ -20,7 +21,7 @@ from committer.records.job_state import JobSetup, encode_record
 from committer.stages.base import Stage, StageContext
 from committer.stages.cleanup import remove_job_directory
 from committer.stages.durability import missing_directories, sync_directories
-from committer.stages.job_directory import magic_stands
+from committer.stages.job_directory import list_job_directory, magic_stands
 from committer.stores.helpers import create_exclusively, exists
 
 _CLAIM_TRIES = 10
@@ -197,11 +198,9 @@ class SetupJob(Stage[None, str | None]):
 
     async def _is_vacant(self) -> bool:
         store, layout = self.context.store, self.context.layout
-        try:
-            async for _child in store.list(layout.job_directory):
+        with suppress(StoreNotFoundError):
+            if await list_job_directory(store, layout):
                 return False
-        except StoreNotFoundError:
-            pass
         return not (layout.pending_sets and await magic_stands(store, layout))
 
 

@@ -119,6 +119,17 @@ async def test_what_tells_of_a_file_elsewhere_must_fit_below_the_destination(pla
                     task.open_absolute("/r/y")
 
 
+async def test_a_record_that_the_store_cannot_hold_fails_its_task_and_leaves_nothing(place: MemoryPlace) -> None:
+    """It was never sent, so nobody can have read it: attempt and job are aborted."""
+    dest, options = f"{place.dest}/{'d' * 880}", {"store": place.store}
+    with pytest.raises(InvalidPathError) as caught:
+        async with committer.open_job(dest, job_id="j" * 36, storage_options=options) as job:
+            async with job.task_attempt(0) as task, task.open("x") as file:
+                await file.write(b"x")
+    assert (caught.value.outcome, getattr(caught.value, "__notes__", [])) == ("unchanged", [])
+    assert (place.space.files(), pending(place)) == ({}, [])
+
+
 # -- old files --------------------------------------------------------------------------------------------------------
 
 
