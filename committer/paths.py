@@ -259,7 +259,7 @@ def is_reserved(name: str) -> bool:
 
 
 def may_be_reserved(names: list[str]) -> bool:
-    """Whether any of many relative names may be `is_reserved`; False is certain. Some 20 nanoseconds a name."""
+    """Whether any of many relative names may be `is_reserved`; False is certain, and costs no look at each name."""
     return "\n_" in (text := "\n".join(("", *names))) or "/_" in text
 
 

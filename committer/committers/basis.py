@@ -116,7 +116,7 @@ async def prepare(context: StageContext, refs: list[RecordRef], *, copy_records:
         if context.config.superseded_scope == "destination":
             scope = ["", *filter(is_absolute, scope)]
         superseded.update(await ListSuperseded(context).run(scope))
-        conflicts.targets.extend(_not_unicode(superseded))
+    conflicts.targets.extend(_not_unicode(superseded))
     return Prepared(loaded, files, view, superseded, conflicts)
 
 

@@ -118,7 +118,8 @@ def in_job_directory(name: str) -> bool:
 def working_directory(status: FileStatus, above: StorePath) -> StorePath | None:
     """The job's own directory that something found below `above` is, or lies in; None where it is no job's.
 
-    An empty `_temporary` is what jobs leave that are over. A magic directory says by its name whose it is.
+    An empty `_temporary`, or one with a lock alone, is what jobs leave that are over. A magic directory says by its
+    name whose it is.
     """
     path = above
     segments = status.path.relative_to(above).split("/")
@@ -127,6 +128,6 @@ def working_directory(status: FileStatus, above: StorePath) -> StorePath | None:
         inside = position + 1 < len(segments)
         if segment.startswith(MAGIC) and (inside or status.is_directory):
             return path
-        if segment.startswith(TEMPORARY) and inside:
+        if segment.startswith(TEMPORARY) and inside and not segments[position + 1].startswith("."):
             return path / segments[position + 1]
     return None

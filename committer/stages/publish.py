@@ -85,7 +85,8 @@ class PublishFiles(Stage[CommitState, Published]):
     Postconditions: every file of every winner is at its destination and nowhere else.
     Failure modes: `TargetExistsError` is definite: nothing of that file happened; `OutcomeUnknownError`; a store error
     leaves a decided job that `recover` finishes. After the first failure no new rename starts.
-    Cost: one call a file; 2 more for each that fails; for one that replaces, 2 or 3 more.
+    Cost: one call a file; 2 more for each that fails; for one that replaces, 2 or 3 more, and where that is a directory
+    a listing for each directory in it.
     Hadoop: ``RenameFilesStage``.
     """
 

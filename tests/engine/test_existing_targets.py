@@ -54,6 +54,8 @@ async def test_directory_at_a_files_target(place: Place) -> None:
 async def test_a_directory_that_another_job_runs_into_is_never_taken_away(place: Place) -> None:
     """Whatever this job may replace (G11): not the other job's records, nor what its tasks wrote."""
     place.write("part-0/deep/old", b"old")
+    # What a job that died long ago left of its lock is nobody's any more.
+    place.write("part-0/_temporary/.replace-lock", b"")
     nested = await committer.open_job(f"{place.dest}/part-0/deep", job_id="other", storage_options=place.options)
     message = await place.run_task(nested, 0, {"x": b"x"})
     before = place.all_files()
