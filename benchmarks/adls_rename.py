@@ -22,12 +22,11 @@ from typing import Any
 
 import aiohttp
 
-from benchmarks.client_cpu import command_line, each, in_turns, timed
+from benchmarks.client_cpu import ADLS_RENAME, command_line, each, in_turns, timed
 from committer.paths import StorePath
 from committer.stores.adls import AdlsStore
 from committer.testing.emulators.adls import DEFAULT_KEY
 
-NAME = "adls-rename"
 ROOT = StorePath("abfss", "data@devstoreaccount1.dfs.core.windows.net", "/bench")
 
 CASES = (
@@ -134,7 +133,7 @@ def run(renames: int, concurrency: int, rounds: int) -> dict[str, dict[str, floa
 
 def main(arguments: list[str] | None = None) -> None:
     """Measures and prints."""
-    command_line(run, arguments, name=NAME, what="rename", count=4000, concurrency=64, description=__doc__)
+    command_line(run, arguments, name=ADLS_RENAME, what="rename", count=4000, concurrency=64, description=__doc__)
 
 
 if __name__ == "__main__":

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import json
 import statistics
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 from pathlib import Path
 from typing import Any, TypeAlias
+
+from benchmarks.kept import ROUNDS, keep, machine
+
+# Here, where no vendor's package is needed to read what was kept.
+ADLS_RENAME = "adls-rename"
+S3_COMPLETE = "s3-complete"
 
 Figures: TypeAlias = dict[str, float]
 Run: TypeAlias = Callable[[int, int, int], dict[str, Figures]]
@@ -68,7 +73,7 @@ def command_line(
     concurrency: int,
     description: str | None,
 ) -> Mapping[str, Figures]:
-    """Measures, prints, writes JSON where asked; returns the figures.
+    """Measures, prints, keeps the figures of three rounds or more; returns them.
 
     Args:
         run: Called with the count of calls, how many at once, and the rounds.
@@ -82,13 +87,21 @@ def command_line(
     parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument(f"--{what}s", dest="count", type=int, default=count)
     parser.add_argument("--concurrency", type=int, default=concurrency)
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--json", help="writes the figures here, too")
+    parser.add_argument("--rounds", type=int, default=ROUNDS)
+    parser.add_argument("--json", type=Path, help="writes the figures there, not into benchmarks/results")
     given = parser.parse_args(arguments)
+    about = machine()
     found = run(given.count, given.concurrency, given.rounds)
     print(f"{'':28}{f'CPU a {what}':>18}{f'{what}s a second':>24}")
     for case, figures in found.items():
         print(f"{case:28}{figures['cpu_us']:>15.0f} us{figures['per_s']:>24,.0f}")
-    if given.json:
-        Path(given.json).write_text(json.dumps({"name": name, f"{what}s": given.count, "cases": found}, indent=2))
+    if given.json or given.rounds >= ROUNDS:
+        kept = {"machine": about, "what": what, "count": given.count, "rounds": given.rounds, "cases": found}
+        keep(name, kept, file=given.json)
     return found
+
+
+def rows(found: Mapping[str, Any]) -> list[tuple[str, ...]]:
+    """A table of what was kept; the first row is the heading."""
+    heading = (f"{found['what']} by", "CPU us", f"{found['what']}s a second")
+    return [heading, *((case, f"{one['cpu_us']:.0f}", f"{one['per_s']:,.0f}") for case, one in found["cases"].items())]

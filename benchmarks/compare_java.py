@@ -6,9 +6,10 @@
 Those are the defaults, without `--v1` and `--no-op`. A shape is tasks x files of a task x directories. Every round
 measures each side once, in an order that turns from round to round, so that what else the machine does meets all; only
 ratios within a round are claims. Java is Hadoop's own code, from the jars of the installed PySpark, warm after a few
-jobs; our side is the public API with all of its stages. Both commit jobs whose tasks were prepared without latency.
-With a latency each store call waits: one wait a call, two for a small file that is created and then renamed; a batch
-waits once a file. Three rounds or more are kept in `benchmarks/results/`. Needs a JDK (17 or later) and Linux.
+jobs; our side is the public API with all of its stages, on asyncio's loop and on uvloop. All commit jobs whose tasks
+were prepared without latency. With a latency each store call waits: one wait a call, two for a small file that is
+created and then renamed; a batch waits once a file. Three rounds or more are kept in `benchmarks/results/`. Needs a JDK
+(17 or later) and Linux.
 """
 
 from __future__ import annotations
@@ -24,6 +25,8 @@ import subprocess
 import sys
 import tempfile
 from collections import deque
+from collections.abc import Mapping
+from contextlib import ExitStack, closing
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
@@ -44,6 +47,7 @@ JARS = (
     "log4j-1.2-api",
 )
 OURS = "committer"
+OURS_ON_UVLOOP = "committer, uvloop"
 COLUMNS = ("wall s", "CPU us/file", "calls", "peak MB", "ours/this: wall", "CPU")
 
 Sides: TypeAlias = dict[str, list[dict[str, Any]]]
@@ -156,20 +160,19 @@ def class_path() -> str:
     return ":".join(str(jar) for name in JARS for jar in jars.glob(f"{name}-[0-9]*.jar"))
 
 
-def compare(work: Work, threads: list[int], *, v1: bool, rounds: int, root: Path, uvloop: bool = False) -> Sides:
-    """Starts both sides and measures them `rounds` times."""
-    with tempfile.TemporaryDirectory(prefix="compare-classes-") as build:
-        java, ours = Java(Path(build), root), Ours(root, uvloop=uvloop)
-        try:
-            return take_turns(java, ours, work, threads, v1=v1, rounds=rounds)
-        finally:
-            java.close()
-            ours.close()
+def compare(work: Work, threads: list[int], *, v1: bool, rounds: int, root: Path, uvloop: bool = True) -> Sides:
+    """Starts all sides and measures them `rounds` times; ours on uvloop too, where that is wanted and installed."""
+    with tempfile.TemporaryDirectory(prefix="compare-classes-") as build, ExitStack() as stack:
+        java = stack.enter_context(closing(Java(Path(build), root)))
+        ours = {OURS: stack.enter_context(closing(Ours(root, uvloop=False)))}
+        if uvloop and importlib.util.find_spec("uvloop") is not None:
+            ours[OURS_ON_UVLOOP] = stack.enter_context(closing(Ours(root, uvloop=True)))
+        return take_turns(java, ours, work, threads, v1=v1, rounds=rounds)
 
 
-def take_turns(java: Java, ours: Ours, work: Work, threads: list[int], *, v1: bool, rounds: int) -> Sides:
+def take_turns(java: Java, ours: Mapping[str, Ours], work: Work, threads: list[int], *, v1: bool, rounds: int) -> Sides:
     """Measures each side once a round; the measurements by side, in the order of the rounds."""
-    measure = {OURS: lambda: ours.commit(work)}
+    measure = {name: partial(side.commit, work) for name, side in ours.items()}
     for count in threads:
         measure[f"manifest, {count} threads"] = partial(java.commit, "manifest", work, count)
     if v1:
@@ -209,13 +212,20 @@ def lines(files: int, sides: Sides) -> list[Line]:
             f"{sum(measured[0]['calls'].values()) or '-'}",
             f"{max(one['peak_rss_bytes'] for one in measured) / 1e6:.0f}",
         )
-        ratios = ("", "") if name == OURS else tuple(str(ratio(sides, [name], key)) for key in ("wall_s", "cpu_s"))
+        ratios = tuple(str(ratio(sides, [name], key)) for key in ("wall_s", "cpu_s")) if is_java(name) else ("", "")
         found.append(Line(name, cells + ratios))
-    javas = [name for name in sides if name != OURS]
+    javas = [name for name in sides if is_java(name)]
     if len(javas) > 1:
-        best = (str(ratio(sides, javas, "wall_s")), str(ratio(sides, javas, "cpu_s")))
-        found.append(Line("the best of Java's", ("", "", "", "", *best)))
+        for ours, on in ((OURS, ""), (OURS_ON_UVLOOP, ", ours on uvloop")):
+            if ours in sides:
+                best = (str(ratio(sides, javas, key, ours=ours)) for key in ("wall_s", "cpu_s"))
+                found.append(Line(f"the best of Java's{on}", ("", "", "", "", *best)))
     return found
+
+
+def is_java(side: str) -> bool:
+    """Whether a side is one of Hadoop's committers."""
+    return side not in (OURS, OURS_ON_UVLOOP)
 
 
 class Ratio(NamedTuple):
@@ -229,11 +239,11 @@ class Ratio(NamedTuple):
         return "" if math.isnan(self.median) else f"{self.median:.2f} ({self.least:.2f} to {self.most:.2f})"
 
 
-def ratio(sides: Sides, others: list[str], key: str) -> Ratio:
+def ratio(sides: Sides, others: list[str], key: str, *, ours: str = OURS) -> Ratio:
     """What ours took in relation to the best of some other sides, round by round."""
     best = [min(measured[key] for measured in of_round) for of_round in zip(*(sides[n] for n in others), strict=True)]
     # Java's clock of CPU time has steps of 10 ms: a tiny job takes none.
-    ratios = [ours[key] / other if other else math.nan for ours, other in zip(sides[OURS], best, strict=True)]
+    ratios = [own[key] / other if other else math.nan for own, other in zip(sides[ours], best, strict=True)]
     return Ratio(statistics.median(ratios), min(ratios), max(ratios))
 
 
@@ -244,7 +254,6 @@ def main() -> None:
     parser.add_argument("--threads", default="32,64,256", help="threads of Hadoop's manifest committer, by comma")
     parser.add_argument("--v1", action="store_true", help="also Hadoop's file output committer, algorithm 1")
     parser.add_argument("--no-op", action="store_true", help="files do not exist and renames do nothing")
-    parser.add_argument("--uvloop", action="store_true", help="our side on uvloop")
     parser.add_argument("--rounds", type=int, default=ROUNDS)
     parser.add_argument("--root", help="where the trees go; /dev/shm when it is there")
     parser.add_argument("--json", type=Path, help="writes every measurement there, not into benchmarks/results")
@@ -254,7 +263,7 @@ def main() -> None:
     threads = [int(text) for text in arguments.threads.split(",")]
     about = {**machine(), "java": java_version()}
     with scratch(arguments.root) as root:
-        sides = compare(work, threads, v1=arguments.v1, rounds=arguments.rounds, root=root, uvloop=arguments.uvloop)
+        sides = compare(work, threads, v1=arguments.v1, rounds=arguments.rounds, root=root)
     print(table(work, sides))
     if arguments.json or arguments.rounds >= ROUNDS:
         found = {"work": str(work), **work._asdict(), "machine": about, "sides": sides}

@@ -8,11 +8,13 @@ BENCHMARK_KEEP=NAME keeps what was measured in benchmarks/results/NAME.json.
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from contextlib import ExitStack
 
 import pytest
 
 from benchmarks.kept import aligned, keep, machine
-from benchmarks.suite import HEADINGS, Sized, cells
+from benchmarks.suite import HEADINGS, Sized, Stores, cells
 
 
 @pytest.fixture(scope="session")
@@ -23,6 +25,12 @@ def sized(request: pytest.FixtureRequest) -> Sized:
     disabled = request.config.getoption("benchmark_disable") and not request.config.getoption("benchmark_enable")
     full = wanted == "full" or (not wanted and not disabled)
     return lambda large, small: large if full else small
+
+
+@pytest.fixture(scope="session")
+def stores(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stores]:
+    with ExitStack() as stack:
+        yield Stores(tmp_path_factory.mktemp("servers"), stack)
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -14,8 +14,8 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from benchmarks import rate_cap, scale, scaling, spark_write, task_commit
-from benchmarks.compare_java import COLUMNS, OURS, Ratio, lines, ratio
+from benchmarks import client_cpu, rate_cap, scale, scaling, spark_write, task_commit
+from benchmarks.compare_java import COLUMNS, OURS, OURS_ON_UVLOOP, Ratio, is_java, lines, ratio
 from benchmarks.kept import RESULTS, ROOT, kept
 from benchmarks.suite import HEADINGS, cells
 
@@ -92,8 +92,12 @@ def _targets(results: Results) -> Iterator[tuple[str, str, str]]:
     far, near, many = results(_FAR), results(_NEAR), results(_MANY)
 
     def told(found: dict[str, Any] | None, others: Callable[[str], bool], key: str = "wall_s") -> str:
-        names = [name for name in found["sides"] if name != OURS and others(name)] if found else []
-        return str(ratio(found["sides"], names, key)) if found and names else "not measured"
+        names = [name for name in found["sides"] if is_java(name) and others(name)] if found else []
+        if not found or not names:
+            return "not measured"
+        on_uvloop = OURS_ON_UVLOOP in found["sides"]
+        fast = f"; on uvloop {ratio(found['sides'], names, key, ours=OURS_ON_UVLOOP)}" if on_uvloop else ""
+        return f"{ratio(found['sides'], names, key)}{fast}"
 
     def manifest(name: str) -> bool:
         return name.startswith("manifest")
@@ -119,6 +123,9 @@ def _targets(results: Results) -> Iterator[tuple[str, str, str]]:
         aim = "<= 4 s; <= 100 MB" if millions == 1 else f"<= {4 * millions} s; the same + 10 %"
         measured = f"{shape['cpu_s']:.1f} s; {shape['over_idle'] / 1e6:.0f} MB"
         yield f"{shape['files']:,} files, no-op store: CPU; peak memory over idle", aim, measured
+    completions = results(client_cpu.S3_COMPLETE)
+    told_cpu = f"{completions['cases']['store, uvloop']['cpu_us']:.0f} us" if completions else "not measured"
+    yield "completion of an upload on S3: CPU of the client, uvloop, plain HTTP", "<= 250 us", told_cpu
     spark = results(spark_write.NAME)
     for table in spark["tables"] if spark else []:
         for writer, target in ((spark_write.STOCK, "<= 1.10"), (spark_write.BARE, _bare_target(table))):
@@ -160,6 +167,8 @@ PLACES: Final[dict[str, Callable[[Results], str]]] = {
     "spark-write": lambda results: simple(
         results, spark_write.NAME, lambda found: spark_write.rows(found["tables"]), "spark_write"
     ),
+    "adls-rename": lambda results: simple(results, client_cpu.ADLS_RENAME, client_cpu.rows, "adls_rename"),
+    "s3-complete": lambda results: simple(results, client_cpu.S3_COMPLETE, client_cpu.rows, "s3_complete"),
     "suites": suites,
     "scaling": picture,
 }

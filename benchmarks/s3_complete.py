@@ -17,13 +17,12 @@ from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
 
-from benchmarks.client_cpu import command_line, each, in_turns, timed
+from benchmarks.client_cpu import S3_COMPLETE, command_line, each, in_turns, timed
 from committer.paths import StorePath
 from committer.stores.s3 import S3Store
 from tests.s3.bucket import KEY_ID_IS_IN, KEY_IS_IN, options_for
 from tests.s3.servers import BUCKET, KEY, KEY_ID, Server, seaweedfs
 
-NAME = "s3-complete"
 ROOT = StorePath("s3", BUCKET, "/bench")
 
 CASES = (
@@ -105,7 +104,9 @@ def run(completions: int, concurrency: int, rounds: int) -> dict[str, dict[str, 
 
 def main(arguments: list[str] | None = None) -> None:
     """Measures and prints."""
-    found = command_line(run, arguments, name=NAME, what="completion", count=2000, concurrency=32, description=__doc__)
+    found = command_line(
+        run, arguments, name=S3_COMPLETE, what="completion", count=2000, concurrency=32, description=__doc__
+    )
     if len(found) < len(CASES):
         print("aiobotocore is not installed: uv run --with aiobotocore python -m benchmarks.s3_complete")
 

@@ -112,7 +112,7 @@ def main() -> None:
     with scratch() as root:
         for shape in arguments.shapes.split(","):
             work = Work.of(shape, arguments.latency_ms)
-            sides = compare(work, threads, v1=False, rounds=arguments.rounds, root=root)
+            sides = compare(work, threads, v1=False, rounds=arguments.rounds, root=root, uvloop=False)
             found["points"].append({"files": work.tasks * work.files, "work": str(work), "sides": sides})
     if arguments.json or arguments.rounds >= ROUNDS:
         keep(NAME, found, file=arguments.json)

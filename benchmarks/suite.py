@@ -7,18 +7,23 @@ import itertools
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, Final, Literal, NamedTuple, TypeAlias
+
+import pytest
 
 import committer
 from benchmarks.slow_store import SlowStore
 from benchmarks.traced_store import TracedStore, round_trips
 from committer.flow.workers import run_workers
 from committer.paths import StorePath
+from committer.stores.adls import AdlsStore
 from committer.stores.base import Store
 from committer.stores.local import LocalStore
 from committer.stores.memory import MemoryStore
+from committer.stores.s3 import S3Store
+from tests.stores.adls_process import account_process
 
 LATENCY_S: Final = 0.005
 WORKERS: Final = 256
@@ -61,13 +66,77 @@ def _memory(folder: Path) -> Iterator[Place]:
     yield Place(StorePath.of(f"memory://{space}/root"), MemoryStore(space))
 
 
-STORES: Final[dict[str, Callable[[Path], AbstractContextManager[Place]]]] = {
-    # An emulator or a real server is one more line: what starts it, and ends it.
+@contextmanager
+def _adls(folder: Path) -> Iterator[Callable[[], Place]]:
+    with account_process() as account:
+        root = StorePath.of(account.uri("root"))
+        options = {"endpoint": account.endpoint, "account_key": account.key}
+        yield lambda: Place(root, AdlsStore.open_for(root, options))
+
+
+def _s3(name: Literal["seaweedfs", "moto"]) -> Callable[[Path], AbstractContextManager[Callable[[], Place]]]:
+    @contextmanager
+    def started(folder: Path) -> Iterator[Callable[[], Place]]:
+        pytest.importorskip("boto3", reason="boto3 makes the bucket")
+        from tests.s3 import servers
+
+        with getattr(servers, name)(folder) as server:
+            root = StorePath("s3", servers.BUCKET, "/root")
+            options = {
+                "endpoint_url": server.url,
+                "region": "us-east-1",
+                "access_key_id": servers.KEY_ID,
+                "secret_access_key": servers.KEY,
+            }
+            yield lambda: Place(root, S3Store.open_for(root, options))
+
+    return started
+
+
+_HERE: Final[dict[str, Callable[[Path], AbstractContextManager[Place]]]] = {
     "local": _local,
     "latency": _latency,
     "memory": _memory,
 }
-"""Every store that publishing and task commits are measured on, given an empty folder of this machine."""
+_SERVERS: Final[dict[str, Callable[[Path], AbstractContextManager[Callable[[], Place]]]]] = {
+    # An emulator or a real server is one more line: what starts it, and ends it.
+    "adls-emulator": _adls,
+    "seaweedfs": _s3("seaweedfs"),
+    "moto": _s3("moto"),
+}
+STORES: Final = (*_HERE, *_SERVERS)
+"""Every store that publishing and task commits are measured on."""
+
+
+class Stores:
+    """Opens stores, and keeps the servers that it started for them until the stack is closed.
+
+    Args:
+        folder: An empty folder of this machine, for what servers keep.
+        stack: Ends the servers.
+    """
+
+    def __init__(self, folder: Path, stack: ExitStack) -> None:
+        self._folder = folder
+        self._stack = stack
+        self._started: dict[str, Callable[[], Place]] = {}
+
+    @contextmanager
+    def open(self, name: str, folder: Path) -> Iterator[tuple[Place, asyncio.Runner]]:
+        """A store by its name, with an empty folder for what it keeps here, and the loop to use it in."""
+        with ExitStack() as stack, asyncio.Runner() as runner:
+            place = stack.enter_context(_HERE[name](folder)) if name in _HERE else self._server(name)()
+            try:
+                yield place, runner
+            finally:
+                runner.run(place.store.close())
+
+    def _server(self, name: str) -> Callable[[], Place]:
+        if name not in self._started:
+            folder = self._folder / name
+            folder.mkdir()
+            self._started[name] = self._stack.enter_context(_SERVERS[name](folder))
+        return self._started[name]
 
 
 def destination(place: Place) -> StorePath:
@@ -160,13 +229,3 @@ async def ceiling(place: Place, calls: int) -> float:
     started = time.perf_counter()
     await run_workers(range(calls), look, workers=WORKERS)
     return calls / (time.perf_counter() - started)
-
-
-@contextmanager
-def open_place(name: str, folder: Path) -> Iterator[tuple[Place, asyncio.Runner]]:
-    """A store by its name, and the loop to use it in."""
-    with STORES[name](folder) as place, asyncio.Runner() as runner:
-        try:
-            yield place, runner
-        finally:
-            runner.run(place.store.close())

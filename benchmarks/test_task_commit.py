@@ -8,15 +8,17 @@ import pytest
 from pytest_benchmark.fixture import BenchmarkFixture
 
 import committer
-from benchmarks.suite import DELIVERIES, STORES, Delivery, Meter, Sized, ceiling, destination, open_place
+from benchmarks.suite import DELIVERIES, STORES, Delivery, Meter, Sized, Stores, ceiling, destination
 
 FILES = 10
 
 
 @pytest.mark.parametrize("delivery", DELIVERIES)
 @pytest.mark.parametrize("store", STORES)
-def test_task_commit(benchmark: BenchmarkFixture, tmp_path: Path, sized: Sized, store: str, delivery: Delivery) -> None:
-    with open_place(store, tmp_path) as (place, runner):
+def test_task_commit(
+    benchmark: BenchmarkFixture, tmp_path: Path, sized: Sized, stores: Stores, store: str, delivery: Delivery
+) -> None:
+    with stores.open(store, tmp_path) as (place, runner):
         meter = Meter(place.store)
         job = runner.run(_open(destination(place), meter, delivery))
         attempts = iter(range(1_000))

@@ -77,7 +77,7 @@ def java(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Java]:
 def test_both_sides_commit_the_same_tree(java: Java, tmp_path: Path) -> None:
     ours = Ours(tmp_path, uvloop=False, warm_ups=0)
     try:
-        sides = take_turns(java, ours, Work.of("5x2x2", 1), [2], v1=True, rounds=1)
+        sides = take_turns(java, {OURS: ours}, Work.of("5x2x2", 1), [2], v1=True, rounds=1)
     finally:
         ours.close()
     assert list(sides) == [OURS, "manifest, 2 threads", "v1"]

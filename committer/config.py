@@ -86,7 +86,8 @@ class CommitterConfig(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 
     Attributes:
         existing_target: What happens when a file stands where a file goes: ``fail`` (refused before anything is
-            published, and again by the rename itself) or ``replace`` (Hadoop's delete.target.files).
+            published, and again by the rename itself) or ``replace`` (Hadoop's delete.target.files). A directory
+            there is replaced too, but never one that holds the working directory of a job: that is refused.
         conflict_mode: What happens to a directory that is written to and already holds files: ``append`` leaves
             them, ``fail`` refuses the job, ``replace`` supersedes them.
         superseded_scope: With ``conflict_mode="replace"``: ``directories`` supersedes the subtree of each directory

@@ -237,7 +237,9 @@ class PreflightError(JobError):
 
 
 class TargetExistsError(PreflightError):
-    """A file or directory stands where a file would go, and the job was not told to replace it."""
+    """A file or directory stands where a file would go, and the job was not told to replace it, or may not: a job runs
+    into that directory.
+    """
 
 
 class ValidationError(JobError):

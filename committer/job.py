@@ -26,7 +26,7 @@ from committer.errors import (
     TaskCommitsRequiredError,
 )
 from committer.events import Listener
-from committer.flow.outlast import outlast
+from committer.flow.outlast import UNDO_BOUND_S, outlast
 from committer.flow.runtime import current_runtime
 from committer.layout import MANIFEST_SUFFIX, check_job_id, check_number
 from committer.opening import Opening
@@ -40,7 +40,6 @@ from committer.task import TaskAttempt, make_attempt
 
 _log = logging.getLogger("committer.job")
 
-_ABORT_BOUND_S = 60.0
 
 Destination = str | os.PathLike[str] | StorePath
 
@@ -266,12 +265,12 @@ class Job:
             return
         in_time = True
         try:
-            in_time = await outlast(self.abort, bound_s=_ABORT_BOUND_S)
+            in_time = await outlast(self.abort, bound_s=UNDO_BOUND_S)
         except CommitterError as failure:
             _log.warning("job %s was not aborted: %s", self.job_id, failure)
             error.add_note(f"job {self.job_id} was not aborted: {failure}")
         if not in_time:
-            error.add_note(f"aborting job {self.job_id} took over {_ABORT_BOUND_S:.0f} s and was given up")
+            error.add_note(f"aborting job {self.job_id} took over {UNDO_BOUND_S:.0f} s and was given up")
 
 
 def open_job(

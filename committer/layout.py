@@ -38,7 +38,8 @@ from committer.errors import ConfigurationError, InvalidPathError
 from committer.paths import StorePath, root_of
 
 TEMPORARY = "_temporary"
-MAGIC_JOB = "__magic_job-"
+MAGIC = "__magic"
+MAGIC_JOB = f"{MAGIC}_job-"
 SUCCESS = "_SUCCESS"
 MANIFEST_SUFFIX = "-manifest.json"
 PENDING_SET_SUFFIX = ".pendingset"

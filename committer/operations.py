@@ -37,6 +37,7 @@ from committer.stages.job_directory import (
     JobDirectory,
     JobState,
     look_at_job,
+    newest_of_magic,
     read_decision,
     read_outcome,
     read_setup,
@@ -57,7 +58,8 @@ class JobInfo(msgspec.Struct, frozen=True, kw_only=True):
         delivery: How task commits reach its driver; None when its setup record is gone, or it is Hadoop's.
         committer: Its committer; None when unknown.
         started: When it was set up; None when unknown.
-        updated: When the newest record in its directory was written; None where the store does not say.
+        updated: When the newest record in its directory was written, or a task of Hadoop's magic committer last
+            committed; None where the store does not say, and before there is any.
         files: Files its decision publishes; None before a decision.
     """
 
@@ -136,7 +138,9 @@ async def list_jobs(
 ) -> list[JobInfo]:
     """The jobs that left something below a destination, by id: one listing, and up to four calls a job.
 
-    Where files wait in uploads, and Hadoop puts what its jobs need among the output, the destination is listed too.
+    Where files wait in uploads, and Hadoop puts what its jobs need among the output, the destination is listed too; a
+    job of Hadoop's costs up to six calls there, and one a job attempt.
+
     Committed jobs that were cleaned up are not among them; `_SUCCESS` and summary reports speak of those.
     """
     destination = StorePath.of(dest)
@@ -195,12 +199,14 @@ async def _info(store: Store, destination: StorePath, job_id: str) -> JobInfo | 
             started, delivery, committer = _time(setup.created), setup.spec.delivery, setup.spec.committer
         if not found.is_job and found.children:
             return JobInfo(job_id=job_id, state="unknown")
+        newest = found.newest
+        if found.magic:
+            committer, newest = MagicCommitter.name, max(newest, await newest_of_magic(store, layout))
         state, files = await _state(store, found)
     except JobNotFoundError:
         return None
     except (StoreError, RecordError):
         return JobInfo(job_id=job_id, state="unknown")
-    newest = found.newest
     return JobInfo(
         job_id=job_id,
         state=state,

@@ -20,7 +20,7 @@ from committer.errors import (
     UnsupportedError,
 )
 from committer.events import audit, names
-from committer.flow.outlast import outlast
+from committer.flow.outlast import UNDO_BOUND_S, outlast
 from committer.layout import check_number, unique_name
 from committer.opening import Opening
 from committer.paths import StorePath, check_absolute_name, check_file_name, is_reserved
@@ -38,11 +38,6 @@ from committer.stores.base import FileStatus, FileWriter, SupportsLocalPaths
 from committer.task_files import BlockingTaskFile, TaskFile
 
 _log = logging.getLogger("committer.task")
-
-_ABORT_BOUND_S = 60.0
-
-# Where files that go outside the destination are written, below the task attempt directory, each under a number.
-_STAGED_ABSOLUTE = "_temporary-absolute"
 
 
 class TaskAttempt:
@@ -125,9 +120,7 @@ class TaskAttempt:
             TaskError: The attempt is over, or the path was opened before, or it is a directory of another file.
         """
         destination = self._claim_absolute(path)
-        # A name that no relative one can have, nor clash with.
-        staged = f"{_STAGED_ABSOLUTE}/{len(self._opened)}"
-        return self._open(destination, staged, absolute=destination)
+        return self._open(destination, _staged_absolute(len(self._opened)), absolute=destination)
 
     def open_absolute_blocking(self, path: str | os.PathLike[str] | StorePath) -> BlockingTaskFile:
         """The file of `open_absolute` for libraries that block, to be used as that of `open_blocking`.
@@ -228,7 +221,8 @@ class TaskAttempt:
     def _take(self, destination: str) -> str:
         if self._context.config.unique_names:
             destination = unique_name(destination, self._context.layout.job_id)
-        self._check_name(destination, "open")
+        staged = _staged_absolute(len(self._opened) + 1) if is_absolute(destination) else destination
+        self._check_name(destination, staged, "open")
         folded = self._folding.fold(destination)
         if folded in self._opened:
             raise TaskError(
@@ -251,12 +245,15 @@ class TaskAttempt:
             self._parents.setdefault(parent, destination)
         return destination
 
-    def _check_name(self, destination: str, operation: str) -> None:
-        """Refuses a name that preflight would refuse."""
-        prefix = 0
-        if not is_absolute(destination):
-            prefix = 1 + max(len(self.directory.path.encode()), len(self._context.layout.destination.path.encode()))
-        problem = name_problem(destination, self._context.store.capabilities, prefix)
+    def _check_name(self, destination: str, staged: str, operation: str) -> None:
+        """Refuses a name that preflight would refuse, or that the file cannot have until then."""
+        can, layout = self._context.store.capabilities, self._context.layout
+        above = "" if is_absolute(destination) else f"{layout.destination.path.rstrip('/')}/"
+        problem = name_problem(destination, can, len(above.encode()))
+        kept_at = self._writing.kept_at(staged) if problem is None else None
+        if kept_at is not None:
+            problem = name_problem(kept_at.path, can, 0)
+            problem = problem and f"until its job commits, {problem}"
         if problem is not None:
             raise InvalidPathError(
                 f"{destination[:200]}: {problem}",
@@ -351,7 +348,7 @@ class TaskAttempt:
             for status in found:
                 name = status.path.relative_to(self.directory)
                 if name not in files and name not in self._given_up:
-                    self._check_name(check_file_name(name), "commit_task")
+                    self._check_name(check_file_name(name), name, "commit_task")
                     files[name] = WrittenFile(name, status.size, status.identity, synced=False)
             # Reserved ones that nothing is in: libraries that hold this for a job's directory make them.
             directories = [name for path in made if not is_reserved(name := path.relative_to(self.directory))]
@@ -431,10 +428,15 @@ class TaskAttempt:
             error.add_note(f"task {self.task} attempt {self.attempt} was not aborted: it may have committed")
             return
         try:
-            await outlast(self.abort, bound_s=_ABORT_BOUND_S)
+            await outlast(self.abort, bound_s=UNDO_BOUND_S)
         except CommitterError as failure:
             _log.warning("task %d attempt %d could not be aborted: %s", self.task, self.attempt, failure)
             error.add_note(f"the task attempt could not be aborted: {failure}")
+
+
+def _staged_absolute(number: int) -> str:
+    """The name within its attempt of a file that goes outside the destination: none that a relative one can have."""
+    return f"_temporary-absolute/{number}"
 
 
 def open_task(

@@ -10,11 +10,10 @@ from types import TracebackType
 from typing import Any, Self
 
 from committer.errors import CommitterError, TaskError
-from committer.flow.outlast import outlast
+from committer.flow.outlast import UNDO_BOUND_S, outlast
 from committer.stores.base import FileStatus, FileWriter
 
 _BLOCK = 1 << 20
-_ABORT_BOUND_S = 60.0
 
 OpenWriter = Callable[[], Awaitable[FileWriter]]
 Finished = Callable[[FileStatus | None], None]
@@ -116,7 +115,7 @@ class TaskFile:
     async def _abort_after(self, error: BaseException) -> None:
         """Gives the file up because of `error`, which a failure to do so must not hide."""
         try:
-            await outlast(self.abort, bound_s=_ABORT_BOUND_S)
+            await outlast(self.abort, bound_s=UNDO_BOUND_S)
         except CommitterError as failure:
             error.add_note(f"what was sent of {self.name} could not be removed, which its task attempt does: {failure}")
 

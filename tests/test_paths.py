@@ -218,7 +218,12 @@ def test_relative_names_that_can(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["_SUCCESS", "_SUCCESS/x", "_temporary", "_temporary/x", "_temporary-x", "__magic", "__magic_job-1/x"]
+    "name",
+    [
+        *("_SUCCESS", "_SUCCESS/x", "_temporary", "_temporary/x", "_temporary-x", "__magic", "__magic_job-1/x"),
+        # Another job may run into a directory below.
+        *("a/_temporary", "a=1/_temporary/J2/decision", "a/b/_TEMPORARY/x", "a/__magic/x", "a=1/b=2/__magic_job-J2/x"),
+    ],
 )
 def test_names_the_protocols_own_are_refused(name: str) -> None:
     with pytest.raises(InvalidPathError, match="own"):
@@ -226,7 +231,15 @@ def test_names_the_protocols_own_are_refused(name: str) -> None:
 
 
 def test_names_that_only_look_reserved() -> None:
-    for name in ("_SUCCESS.crc", "a/_SUCCESS", "a/_temporary/x", "_metadata", "_magic", "a/__magic"):
+    for name in (
+        "_SUCCESS.crc",
+        "a/_SUCCESS",
+        "a/_temporary2/x",
+        "a/_temporary=1/x",
+        "_metadata",
+        "_magic",
+        "a/__magics",
+    ):
         assert check_file_name(name) == name
 
 

@@ -406,6 +406,8 @@ def test_entries_inside(prefix: str, name: str) -> None:
         "file:/dest/_temporary-2/x",
         "file:/dest/__magic/x",
         "file:/dest/__magic_job-1/x",
+        "file:/dest/a=1/_temporary/J2/decision",
+        "file:/dest/a=1/__magic_job-1/x",
         "file://host/dest/a",
         "hdfs://nn/dest/a",
         "memory:/dest/a",
@@ -431,6 +433,15 @@ def test_what_lies_elsewhere_is_refused(uri: str) -> None:
         with pytest.raises(RecordError) as raised:
             relative(manifest(directories=[*made, DirectoryEntry(uri)]))
         assert raised.value.field == f"directories[{count}].d"
+
+
+def test_names_that_begin_with_an_underscore_are_no_obstacle() -> None:
+    uris = ["file:/dest/a/_delta_log/0", "file:/elsewhere/_w/x", "file:/dest/_q=1/x"]
+    value = manifest(*(FileEntry((ROOT / f"t/{n}").uri, uri, 1) for n, uri in enumerate(uris)))
+    files, _made = relative_entries(
+        value, destination=BASE, source_root=ROOT, source=SOURCE, roots=frozenset({"/elsewhere"})
+    )
+    assert [name for _source, name, _size, _identity in files] == ["a/_delta_log/0", "/elsewhere/_w/x", "_q=1/x"]
 
 
 @pytest.mark.parametrize(

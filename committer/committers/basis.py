@@ -28,6 +28,7 @@ from committer.stages.names import NameFolding, is_absolute
 from committer.stages.planned_files import PlannedFiles
 from committer.stages.preflight import MOST_CONFLICTS, Conflicts, Preflight, PreflightRequest
 from committer.stages.superseded import ListSuperseded
+from committer.stages.target_directories import LookIntoTargets
 from committer.stores.base import FileStatus
 from committer.stores.helpers import exists
 
@@ -49,6 +50,11 @@ class Prepared:
     view: DestinationView
     superseded: dict[str, FileStatus]
     conflicts: Conflicts
+
+    @property
+    def replaces(self) -> bool:
+        """Whether anything old makes room."""
+        return bool(self.view.targets or self.view.blocking or self.superseded)
 
 
 async def find_refs(
@@ -101,17 +107,34 @@ async def prepare(context: StageContext, refs: list[RecordRef], *, copy_records:
             await _look_up_identities(context, loaded)
         files = PlannedFiles(context, loaded.winners, loaded.entries, loaded.identities)
         view = await InspectDestination(context).run(InspectionRequest(loaded, files))
+        superseded = await _make_way(context, view)
         conflicts = await Preflight(context).run(PreflightRequest(loaded, files, view))
     finally:
         await loaded.repeats.close()
-    superseded: dict[str, FileStatus] = {}
     if context.config.conflict_mode == "replace":
         scope = sorted(loaded.written)
         if context.config.superseded_scope == "destination":
             scope = ["", *filter(is_absolute, scope)]
-        superseded = await ListSuperseded(context).run(scope)
+        superseded.update(await ListSuperseded(context).run(scope))
         conflicts.targets.extend(_not_unicode(superseded))
     return Prepared(loaded, files, view, superseded, conflicts)
+
+
+async def _make_way(context: StageContext, view: DestinationView) -> dict[str, FileStatus]:
+    """Looks into directories that are to make room for files.
+
+    Returns:
+        Old files to take away in place of such a directory, where directories are not real: then it is in nobody's way.
+    """
+    standing = sorted(name for name, status in view.targets.items() if status.is_directory)
+    if not standing or context.config.existing_target != "replace":
+        return {}
+    found = await LookIntoTargets(context).run(standing)
+    view.jobs.update(found.jobs)
+    if not context.store.capabilities.directories:
+        for name in standing:
+            del view.targets[name]
+    return found.files
 
 
 def _not_unicode(names: Iterable[str]) -> Iterator[str]:

@@ -12,6 +12,7 @@ from committer.committers.finish import (
     finish_committed,
     finish_kept,
     finish_rolled_back,
+    is_alone,
     report_of,
     report_of_finished,
 )
@@ -210,7 +211,10 @@ class CarryOut:
         context = self.context
         try:
             published = self.published = await self._action.publish(context, state)
-            outcome = await EndJob(context).run((state.decision, "committed", ""))
+            (outcome, standing), alone = await both(
+                EndJob(context).run((state.decision, "committed", "")),
+                is_alone(context, asked=state.decision.was_empty),
+            )
         except EndedElsewhereError as ended:
             return await self._after_elsewhere(state, ended.outcome)
         except CommitterError as error:
@@ -228,7 +232,7 @@ class CarryOut:
             return await self._take_back_refused(state, refusal)
         if outcome.outcome == "rolled-back":
             return await self._end_rolled_back(state, raising=True, reason=outcome.reason)
-        return await self._complete(state, published)
+        return await self._complete(state, published, standing, alone=alone)
 
     async def _after_elsewhere(self, state: CommitState, outcome: JobOutcome | None) -> JobReport:
         if outcome is None:
@@ -245,11 +249,18 @@ class CarryOut:
             return await self._complete(state, None)
         return await self._end_rolled_back(state, raising=True, reason=outcome.reason)
 
-    async def _complete(self, state: CommitState, published: Published | None) -> JobReport:
+    async def _complete(
+        self,
+        state: CommitState,
+        published: Published | None,
+        standing: JobOutcome | None = None,
+        *,
+        alone: bool | None = None,
+    ) -> JobReport:
         if published is None:
             published = await _published_before(self.context, state)
         self.published = published
-        untold = await finish_committed(self.context, state, published, self._action)
+        untold = await finish_committed(self.context, state, published, self._action, outcome=standing, alone=alone)
         return report_of(
             self.context,
             self._started,

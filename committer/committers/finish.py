@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from committer.committers.context import open_store
 from committer.committers.publish_action import PublishAction
 from committer.committers.results import JobReport
-from committer.errors import CommitterError, JobNotFoundError, RecordError, StoreNotFoundError
+from committer.errors import CommitterError, JobNotFoundError, RecordError, StoreError, StoreNotFoundError
 from committer.events import names
-from committer.flow.together import both, together
+from committer.flow.together import together
 from committer.flow.workers import run_workers
 from committer.paths import StorePath
 from committer.records.job_state import JobOutcome
@@ -50,9 +50,23 @@ _log = logging.getLogger("committer.committers")
 
 
 async def finish_committed(
-    context: StageContext, state: CommitState, published: Published, action: PublishAction
+    context: StageContext,
+    state: CommitState,
+    published: Published,
+    action: PublishAction,
+    *,
+    outcome: JobOutcome | None = None,
+    alone: bool | None = None,
 ) -> list[str]:
     """Everything after `outcome=committed`. Idempotent; a failure here leaves a committed job.
+
+    Args:
+        context: The job.
+        state: What was decided.
+        published: What is at the destination.
+        action: How it got there.
+        outcome: What stood as the outcome a moment ago; None reads it.
+        alone: What `is_alone` said once everything was published; None asks it.
 
     Returns:
         What `AbortUploads` says of uploads that may be anybody's.
@@ -62,9 +76,10 @@ async def finish_committed(
     """
     config = context.config
     try:
-        outcome, alone = await both(
-            read_outcome(context.store, context.layout), _is_alone(context, asked=state.decision.was_empty)
-        )
+        if outcome is None:
+            outcome = await read_outcome(context.store, context.layout)
+        if alone is None:
+            alone = await is_alone(context, asked=state.decision.was_empty)
         # Once finished, `_SUCCESS` was written, and a later job's may stand there.
         fresh = outcome is not None and not outcome.finished
         # Another driver did the rest, and cleaned up; or somebody deleted all of `_temporary`, and then nothing stands
@@ -159,11 +174,11 @@ def report_of(
     )
 
 
-async def _is_alone(context: StageContext, *, asked: bool) -> bool:
+async def is_alone(context: StageContext, *, asked: bool) -> bool:
     """Whether what stands at a destination that was empty is all this job's: nobody else committed there meanwhile.
 
     No call unless `asked`, else two, one after the other: jobs that run left a directory, and one that ended left
-    `_SUCCESS`, where this job's was not yet written.
+    `_SUCCESS`, where this job's was not yet written. What cannot be looked at is not vouched for.
     """
     if not asked:
         return False
@@ -172,9 +187,9 @@ async def _is_alone(context: StageContext, *, asked: bool) -> bool:
         async for child in context.store.list(layout.temporary):
             if child.is_directory and child.path != layout.job_directory:
                 return False
-    except StoreNotFoundError:
+        marker = await read_success(context)
+    except StoreError:
         return False
-    marker = await read_success(context)
     return marker is None or marker.jobId == layout.job_id
 
 

@@ -36,7 +36,8 @@ from committer.errors import (
     StoreOutcomeUnknownError,
 )
 from committer.events import audit, names
-from committer.flow.outlast import outlast
+from committer.flow.outlast import UNDO_BOUND_S, outlast
+from committer.flow.together import both
 from committer.paths import StorePath
 from committer.records.job_state import NamedRecord
 from committer.records.task_commit import TaskCommit
@@ -44,7 +45,7 @@ from committer.stages.base import StageContext
 from committer.stages.cleanup import RemoveFate, remove_emptied
 from committer.stages.commit_state import CommitState, EndedElsewhereError
 from committer.stages.decide import DecideCommit, is_another_setup, remove_side_files, vanished
-from committer.stages.intent import CommitIntent, DeclareIntent, TakeReplaceLock, withdraw
+from committer.stages.intent import CommitIntent, DeclareIntent, TakeReplaceLock, look_for_lock, withdraw
 from committer.stages.job_directory import (
     JobDirectory,
     look_at_job,
@@ -58,8 +59,6 @@ from committer.stages.publish import Published
 from committer.stages.success_file import read_success
 
 _log = logging.getLogger("committer.committers")
-
-_UNDO_BOUND_S = 60.0
 
 
 class JobCommit:
@@ -121,7 +120,7 @@ class JobCommit:
                 # Whoever ended a job that is gone knew better.
                 only_if_absent=isinstance(error, JobNotFoundError),
             )
-            await outlast(saving, bound_s=_UNDO_BOUND_S)
+            await outlast(saving, bound_s=UNDO_BOUND_S)
             raise
 
     def _is_litter(self, found: JobDirectory) -> bool:
@@ -169,9 +168,9 @@ class JobCommit:
         except CommitterError as error:
             return await self._overtaken(error)
         try:
-            refs = await find()
+            refs = await find() if intent.replacing else await self._find_beside_lock(find)
             prepared = await self._prepare(refs)
-            if (prepared.view.targets or prepared.view.blocking) and not intent.replacing:
+            if prepared.replaces and not intent.replacing:
                 # Files will be replaced after all. Nobody else may commit here from now on, and what somebody did
                 # until now is looked at again.
                 await TakeReplaceLock(context).run(None)
@@ -198,6 +197,18 @@ class JobCommit:
             state = CommitState.of(context, decision, basis.facts, prepared.loaded.entries)
             state.all_directories = sorted(prepared.loaded.directories)
         return await self._carry_out.obey(decision, state, rollback=False, force=False)
+
+    async def _find_beside_lock(self, find: Callable[[], Awaitable[list[RecordRef]]]) -> list[RecordRef]:
+        """What `find` finds, unless another job replaces data there."""
+
+        async def found() -> list[RecordRef]:
+            return await find()
+
+        # The freeze is never cut short: a rename that comes late would freeze the records of tasks after a thaw.
+        refs, busy = await both(found(), look_for_lock(self._context))
+        if busy is not None:
+            raise busy
+        return refs
 
     async def _prepare(self, refs: list[RecordRef]) -> Prepared:
         context = self._context
@@ -253,7 +264,7 @@ class JobCommit:
             except CommitterError as error:
                 _log.warning("job %s stays undecided, but: %s", context.layout.job_id, error)
 
-        await outlast(undo, bound_s=_UNDO_BOUND_S)
+        await outlast(undo, bound_s=UNDO_BOUND_S)
 
     # -- going on from what the store says ------------------------------------------------------------------------
 

@@ -25,8 +25,8 @@ class UploadAction(PublishAction):
         return published
 
     async def supersede(self, context: StageContext, state: CommitState) -> None:
-        """Deletes what is superseded, what stood where directories go, and directories that stood where files go."""
-        doomed = [*state.superseded, *state.blocking, *(fact for fact in state.targets.values() if fact.is_directory)]
+        """Deletes what is superseded, and what stood where directories go."""
+        doomed = [*state.superseded, *state.blocking]
         if doomed:
             await DeleteSuperseded(context).run(doomed)
 

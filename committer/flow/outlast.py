@@ -4,9 +4,17 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine
-from typing import Any
+from typing import Any, Final
 
 import anyio
+
+UNDO_BOUND_S: Final = 60.0
+"""Seconds that undoing something may take when its work failed or was cancelled.
+
+A call with its retries takes some seconds where a store fails, and two minutes at most where it asks to slow down
+(`RetryPolicy`). A minute ends nearly all that is worth waiting for, and lets a process that was told to stop do so.
+What is left by then is found by ``list_jobs``, and removed by ``cleanup``.
+"""
 
 
 async def outlast(work: Callable[[], Coroutine[Any, Any, object]], *, bound_s: float) -> bool:

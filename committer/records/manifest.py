@@ -15,7 +15,7 @@ from typing import Annotated, Final, NamedTuple
 import msgspec
 
 from committer.errors import InvalidPathError, RecordError
-from committer.paths import StorePath, check_absolute_name, check_file_name
+from committer.paths import StorePath, check_absolute_name, check_file_name, may_be_reserved
 from committer.records.hadoop_json import bad_record, decode, encode
 from committer.records.pending_uploads import UploadEntry
 from committer.records.statistics import IOStatistics, LazyStatistics, statistics_of
@@ -198,8 +198,8 @@ def relative_entries(
         absolute path for a name.
 
     Raises:
-        RecordError: An entry lies elsewhere, at a name that the commit protocols own (``_SUCCESS``, ``_temporary*``,
-            ``__magic*`` as first segment), or two entries have one source or one destination.
+        RecordError: An entry lies elsewhere, at a name that the commit protocols own (`check_file_name`), or two
+            entries have one source or one destination.
     """
     read = relative_names(manifest, destination=destination, source_root=source_root, source=source, roots=roots)
     files, directories = manifest.files, manifest.directories
@@ -319,7 +319,11 @@ def _refuse_twice(texts: list[str], field: str, reason: str, source: str) -> Non
 
 
 def _refuse_reserved(names: list[str], field: str, source: str) -> None:
-    for index in [index for index, name in enumerate(names) if name[0] == "_"]:
+    if not may_be_reserved(names):
+        return
+    # Absolute names were checked against the roots they lie in.
+    suspects = [index for index, name in enumerate(names) if name[0] == "_" or ("/_" in name and name[0] != "/")]
+    for index in suspects:
         try:
             check_file_name(names[index])
         except InvalidPathError as error:

@@ -279,7 +279,7 @@ async def _set_up(options: WriteOptions, mode: SaveMode, plan: FilePlan) -> Comm
         committer=options.committer,
         delivery="message",
         config=config,
-        storage_options=options.storage_options(),
+        storage_options=await options.resolve_storage(),
     )
     spec = job.spec
     await job.close()
@@ -287,7 +287,7 @@ async def _set_up(options: WriteOptions, mode: SaveMode, plan: FilePlan) -> Comm
 
 
 async def _commit(spec: JobSpec, options: WriteOptions, commits: list[TaskCommit]) -> JobReport:
-    job = await attach_job(spec, storage_options=options.storage_options(), listeners=[_log_event])
+    job = await attach_job(spec, storage_options=await options.resolve_storage(), listeners=[_log_event])
     try:
         return await job.commit(task_commits=commits, tasks=len(commits))
     finally:
@@ -295,7 +295,7 @@ async def _commit(spec: JobSpec, options: WriteOptions, commits: list[TaskCommit
 
 
 async def _abort(spec: JobSpec, options: WriteOptions) -> None:
-    job = await attach_job(spec, storage_options=options.storage_options(), listeners=[_log_event])
+    job = await attach_job(spec, storage_options=await options.resolve_storage(), listeners=[_log_event])
     try:
         await job.abort()
     finally:

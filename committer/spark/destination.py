@@ -6,6 +6,7 @@ from typing import Final
 
 import msgspec
 
+from committer.committers.base import default_committer
 from committer.committers.context import open_store
 from committer.errors import ConfigurationError, StoreNotADirectoryError, StoreNotFoundError, UnsupportedError
 from committer.paths import StorePath
@@ -25,9 +26,11 @@ class DestinationState(msgspec.Struct, frozen=True):
     Attributes:
         used: Whether anything is there but directories of jobs. Unlike with Spark's default mode, an empty directory
             does not count: a job that was aborted may leave one.
+        committer: The committer that suits the store.
     """
 
     used: bool
+    committer: str
 
 
 async def look_at_destination(options: WriteOptions, mode: SaveMode) -> DestinationState:
@@ -45,7 +48,7 @@ async def look_at_destination(options: WriteOptions, mode: SaveMode) -> Destinat
             path=destination,
             next_step="write into a directory below it, or append",
         )
-    store = await open_store(destination, options.storage_options(), options.config)
+    store = await open_store(destination, await options.resolve_storage(), options.config)
     try:
         used = await _is_used(store, destination)
         kind = await _table_format(store, destination) if used else None
@@ -59,7 +62,7 @@ async def look_at_destination(options: WriteOptions, mode: SaveMode) -> Destinat
             path=destination,
             next_step=f"write it with {kind}, or give a directory of its own",
         )
-    return DestinationState(used)
+    return DestinationState(used, default_committer(store.capabilities))
 
 
 async def _is_used(store: Store, destination: StorePath) -> bool:

@@ -8,7 +8,6 @@ a Spark task does it, which takes ten times as long.
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from typing import Final
 
@@ -37,15 +36,10 @@ _SUFFIX: Final = ".json"
 _STALE_S: Final = 86_400.0
 
 
-async def _storage(options: WriteOptions) -> dict[str, object]:
-    """The storage options with their references resolved, some of which are read from files."""
-    return await asyncio.to_thread(options.storage_options)
-
-
 async def keep_report(options: WriteOptions, report: JobReport) -> None:
     """Leaves the report of a committed job for `take_report`: 2 calls. A failure is logged, the job is committed."""
     destination = StorePath.of(options.path)
-    store = await open_store(destination, await _storage(options), options.config)
+    store = await open_store(destination, await options.resolve_storage(), options.config)
     try:
         await store.make_directory(destination / TEMPORARY, parents=True)
         await store.put(_place(destination, report.job_id), msgspec.json.encode(report))
@@ -64,7 +58,7 @@ async def take_kept_report(options: WriteOptions, job_id: str) -> JobReport | No
         StoreError: It is there and cannot be read.
     """
     destination = StorePath.of(options.path)
-    store = await open_store(destination, await _storage(options), options.config)
+    store = await open_store(destination, await options.resolve_storage(), options.config)
     try:
         report = await _read(store, _place(destination, job_id), options.config.record_size_limit)
         await _remove_reports(store, destination, job_id)
@@ -84,7 +78,9 @@ async def take_report(options: WriteOptions, job_id: str) -> JobReport | None:
         return report
     try:
         destination = StorePath.of(options.path)
-        return await recover(destination, job_id, config=options.config, storage_options=await _storage(options))
+        return await recover(
+            destination, job_id, config=options.config, storage_options=await options.resolve_storage()
+        )
     except (JobNotFoundError, JobStateError):
         return None
 

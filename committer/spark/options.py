@@ -6,6 +6,7 @@ be a secret.
 
 from __future__ import annotations
 
+import asyncio
 import difflib
 import os
 import re
@@ -74,6 +75,10 @@ class WriteOptions(msgspec.Struct, frozen=True, kw_only=True):
             ConfigurationError: An environment variable is not set, or a file cannot be read.
         """
         return {key: _resolved(key, reference) for key, reference in self.storage.items()}
+
+    async def resolve_storage(self) -> dict[str, object]:
+        """`storage_options` on an event loop, which reading a file must not stop."""
+        return await asyncio.to_thread(self.storage_options)
 
 
 def parse_options(options: Mapping[str, str]) -> WriteOptions:

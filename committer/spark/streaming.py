@@ -101,7 +101,7 @@ async def end_earlier_try(options: WriteOptions, job_id: str) -> Before:
     Raises:
         CommitterError: It was decided and cannot be finished; nothing is lost, and the batch may be tried again.
     """
-    storage = options.storage_options()
+    storage = await options.resolve_storage()
     try:
         report = await recover(options.path, job_id, config=options.config, storage_options=storage)
     except JobUndecidedError:
@@ -124,7 +124,7 @@ async def abort_batch(options: WriteOptions, job_id: str) -> bool:
     """Aborts an undecided job; whether it is not, and will not be, committed by it."""
     try:
         async with attach_job(
-            options.path, job_id=job_id, config=options.config, storage_options=options.storage_options()
+            options.path, job_id=job_id, config=options.config, storage_options=await options.resolve_storage()
         ) as job:
             await job.abort()
     except JobNotFoundError:
@@ -147,7 +147,9 @@ async def forget_batch(options: WriteOptions, query: str, batch: int, sink: str 
 
 async def _forget(options: WriteOptions, job_id: str) -> None:
     try:
-        await cleanup(options.path, job_id=job_id, storage_options=options.storage_options(), config=options.config)
+        await cleanup(
+            options.path, job_id=job_id, storage_options=await options.resolve_storage(), config=options.config
+        )
     except JobNotFoundError:
         return
 
@@ -162,7 +164,7 @@ async def enter_batch(options: WriteOptions, job_id: str) -> JobSpec | None:
         JobStateError: Others kept coming in between.
         CommitterError: What an earlier try decided cannot be finished.
     """
-    storage = options.storage_options()
+    storage = await options.resolve_storage()
     for _try in range(_TRIES):
         try:
             job = await open_job(
@@ -203,7 +205,7 @@ async def _is_set_up(options: WriteOptions, job_id: str) -> bool:
     """Whether a job has its directories; waits for who is making them, who may have died."""
     destination = StorePath.of(options.path)
     layout = JobLayout(destination, job_id)
-    store = await open_store(destination, options.storage_options(), options.config)
+    store = await open_store(destination, await options.resolve_storage(), options.config)
     try:
         for _look in range(_SETUP_LOOKS):
             # The last directory that a setup makes (`SetupJob`).
@@ -376,7 +378,7 @@ def query_of(messages: Sequence[WriterCommitMessage | None], batch: int) -> str 
 
 async def _commit(options: WriteOptions, job_id: str, commits: list[TaskCommit] | None) -> JobReport:
     """Commits a batch's job; without `commits`, sees that it committed, as tasks say."""
-    storage = options.storage_options()
+    storage = await options.resolve_storage()
     if commits is None:
         return await recover(options.path, job_id, config=options.config, storage_options=storage)
     async with attach_job(

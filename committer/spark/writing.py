@@ -116,8 +116,8 @@ def write(
     job_id = settings["job_id"]
     session = df.sparkSession
     # Looked at first, so that Spark computes nothing for a write that is to be ignored.
-    if chosen == "ignore" and _beside_spark(session, partial(_used, parsed)) is not None:
-        return msgspec.structs.replace(_ignored(parsed), duration_s=time.monotonic() - started)
+    if chosen == "ignore" and (ignored := _ignored(session, parsed)) is not None:
+        return msgspec.structs.replace(ignored, duration_s=time.monotonic() - started)
     writer = df.write.format("committer").options(**settings).mode("overwrite" if chosen == "overwrite" else "append")
     try:
         save(session, writer)
@@ -129,7 +129,8 @@ def write(
         raise raised from error
     report = _fetched_report(df, parsed, job_id)
     if report is None and chosen == "ignore":  # somebody else wrote since it was looked at
-        report = _ignored(parsed)
+        written_nothing = JobReport(success=True, job_id="", committer=parsed.committer or DEFAULT_COMMITTER)
+        report = _ignored(session, parsed) or written_nothing
     if report is None:
         raise JobNotFoundError(
             f"job {job_id} is committed, but its report is gone: somebody removed _temporary, and wrote _SUCCESS anew",
@@ -266,9 +267,12 @@ async def _report(options: WriteOptions, job_id: str) -> bytes | None:
 
 
 async def _used(options: WriteOptions) -> bytes | None:
+    """The committer that a write to this destination would have, if the destination is used."""
     found = await look_at_destination(options, "ignore")
-    return b"used" if found.used else None
+    return (options.committer or found.committer).encode() if found.used else None
 
 
-def _ignored(options: WriteOptions) -> JobReport:
-    return JobReport(success=True, job_id="", committer=options.committer or DEFAULT_COMMITTER)
+def _ignored(session: SparkSession, options: WriteOptions) -> JobReport | None:
+    """The report of a write that is to be ignored; None when nothing is there."""
+    used = _beside_spark(session, partial(_used, options))
+    return None if used is None else JobReport(success=True, job_id="", committer=used.decode())

@@ -37,6 +37,12 @@ class AttemptFiles(ABC):
         """
 
     @abstractmethod
+    def kept_at(self, staged: str) -> StorePath | None:
+        """The longest path that a file, or what tells of it, has until its job commits; None where it has none whose
+        length depends on its name. No call.
+        """
+
+    @abstractmethod
     async def stop(self) -> None:
         """Ends what is under way of files that were never closed: nothing is sent any more once this returns."""
 

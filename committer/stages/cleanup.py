@@ -13,7 +13,7 @@ from committer.errors import (
     StoreIsADirectoryError,
     StoreNotFoundError,
 )
-from committer.flow.outlast import outlast
+from committer.flow.outlast import UNDO_BOUND_S, outlast
 from committer.flow.together import together
 from committer.flow.workers import run_workers
 from committer.paths import StorePath
@@ -26,7 +26,6 @@ from committer.stores.helpers import children_of, exists
 
 _log = logging.getLogger("committer.stages")
 
-_CLEANUP_BOUND_S = 60.0
 
 Found: TypeAlias = dict[StorePath, list[FileStatus]]
 """What stands in some directories."""
@@ -207,7 +206,7 @@ async def remove_job_directory(context: StageContext, claim: bytes) -> None:
             return
         await remove_emptied(context)
 
-    await outlast(remove, bound_s=_CLEANUP_BOUND_S)
+    await outlast(remove, bound_s=UNDO_BOUND_S)
 
 
 async def _claimed(context: StageContext) -> bytes | None:

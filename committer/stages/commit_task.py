@@ -8,6 +8,7 @@ from typing import Any, cast
 
 from committer.errors import (
     CommitterError,
+    InvalidPathError,
     JobNotFoundError,
     JobStateError,
     StoreError,
@@ -165,7 +166,7 @@ class CommitTask(Stage[TaskOutput, TaskCommit]):
             try:
                 with self.context.statistics.timed(names.TASK_STAGE_SAVE_TASK_MANIFEST):
                     await once.put(path, saved, temporary=temporary, durable=self.context.durable)
-            except StoreError as error:
+            except (StoreError, InvalidPathError) as error:
                 lost = lost or isinstance(error, StoreOutcomeUnknownError)
                 may_stand = may_stand or lost
                 raise

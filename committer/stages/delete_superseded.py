@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import cast
 
-from committer.errors import StoreNotADirectoryError, StorePreconditionError
+from committer.errors import StorePreconditionError
 from committer.flow.workers import run_workers
 from committer.records.job_state import Fact
 from committer.stages.base import Stage
@@ -38,14 +38,7 @@ class DeleteSuperseded(Stage[list[Fact], int]):
 
     async def _delete(self, fact: Fact) -> bool:
         store, path = self.context.store, self.context.layout.target(fact.path)
-        if fact.is_directory:
-            # The documented exception to G13: a directory at a file's target.
-            try:
-                return await store.delete_directory(path, recursive=True)
-            except StoreNotADirectoryError:
-                # Only the job's file is there: it went when this ran before.
-                return False
-        if fact.identity is None:
+        if fact.is_directory or fact.identity is None:
             return False
         try:
             return await cast("SupportsConditionalDelete", store).delete_file_if(path, identity=fact.identity)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import msgspec
 
-from committer.errors import StoreNotFoundError
+from committer.errors import StoreError, StoreNotFoundError
+from committer.flow.together import both
 from committer.records.job_state import Decision, DecisionHead, JobOutcome, decode_record, encode_record
 from committer.stages.base import Stage, StageContext
 from committer.stages.cleanup import remove_emptied
@@ -15,7 +16,19 @@ from committer.stages.job_directory import read_outcome, read_record
 from committer.stores.helpers import create_exclusively, exists
 
 
-class EndJob(Stage[tuple[Decision, Literal["committed", "rolled-back"], str], JobOutcome]):
+class Ended(NamedTuple):
+    """How a job ended.
+
+    Attributes:
+        outcome: What `EndJob` wrote, or found written by another driver.
+        standing: What stood there a moment later, `finished` perhaps; None where nobody looked, or could look.
+    """
+
+    outcome: JobOutcome
+    standing: JobOutcome | None = None
+
+
+class EndJob(Stage[tuple[Decision, Literal["committed", "rolled-back"], str], Ended]):
     """Creates the outcome exclusively, after looking once more that the decision still stands.
 
     A driver that finished the job removes decision and outcome before the job's directory (which on many stores cannot
@@ -26,13 +39,13 @@ class EndJob(Stage[tuple[Decision, Literal["committed", "rolled-back"], str], Jo
     Preconditions: for `committed`, everything is published and validated; for `rolled-back`, the fence stands.
     Postconditions: the job's end is on the store; what is returned may be another driver's.
     Failure modes: `EndedElsewhereError` when the decision is gone: another driver ended the job and cleaned up.
-    Cost: 3 calls; where late writes are taken 4.
+    Cost: 4 calls, two of them at once; where late writes are taken 5.
     """
 
     name = "job_stage_end_job"
 
-    async def execute(self, value: tuple[Decision, Literal["committed", "rolled-back"], str]) -> JobOutcome:
-        """Looks, creates."""
+    async def execute(self, value: tuple[Decision, Literal["committed", "rolled-back"], str]) -> Ended:
+        """Looks, creates, looks again."""
         decision, kind, reason = value
         layout, store = self.context.layout, self.context.store
         check_still_decided(await read_record(store, layout.decision, DecisionHead), decision)
@@ -51,14 +64,26 @@ class EndJob(Stage[tuple[Decision, Literal["committed", "rolled-back"], str], Jo
             found = await create_exclusively(store, layout.outcome, wanted, durable=self.context.durable)
         except StoreNotFoundError as error:
             raise EndedElsewhereError(None) from error
-        if found == wanted and await self._is_over(decision):
+        outcome = decode_record(found, JobOutcome, source=str(layout.outcome))
+        if found != wanted:
+            return Ended(outcome)
+        is_over, standing = await both(self._is_over(decision), self._standing())
+        if is_over:
+            # It may have been marked as kept since it was read.
             standing = await read_outcome(store, layout)
             if standing is not None and standing.kept:
-                return standing
+                return Ended(standing)
             await store.delete_file(layout.outcome)
             await remove_emptied(self.context)
             raise EndedElsewhereError(None)
-        return decode_record(found, JobOutcome, source=str(layout.outcome))
+        return Ended(outcome, standing)
+
+    async def _standing(self) -> JobOutcome | None:
+        try:
+            return await read_outcome(self.context.store, self.context.layout)
+        except StoreError:
+            # Whoever needs it looks again, and fails then.
+            return None
 
     async def _is_over(self, decision: Decision) -> bool:
         """Whether another driver ended the job and cleaned up, before or after the outcome was created.

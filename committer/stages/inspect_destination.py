@@ -9,6 +9,7 @@ from committer.events import names
 from committer.flow.together import together
 from committer.flow.workers import run_workers
 from committer.layout import SUCCESS
+from committer.paths import StorePath
 from committer.stages.base import Stage, StageContext
 from committer.stages.identity import as_entry
 from committer.stages.load_records import LoadedRecords
@@ -30,6 +31,7 @@ class DestinationView:
         blocking: Files that stand where a directory goes.
         absent: Directories that are to be made.
         linked: Directories of the job that are links to one elsewhere.
+        jobs: A job's own directory in a directory that is to make room for a file, by the name of that.
         occupied: Directories that files go into and that hold something visible.
         success: The `_SUCCESS` that stands there.
         was_empty: Whether the destination held nothing visible.
@@ -39,6 +41,7 @@ class DestinationView:
     blocking: dict[str, FileStatus] = field(default_factory=dict)
     absent: set[str] = field(default_factory=set)
     linked: set[str] = field(default_factory=set)
+    jobs: dict[str, StorePath] = field(default_factory=dict)
     occupied: set[str] = field(default_factory=set)
     success: FileStatus | None = None
     was_empty: bool = True
@@ -208,7 +211,11 @@ class InspectDestination(Stage[InspectionRequest, DestinationView]):
                 if not keep_files or (self._files is not None and folded not in self._files):
                     continue
                 if directory or not (name == SUCCESS or name.startswith("_temporary")):
-                    self._found[folded] = child
+                    if child.is_directory:
+                        # A file of the same name can stand beside it where directories are not real, and counts.
+                        self._found.setdefault(folded, child)
+                    else:
+                        self._found[folded] = child
         except (StoreNotFoundError, StoreNotADirectoryError):
             # It vanished while we looked: publishing makes it again.
             self._view.absent.add(directory)

@@ -48,9 +48,10 @@ class CommitIntent:
 
 
 class DeclareIntent(Stage[CommitIntent, StorePath]):
-    """Writes the intent, then looks for the replace lock; a replacing job takes the lock, then looks for intents.
+    """Writes the intent; a replacing job then takes the replace lock and looks for intents.
 
-    Either order of the two jobs lets at least one of them see the other, and who does withdraws.
+    A job that replaces nothing looks for the lock itself once its intent stands (`look_for_lock`). Either order of the
+    two jobs lets at least one of them see the other, and who does withdraws.
 
     A driver that finds another one's intent, dead or alive, writes one of its own beside it. So whoever withdraws takes
     back nothing that another driver of the job rests on.
@@ -59,13 +60,13 @@ class DeclareIntent(Stage[CommitIntent, StorePath]):
     Postconditions: the intent stands; for a replacing job so does the lock, and no other job's intent does.
     Returns: this driver's own intent.
     Failure modes: `DestinationBusyError` names the owner; an intent of one's own, and the lock, are gone again.
-    Cost: 2 calls; for a replacing job 1 more and one a neighbouring job; 2 more beside another driver.
+    Cost: 1 call; for a replacing job 2 more and one a neighbouring job; 2 more beside another driver.
     """
 
     name = "job_stage_declare_intent"
 
     async def execute(self, value: CommitIntent) -> StorePath:
-        """Declares, looks, withdraws when somebody is in the way."""
+        """Declares; takes the lock, withdraws when somebody is in the way."""
         layout = self.context.layout
         try:
             own = await self._declare(value)
@@ -78,16 +79,12 @@ class DeclareIntent(Stage[CommitIntent, StorePath]):
                 next_step="run the job again; nothing was published",
                 causes=[error],
             ) from error
-        try:
-            if value.replacing:
+        if value.replacing:
+            try:
                 await TakeReplaceLock(self.context).run(None)
-            else:
-                owner = await lock_owner(self.context)
-                if owner is not None and owner != layout.job_id:
-                    raise _busy(self.context, owner, "replaces data there")
-        except CommitterError:
-            await withdraw(self.context, own)
-            raise
+            except CommitterError:
+                await withdraw(self.context, own)
+                raise
         return own
 
     async def _declare(self, value: CommitIntent) -> StorePath:
@@ -220,6 +217,20 @@ def _busy(context: StageContext, owner: str, what: str) -> DestinationBusyError:
         next_step=f"commit again once job {owner} has ended; if its driver is dead, "
         f"recover({destination!r}, {owner!r}) or abort it",
     )
+
+
+async def look_for_lock(context: StageContext) -> CommitterError | None:
+    """What keeps a job that replaces nothing, and whose intent stands, from going on: another one that replaces.
+
+    Returned rather than raised, so that it can go together with a call that must not be cancelled. One call.
+    """
+    try:
+        owner = await lock_owner(context)
+    except CommitterError as error:
+        return error
+    if owner is None or owner == context.layout.job_id:
+        return None
+    return _busy(context, owner, "replaces data there")
 
 
 async def lock_owner(context: StageContext) -> str | None:

@@ -10,6 +10,7 @@ from committer.layout import JobLayout, has_nonce
 from committer.paths import StorePath
 from committer.records.job_state import Decision, Intent, JobOutcome, JobSetup, R, decode_record
 from committer.stores.base import FileStatus, Store
+from committer.stores.helpers import children_of
 
 JobState: TypeAlias = Literal["open", "committing", "committed", "aborted", "rolled-back", "unknown"]
 
@@ -100,7 +101,8 @@ class JobDirectory:
 
 
 async def look_at_job(store: Store, layout: JobLayout) -> JobDirectory:
-    """Lists a job's directory: one call; three where task commits are pending sets, and no setup record stands.
+    """Lists a job's directory: one call; three where task commits are pending sets, and no setup record stands; two
+    more where directories are not real, and it shows nothing else.
 
     A job that Hadoop's magic committer set up has nothing there: its magic directory counts as its job attempt's.
 
@@ -110,7 +112,7 @@ async def look_at_job(store: Store, layout: JobLayout) -> JobDirectory:
     children: dict[str, FileStatus] = {}
     missing: StoreError | None = None
     try:
-        children = {child.path.name: child async for child in store.list(layout.job_directory)}
+        children = {child.path.name: child for child in await list_job_directory(store, layout)}
     except (StoreNotFoundError, StoreNotADirectoryError) as error:
         missing = error
     magic = layout.pending_sets and "setup" not in children and await magic_stands(store, layout)
@@ -125,6 +127,22 @@ async def look_at_job(store: Store, layout: JobLayout) -> JobDirectory:
             next_step="list_jobs(destination) shows the jobs that are there",
         ) from missing
     return JobDirectory(layout, children, magic)
+
+
+async def list_job_directory(store: Store, layout: JobLayout) -> list[FileStatus]:
+    """The children of a job's directory: one listing.
+
+    Where directories are not real, those that a listing shows may have nothing in them any more: SeaweedFS keeps them
+    for a while when all that was below is deleted. So where there are no others, 2 calls more look for anything there.
+
+    Raises:
+        StoreNotFoundError: Nothing is there.
+        StoreNotADirectoryError: A file is.
+    """
+    children = [child async for child in store.list(layout.job_directory)]
+    if not store.capabilities.directories and all(child.is_directory for child in children):
+        await store.status(layout.job_directory)
+    return children
 
 
 async def magic_stands(store: Store, layout: JobLayout) -> bool:
@@ -156,6 +174,19 @@ async def find_magic_attempt(store: Store, layout: JobLayout) -> int | None:
     except (StoreNotFoundError, StoreNotADirectoryError):
         pass
     return None
+
+
+async def newest_of_magic(store: Store, layout: JobLayout) -> float:
+    """When a task last committed to a job of Hadoop's magic committer; 0 where none did, or the store does not say.
+
+    One listing, and one a job attempt.
+    """
+    newest = 0.0
+    for attempt in await children_of(store, layout.magic_attempt.parent):
+        if attempt.is_directory:
+            records = [child for child in await children_of(store, attempt.path) if not child.is_directory]
+            newest = max([newest, *(record.modified or 0.0 for record in records)])
+    return newest
 
 
 async def join_job(store: Store, layout: JobLayout) -> JobDirectory:

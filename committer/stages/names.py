@@ -6,8 +6,9 @@ import unicodedata
 from collections.abc import Iterable, Iterator
 from collections.abc import Set as AbstractSet
 
-from committer.layout import TEMPORARY
-from committer.stores.base import Capabilities
+from committer.layout import MAGIC, TEMPORARY
+from committer.paths import StorePath
+from committer.stores.base import Capabilities, FileStatus
 
 
 def with_ancestors(directories: Iterable[str], roots: AbstractSet[str] = frozenset()) -> set[str]:
@@ -111,4 +112,21 @@ def is_absolute(name: str) -> bool:
 
 def in_job_directory(name: str) -> bool:
     """Whether a name lies in some job's own directory, at whatever depth: jobs may run into a directory below."""
-    return any(segment.startswith((TEMPORARY, "__magic")) for segment in name.split("/"))
+    return any(segment.startswith((TEMPORARY, MAGIC)) for segment in name.split("/"))
+
+
+def working_directory(status: FileStatus, above: StorePath) -> StorePath | None:
+    """The job's own directory that something found below `above` is, or lies in; None where it is no job's.
+
+    An empty `_temporary` is what jobs leave that are over. A magic directory says by its name whose it is.
+    """
+    path = above
+    segments = status.path.relative_to(above).split("/")
+    for position, segment in enumerate(segments):
+        path = path / segment
+        inside = position + 1 < len(segments)
+        if segment.startswith(MAGIC) and (inside or status.is_directory):
+            return path
+        if segment.startswith(TEMPORARY) and inside:
+            return path / segments[position + 1]
+    return None

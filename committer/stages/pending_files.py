@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from typing import Final
 
 from committer.errors import StoreError
-from committer.flow.outlast import outlast
+from committer.flow.outlast import UNDO_BOUND_S, outlast
 from committer.layout import PENDING_SET_SUFFIX
 from committer.paths import StorePath
 from committer.records.pending_set import MAGIC_LENGTH, PENDING_SUFFIX, encode_pending
@@ -18,8 +17,6 @@ from committer.stages.setup_task import AttemptIdentity
 from committer.stages.uploaded_files import UploadedFiles
 from committer.stores.base import FileStatus, FileWriter
 from committer.stores.helpers import end_upload, put_described
-
-_ABORT_BOUND_S: Final = 60.0
 
 
 class PendingFiles(UploadedFiles):
@@ -50,13 +47,17 @@ class PendingFiles(UploadedFiles):
             except BaseException:
                 # Nobody could finish the file any more.
                 with suppress(StoreError):
-                    await outlast(lambda: self._end(staged, status.path), bound_s=_ABORT_BOUND_S)
+                    await outlast(lambda: self._end(staged, status.path), bound_s=UNDO_BOUND_S)
                 raise
 
         return _RecordedWriter(writer, record)
 
+    def kept_at(self, staged: str) -> StorePath:
+        """In an upload, of which a record tells."""
+        return self._base / f"{staged}{PENDING_SUFFIX}"
+
     async def _record(self, destination: str, staged: str, status: FileStatus) -> None:
-        store = self._context.store
+        store, record = self._context.store, self.kept_at(staged)
         absolute = destination if is_absolute(destination) else ""
         file = self.written(staged, status, absolute=absolute)
         marker = self._base / staged
@@ -65,7 +66,7 @@ class PendingFiles(UploadedFiles):
             await put_described(store, marker, b"", metadata={MAGIC_LENGTH: str(file.size)})
         pending = pending_of(self._context, self._identity, file, attempt="")
         data = encode_pending(pending, etags=self._context.config.pending_etags)
-        await store.put(marker.parent / f"{marker.name}{PENDING_SUFFIX}", data)
+        await store.put(record, data)
 
     async def _end(self, staged: str, path: StorePath) -> None:
         await end_upload(self._context.store, path, self._entries[staged].id)

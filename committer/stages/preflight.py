@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from itertools import islice
 
 from committer.errors import PreflightError, TargetExistsError
+from committer.layout import MAGIC_JOB, TEMPORARY
+from committer.paths import StorePath
 from committer.stages.base import Stage, StageContext
 from committer.stages.inspect_destination import DestinationView
 from committer.stages.load_records import MOST_PROBLEMS, LoadedRecords
@@ -38,10 +40,12 @@ class Conflicts:
     Attributes:
         output: Of the tasks with one another, or with what the store can hold.
         targets: With what stands at the destination.
+        next_step: What to do about the first of `targets`, where it is not what helps with most.
     """
 
     output: list[str]
     targets: list[str]
+    next_step: str = ""
 
     def all(self) -> list[str]:
         """Both kinds, at most a hundred."""
@@ -53,8 +57,9 @@ class Preflight(Stage[PreflightRequest, Conflicts]):
 
     Two tasks with one destination; a file that is another's ancestor directory; names that the store takes for one
     (case, Unicode normalisation) or cannot hold; files that stand where a file or directory goes, unless the job may
-    replace them; directories that hold files, when the job refuses to add to them; directories that are links, when the
-    job takes away all that stands at the destination, those links too. Hadoop checks none of it: its last rename wins.
+    replace them; directories in the place of a file that a job runs into, whatever this one may replace; directories
+    that hold files, when the job refuses to add to them; directories that are links, when the job takes away all that
+    stands at the destination, those links too. Hadoop checks none of it: its last rename wins.
 
     Preconditions: records loaded, destination inspected.
     Postconditions: the conflicts, or none; nothing changed.
@@ -72,6 +77,7 @@ class Preflight(Stage[PreflightRequest, Conflicts]):
         conflicts = Conflicts([*value.loaded.changed], [])
         await self._collect_duplicates(value, conflicts.output)
         conflicts.output.extend(value.loaded.unstorable)
+        self._collect_jobs(value, conflicts)
         self._collect_targets(value, conflicts.targets)
         return conflicts
 
@@ -106,6 +112,15 @@ class Preflight(Stage[PreflightRequest, Conflicts]):
                 told.append(f"{key} is written by {' and '.join(sorted(writers)[:3])}")
         return told
 
+    def _collect_jobs(self, value: PreflightRequest, conflicts: Conflicts) -> None:
+        found = sorted(value.view.jobs.items())
+        conflicts.targets.extend(
+            f"a directory stands at {name}, where a file goes, and a job runs into it: it holds {job}"
+            for name, job in found
+        )
+        if found:
+            conflicts.next_step = end_it_first(found[0][1])
+
     def _collect_targets(self, value: PreflightRequest, targets: list[str]) -> None:
         config, view = self.context.config, value.view
         if config.refuses_used_destination:
@@ -134,6 +149,15 @@ class Preflight(Stage[PreflightRequest, Conflicts]):
         )
 
 
+def end_it_first(job: StorePath) -> str:
+    """What to do about a job's own directory that is in the way."""
+    runs_into, job_id = job.parent, job.name.removeprefix(MAGIC_JOB)
+    if runs_into.name.startswith(TEMPORARY):
+        runs_into = runs_into.parent
+    ends = f"recover({str(runs_into)!r}, {job_id!r}), or cleanup of it, ends one that died"
+    return f"wait for that job; {ends}; or have the tasks write another name"
+
+
 def refuse(context: StageContext, conflicts: Conflicts) -> None:
     """Raises what the conflicts amount to, nothing when there are none.
 
@@ -151,7 +175,7 @@ def refuse(context: StageContext, conflicts: Conflicts) -> None:
         conflicts=found,
         operation=Preflight.name,
         path=context.layout.destination,
-        next_step="remove what is in the way, or set existing_target='replace'"
+        next_step=conflicts.next_step or "remove what is in the way, or set existing_target='replace'"
         if kind is TargetExistsError
         else "have the tasks write other names",
     )

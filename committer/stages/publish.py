@@ -33,6 +33,8 @@ from committer.stages.commit_state import CommitState, explain_missing, is_forwa
 from committer.stages.create_directories import refused_directory
 from committer.stages.identity import is_file_of, is_recorded, may_be_file_of, stands_as_directory
 from committer.stages.planned_files import PlannedFile
+from committer.stages.preflight import end_it_first
+from committer.stages.target_directories import job_inside
 from committer.stores.base import FileStatus, SupportsBatchRename, SupportsHardLinks
 
 # How often one file is looked at and tried again. Each round either ends or saw the store change under it, so a
@@ -214,6 +216,12 @@ class PublishFiles(Stage[CommitState, Published]):
             raise self._refusal(file, target, "a link" if standing.is_link else "a file")
         aside = layout.superseded / _aside_name(file.destination, fact, standing)
         if stands_as_directory(standing):
+            # Since the decision, too, somebody may have begun to write into it.
+            job = await job_inside(store, target)
+            if job is not None:
+                refusal = self._refusal(file, target, f"a directory that a job runs into (it holds {job})")
+                refusal.next_step = end_it_first(job)
+                raise refusal
             if store.capabilities.atomic_directory_rename:
                 await store.rename_directory(target, aside)
             else:

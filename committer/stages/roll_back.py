@@ -73,7 +73,7 @@ async def fence(context: StageContext) -> None:
 
 
 class RollBack(Stage[RollBackRequest, JobOutcome]):
-    """Fence, outcome, undo; in that order.
+    """Every record read, then fence, outcome, undo; in that order.
 
     Once the fence stands no other driver can publish; once the outcome stands no other driver can call the job
     committed. An entry is undone only when the file at its destination is the very one the job put there, and what
@@ -83,8 +83,9 @@ class RollBack(Stage[RollBackRequest, JobOutcome]):
     Postconditions: outcome `rolled-back`, nothing of the job at the destination, everything it took away back; or
     outcome `committed`, when another driver was faster: then nothing was undone.
     Failure modes: a store error leaves it half way; running it again finishes it. `OutcomeUnknownError` where the store
-    cannot prove which files are the job's: nothing was taken back.
-    Cost: 3 calls a file that was published (2 where a rename can be told what its source is), 1 a file that was not.
+    cannot prove which files are the job's, a `RecordError` where they cannot be read: nothing was taken back.
+    Cost: one read a record where entries are not kept; 3 calls a file that was published (2 where a rename can be told
+    what its source is), 1 a file that was not.
     """
 
     name = "job_stage_roll_back"
@@ -109,10 +110,11 @@ class RollBack(Stage[RollBackRequest, JobOutcome]):
                 next_step=f"call {self.context.recover_command} to finish it",
             )
         self._check_fencing(value)
+        await self._check_readable(value.state)
         await self._check_provable(value.state, self.context.layout.tasks)
         await fence(self.context)
         await self._check_provable(value.state, self._tasks)
-        outcome = await EndJob(self.context).run((value.state.decision, "rolled-back", value.reason))
+        outcome = (await EndJob(self.context).run((value.state.decision, "rolled-back", value.reason))).outcome
         if outcome.outcome == "rolled-back":
             await self.undo(value.state)
         return outcome
@@ -128,6 +130,16 @@ class RollBack(Stage[RollBackRequest, JobOutcome]):
             outcome="partial",
             next_step="make sure no other driver of the job is alive, then roll back with force=True",
         )
+
+    async def _check_readable(self, state: CommitState) -> None:
+        """Refuses where what is to be taken back cannot be read, or not by this name of the destination (`s3a:` for
+        `s3:`): a fence, or an outcome, would keep the job from ever being finished instead.
+        """
+        try:
+            async for _files in state.files.batches():
+                pass
+        except StoreNotFoundError as error:
+            raise await explain_missing(self.context, error) from error
 
     async def _check_provable(self, state: CommitState, tasks: StorePath) -> None:
         """Refuses where the store cannot prove which files are the job's, unless none of them was published yet."""

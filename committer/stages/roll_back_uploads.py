@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from typing import Final, cast
+from typing import cast
 
 from committer.errors import (
     OutcomeUnknownError,
@@ -13,7 +13,7 @@ from committer.errors import (
     StorePreconditionError,
     StoreUploadNotFoundError,
 )
-from committer.flow.outlast import outlast
+from committer.flow.outlast import UNDO_BOUND_S, outlast
 from committer.flow.workers import run_workers
 from committer.layout import SUCCESS
 from committer.paths import StorePath
@@ -28,12 +28,10 @@ from committer.stores.base import SupportsConditionalDelete
 from committer.stores.helpers import end_upload, exists, finish_upload, is_pending, status_or_none
 from committer.stores.uploads import SupportsUploads, UploadPart
 
-_ABORT_BOUND_S: Final = 60.0
-
 
 class RollBackUploads(RollBack):
-    """Outcome, then undo: what is completed is deleted, on the condition that it still is the job's file; the rest
-    is aborted.
+    """Every record read, outcome, then undo: what is completed is deleted, on the condition that it still is the job's
+    file; the rest is aborted.
 
     An upload that is gone can never be completed, however late the request: so each file fences itself, and no word is
     needed that other drivers are dead. Nothing old was taken away yet (G13), so nothing but `_SUCCESS` comes back.
@@ -151,7 +149,7 @@ class RollBackUploads(RollBack):
                 await self._complete(place, upload_id, part, stamp, len(data))
         except BaseException:
             with suppress(StoreError):
-                await outlast(lambda: end_upload(context.store, place, upload_id), bound_s=_ABORT_BOUND_S)
+                await outlast(lambda: end_upload(context.store, place, upload_id), bound_s=UNDO_BOUND_S)
             raise
 
     async def _complete(self, place: StorePath, upload_id: str, part: UploadPart, stamp: str, size: int) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 
 from committer.errors import (
     JobExistsError,
@@ -13,18 +14,17 @@ from committer.errors import (
     StoreOutcomeUnknownError,
     UnsupportedError,
 )
-from committer.flow.outlast import outlast
+from committer.flow.outlast import UNDO_BOUND_S, outlast
 from committer.flow.together import both, together
 from committer.flow.workers import run_workers
 from committer.records.job_state import JobSetup, encode_record
 from committer.stages.base import Stage, StageContext
 from committer.stages.cleanup import remove_job_directory
 from committer.stages.durability import missing_directories, sync_directories
-from committer.stages.job_directory import magic_stands
+from committer.stages.job_directory import list_job_directory, magic_stands
 from committer.stores.helpers import create_exclusively, exists
 
 _CLAIM_TRIES = 10
-_PROBE_BOUND_S = 60.0
 
 
 class SetupJob(Stage[None, str | None]):
@@ -128,7 +128,7 @@ class SetupJob(Stage[None, str | None]):
                 # Then publishing finds out. One that stands there is of a job of this id that died in its setup.
                 pass
             finally:
-                await outlast(lambda: store.delete_directory(probe, recursive=False), bound_s=_PROBE_BOUND_S)
+                await outlast(lambda: store.delete_directory(probe, recursive=False), bound_s=UNDO_BOUND_S)
         except StoreCrossDeviceError as error:
             raise UnsupportedError(
                 f"absolute_roots: no file of job {layout.job_id} can be renamed into {directory}: it is on another "
@@ -198,11 +198,9 @@ class SetupJob(Stage[None, str | None]):
 
     async def _is_vacant(self) -> bool:
         store, layout = self.context.store, self.context.layout
-        try:
-            async for _child in store.list(layout.job_directory):
+        with suppress(StoreNotFoundError):
+            if await list_job_directory(store, layout):
                 return False
-        except StoreNotFoundError:
-            pass
         return not (layout.pending_sets and await magic_stands(store, layout))
 
 

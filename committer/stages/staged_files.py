@@ -42,6 +42,10 @@ class StagedFiles(AttemptFiles):
         """Its name, size and identity."""
         return WrittenFile(staged, status.size, status.identity, absolute=absolute)
 
+    def kept_at(self, staged: str) -> StorePath:
+        """In the task attempt directory."""
+        return self._directory / staged
+
     async def stop(self) -> None:
         """Nothing: what is left goes with the directory."""
 

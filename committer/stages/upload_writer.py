@@ -5,16 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import Final
 
 from committer.errors import StoreError, TaskError
-from committer.flow.outlast import outlast
+from committer.flow.outlast import UNDO_BOUND_S, outlast
 from committer.paths import StorePath
 from committer.stores.base import FileStatus, FileWriter, Store
 from committer.stores.helpers import end_upload
 from committer.stores.uploads import SupportsUploads, UploadPart
-
-_ABORT_BOUND_S: Final = 60.0
 
 
 class UploadWriter(FileWriter):
@@ -87,7 +84,7 @@ class UploadWriter(FileWriter):
             return await self._finish()
         except BaseException:
             with suppress(StoreError):
-                await outlast(self.abort, bound_s=_ABORT_BOUND_S)
+                await outlast(self.abort, bound_s=UNDO_BOUND_S)
             raise
 
     async def _finish(self) -> FileStatus:

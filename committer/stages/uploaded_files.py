@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import Final, cast
+from typing import cast
 
 from committer.errors import StoreError
-from committer.flow.outlast import outlast
+from committer.flow.outlast import UNDO_BOUND_S, outlast
 from committer.paths import StorePath
 from committer.records.pending_uploads import ListedUpload, UploadEntry, UploadList, encode_upload_list
 from committer.stages.attempt_files import AttemptFiles
@@ -19,8 +19,6 @@ from committer.stages.setup_task import AttemptIdentity
 from committer.stages.upload_writer import UploadWriter
 from committer.stores.base import FileStatus, FileWriter
 from committer.stores.uploads import SupportsUploads, UploadPart
-
-_ABORT_BOUND_S: Final = 60.0
 
 
 class UploadedFiles(AttemptFiles):
@@ -76,13 +74,17 @@ class UploadedFiles(AttemptFiles):
             await self._list.add(ListedUpload(destination, upload_id))
         except BaseException:
             with suppress(StoreError):
-                await outlast(writer.abort, bound_s=_ABORT_BOUND_S)
+                await outlast(writer.abort, bound_s=UNDO_BOUND_S)
             raise
         return writer
 
     def written(self, staged: str, status: FileStatus, *, absolute: str) -> WrittenFile:
         """Its name, size and upload."""
         return WrittenFile(staged, status.size, None, absolute=absolute, upload=self._entries[staged])
+
+    def kept_at(self, staged: str) -> StorePath | None:
+        """In an upload, which has the path that the file will have."""
+        return None
 
     async def stop(self) -> None:
         """Stops sending files that were not closed; their uploads end with the attempt."""

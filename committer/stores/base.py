@@ -79,7 +79,8 @@ class Capabilities(msgspec.Struct, frozen=True, kw_only=True):
         unicode_folding: Two names that differ only in Unicode normalisation are one file.
         forbids_trailing_period: A name may not end in a period.
         max_name_bytes: Longest name of one segment, in UTF-8 bytes; None when unlimited.
-        max_path_bytes: Longest whole path, in UTF-8 bytes; None when unlimited.
+        max_path_bytes: Longest whole path, in UTF-8 bytes, the slash that it begins with among them; None when
+            unlimited.
         max_parts: Most parts of an upload, or blocks of a list; None when unlimited, or without either. (S3 10,000,
             Azure 50,000.)
         min_part_bytes: Shortest part of an upload but for its last. (S3 5 MiB.)

@@ -24,7 +24,8 @@ from committer.stores.base import Capabilities, FileStatus, FileWriter, Store
 from committer.stores.helpers import check_options
 from committer.stores.uploads import PendingUpload, UncommittedBlock, UploadPart
 
-_FLAT: Final = Capabilities(directories=False, atomic_directory_rename=False, max_path_bytes=1024)
+# A key of 1,024 bytes, and the slash that a path has before it.
+_FLAT: Final = Capabilities(directories=False, atomic_directory_rename=False, max_path_bytes=1025)
 _WITHOUT_RENAMES: Final = msgspec.structs.replace(
     _FLAT,
     atomic_file_rename=False,

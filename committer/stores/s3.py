@@ -54,7 +54,8 @@ _CAPABILITIES: Final = Capabilities(
     conditional_delete=True,
     multipart=True,
     batch_delete=True,
-    max_path_bytes=_MAX_KEY_BYTES,
+    # A key has no slash before it.
+    max_path_bytes=1 + _MAX_KEY_BYTES,
     max_parts=10_000,
     min_part_bytes=5 << 20,
     max_part_bytes=5 << 30,

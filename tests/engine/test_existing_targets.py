@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+import committer
 from committer import CommitterConfig
 from committer.errors import CommitterError, OutcomeUnknownError, TargetExistsError
 from committer.testing.faults import Call, Fault
@@ -48,6 +49,51 @@ async def test_directory_at_a_files_target(place: Place) -> None:
     await place.run_job({"part-0": b"new"}, config=REPLACE)
     assert place.files() == {"part-0": b"new"}
     assert place.temporary() == set()
+
+
+async def test_a_directory_that_another_job_runs_into_is_never_taken_away(place: Place) -> None:
+    """Whatever this job may replace (G11): not the other job's records, nor what its tasks wrote."""
+    place.write("part-0/deep/old", b"old")
+    nested = await committer.open_job(f"{place.dest}/part-0/deep", job_id="other", storage_options=place.options)
+    message = await place.run_task(nested, 0, {"x": b"x"})
+    before = place.all_files()
+    job = await place.open_job(job_id="mine", config=REPLACE)
+    await place.run_task(job, 0, {"part-0": b"new"})
+    where = f"{place.dest}/part-0/deep"
+    with pytest.raises(TargetExistsError, match="part-0/deep/_temporary/other") as caught:
+        await job.commit()
+    assert caught.value.outcome == "unchanged"
+    assert f"{where}', 'other')" in caught.value.next_step
+    assert (await job.plan()).conflicts == list(caught.value.conflicts)
+    assert {name: data for name, data in place.all_files().items() if not name.startswith("_temporary")} == before
+    await nested.commit([message])
+    assert place.files()["part-0/deep/x"] == b"x"
+    # What jobs leave that are over keeps nobody away.
+    await job.commit()
+    assert place.files() == {"part-0": b"new"}
+
+
+async def test_a_job_that_comes_to_a_directory_after_the_decision_is_not_taken_away(place: Place) -> None:
+    place.write("part-0/old", b"old")
+    job = await place.open_job(job_id="mine", config=REPLACE)
+    await place.run_task(job, 0, {"part-0": b"new"})
+    late = "part-0/_temporary/other/setup"
+
+    async def appear(call: Call) -> None:
+        if call.operation == "put" and call.path.name == "decision":
+            place.write(late, b"{}")
+
+    place.store.before_call = appear
+    if not place.store.capabilities.directories:
+        # A file and what lies below its name stand side by side: what is superseded goes, what came since stays.
+        await job.commit()
+        assert place.files() == {"part-0": b"new", late: b"{}"}
+        return
+    with pytest.raises(TargetExistsError, match="a job runs into") as caught:
+        await job.commit()
+    place.store.before_call = None
+    assert place.files() == {"part-0/old": b"old", late: b"{}"}
+    assert caught.value.outcome == "unchanged"
 
 
 @pytest.mark.parametrize("name", ["d/part-0", "d/e/part-0"])

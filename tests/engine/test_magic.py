@@ -8,7 +8,7 @@ import pytest
 
 import committer
 from committer import CommitterConfig
-from committer.errors import JobStateError, PreflightError, UnsupportedError
+from committer.errors import InvalidPathError, JobStateError, PreflightError, TargetExistsError, UnsupportedError
 from committer.stores.memory import MemoryStore
 from committer.testing.faults import Call, Fault, FaultyStore, SimulatedCrash
 from tests.engine.places import MemoryPlace, place_fixture
@@ -77,6 +77,59 @@ async def test_delivery_by_listing_takes_the_last_commit_of_a_task(place: Memory
     assert pending(place) == []
 
 
+@pytest.mark.parametrize("absolute", [False, True])
+@pytest.mark.parametrize("delivery", ["message", "listing"])
+async def test_a_name_is_as_long_as_the_store_can_hold_what_tells_of_it(
+    absolute: bool, delivery: str, place: MemoryPlace
+) -> None:
+    """A key has up to 1,024 bytes: that of the file and, by listing, those of what Hadoop is told until it commits."""
+    root = f"/{'r' * 990 if absolute else 'r'}"
+    config = CommitterConfig(absolute_roots=(root,))
+    async with place.open_job(job_id="j", delivery=delivery, config=config) as job, job.task_attempt(0) as task:
+        above = "table/"
+        if absolute:
+            above = f"{root[1:]}/"
+        elif delivery == "listing":
+            above += f"__magic_job-j/job-j/00/tasks/attempt_j_m_000000_0/__base/{task.nonce}/.pending"
+        longest = "é" * ((1024 - len(above)) // 2) + "x" * (len(above) % 2)
+        name = f"{root}/{longest}" if absolute else longest
+        open_file = task.open_absolute if absolute else task.open
+        with pytest.raises(InvalidPathError, match="path is longer"):
+            open_file(f"{name}x")
+        async with open_file(name) as file:
+            await file.write(b"x")
+    assert [len(path.encode()) for path in place.space.files() if "_SUCCESS" not in path] == [
+        1025 if absolute or delivery == "message" else len(f"/table/{longest}".encode())
+    ]
+
+
+async def test_what_tells_of_a_file_elsewhere_must_fit_below_the_destination(place: MemoryPlace) -> None:
+    dest, options = f"{place.dest}/{'d' * 925}", {"store": place.store}
+    config = CommitterConfig(absolute_roots=("/r",))
+    for delivery in ("message", "listing"):
+        async with committer.open_job(
+            dest, job_id="j", delivery=delivery, config=config, storage_options=options
+        ) as job:
+            async with job.task_attempt(0) as task:
+                if delivery == "message":
+                    async with task.open_absolute("/r/x") as file:
+                        await file.write(b"x")
+                    continue
+                with pytest.raises(InvalidPathError, match="until its job commits, the path is longer"):
+                    task.open_absolute("/r/y")
+
+
+async def test_a_record_that_the_store_cannot_hold_fails_its_task_and_leaves_nothing(place: MemoryPlace) -> None:
+    """It was never sent, so nobody can have read it: attempt and job are aborted."""
+    dest, options = f"{place.dest}/{'d' * 880}", {"store": place.store}
+    with pytest.raises(InvalidPathError) as caught:
+        async with committer.open_job(dest, job_id="j" * 36, storage_options=options) as job:
+            async with job.task_attempt(0) as task, task.open("x") as file:
+                await file.write(b"x")
+    assert (caught.value.outcome, getattr(caught.value, "__notes__", [])) == ("unchanged", [])
+    assert (place.space.files(), pending(place)) == ({}, [])
+
+
 # -- old files --------------------------------------------------------------------------------------------------------
 
 
@@ -107,6 +160,32 @@ async def test_a_directory_at_a_files_target_that_is_gone_already_does_not_stop_
     assert report.success
     assert place.files() == {"x": b"new"}
     assert place.temporary() == set()
+
+
+async def test_of_a_directory_at_a_files_target_only_what_stood_there_goes(place: MemoryPlace) -> None:
+    """A bucket has no directories: what somebody puts below that name meanwhile is another file."""
+    place.write("x/old", b"old")
+    place.write("x/changed", b"old")
+
+    async def somebody_else(call: Call) -> None:
+        if call.operation == "complete_upload":
+            place.write("x/changed", b"somebody's")
+            place.write("x/_temporary/other/setup", b"{}")
+
+    place.store.before_call = somebody_else
+    await committing(place, ["x"], config=CommitterConfig(existing_target="replace"))
+    assert place.files() == {"x": b"x", "x/changed": b"somebody's", "x/_temporary/other/setup": b"{}"}
+
+
+@pytest.mark.parametrize("delivery", ["message", "listing"])
+async def test_a_directory_that_another_job_runs_into_is_never_taken_away(delivery: str, place: MemoryPlace) -> None:
+    options = place.options
+    nested = await committer.open_job(f"{place.dest}/x/y", job_id="other", delivery=delivery, storage_options=options)
+    with pytest.raises(TargetExistsError, match=r"x/y/(_temporary/|__magic_job-)other") as caught:
+        await committing(place, ["x"], config=CommitterConfig(existing_target="replace"))
+    assert "x/y', 'other')" in caught.value.next_step
+    await nested.commit([await place.run_task(nested, 0, {"z": b"z"})])
+    assert place.read("x/y/z") == b"z"
 
 
 async def test_an_old_file_that_somebody_changed_since_stays(place: MemoryPlace) -> None:

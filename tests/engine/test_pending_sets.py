@@ -461,7 +461,12 @@ async def test_what_a_dead_hadoop_job_left_is_seen_and_cleaned_up(java: JavaJob,
     await java.run_task(0, {"x": b"x"})
     await java.leave(1, {"y": b"y"})
     place.write("p=1/neighbour", b"n")
-    assert await place.states() == {JOB: "open"}
+    (info,) = await committer.list_jobs(place.dest, storage_options=place.options)
+    assert (info.job_id, info.state, info.committer, info.delivery) == (JOB, "open", "magic", None)
+    saved = place.space.tree.status(place.space.path(f"table/{java.record(0)}")).modified
+    assert saved is not None
+    assert info.updated is not None
+    assert info.updated.timestamp() == pytest.approx(saved)
     report = await committer.cleanup(place.dest, older_than=3600.0, storage_options=place.options)
     assert report.kept == {JOB: "it is younger"}
     report = await committer.cleanup(place.dest, job_id=JOB, storage_options=place.options)
@@ -511,6 +516,7 @@ async def test_the_id_of_a_hadoop_job_is_taken(java: JavaJob, place: MemoryPlace
         {"destinationKey": "table/_SUCCESS"},
         {"destinationKey": "table/_temporary/x"},
         {"destinationKey": "table/__magic_job-other/x"},
+        {"destinationKey": "table/a=1/_temporary/other/decision"},
         {"destinationKey": "table"},
         {"taskId": "no attempt"},
         {"taskId": ""},

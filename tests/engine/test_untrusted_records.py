@@ -66,6 +66,8 @@ def outside(place: Place) -> dict[str, str]:
         "temporary": f"{root}/_temporary/other/decision",
         "temporary like": f"{root}/_temporary2/x",
         "magic": f"{root}/__magic_job-1/x",
+        "temporary of a job below": f"{root}/a=1/_temporary/other/decision",
+        "magic of a job below": f"{root}/a=1/__magic_job-1/x",
         "other scheme": "https://example.com/victim",
         "other authority": f"{scheme}://elsewhere/table/victim",
         "relative": "victim",
@@ -224,6 +226,22 @@ async def test_side_file_that_was_changed(place: Place, monkeypatch: pytest.Monk
     with pytest.raises(RecordError) as caught:
         await place.recover("job-1")
     assert caught.value.outcome == "unknown"
+
+
+async def test_a_rollback_that_cannot_read_what_to_take_back_ends_nothing(place: Place) -> None:
+    """Neither fence nor outcome stands then, so the job can still be finished once its records are in order."""
+    await decided_job(place)
+    (name,) = [name for name in place.all_files() if "plan-" in name or name.endswith("-manifest.json")][-1:]
+    record = place.read(name)
+    place.write(name, record.replace(b"part-2", b"part-9"))
+    before = place.all_files()
+    with pytest.raises(RecordError):
+        await place.recover("job-1", rollback=True, force=True)
+    assert place.all_files() == before
+    assert await place.states() == {"job-1": "committing"}
+    place.write(name, record)
+    place.store.faults.clear()
+    assert (await place.recover("job-1")).files_committed == 4
 
 
 @pytest.mark.parametrize("record", ["../../../victim", "/etc/passwd", "../other/setup", "00/../../x", "", "."])

@@ -13,7 +13,7 @@ import pytest
 
 import committer
 from committer import CommitterConfig
-from committer.errors import JobUndecidedError, TargetExistsError
+from committer.errors import JobUndecidedError, RecordError, TargetExistsError
 from committer.paths import StorePath
 from tests.engine.uploads import peak_of_a_stream
 from tests.processes.harness import TIMEOUT_S, environment
@@ -142,6 +142,26 @@ async def test_a_target_that_appears_takes_the_job_back(
     assert await channel.uploads() == []
 
 
+async def test_a_rollback_by_the_other_scheme_changes_nothing(
+    root: StorePath, channel: BucketChannel, options: dict[str, object]
+) -> None:
+    """Records hold the whole URI of a file, so they are out of reach by another name of the bucket."""
+    from committer.stores.s3 import S3Store
+    from committer.testing.faults import Fault, FaultyStore, SimulatedCrash
+
+    store = FaultyStore(S3Store.open_for(root, options), [Fault(kind="crash_after", operation="complete_upload")])
+    with pytest.raises(SimulatedCrash):
+        await commit(root, {"store": store}, dict.fromkeys("ab", b"new"), job_id="j")
+    await store.inner.close()
+    before = await channel.files()
+    other = StorePath("s3a", root.authority, root.path)
+    with pytest.raises(RecordError) as caught:
+        await committer.recover(other, "j", rollback=True, storage_options=options)
+    assert "s3: in place of s3a:" in caught.value.next_step
+    assert await channel.files() == before
+    assert (await committer.recover(root, "j", storage_options=options)).files_committed == 2
+
+
 @pytest.mark.parametrize("mode", ["same names", "directories"])
 async def test_replacing(mode: str, root: StorePath, channel: BucketChannel, options: dict[str, object]) -> None:
     await commit(root, options, {"a=1/old": b"1", "a=2/old": b"2", "a=1/both": b"3"}, job_id="earlier")
@@ -156,6 +176,17 @@ async def test_replacing(mode: str, root: StorePath, channel: BucketChannel, opt
     kept = {"a=1/old": b"1"} if mode == "same names" else {}
     assert found == {"a=1/both": b"new", "a=1/new": b"4", "a=2/old": b"2", **kept}
     assert await channel.uploads() == []
+
+
+async def test_a_server_that_keeps_no_file_beside_a_directory_of_its_name_takes_the_job_back(
+    root: StorePath, channel: BucketChannel, options: dict[str, object]
+) -> None:
+    """S3 does; SeaweedFS has directories underneath, and refuses to complete the upload."""
+    await channel.write("x/old", b"old")
+    with pytest.raises(TargetExistsError) as caught:
+        await commit(root, options, {"x": b"new", "y": b"new"}, config=CommitterConfig(existing_target="replace"))
+    assert caught.value.outcome == "unchanged"
+    assert (await channel.files(), await channel.uploads()) == ({"x/old": b"old"}, [])
 
 
 async def test_an_aborted_job_leaves_nothing(

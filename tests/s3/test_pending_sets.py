@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
+
 import committer
 from committer import JobSpec
 from committer.paths import StorePath
+from committer.spec import Delivery
 from tests.s3.bucket import BucketChannel, options_for
 from tests.s3.servers import Server
 
@@ -29,6 +32,22 @@ async def test_a_job_by_listing(server: Server, root: StorePath) -> None:
     assert await channel.uploads() == []
 
 
+@pytest.mark.parametrize("delivery", ["message", "listing"])
+async def test_directories_that_nothing_is_in_any_more_are_no_job(
+    delivery: Delivery, server: Server, root: StorePath
+) -> None:
+    """SeaweedFS lists them on, where S3 knows none."""
+    options = options_for(server)
+    for name in ("first", "second"):
+        async with committer.open_job(root, job_id="again", delivery=delivery, storage_options=options) as job:
+            (info,) = await committer.list_jobs(root, storage_options=options)
+            assert (info.job_id, info.state, info.delivery) == ("again", "open", delivery)
+            async with job.task_attempt(0) as task, task.open(name) as file:
+                await file.write(b"x")
+        assert await committer.list_jobs(root, storage_options=options) == []
+        assert (await committer.cleanup(root, older_than=0, storage_options=options)).removed == []
+
+
 async def test_a_magic_directory_with_nothing_but_its_marker_is_a_job_of_hadoops(
     server: Server, root: StorePath
 ) -> None:
@@ -36,7 +55,7 @@ async def test_a_magic_directory_with_nothing_but_its_marker_is_a_job_of_hadoops
     channel, options = BucketChannel(server.client, root), options_for(server)
     await channel.write(f"__magic_job-{JOB}/", b"")
     (info,) = await committer.list_jobs(root, storage_options=options)
-    assert (info.job_id, info.state, info.delivery) == (JOB, "open", None)
+    assert (info.job_id, info.state, info.committer, info.delivery) == (JOB, "open", "magic", None)
     async with committer.open_task(JobSpec.for_hadoop(root, JOB), task=0, storage_options=options) as task:
         async with task.open("x") as file:
             await file.write(b"x")

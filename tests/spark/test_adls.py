@@ -21,14 +21,14 @@ from tests.emulators.tls import certificate_in
 from tests.stores.adls_account import AUTHORITY
 from tests.stores.adls_process import Account, account_process
 
-from .adls_driver import ROWS
 from .cluster import Driver, standalone_cluster
+from .store_driver import ROWS
 
 official = pytest.importorskip("azure.storage.filedatalake", reason="it looks at the account")
 
 pytestmark = [pytest.mark.spark, pytest.mark.java]
 
-SCRIPT = Path(__file__).with_name("adls_driver.py")
+SCRIPT = Path(__file__).with_name("store_driver.py")
 KEY = base64.b64encode(b"the canary of all account keys").decode()
 # In the form of a JSON Web Token.
 TOKEN = ".".join(

@@ -1,9 +1,11 @@
-"""The data source on a server that speaks S3: the committer that suits it, and names that say whose a file is."""
+"""The data source on a server that speaks S3: attempts that fail or lose, overwriting, and names that say whose a file is."""
 
 from __future__ import annotations
 
 import importlib.util
+import io
 import json
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,6 +14,9 @@ from uuid import uuid4
 import pytest
 
 import committer.spark
+
+from .cluster import Driver, standalone_cluster
+from .store_driver import ROWS
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -22,6 +27,9 @@ if importlib.util.find_spec("boto3") is None:
     pytest.skip("boto3 is not installed, which looks at the bucket", allow_module_level=True)
 
 pytestmark = [pytest.mark.spark, pytest.mark.java]
+
+SCRIPT = Path(__file__).with_name("store_driver.py")
+DIRECTORIES = 4
 
 
 @pytest.fixture(scope="module")
@@ -52,6 +60,31 @@ def keys(client: Any, bucket: str) -> set[str]:
     return {entry["Key"] for entry in client.list_objects_v2(Bucket=bucket).get("Contents", ())}
 
 
+def attempts_of_rows(server: Server, table: str) -> dict[int, int]:
+    """The number of the attempt that brought each row, of a table that holds each row once and nothing but its files."""
+    import pyarrow.parquet as pq
+
+    from tests.s3.servers import BUCKET
+
+    found: dict[int, int] = {}
+    files = {key for key in keys(server.client, BUCKET) if key.startswith(f"{table}/")}
+    assert {key.removeprefix(f"{table}/").partition("/")[0] for key in files} == {
+        "_SUCCESS",
+        *(f"d={number}" for number in range(DIRECTORIES)),
+    }
+    for key in files - {f"{table}/_SUCCESS"}:
+        data = server.client.get_object(Bucket=BUCKET, Key=key)["Body"].read()
+        rows = pq.read_table(io.BytesIO(data), columns=["id", "attempt"])
+        ids = rows.column("id").to_pylist()
+        assert not found.keys() & ids
+        found |= dict(zip(ids, rows.column("attempt").to_pylist(), strict=True))
+    assert sorted(found) == list(range(3 * ROWS))
+    marker = json.loads(server.client.get_object(Bucket=BUCKET, Key=f"{table}/_SUCCESS")["Body"].read())
+    assert len(marker["filenames"]) == len(files) - 1
+    assert "Uploads" not in server.client.list_multipart_uploads(Bucket=BUCKET)
+    return found
+
+
 @pytest.mark.parametrize("scheme", ["s3", "s3a"])
 def test_a_write_commits_by_uploads_and_an_overwrite_replaces(
     scheme: str, spark: SparkSession, server: Server, options: dict[str, str]
@@ -70,6 +103,9 @@ def test_a_write_commits_by_uploads_and_an_overwrite_replaces(
     assert len(files) == 6
     assert all(first in key.rpartition("/")[2] for key in files)
 
+    ignored = committer.spark.write(frame, uri, mode="ignore", storage_options=options)
+    assert (ignored.committer, ignored.job_id) == ("magic", "")
+
     report = committer.spark.write(
         frame.where("p = 1"),
         uri,
@@ -84,3 +120,36 @@ def test_a_write_commits_by_uploads_and_an_overwrite_replaces(
     assert len(new) == report.files_committed
     assert now - new == {key for key in written if "/p=1/" not in key}
     assert "Uploads" not in server.client.list_multipart_uploads(Bucket=BUCKET)
+
+
+def test_attempts_that_fail_leave_nothing(server: Server, options: dict[str, str], tmp_path: Path) -> None:
+    """One attempt raises and another's process dies, both when all of their rows are in uploads."""
+    from tests.s3.servers import BUCKET
+
+    driver = Driver("local[2,4]", tmp_path / "driver", SCRIPT)
+    try:
+        uri = f"s3a://{BUCKET}/failing/table"
+        assert driver.run("save", dest=uri, storage=options, way="failing") == {}
+        attempts = attempts_of_rows(server, "failing/table")
+        assert 0 not in {attempts[row] for row in range(ROWS, 3 * ROWS)}
+        told = driver.run("overwrite", dest=uri, storage=options)
+        assert (told["success"], told["files"]) == (True, 3 * DIRECTORIES)
+        assert set(attempts_of_rows(server, "failing/table").values()) == {0}
+    finally:
+        driver.close()
+
+
+@pytest.mark.xdist_group("cluster")
+@pytest.mark.skipif(sys.platform != "linux", reason="needs 127.0.0.2")
+def test_the_loser_of_a_speculation_leaves_nothing(server: Server, options: dict[str, str], tmp_path: Path) -> None:
+    from tests.s3.servers import BUCKET
+
+    with standalone_cluster(tmp_path) as master:
+        driver = Driver(master, tmp_path / "driver", SCRIPT)
+        try:
+            uri, flag = f"s3a://{BUCKET}/losing/table", str(tmp_path / "flag")
+            assert driver.run("save", dest=uri, storage=options, way="losing", flag=flag) == {}
+        finally:
+            driver.close()
+    attempts = attempts_of_rows(server, "losing/table")
+    assert {attempts[row] for row in range(ROWS, 2 * ROWS)} == {1}

@@ -1,6 +1,6 @@
-"""A Spark driver that writes to an emulated account: reads a scenario a line from stdin, answers a line on stdout.
+"""A Spark driver that writes to a store that is a server: reads a scenario a line from stdin, answers a line on stdout.
 
-    python adls_driver.py MASTER
+    python store_driver.py MASTER
 
 Everything here belongs to `__main__`, so that Spark ships it by value.
 """
@@ -53,7 +53,7 @@ def start(master: str) -> SparkSession:
         "spark.sql.ui.explainMode": "extended",
         "spark.sql.maxMetadataStringLength": "100000",
     }
-    builder = SparkSession.builder.master(master).appName("committer on ADLS")
+    builder = SparkSession.builder.master(master).appName("committer on a server")
     for key, value in settings.items():
         builder = builder.config(key, value)
     session = builder.getOrCreate()
