@@ -46,6 +46,9 @@ ABORTED = "-aborted"
 # Entries kept in memory, some 500 bytes each; a larger job reads its records a second time instead.
 ENTRIES_IN_MEMORY = 100_000
 
+# As many parts of uploads, with an etag each and perhaps a checksum, count as an entry more.
+PARTS_AN_ENTRY = 5
+
 # Sentences about names that the store cannot hold; a job can have millions of such names.
 MOST_PROBLEMS = 100
 
@@ -76,6 +79,7 @@ class LoadedRecords:
         files: File entries in all.
         size: Bytes in all.
         entries: Every entry, or None when there are too many to keep.
+        parts: Parts of the uploads that these name.
         directories: Every directory the files need, by name, with all ancestors (a root of the job is none).
         written: Directories that files go into, with how many.
         identities: Identity by source, for entries whose record has none.
@@ -91,6 +95,7 @@ class LoadedRecords:
     files: int = 0
     size: int = 0
     entries: list[PlannedFile] | None = field(default_factory=list)
+    parts: int = 0
     directories: set[str] = field(default_factory=set)
     written: dict[str, int] = field(default_factory=dict)
     identities: dict[str, str] = field(default_factory=dict)
@@ -374,7 +379,8 @@ class LoadRecords(Stage[list[RecordRef], LoadedRecords]):
             loaded.unstorable += islice(name_problems(destinations, capabilities, self._prefix_bytes), MOST_PROBLEMS)
         if loaded.entries is not None:
             loaded.entries.extend(files.planned())
-            if len(loaded.entries) > ENTRIES_IN_MEMORY:
+            loaded.parts += sum(len(upload.etags) for upload in files.uploads or () if upload is not None)
+            if len(loaded.entries) + loaded.parts // PARTS_AN_ENTRY > ENTRIES_IN_MEMORY:
                 loaded.entries = None
 
 

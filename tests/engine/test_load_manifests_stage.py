@@ -6,6 +6,7 @@ Hadoop's suite has 2,000 attempts of 100 files. The quick form here has 200 of 2
 from __future__ import annotations
 
 import tracemalloc
+from collections import Counter
 
 import pytest
 
@@ -47,6 +48,23 @@ async def test_many_records(monkeypatch: pytest.MonkeyPatch, profile: str, kept:
     assert report.statistics.meanstatistics[names.COMMITTER_TASK_MANIFEST_FILE_SIZE].samples == attempts
     assert len(place.files()) == attempts * files
     assert place.temporary() == set()
+
+
+@pytest.mark.parametrize(("kept", "reads"), [(1 << 30, 1), (60, 2)])
+async def test_what_is_kept_of_uploads_goes_by_their_parts(
+    kept: int, reads: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """HADOOP-16570: the records of 20 files with 60 parts each are read twice where 60 entries may be kept."""
+    monkeypatch.setattr(load_records, "ENTRIES_IN_MEMORY", kept)
+    place, tasks, data = MemoryPlace("s3"), range(4), bytes(60)
+    job = await place.open_job(job_id="job-1", config=CommitterConfig(multipart_size=1))
+    names = [[f"part-{task}-{number}" for number in range(5)] for task in tasks]
+    messages = [await place.run_task(job, task, dict.fromkeys(names[task], data)) for task in tasks]
+    place.store.calls.clear()
+    await job.commit(messages)
+    read = Counter(str(call.path) for call in place.store.calls if call.operation == "read")
+    assert [read[message.record] for message in messages] == [reads] * len(tasks)
+    assert place.files() == {name: data for each in names for name in each}
 
 
 async def test_few_records_are_held_at_once(memory: MemoryPlace) -> None:

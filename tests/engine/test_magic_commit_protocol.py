@@ -5,9 +5,9 @@ What a task leaves, and how etags are written, is in `test_pending_sets.py`, wit
 header of a marker, on a server, in `tests/s3/test_pending_sets.py`, and as Java reads it in `tests/s3/test_java_jobs.py`;
 the protocol that all committers share in `test_commit_protocol.py`.
 
-Where this engine differs on purpose: no program writes to a work path, as S3 has no directories, and a record lies in
-one of its own for each run of an attempt; a marker or a record that cannot be put ends the upload at once, since nobody
-could finish its file any more; `fs.s3a.committer.magic.enabled` is no option, what the store can decides.
+Where this engine differs on purpose: no program writes to a work path; markers and records of each run of an attempt
+lie in a directory of its own; one that cannot be put ends its upload at once, since nobody could finish the file any
+more; `fs.s3a.committer.magic.enabled` switches nothing, what the store can do decides.
 """
 
 from __future__ import annotations
