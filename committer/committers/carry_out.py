@@ -12,7 +12,6 @@ from committer.committers.finish import (
     finish_committed,
     finish_kept,
     finish_rolled_back,
-    is_alone,
     report_of,
     report_of_finished,
 )
@@ -33,7 +32,7 @@ from committer.stages.base import StageContext
 from committer.stages.cleanup import CleanupJob, RemoveFate
 from committer.stages.commit_state import CommitState, EndedElsewhereError, is_forward_only
 from committer.stages.decide import remove_side_files
-from committer.stages.end_job import EndJob
+from committer.stages.end_job import Ended, EndJob
 from committer.stages.job_directory import look_at_job, read_decision, read_outcome
 from committer.stages.publish import Published
 from committer.stages.roll_back import RollBackRequest, fence
@@ -211,12 +210,9 @@ class CarryOut:
         context = self.context
         try:
             published = self.published = await self._action.publish(context, state)
-            (outcome, standing), alone = await both(
-                EndJob(context).run((state.decision, "committed", "")),
-                is_alone(context, asked=state.decision.was_empty),
-            )
-        except EndedElsewhereError as ended:
-            return await self._after_elsewhere(state, ended.outcome)
+            ended = await EndJob(context).run((state.decision, "committed", ""))
+        except EndedElsewhereError as over:
+            return await self._after_elsewhere(state, over.outcome)
         except CommitterError as error:
             elsewhere = among(error, EndedElsewhereError)
             if elsewhere is not None:
@@ -230,9 +226,9 @@ class CarryOut:
             if refusal is None or is_forward_only(context, state):
                 raise _decided(context, error) from error
             return await self._take_back_refused(state, refusal)
-        if outcome.outcome == "rolled-back":
-            return await self._end_rolled_back(state, raising=True, reason=outcome.reason)
-        return await self._complete(state, published, standing, alone=alone)
+        if ended.outcome.outcome == "rolled-back":
+            return await self._end_rolled_back(state, raising=True, reason=ended.outcome.reason)
+        return await self._complete(state, published, ended)
 
     async def _after_elsewhere(self, state: CommitState, outcome: JobOutcome | None) -> JobReport:
         if outcome is None:
@@ -249,18 +245,11 @@ class CarryOut:
             return await self._complete(state, None)
         return await self._end_rolled_back(state, raising=True, reason=outcome.reason)
 
-    async def _complete(
-        self,
-        state: CommitState,
-        published: Published | None,
-        standing: JobOutcome | None = None,
-        *,
-        alone: bool | None = None,
-    ) -> JobReport:
+    async def _complete(self, state: CommitState, published: Published | None, ended: Ended | None = None) -> JobReport:
         if published is None:
             published = await _published_before(self.context, state)
         self.published = published
-        untold = await finish_committed(self.context, state, published, self._action, outcome=standing, alone=alone)
+        untold = await finish_committed(self.context, state, published, self._action, ended)
         return report_of(
             self.context,
             self._started,

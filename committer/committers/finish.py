@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from committer.committers.context import open_store
 from committer.committers.publish_action import PublishAction
 from committer.committers.results import JobReport
-from committer.errors import CommitterError, JobNotFoundError, RecordError, StoreError, StoreNotFoundError
+from committer.errors import CommitterError, JobNotFoundError, RecordError, StoreNotFoundError
 from committer.events import names
 from committer.flow.together import together
 from committer.flow.workers import run_workers
@@ -27,7 +27,7 @@ from committer.stages.cleanup import (
 )
 from committer.stages.commit_state import CommitState
 from committer.stages.durability import sync_directories
-from committer.stages.end_job import mark_finished
+from committer.stages.end_job import Ended, is_unmarked, mark_finished, runs_alone
 from committer.stages.intent import release_lock, remove_taken_lock
 from committer.stages.job_directory import read_outcome
 from committer.stages.names import with_ancestors
@@ -54,9 +54,7 @@ async def finish_committed(
     state: CommitState,
     published: Published,
     action: PublishAction,
-    *,
-    outcome: JobOutcome | None = None,
-    alone: bool | None = None,
+    ended: Ended | None = None,
 ) -> list[str]:
     """Everything after `outcome=committed`. Idempotent; a failure here leaves a committed job.
 
@@ -65,8 +63,7 @@ async def finish_committed(
         state: What was decided.
         published: What is at the destination.
         action: How it got there.
-        outcome: What stood as the outcome a moment ago; None reads it.
-        alone: What `is_alone` said once everything was published; None asks it.
+        ended: What this driver's `EndJob` found; what it did not is looked up.
 
     Returns:
         What `AbortUploads` says of uploads that may be anybody's.
@@ -76,10 +73,11 @@ async def finish_committed(
     """
     config = context.config
     try:
+        outcome, alone = (ended.standing, ended.alone) if ended is not None else (None, None)
         if outcome is None:
             outcome = await read_outcome(context.store, context.layout)
         if alone is None:
-            alone = await is_alone(context, asked=state.decision.was_empty)
+            alone = state.decision.was_empty and await runs_alone(context) and await is_unmarked(context)
         # Once finished, `_SUCCESS` was written, and a later job's may stand there.
         fresh = outcome is not None and not outcome.finished
         # Another driver did the rest, and cleaned up; or somebody deleted all of `_temporary`, and then nothing stands
@@ -172,25 +170,6 @@ def report_of(
         filenames=published.filenames,
         uploads_left=list(uploads_left),
     )
-
-
-async def is_alone(context: StageContext, *, asked: bool) -> bool:
-    """Whether what stands at a destination that was empty is all this job's: nobody else committed there meanwhile.
-
-    No call unless `asked`, else two, one after the other: jobs that run left a directory, and one that ended left
-    `_SUCCESS`, where this job's was not yet written. What cannot be looked at is not vouched for.
-    """
-    if not asked:
-        return False
-    layout = context.layout
-    try:
-        async for child in context.store.list(layout.temporary):
-            if child.is_directory and child.path != layout.job_directory:
-                return False
-        marker = await read_success(context)
-    except StoreError:
-        return False
-    return marker is None or marker.jobId == layout.job_id
 
 
 async def report_of_finished(context: StageContext, started: float, *, decided: bool) -> JobReport:

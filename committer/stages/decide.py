@@ -18,7 +18,7 @@ from committer.errors import (
 )
 from committer.flow.together import both
 from committer.flow.workers import run_workers
-from committer.paths import StorePath, check_absolute_name, check_file_name
+from committer.paths import StorePath, check_absolute_name, check_file_name, root_of
 from committer.records.job_state import (
     Decision,
     Fact,
@@ -236,7 +236,11 @@ def _contained(fact: Fact, source: StorePath, roots: AbstractSet[str]) -> Fact:
     try:
         if fact.kind == "identity" or (fact.kind in ("directory", "blocking") and fact.path in roots):
             return fact
-        if is_absolute(fact.path):
+        root = root_of(fact.path, roots) if is_absolute(fact.path) else None
+        if root is not None and fact.kind == "superseded":
+            # An old file may be called what no new one is: the `_SUCCESS` of a table in a directory below.
+            check_file_name(fact.path[len(root) + 1 :])
+        elif is_absolute(fact.path):
             check_absolute_name(fact.path, roots)
         else:
             check_file_name(fact.path)

@@ -13,6 +13,7 @@ from committer.stages.base import Stage, StageContext
 from committer.stages.cleanup import remove_emptied
 from committer.stages.commit_state import EndedElsewhereError, check_still_decided, looking_again
 from committer.stages.job_directory import read_outcome, read_record
+from committer.stages.success_file import read_success
 from committer.stores.helpers import create_exclusively, exists
 
 
@@ -22,10 +23,13 @@ class Ended(NamedTuple):
     Attributes:
         outcome: What `EndJob` wrote, or found written by another driver.
         standing: What stood there a moment later, `finished` perhaps; None where nobody looked, or could look.
+        alone: Whether what stands at a destination that was empty is all this job's: nobody else committed there
+            meanwhile. None where nobody looked.
     """
 
     outcome: JobOutcome
     standing: JobOutcome | None = None
+    alone: bool | None = None
 
 
 class EndJob(Stage[tuple[Decision, Literal["committed", "rolled-back"], str], Ended]):
@@ -39,7 +43,8 @@ class EndJob(Stage[tuple[Decision, Literal["committed", "rolled-back"], str], En
     Preconditions: for `committed`, everything is published and validated; for `rolled-back`, the fence stands.
     Postconditions: the job's end is on the store; what is returned may be another driver's.
     Failure modes: `EndedElsewhereError` when the decision is gone: another driver ended the job and cleaned up.
-    Cost: 4 calls, two of them at once; where late writes are taken 5.
+    Cost: 4 calls, two of them at once; where late writes are taken 5. To commit into a destination that was empty 2
+    more, beside them: jobs that run left a directory, which is looked for first, and one that ended left `_SUCCESS`.
     """
 
     name = "job_stage_end_job"
@@ -48,7 +53,11 @@ class EndJob(Stage[tuple[Decision, Literal["committed", "rolled-back"], str], En
         """Looks, creates, looks again."""
         decision, kind, reason = value
         layout, store = self.context.layout, self.context.store
-        check_still_decided(await read_record(store, layout.decision, DecisionHead), decision)
+        asked = kind == "committed" and decision.was_empty
+        found_decision, alone = await both(
+            read_record(store, layout.decision, DecisionHead), runs_alone(self.context, asked=asked)
+        )
+        check_still_decided(found_decision, decision)
         wanted = encode_record(
             JobOutcome(
                 job_id=layout.job_id,
@@ -67,7 +76,10 @@ class EndJob(Stage[tuple[Decision, Literal["committed", "rolled-back"], str], En
         outcome = decode_record(found, JobOutcome, source=str(layout.outcome))
         if found != wanted:
             return Ended(outcome)
-        is_over, standing = await both(self._is_over(decision), self._standing())
+        # However long the create took: whoever came and ended meanwhile is not overlooked.
+        is_over, (standing, alone) = await both(
+            self._is_over(decision), both(self._standing(), is_unmarked(self.context, asked=alone))
+        )
         if is_over:
             # It may have been marked as kept since it was read.
             standing = await read_outcome(store, layout)
@@ -76,7 +88,7 @@ class EndJob(Stage[tuple[Decision, Literal["committed", "rolled-back"], str], En
             await store.delete_file(layout.outcome)
             await remove_emptied(self.context)
             raise EndedElsewhereError(None)
-        return Ended(outcome, standing)
+        return Ended(outcome, standing, alone)
 
     async def _standing(self) -> JobOutcome | None:
         try:
@@ -97,6 +109,34 @@ class EndJob(Stage[tuple[Decision, Literal["committed", "rolled-back"], str], En
         if store.capabilities.refuses_late_writes or decision.hadoop:
             return False
         return not await exists(store, layout.setup)
+
+
+async def runs_alone(context: StageContext, *, asked: bool = True) -> bool:
+    """Whether no other job runs into the destination. No call unless `asked`, else one.
+
+    What cannot be looked at is not vouched for.
+    """
+    if not asked:
+        return False
+    layout = context.layout
+    try:
+        async for child in context.store.list(layout.temporary):
+            if child.is_directory and child.path != layout.job_directory:
+                return False
+    except StoreError:
+        return False
+    return True
+
+
+async def is_unmarked(context: StageContext, *, asked: bool = True) -> bool:
+    """Whether no other job that ended left its `_SUCCESS`, where this one's was not yet written. As `runs_alone`."""
+    if not asked:
+        return False
+    try:
+        marker = await read_success(context)
+    except StoreError:
+        return False
+    return marker is None or marker.jobId == context.layout.job_id
 
 
 async def mark_finished(context: StageContext, outcome: JobOutcome) -> None:

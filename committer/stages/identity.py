@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from committer.records.job_state import Fact
-from committer.stores.base import FileStatus
+from committer.stores.base import Capabilities, FileStatus
 
 if TYPE_CHECKING:
     from committer.stages.planned_files import PlannedFile
@@ -56,6 +56,11 @@ def is_regular(status: FileStatus) -> bool:
 def stands_as_directory(status: FileStatus) -> bool:
     """Whether a directory itself is there. A link to one is moved, replaced and deleted like a file."""
     return status.is_directory and not status.is_link
+
+
+def is_in_nobodys_way(status: FileStatus, capabilities: Capabilities) -> bool:
+    """Whether it is a directory that is nothing but the files below it: one of its name can stand beside it."""
+    return status.is_directory and not capabilities.directories
 
 
 def as_entry(status: FileStatus) -> FileStatus:

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import re
 import unicodedata
 from collections.abc import Iterable, Iterator
 from collections.abc import Set as AbstractSet
+from typing import Final
 
 from committer.layout import MAGIC, TEMPORARY
 from committer.paths import StorePath
 from committer.stores.base import Capabilities, FileStatus
+
+# In whatever case, as `check_file_name` refuses them: on some disks it is one name.
+_IN_JOB_DIRECTORY: Final = re.compile(f"(?:\\A|/)(?:{TEMPORARY}|{MAGIC})", re.IGNORECASE)
 
 
 def with_ancestors(directories: Iterable[str], roots: AbstractSet[str] = frozenset()) -> set[str]:
@@ -112,7 +117,7 @@ def is_absolute(name: str) -> bool:
 
 def in_job_directory(name: str) -> bool:
     """Whether a name lies in some job's own directory, at whatever depth: jobs may run into a directory below."""
-    return any(segment.startswith((TEMPORARY, MAGIC)) for segment in name.split("/"))
+    return _IN_JOB_DIRECTORY.search(name) is not None
 
 
 def working_directory(status: FileStatus, above: StorePath) -> StorePath | None:

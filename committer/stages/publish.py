@@ -31,7 +31,13 @@ from committer.records.success import FILENAMES_LIMIT
 from committer.stages.base import Stage, StageContext
 from committer.stages.commit_state import CommitState, explain_missing, is_forward_only
 from committer.stages.create_directories import refused_directory
-from committer.stages.identity import is_file_of, is_recorded, may_be_file_of, stands_as_directory
+from committer.stages.identity import (
+    is_file_of,
+    is_in_nobodys_way,
+    is_recorded,
+    may_be_file_of,
+    stands_as_directory,
+)
 from committer.stages.planned_files import PlannedFile
 from committer.stages.preflight import end_it_first
 from committer.stages.target_directories import job_inside
@@ -190,9 +196,10 @@ class PublishFiles(Stage[CommitState, Published]):
 
     async def _look(self, path: StorePath) -> FileStatus | None:
         try:
-            return await self.context.store.status(path)
+            status = await self.context.store.status(path)
         except (StoreNotFoundError, StoreNotADirectoryError):
             return None
+        return None if is_in_nobodys_way(status, self.context.store.capabilities) else status
 
     async def _rename_into_place(self, file: PlannedFile, source: StorePath, target: StorePath) -> None:
         store = self.context.store

@@ -9,7 +9,7 @@ from committer.flow.workers import run_workers
 from committer.paths import StorePath
 from committer.stages.base import Stage
 from committer.stages.identity import as_entry
-from committer.stages.names import working_directory
+from committer.stages.names import in_job_directory, working_directory
 from committer.stores.base import FileStatus, Store
 from committer.stores.helpers import walk
 
@@ -53,8 +53,9 @@ class LookIntoTargets(Stage[list[str], TargetDirectories]):
                     if job is not None:
                         found.jobs[target] = job
                         return
-                    if not (status.is_directory or context.store.capabilities.directories):
-                        found.files[context.layout.name_of(status.path)] = as_entry(status)
+                    name = context.layout.name_of(status.path)
+                    if not (status.is_directory or context.store.capabilities.directories or in_job_directory(name)):
+                        found.files[name] = as_entry(status)
             except (StoreNotFoundError, StoreNotADirectoryError):
                 # It vanished while we looked, or a file took its place: publishing meets that.
                 return

@@ -45,6 +45,18 @@ async def test_rollback_puts_replaced_files_back(memory: MemoryPlace) -> None:
 
 
 @pytest.mark.parametrize("rollback", [False, True])
+async def test_the_marker_of_a_table_below_a_root_is_taken_away_as_any_old_file(place: Place, rollback: bool) -> None:
+    put(place, "p=2/_SUCCESS", b"old")
+    before = outside(place, directories=True)
+    await decided(place, conflict_mode="replace")
+    await place.recover("j-1", rollback=rollback, force=True, config=config(place))
+    if rollback:
+        assert outside(place, directories=True) == before
+    else:
+        assert outside(place) == NEW
+
+
+@pytest.mark.parametrize("rollback", [False, True])
 @pytest.mark.parametrize("given", [None, CommitterConfig()], ids=["none", "without"])
 async def test_decided_job_is_refused_without_its_roots(
     place: Place, given: CommitterConfig | None, rollback: bool

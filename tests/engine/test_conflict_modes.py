@@ -77,6 +77,20 @@ async def test_replace_at_the_root_spares_hidden_names(place: Place) -> None:
     assert place.files() == {"new": b"new", "_metadata": b"meta", ".hidden": b"meta", "_dir/x": b"meta"}
 
 
+async def test_what_jobs_may_own_is_spared_in_whatever_case(place: Place) -> None:
+    """No record may name it, so a decision that did could be carried out by nobody else."""
+    spared = {"p=1/_TEMPORARY/x": b"kept", "p=1/__Magic/x": b"kept"}
+    for name, data in {**spared, "p=1/old": b"old"}.items():
+        place.write(name, data)
+    job = await place.open_job(job_id="job-1", config=config("replace"))
+    await place.run_task(job, 0, {"p=1/new": b"new"})
+    place.faults(Fault(kind="forbidden", operation="rename_file"))
+    with pytest.raises(CommitterError):
+        await job.commit()
+    await place.recover("job-1")
+    assert place.files() == {**spared, "p=1/new": b"new"}
+
+
 async def test_replace_the_whole_destination(place: Place) -> None:
     fill(place)
     await place.run_job({"p=7/new": b"new"}, config=config("replace", superseded_scope="destination"))

@@ -8,7 +8,7 @@ import committer
 from committer import CommitterConfig
 from committer.errors import CommitterError, OutcomeUnknownError, TargetExistsError
 from committer.testing.faults import Call, Fault
-from tests.engine.places import Place
+from tests.engine.places import MemoryPlace, Place
 
 REPLACE = CommitterConfig(existing_target="replace")
 
@@ -96,6 +96,49 @@ async def test_a_job_that_comes_to_a_directory_after_the_decision_is_not_taken_a
     place.store.before_call = None
     assert place.files() == {"part-0/old": b"old", late: b"{}"}
     assert caught.value.outcome == "unchanged"
+
+
+@pytest.mark.parametrize("profile", ["gcs", "s3"])
+async def test_what_has_the_name_of_a_jobs_own_directory_stays_and_keeps_no_recovery_away(profile: str) -> None:
+    """Decisions name no such file to be taken away, and whoever finishes the job holds them to it."""
+    place = MemoryPlace(profile)
+    place.write("part-0/old", b"old")
+    kept = dict.fromkeys(("part-0/_temporary", "part-0/_temporary.bak", "part-0/deep/__magic"), b"kept")
+    for name, data in kept.items():
+        place.write(name, data)
+    job = await place.open_job(job_id="mine", config=REPLACE)
+    message = await place.run_task(job, 0, {"part-0": b"new"})
+    place.faults(Fault(kind="forbidden", operation=place.publishes_by))
+    with pytest.raises(CommitterError):
+        await job.commit([message])
+    assert (await place.recover("mine")).success
+    assert place.files() == {"part-0": b"new", **kept}
+
+
+@pytest.mark.parametrize("profile", ["gcs", "s3"])
+async def test_a_lost_request_takes_nothing_from_below_a_files_name(profile: str) -> None:
+    """A file and what lies below its name stand side by side: the driver that looks again is not kept away by it."""
+    place = MemoryPlace(profile)
+    # With the second, nothing can be taken back: then even what came since the decision is replaced.
+    for old in (["part-0/old"], ["part-0/old", "part-1"]):
+        for name in old:
+            place.write(name, b"old")
+        job = await place.open_job(config=REPLACE)
+        message = await place.run_task(job, 0, {"part-0": b"new", "part-1": b"new"})
+
+        async def appear(call: Call) -> None:
+            if call.operation == "put" and call.path.name == "decision":
+                place.write("part-0/late", b"late")
+
+        place.store.before_call = appear
+        place.faults(
+            Fault(kind="unanswered", operation=place.publishes_by, path=lambda path: path.path == "/table/part-0")
+        )
+        await job.commit([message])
+        place.store.before_call = None
+        assert place.files() == {"part-0": b"new", "part-1": b"new", "part-0/late": b"late"}
+        for name in place.all_files():
+            place.remove(name)
 
 
 @pytest.mark.parametrize("name", ["d/part-0", "d/e/part-0"])
