@@ -19,7 +19,7 @@ from committer.records.job_state import Fact
 from committer.records.pending_uploads import UploadEntry
 from committer.stages.base import Stage, StageContext
 from committer.stages.commit_state import CommitState, explain_missing, is_forward_only
-from committer.stages.identity import is_file_of, is_in_nobodys_way, is_recorded
+from committer.stages.identity import is_file_of, is_recorded
 from committer.stages.planned_files import PlannedFile
 from committer.stages.publish import Published
 from committer.stores.base import FileStatus
@@ -73,8 +73,6 @@ class CompleteUploads(Stage[CommitState, Published]):
         for _round in range(_ROUNDS):
             if not exclusive:
                 standing = await status_or_none(self.context.store, target)
-                if standing is not None and is_in_nobodys_way(standing, self.context.store.capabilities):
-                    standing = None
                 if is_file_of(standing, file):
                     return
                 if standing is not None and not self._may_replace(file, standing):

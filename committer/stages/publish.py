@@ -92,7 +92,7 @@ class PublishFiles(Stage[CommitState, Published]):
     Failure modes: `TargetExistsError` is definite: nothing of that file happened; `OutcomeUnknownError`; a store error
     leaves a decided job that `recover` finishes. After the first failure no new rename starts.
     Cost: one call a file; 2 more for each that fails; for one that replaces, 2 or 3 more, and where that is a directory
-    a listing for each directory in it.
+    two listings of each directory in it.
     Hadoop: ``RenameFilesStage``.
     """
 
@@ -203,6 +203,10 @@ class PublishFiles(Stage[CommitState, Published]):
 
     async def _rename_into_place(self, file: PlannedFile, source: StorePath, target: StorePath) -> None:
         store = self.context.store
+        fact = self._targets.get(file.destination)
+        if fact is not None and fact.is_directory:
+            # Taken away by a call without answer, or by a driver that died, or runs beside this one.
+            await self._refuse_job_aside(file, target, self.context.layout.superseded / f"{fact.aside:08d}")
         if store.capabilities.directories:
             # Its directory may have been removed since it was made or seen.
             try:
@@ -224,16 +228,7 @@ class PublishFiles(Stage[CommitState, Published]):
             raise self._refusal(file, target, "a link" if standing.is_link else "a file")
         aside = layout.superseded / _aside_name(file.destination, fact, standing)
         if stands_as_directory(standing):
-            # Since the decision, too, somebody may have begun to write into it.
-            job = await job_inside(store, target)
-            if job is not None:
-                refusal = self._refusal(file, target, f"a directory that a job runs into (it holds {job})")
-                refusal.next_step = end_it_first(job)
-                raise refusal
-            if store.capabilities.atomic_directory_rename:
-                await store.rename_directory(target, aside)
-            else:
-                await store.delete_directory(target, recursive=True)
+            await self._take_directory(file, target, aside)
             await store.rename_file(source, target, identity=file.identity)
             return
         if store.capabilities.hard_links:
@@ -245,6 +240,34 @@ class PublishFiles(Stage[CommitState, Published]):
                 if kept.identity != standing.identity:
                     raise
         await store.rename_file(source, target, replace=True, identity=file.identity)
+
+    async def _take_directory(self, file: PlannedFile, target: StorePath, aside: StorePath) -> None:
+        """Takes a directory away, unless somebody began to run a job into it, since the decision too."""
+        store = self.context.store
+        await self._refuse_job(file, target, target)
+        if not store.capabilities.atomic_directory_rename:
+            await store.delete_directory(target, recursive=True)
+            return
+        await store.rename_directory(target, aside)
+        await self._refuse_job_aside(file, target, aside)
+
+    async def _refuse_job_aside(self, file: PlannedFile, target: StorePath, aside: StorePath) -> None:
+        """Looks again at a directory that was taken away. The look before took as long as the directory is large: a job
+        may have come to what it had passed.
+        """
+        try:
+            await self._refuse_job(file, target, aside)
+        except TargetExistsError:
+            await self.context.store.rename_directory(aside, target)
+            raise
+
+    async def _refuse_job(self, file: PlannedFile, target: StorePath, standing: StorePath) -> None:
+        found = await job_inside(self.context.store, standing)
+        if found is not None:
+            job = target / found.relative_to(standing)
+            refusal = self._refusal(file, target, f"a directory that a job runs into (it holds {job})")
+            refusal.next_step = end_it_first(job)
+            raise refusal
 
     def _refusal(
         self, file: PlannedFile, target: StorePath, what: str, causes: Sequence[StoreError] = ()

@@ -7,7 +7,7 @@ import pytest
 import committer
 from committer import CommitterConfig
 from committer.errors import CommitterError, OutcomeUnknownError, TargetExistsError
-from committer.testing.faults import Call, Fault
+from committer.testing.faults import Call, Fault, SimulatedCrash
 from tests.engine.places import MemoryPlace, Place
 
 REPLACE = CommitterConfig(existing_target="replace")
@@ -97,6 +97,34 @@ async def test_a_job_that_comes_to_a_directory_after_the_decision_is_not_taken_a
     place.store.before_call = None
     assert place.files() == {"part-0/old": b"old", late: b"{}"}
     assert caught.value.outcome == "unchanged"
+
+
+@pytest.mark.parametrize("answer", ["given", "lost", "none: it died"])
+async def test_a_job_that_comes_to_a_directory_while_it_is_looked_into_is_not_taken_away(
+    place: Place, answer: str
+) -> None:
+    if not place.store.capabilities.directories:
+        pytest.skip("no directories")
+    place.write("part-0/deep/old", b"old")
+    job = await place.open_job(job_id="mine", config=REPLACE)
+    await place.run_task(job, 0, {"part-0": b"new"})
+    late = "part-0/deep/_temporary/other/setup"
+
+    async def appear(call: Call) -> None:
+        if call.operation == "rename_directory" and call.path.name == "part-0":
+            place.write(late, b"{}")
+
+    place.store.before_call = appear
+    if answer != "given":
+        kind = "lost" if answer == "lost" else "crash_after"
+        place.faults(Fault(kind=kind, operation="rename_directory", path=lambda path: path.path.endswith("/part-0")))
+    with pytest.raises(SimulatedCrash if answer.startswith("none") else TargetExistsError):
+        await job.commit()
+    if answer.startswith("none"):
+        assert late not in place.all_files()
+        with pytest.raises(TargetExistsError, match="a job runs into"):
+            await committer.recover(place.dest, "mine", storage_options={"store": place.store.inner})
+    assert place.files() == {"part-0/deep/old": b"old", late: b"{}"}
 
 
 @pytest.mark.parametrize("profile", ["gcs", "s3"])
