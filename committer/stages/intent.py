@@ -219,14 +219,15 @@ def _busy(context: StageContext, owner: str, what: str) -> DestinationBusyError:
     )
 
 
-async def look_for_lock(context: StageContext) -> CommitterError | None:
+async def look_for_lock(context: StageContext) -> Exception | None:
     """What keeps a job that replaces nothing, and whose intent stands, from going on: another one that replaces.
 
-    Returned rather than raised, so that it can go together with a call that must not be cancelled. One call.
+    Whatever goes wrong is returned rather than raised, so that it can go together with a call that must not be
+    cancelled. One call.
     """
     try:
         owner = await lock_owner(context)
-    except CommitterError as error:
+    except Exception as error:
         return error
     if owner is None or owner == context.layout.job_id:
         return None

@@ -123,16 +123,16 @@ def in_job_directory(name: str) -> bool:
 def working_directory(status: FileStatus, above: StorePath) -> StorePath | None:
     """The job's own directory that something found below `above` is, or lies in; None where it is no job's.
 
-    An empty `_temporary`, or one with a lock alone, is what jobs leave that are over. A magic directory says by its
-    name whose it is.
+    A `_temporary` without directories is what jobs leave that are over, with a lock or a report perhaps. A magic
+    directory says by its name whose it is.
     """
     path = above
     segments = status.path.relative_to(above).split("/")
     for position, segment in enumerate(segments):
         path = path / segment
-        inside = position + 1 < len(segments)
-        if segment.startswith(MAGIC) and (inside or status.is_directory):
+        below = segments[position + 1 :]
+        if segment.startswith(MAGIC) and (below or status.is_directory):
             return path
-        if segment.startswith(TEMPORARY) and inside and not segments[position + 1].startswith("."):
-            return path / segments[position + 1]
+        if segment.startswith(TEMPORARY) and (below[1:] or (below and status.is_directory)):
+            return path / below[0]
     return None

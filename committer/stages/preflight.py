@@ -6,8 +6,8 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from itertools import islice
 
-from committer.errors import PreflightError, TargetExistsError
-from committer.layout import MAGIC_JOB, TEMPORARY
+from committer.errors import ConfigurationError, PreflightError, TargetExistsError
+from committer.layout import MAGIC_JOB, TEMPORARY, check_job_id
 from committer.paths import StorePath
 from committer.stages.base import Stage, StageContext
 from committer.stages.inspect_destination import DestinationView
@@ -154,7 +154,12 @@ def end_it_first(job: StorePath) -> str:
     runs_into, job_id = job.parent, job.name.removeprefix(MAGIC_JOB)
     if runs_into.name.startswith(TEMPORARY):
         runs_into = runs_into.parent
-    ends = f"recover({str(runs_into)!r}, {job_id!r}), or cleanup of it, ends one that died"
+    try:
+        check_job_id(job_id)
+        ends = f"recover({str(runs_into)!r}, {job_id!r}), or cleanup of it, ends one that died"
+    except ConfigurationError:
+        # S3A's before Hadoop 3.4.0 name no job: all of a destination share it.
+        ends = f"delete {job} once no job uses it"
     return f"wait for that job; {ends}; or have the tasks write another name"
 
 

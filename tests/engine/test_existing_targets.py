@@ -99,6 +99,31 @@ async def test_a_job_that_comes_to_a_directory_after_the_decision_is_not_taken_a
     assert caught.value.outcome == "unchanged"
 
 
+async def test_a_lock_that_a_dead_job_left_is_no_job(place: Place) -> None:
+    lock = "part-0/deep/_temporary/.replace-lock"
+    place.write(lock, b"{}")
+    place.write("part-0/old", b"old")
+    nested = await committer.open_job(f"{place.dest}/part-0/deep", job_id="other", storage_options=place.options)
+    job = await place.open_job(job_id="mine", config=REPLACE)
+    await place.run_task(job, 0, {"part-0": b"new"})
+    with pytest.raises(TargetExistsError, match="part-0/deep/_temporary/other") as caught:
+        await job.commit()
+    assert f"{place.dest}/part-0/deep', 'other')" in caught.value.next_step
+    await nested.abort()
+    await job.commit()
+    kept = {} if place.store.capabilities.directories else {lock: b"{}"}
+    assert place.files() == {"part-0": b"new", **kept}
+
+
+async def test_a_magic_directory_that_names_no_job_is_not_to_be_recovered(place: Place) -> None:
+    place.write("part-0/__magic/job-1/x", b"{}")
+    job = await place.open_job(job_id="mine", config=REPLACE)
+    await place.run_task(job, 0, {"part-0": b"new"})
+    with pytest.raises(TargetExistsError, match="part-0/__magic") as caught:
+        await job.commit()
+    assert f"delete {place.layout('x').destination}/part-0/__magic once no job uses it" in caught.value.next_step
+
+
 @pytest.mark.parametrize("answer", ["given", "lost", "none: it died"])
 async def test_a_job_that_comes_to_a_directory_while_it_is_looked_into_is_not_taken_away(
     place: Place, answer: str

@@ -8,6 +8,7 @@ import pytest
 
 import committer
 from committer import CommitterConfig
+from committer.errors import StorePermissionError
 from committer.records.job_state import ReplaceLock, encode_record
 from committer.records.success import SuccessData, decode_success, encode_success
 from committer.testing.faults import Call
@@ -154,7 +155,8 @@ async def test_append_and_replace_crossed_twice_where_it_matters(profile: str) -
     assert {"replace withdrew", "append withdrew"} <= words
 
 
-async def test_freeze_is_not_cut_short_where_a_lock_is_found() -> None:
+@pytest.mark.parametrize("look", ["finds it", "fails", "fails as nobody foresaw"])
+async def test_freeze_is_not_cut_short_whatever_the_look_for_a_lock_finds(look: str) -> None:
     """It goes together with the look for the lock; were it cancelled, it could arrive once the records were thawed."""
     table = Table("hdfs", OLD)
     append = await table.job("append", APPENDED)
@@ -165,7 +167,10 @@ async def test_freeze_is_not_cut_short_where_a_lock_is_found() -> None:
     async def before(call: Call) -> None:
         nonlocal cut_short
         if call.operation == "read" and call.path.name == ".replace-lock":
+            first = not looked.is_set()
             looked.set()
+            if first and look != "finds it":
+                raise ValueError("odd") if look == "fails as nobody foresaw" else StorePermissionError("no")
         elif call.operation == "rename_directory" and call.path.name == "manifests":
             try:
                 await looked.wait()
@@ -177,7 +182,8 @@ async def test_freeze_is_not_cut_short_where_a_lock_is_found() -> None:
 
     append.store.before_call = before
     await append.commit()
-    assert append.busy
+    assert append.busy is (look == "finds it")
+    assert append.error is not None
     assert not cut_short
     assert not [name for name in table.temporary() if "manifests-frozen" in name]
     async with committer.open_task(append.driver.spec, task=1, storage_options=table.options) as task:
