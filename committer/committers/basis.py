@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
-from committer.errors import StoreNotADirectoryError, StoreNotFoundError
+from committer.errors import InvalidPathError, StoreNotADirectoryError, StoreNotFoundError
 from committer.flow.workers import run_workers
 from committer.paths import root_of
 from committer.records.job_state import Fact
 from committer.records.task_commit import TaskCommit
 from committer.stages.base import StageContext
-from committer.stages.decide import CommitBasis
+from committer.stages.decide import CommitBasis, check_superseded
 from committer.stages.inspect_destination import DestinationView, InspectDestination, InspectionRequest
 from committer.stages.load_records import (
     LoadedRecords,
@@ -116,7 +117,7 @@ async def prepare(context: StageContext, refs: list[RecordRef], *, copy_records:
         if context.config.superseded_scope == "destination":
             scope = ["", *filter(is_absolute, scope)]
         superseded.update(await ListSuperseded(context).run(scope))
-    conflicts.targets.extend(_not_unicode(superseded))
+    conflicts.targets.extend(_not_nameable(superseded, context.layout.roots))
     return Prepared(loaded, files, view, superseded, conflicts)
 
 
@@ -137,13 +138,16 @@ async def _make_way(context: StageContext, view: DestinationView) -> dict[str, F
     return found.files
 
 
-def _not_unicode(names: Iterable[str]) -> Iterator[str]:
-    """What cannot be taken away because a record, which is JSON, cannot name it."""
+def _not_nameable(names: Iterable[str], roots: AbstractSet[str]) -> Iterator[str]:
+    """What cannot be taken away because no record can name it, or none that whoever finishes the job goes by."""
     for name in names:
         try:
             name.encode()
+            check_superseded(name, roots)
         except UnicodeEncodeError:
             yield f"{name!a} is to be replaced, and its name is not UTF-8"
+        except InvalidPathError as error:
+            yield f"{name!r} is to be replaced, and no record may name it: {error.message}"
 
 
 async def _look_up_identities(context: StageContext, loaded: LoadedRecords) -> None:

@@ -229,6 +229,24 @@ async def read_facts(context: StageContext, decision: Decision) -> list[Fact]:
     return inline + [fact for file in decision.plan for fact in found[file.name]]
 
 
+def check_superseded(name: str, roots: AbstractSet[str]) -> None:
+    """Holds the name of an old file to what whoever finishes the job holds it to.
+
+    Raises:
+        InvalidPathError: No decision may name it.
+    """
+    root = root_of(name, roots) if is_absolute(name) else None
+    if root is not None:
+        # An old file may be called what no new one is: the `_SUCCESS` of a table in a directory below.
+        check_file_name(name[len(root) + 1 :])
+    elif is_absolute(name):
+        check_absolute_name(name, roots)
+    else:
+        check_file_name(name)
+    if in_job_directory(name):
+        raise InvalidPathError("it lies in a job's own directory, below this destination")
+
+
 def _contained(fact: Fact, source: StorePath, roots: AbstractSet[str]) -> Fact:
     """A fact is acted upon, so it must stay below the destination, or below a root that the caller gave, and out of
     other jobs' directories (G10).
@@ -236,16 +254,12 @@ def _contained(fact: Fact, source: StorePath, roots: AbstractSet[str]) -> Fact:
     try:
         if fact.kind == "identity" or (fact.kind in ("directory", "blocking") and fact.path in roots):
             return fact
-        root = root_of(fact.path, roots) if is_absolute(fact.path) else None
-        if root is not None and fact.kind == "superseded":
-            # An old file may be called what no new one is: the `_SUCCESS` of a table in a directory below.
-            check_file_name(fact.path[len(root) + 1 :])
+        if fact.kind == "superseded":
+            check_superseded(fact.path, roots)
         elif is_absolute(fact.path):
             check_absolute_name(fact.path, roots)
         else:
             check_file_name(fact.path)
-        if fact.kind == "superseded" and in_job_directory(fact.path):
-            raise InvalidPathError("it lies in a job's own directory, below this destination")
     except InvalidPathError as error:
         raise RecordError(
             f"a side file of the decision names {fact.path!r}: {error.message}", field="path", path=source

@@ -262,3 +262,16 @@ async def test_killed_then_taken_back(
     assert not report.success
     assert await channel.files() == before
     assert await channel.uploads() == []
+
+
+async def test_an_old_file_that_no_record_may_name_is_refused_before_the_decision(
+    moto_server: Server, root: StorePath
+) -> None:
+    """Whoever had to finish the job, or take it back, would refuse a decision that names it."""
+    channel, options = BucketChannel(moto_server.client, root), options_for(moto_server)
+    await channel.write("a=1/..", b"old")
+    with pytest.raises(TargetExistsError, match=r"'a=1/\.\.' is to be replaced, and no record may name it") as caught:
+        await commit(root, options, {"a=1/new": b"new"}, config=CommitterConfig(conflict_mode="replace"))
+    assert caught.value.outcome == "unchanged"
+    assert await channel.files() == {"a=1/..": b"old"}
+    assert await channel.uploads() == []
