@@ -177,14 +177,14 @@ def test_file_in_the_way_that_cannot_come_back_is_kept_until_somebody_takes_it(k
     assert kept
 
 
-def test_directory_at_a_target_that_cannot_be_moved_is_not_missed() -> None:
+def test_file_below_a_target_whose_move_had_no_answer_is_not_missed() -> None:
     plan = JobPlan("j0", delivery="message", config=CommitterConfig(existing_target="replace"), tasks=2, files=1)
     before = {f"{OUT}/{plan.names(0, 0)[0]}/inner": b"a directory"}
     kind = "gcs-no-identity"
-    removal = call_of(Scenario(0, kind, (plan,), before=before, forced={}), "j0.driver", "delete_directory", "-0.csv")
-    for seed in range(4):
-        forced = {(removal[0], removal[1] + 1): "crash_after"}
-        clean(simulate(Scenario(seed, kind, (plan,), before=before, forced=forced)))  # type: ignore[arg-type]
+    move = call_of(Scenario(0, kind, (plan,), before=before, forced={}), "j0.driver", "rename_file", "/inner")
+    for later in range(4):
+        forced = {(move[0], move[1] + later): "crash_after"}
+        clean(simulate(Scenario(0, kind, (plan,), before=before, forced=forced)))  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("kind", ["gcs", "gcs-no-identity", "no-identity", "adls"])
@@ -372,13 +372,13 @@ def test_old_files_that_others_wrote_before_a_job_replaces_them_leave_after_its_
         clean(simulate(Scenario(at, "s3", (plan,), events, before=before, forced={})))
 
 
-def test_directory_at_the_place_of_an_uploaded_file_whose_deleter_died() -> None:
+def test_file_below_the_place_of_an_uploaded_one_whose_deleter_died() -> None:
     replacing = CommitterConfig(conflict_mode="replace", existing_target="replace")
     plan = JobPlan("j0", "magic", "message", config=replacing, tasks=1, files=1)
     before = {f"{OUT}/day=0/part-j0-0-0.csv/inside.csv": b"old"}
     quiet = simulate(Scenario(0, "s3", (plan,), before=before, forced={}))
     clean(quiet)
-    deleted = numbers(quiet, "j0.driver", "delete_directory", "part-j0-0-0.csv")[0]
+    deleted = numbers(quiet, "j0.driver", "delete_file_if", "/inside.csv")[0]
     for later in range(8):
         forced: dict[tuple[str, int], Trouble] = {("j0.driver", deleted + later): "crash_after"}
         clean(simulate(Scenario(0, "s3", (plan,), before=before, forced=forced)))

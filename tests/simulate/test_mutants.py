@@ -14,9 +14,10 @@ from committer.testing.simulate.simulation import Result, simulate
 
 # Where to begin, so that the test is over soon: most bugs are found within a hundred seeds from the first.
 BEGIN = {
-    "manifest-deleted-before-rename": 1200,
+    "lost-answers-ignored": 540,
+    "rollback-by-name": 225,
     "success-put-back-as-it-was": 490,
-    "superseded-deleted-before-outcome": 205,
+    "superseded-deleted-before-outcome": 705,
 }
 
 
@@ -37,7 +38,7 @@ def test_planting_is_taken_back() -> None:
 
 def test_minimising_keeps_the_guarantee_and_drops_the_rest() -> None:
     with apply("lost-answers-ignored"):
-        for seed in range(2000):
+        for seed in range(540, 2000):
             result = simulate(draw_scenario(seed))
             if result.violations and len(result.faults) > 2:
                 break

@@ -6,11 +6,12 @@ import base64
 import http.server
 import io
 import json
+import os
 import sys
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -135,8 +136,13 @@ class Place:
 
     def logs(self) -> dict[str, bytes]:
         """All that the processes of Spark wrote: logs, events with their plans."""
-        names = [path for path in self.scratch.rglob("*") if path.is_file()]
-        return {str(path): path.read_bytes() for path in names if path.name not in {"key", "certificate.pem"}}
+        found: dict[str, bytes] = {}
+        # Java is still removing its temporary directories, which `Path.rglob` does not bear.
+        for folder, _folders, names in os.walk(self.scratch):
+            for name in set(names) - {"key", "certificate.pem"}:
+                with suppress(FileNotFoundError):
+                    found[f"{folder}/{name}"] = (Path(folder) / name).read_bytes()
+        return found
 
 
 @pytest.fixture

@@ -122,33 +122,28 @@ def test_a_write_commits_by_uploads_and_an_overwrite_replaces(
     assert "Uploads" not in server.client.list_multipart_uploads(Bucket=BUCKET)
 
 
-def test_attempts_that_fail_leave_nothing(server: Server, options: dict[str, str], tmp_path: Path) -> None:
-    """One attempt raises and another's process dies, both when all of their rows are in uploads."""
-    from tests.s3.servers import BUCKET
-
-    driver = Driver("local[2,4]", tmp_path / "driver", SCRIPT)
-    try:
-        uri = f"s3a://{BUCKET}/failing/table"
-        assert driver.run("save", dest=uri, storage=options, way="failing") == {}
-        attempts = attempts_of_rows(server, "failing/table")
-        assert 0 not in {attempts[row] for row in range(ROWS, 3 * ROWS)}
-        told = driver.run("overwrite", dest=uri, storage=options)
-        assert (told["success"], told["files"]) == (True, 3 * DIRECTORIES)
-        assert set(attempts_of_rows(server, "failing/table").values()) == {0}
-    finally:
-        driver.close()
-
-
 @pytest.mark.xdist_group("cluster")
 @pytest.mark.skipif(sys.platform != "linux", reason="needs 127.0.0.2")
-def test_the_loser_of_a_speculation_leaves_nothing(server: Server, options: dict[str, str], tmp_path: Path) -> None:
+def test_attempts_that_fail_or_lose_leave_nothing(server: Server, options: dict[str, str], tmp_path: Path) -> None:
+    """One attempt raises and another's process dies, both when all of their rows are in uploads; one loses against its
+    speculative copy; and an overwrite takes the place of what was written.
+    """
     from tests.s3.servers import BUCKET
 
+    failing, losing = f"s3a://{BUCKET}/failing/table", f"s3a://{BUCKET}/losing/table"
     with standalone_cluster(tmp_path) as master:
         driver = Driver(master, tmp_path / "driver", SCRIPT)
         try:
-            uri, flag = f"s3a://{BUCKET}/losing/table", str(tmp_path / "flag")
-            assert driver.run("save", dest=uri, storage=options, way="losing", flag=flag) == {}
+            assert driver.run("save", dest=failing, storage=options, way="failing") == {}
+            attempts = attempts_of_rows(server, "failing/table")
+            assert 0 not in {attempts[row] for row in range(ROWS, 3 * ROWS)}
+            old = {key for key in keys(server.client, BUCKET) if key.startswith("failing/table/d=")}
+            told = driver.run("overwrite", dest=failing, storage=options)
+            assert (told["success"], told["files"]) == (True, 3 * DIRECTORIES)
+            attempts_of_rows(server, "failing/table")
+            assert not old & keys(server.client, BUCKET)
+            flag = str(tmp_path / "flag")
+            assert driver.run("save", dest=losing, storage=options, way="losing", flag=flag) == {}
         finally:
             driver.close()
     attempts = attempts_of_rows(server, "losing/table")
