@@ -261,7 +261,7 @@ class JobCommit:
                 if alone and first and context.spec.delivery == "listing":
                     await thaw_manifests(context)
                 await withdraw(context, intent)
-            except CommitterError as error:
+            except Exception as error:
                 _log.warning("job %s stays undecided, but: %s", context.layout.job_id, error)
 
         await outlast(undo, bound_s=UNDO_BOUND_S)

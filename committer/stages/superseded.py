@@ -121,13 +121,7 @@ class MoveAside(Stage[list[Fact], int]):
                 status = await store.status(path)
                 if not is_recorded(status, fact):
                     return False
-            if fact.is_directory and not store.capabilities.atomic_directory_rename:
-                # The documented exception to G13: a directory at a file's target that cannot be moved is removed.
-                await store.delete_directory(path, recursive=True)
-            elif fact.is_directory:
-                await store.rename_directory(path, aside)
-            else:
-                await store.rename_file(path, aside, identity=fact.identity)
+            await store.rename_file(path, aside, identity=fact.identity)
         except StoreNotFoundError as error:
             if error.path == str(path) or not error.path:
                 return False
