@@ -32,6 +32,8 @@ from committer.errors import UnsupportedError
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+QUICK_JAVA = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
+
 pytestmark = [
     pytest.mark.spark,
     pytest.mark.java,
@@ -46,7 +48,7 @@ pytestmark = [
 
 
 @pytest.fixture(scope="module")
-def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+def spark(tmp_path_factory: pytest.TempPathFactory, sized: Sized) -> Iterator[SparkSession]:
     from pyspark import SparkContext
 
     # Where another test's session runs in this process, its settings hold; it stays.
@@ -58,7 +60,11 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         environment.setenv("PYSPARK_PYTHON", sys.executable)
         # Workers that may not keep compiled code spend seconds on importing pyarrow.
         environment.delenv("PYTHONDONTWRITEBYTECODE", raising=False)
-        environment.setenv("PYTHONPYCACHEPREFIX", str(tmp_path_factory.mktemp("pycache")))
+        if "PYTHONPYCACHEPREFIX" not in os.environ:
+            environment.setenv("PYTHONPYCACHEPREFIX", str(tmp_path_factory.mktemp("pycache")))
+        if not sized(1, 0):
+            # In small, compiling thoroughly takes longer than what is compiled.
+            environment.setenv("JAVA_TOOL_OPTIONS", QUICK_JAVA)
         try:
             session = start_session()
         except UnsupportedError as error:

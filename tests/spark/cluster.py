@@ -45,6 +45,7 @@ def environment(scratch: Path) -> dict[str, str]:
         "PYSPARK_DRIVER_PYTHON": sys.executable,
         "PYTHONPYCACHEPREFIX": os.environ.get("PYTHONPYCACHEPREFIX", str(scratch / "pycache")),
         "PYTHONWARNINGS": "ignore",
+        "JAVA_TOOL_OPTIONS": QUICK_JAVA,
         "SPARK_DAEMON_MEMORY": "256m",
         "SPARK_DAEMON_JAVA_OPTS": QUICK_JAVA,
         "SPARK_LOCAL_DIRS": str(scratch),

@@ -43,7 +43,8 @@ def compiled_code(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as environment:
         environment.delenv("PYTHONDONTWRITEBYTECODE", raising=False)
         shared = base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
-        environment.setenv("PYTHONPYCACHEPREFIX", str(shared / "pycache"))
+        if "PYTHONPYCACHEPREFIX" not in os.environ:
+            environment.setenv("PYTHONPYCACHEPREFIX", str(shared / "pycache"))
         yield
 
 

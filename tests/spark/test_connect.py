@@ -17,6 +17,7 @@ import committer
 from committer.errors import UnsupportedError
 from committer.spark.java import find_java
 
+from .cluster import QUICK_JAVA
 from .trees import data_files, rows_by_directory
 
 pytestmark = [pytest.mark.spark, pytest.mark.java, pytest.mark.xdist_group("connect")]
@@ -35,6 +36,7 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     environment = {
         **os.environ,
         "JAVA_HOME": home,
+        "JAVA_TOOL_OPTIONS": QUICK_JAVA,
         "PYSPARK_PYTHON": sys.executable,
         "PYSPARK_DRIVER_PYTHON": sys.executable,
         "LC_ALL": "C.UTF-8" if sys.platform == "linux" else "en_US.UTF-8",

@@ -14,6 +14,8 @@ import committer
 from committer.errors import UnsupportedError
 from committer.spark.java import find_java
 
+from .cluster import QUICK_JAVA
+
 ROOT = Path(committer.__file__).parent.parent
 SCRIPT = ROOT / "examples" / "spark_overwrite.py"
 
@@ -44,7 +46,13 @@ def test_one_day_is_replaced(connect: bool, tmp_path: Path) -> None:
         pytest.skip(str(error))
     done = subprocess.run(
         [sys.executable, str(SCRIPT), *(["--connect"] * connect), str(tmp_path / "orders")],
-        env={**os.environ, "PYTHONPATH": str(ROOT), "PYTHONWARNINGS": "ignore", "SPARK_LOCAL_IP": "127.0.0.1"},
+        env={
+            **os.environ,
+            "JAVA_TOOL_OPTIONS": QUICK_JAVA,
+            "PYTHONPATH": str(ROOT),
+            "PYTHONWARNINGS": "ignore",
+            "SPARK_LOCAL_IP": "127.0.0.1",
+        },
         capture_output=True,
         text=True,
         timeout=230,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -12,6 +13,8 @@ import pytest
 import committer
 from committer.errors import UnsupportedError
 from committer.spark.java import find_java
+
+from .cluster import QUICK_JAVA
 
 SCRIPT = Path(committer.__file__).parent.parent / "examples" / "spark_streaming.py"
 
@@ -38,6 +41,7 @@ def test_every_order_arrives_once(tmp_path: Path) -> None:
         pytest.skip(str(error))
     done = subprocess.run(
         [sys.executable, str(SCRIPT), str(tmp_path / "orders")],
+        env={**os.environ, "JAVA_TOOL_OPTIONS": QUICK_JAVA},
         capture_output=True,
         text=True,
         timeout=240,
