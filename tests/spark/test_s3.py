@@ -147,4 +147,5 @@ def test_attempts_that_fail_or_lose_leave_nothing(server: Server, options: dict[
         finally:
             driver.close()
     attempts = attempts_of_rows(server, "losing/table")
-    assert {attempts[row] for row in range(ROWS, 2 * ROWS)} == {1}
+    # Once its copy has handed over all rows the first attempt goes on, too: which of the two wins is Spark's to say.
+    assert {attempts[row] for row in range(ROWS, 2 * ROWS)} in ({0}, {1})
