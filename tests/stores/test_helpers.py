@@ -83,20 +83,20 @@ async def test_requests_that_are_always_lost(space: MemorySpace) -> None:
 async def test_a_lost_answer_that_cannot_be_looked_for_is_unknown(space: MemorySpace, kind: FaultKind) -> None:
     """The request may land yet: who is told that nothing was done takes back what the file rests on."""
     store = FaultyStore(
-        space.store(), [Fault(kind="late", operation="put", delay_s=0.05), Fault(kind=kind, operation="read")]
+        space.store(), [Fault(kind="late", operation="put", delay_s=0.25), Fault(kind=kind, operation="read")]
     )
     with pytest.raises(StoreOutcomeUnknownError, match="looking failed"):
         await create_exclusively(store, space.path("file"), b"mine")
-    await asyncio.sleep(0.1)
+    await asyncio.sleep(0.35)
     assert space.files() == {"/file": b"mine"}
 
 
 async def test_a_refusal_after_a_lost_answer_is_unknown(space: MemorySpace) -> None:
-    late = Fault(kind="late", operation="put", delay_s=0.05)
+    late = Fault(kind="late", operation="put", delay_s=0.25)
     store = FaultyStore(space.store(), [late, Fault(kind="forbidden", operation="put")])
     with pytest.raises(StoreOutcomeUnknownError):
         await create_exclusively(store, space.path("file"), b"mine")
-    await asyncio.sleep(0.1)
+    await asyncio.sleep(0.35)
     assert space.files() == {"/file": b"mine"}
 
 
