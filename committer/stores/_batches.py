@@ -18,9 +18,14 @@ from typing import Any, Final, TypeVar, cast
 T = TypeVar("T")
 
 LIGHT: Final = 1
+HEAVY: Final = 16
 WHOLE_BATCH: Final = 128
-# Above this a call waits for a disk or a server far away, and other threads help more than long batches.
-_SLOW_CALL_S: Final = 0.001
+# Above this a light call waits for a disk or a server far away, and other threads help. Below, threads mostly wait for
+# one another: each system call gives up the interpreter's lock, and must get it back. Four threads took a third more
+# CPU than one for the same light calls, and longer; two still share heavy ones.
+_SLOW_CALL_S: Final = 0.0005
+# A thread that is held up for so long (a disk that hangs, a large tree) must not hold up what waits behind it.
+_HELD_UP_S: Final = 0.05
 
 
 # Forks between this process and the first that loaded this module: cheaper to compare than to ask for the process id at
@@ -70,8 +75,10 @@ class _Lane:
         self._executor: ThreadPoolExecutor | None = None
         self._waiting: deque[_Call] = deque()
         self._busy = 0
+        self._finished = 0
         self._seconds_per_call = 0.0
         self._scheduled = False
+        self._relief: asyncio.TimerHandle | None = None
         self._idle: asyncio.Future[None] | None = None
 
     async def run(
@@ -108,6 +115,9 @@ class _Lane:
             if self._idle is None:
                 self._idle = self._new_future()
             await asyncio.shield(self._idle)
+        if self._relief is not None:
+            self._relief.cancel()
+            self._relief = None
         executor, self._executor = self._executor, None
         if executor is not None:
             # No call is left, so the threads end by themselves; joining them would block the loop.
@@ -136,31 +146,48 @@ class _Lane:
 
     def _hand_over(self) -> None:
         self._scheduled = False
-        while self._waiting and self._busy < self._threads:
-            batch: list[_Call] = []
-            room = longest = WHOLE_BATCH
-            if self._seconds_per_call > _SLOW_CALL_S:
-                longest = -(-len(self._waiting) // (self._threads - self._busy))
-            while self._waiting and len(batch) < longest and (not batch or self._waiting[0].weight <= room):
-                call = self._waiting.popleft()
-                call.handed_over = True
-                room -= call.weight
-                batch.append(call)
-            if self._executor is None:
-                self._executor = ThreadPoolExecutor(self._threads, thread_name_prefix="committer-local")
-            self._busy += 1
-            self.hops += 1
-            try:
-                self._executor.submit(_run_batch, batch, asyncio.get_running_loop(), self._finish)
-            except RuntimeError as error:
-                # No thread can be had (or the interpreter is going): the callers must hear of it, not wait for ever.
-                for call in batch:
-                    call.error = error
-                asyncio.get_running_loop().call_soon(self._finish, batch, 0.0)
+        slow = self._seconds_per_call > _SLOW_CALL_S
+        while self._waiting and self._busy < (threads := self._threads_for(self._waiting[0], slow)):
+            self._hand_over_batch(-(-len(self._waiting) // (threads - self._busy)) if slow else WHOLE_BATCH)
+        if self._waiting and self._busy < self._threads and self._relief is None:
+            self._relief = asyncio.get_running_loop().call_later(_HELD_UP_S, self._relieve, self._finished)
+
+    def _threads_for(self, call: _Call, slow: bool) -> int:
+        """How many threads may be busy once one has this call."""
+        if slow:
+            return self._threads
+        return min(self._threads, 1 if call.weight < HEAVY else 2)
+
+    def _relieve(self, finished: int) -> None:
+        self._relief = None
+        if self._waiting and self._busy < self._threads and self._finished == finished:
+            self._hand_over_batch(WHOLE_BATCH)
+        self._hand_over()
+
+    def _hand_over_batch(self, longest: int) -> None:
+        batch: list[_Call] = []
+        room = WHOLE_BATCH
+        while self._waiting and len(batch) < longest and (not batch or self._waiting[0].weight <= room):
+            call = self._waiting.popleft()
+            call.handed_over = True
+            room -= call.weight
+            batch.append(call)
+        if self._executor is None:
+            self._executor = ThreadPoolExecutor(self._threads, thread_name_prefix="committer-local")
+        self._busy += 1
+        self.hops += 1
+        try:
+            self._executor.submit(_run_batch, batch, asyncio.get_running_loop(), self._finish)
+        except RuntimeError as error:
+            # No thread can be had (or the interpreter is going): the callers must hear of it, not wait for ever.
+            for call in batch:
+                call.error = error
+            asyncio.get_running_loop().call_soon(self._finish, batch, 0.0)
 
     def _finish(self, batch: list[_Call], seconds: float) -> None:
         self._busy -= 1
-        self._seconds_per_call += (seconds / len(batch) - self._seconds_per_call) / 4
+        self._finished += 1
+        self._seconds_per_call += (seconds / sum([call.weight for call in batch]) - self._seconds_per_call) / 4
         for call in batch:
             call.done = True
             if call.waiter is not None and not call.waiter.done():
@@ -222,8 +249,8 @@ class BatchExecutor:
         Args:
             function: What blocks.
             args: Its arguments.
-            weight: How much of a batch it fills: `LIGHT` for one system call, `WHOLE_BATCH` for what may take long and
-                should hold nobody else up.
+            weight: How much of a batch it fills: `LIGHT` for one system call, `HEAVY` and above for what is worth a
+                second thread, `WHOLE_BATCH` for what may take long and should hold nobody else up.
             undo: Called in a thread with the result when the caller was cancelled while `function` ran.
             insist: Run it even when the caller is cancelled before a thread took it.
         """

@@ -9,7 +9,7 @@ from typing import Final, Literal
 from committer.errors import ConfigurationError, InvalidPathError, StoreError, TaskError
 from committer.flow.runtime import current_runtime
 from committer.paths import StorePath
-from committer.stores._batches import WHOLE_BATCH, BatchExecutor
+from committer.stores._batches import HEAVY, LIGHT, WHOLE_BATCH, BatchExecutor
 from committer.stores._disk import Disk
 from committer.stores._disk_calls import Buffer, Entries, Page
 from committer.stores.base import Capabilities, FileStatus, FileWriter, Store
@@ -189,7 +189,7 @@ class LocalStore(Store):
 
     async def delete_directory(self, path: StorePath, *, recursive: bool) -> bool:
         """Deletes a directory. Links in it are not followed, and what others delete meanwhile is no error."""
-        weight = 16 if recursive else 1
+        weight = HEAVY if recursive else LIGHT
         return await self._batches.run(self._disk.delete_directory, _checked(path), recursive, weight=weight)
 
     async def link_file(self, source: StorePath, destination: StorePath) -> None:

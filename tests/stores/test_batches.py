@@ -14,7 +14,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from committer.stores._batches import WHOLE_BATCH, BatchExecutor
+from committer.stores import _batches
+from committer.stores._batches import HEAVY, LIGHT, WHOLE_BATCH, BatchExecutor
 
 
 class Gate:
@@ -94,6 +95,40 @@ async def test_slow_calls_are_spread_over_the_threads(batches: BatchExecutor) ->
     before = batches.hops
     await asyncio.gather(*(batches.run(int) for _ in range(8)))
     assert batches.hops == before + 4
+
+
+@pytest.mark.parametrize(("weight", "threads"), [(LIGHT, 1), (HEAVY, 2)])
+async def test_quick_calls_keep_few_threads_busy(
+    batches: BatchExecutor, weight: int, threads: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Quick by the clock, and long enough for others to come in between.
+    monkeypatch.setattr("time.perf_counter", lambda: 0.0)
+    monkeypatch.setattr(_batches, "_HELD_UP_S", 60.0)
+    lock, busy, most = threading.Lock(), 0, 0
+
+    def call() -> None:
+        nonlocal busy, most
+        with lock:
+            busy += 1
+            most = max(most, busy)
+        time.sleep(0.0005)
+        with lock:
+            busy -= 1
+
+    await asyncio.gather(*(batches.run(call, weight=weight) for _ in range(WHOLE_BATCH * 4 // weight)))
+    assert most == threads
+
+
+async def test_a_thread_that_hangs_holds_nobody_up(batches: BatchExecutor) -> None:
+    gates = [Gate() for _ in range(3)]
+    held: list[asyncio.Task[str]] = []
+    for gate in gates:
+        held.append(asyncio.create_task(batches.run(gate)))
+        await until(gate.entered)
+    assert await batches.run(pow, 3, 2) == 9
+    for gate in gates:
+        gate.open.set()
+    assert await asyncio.gather(*held) == ["passed"] * 3
 
 
 async def test_errors_come_to_their_caller_only(batches: BatchExecutor) -> None:
@@ -282,6 +317,7 @@ def test_loops_one_after_the_other_without_close() -> None:
 
 _FORK = """
 import asyncio, os, sys
+from committer.stores import _batches
 from committer.stores._batches import BatchExecutor
 
 batches = BatchExecutor(2)
