@@ -27,7 +27,7 @@ from committer.stages.cleanup import (
 )
 from committer.stages.commit_state import CommitState
 from committer.stages.durability import sync_directories
-from committer.stages.end_job import Ended, is_unmarked, mark_finished, runs_alone
+from committer.stages.end_job import Ended, mark_finished, runs_alone
 from committer.stages.intent import release_lock, remove_taken_lock
 from committer.stages.job_directory import read_outcome
 from committer.stages.names import with_ancestors
@@ -38,6 +38,7 @@ from committer.stages.success_file import (
     DIRECTORIES_CREATED,
     SaveSuccess,
     files_committed,
+    is_unmarked,
     named_uris,
     read_success,
     set_totals,

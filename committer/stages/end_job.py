@@ -13,7 +13,7 @@ from committer.stages.base import Stage, StageContext
 from committer.stages.cleanup import remove_emptied
 from committer.stages.commit_state import EndedElsewhereError, check_still_decided, looking_again
 from committer.stages.job_directory import read_outcome, read_record
-from committer.stages.success_file import read_success
+from committer.stages.success_file import is_unmarked
 from committer.stores.helpers import create_exclusively, exists
 
 
@@ -126,17 +126,6 @@ async def runs_alone(context: StageContext, *, asked: bool = True) -> bool:
     except StoreError:
         return False
     return True
-
-
-async def is_unmarked(context: StageContext, *, asked: bool = True) -> bool:
-    """Whether no other job that ended left its `_SUCCESS`, where this one's was not yet written. As `runs_alone`."""
-    if not asked:
-        return False
-    try:
-        marker = await read_success(context)
-    except StoreError:
-        return False
-    return marker is None or marker.jobId == context.layout.job_id
 
 
 async def mark_finished(context: StageContext, outcome: JobOutcome) -> None:

@@ -10,6 +10,7 @@ import msgspec
 from committer.errors import (
     JobStateError,
     RecordError,
+    StoreError,
     StoreExistsError,
     StoreIsADirectoryError,
     StoreNotFoundError,
@@ -235,6 +236,24 @@ async def was_completed(context: StageContext, decision: Decision) -> bool:
     if marker is None or marker.jobId != context.layout.job_id:
         return False
     return marker.diagnostics.get(DECIDED_BY) == decision.driver
+
+
+async def is_unmarked(context: StageContext, *, asked: bool = True) -> bool:
+    """Whether no other job that ended left its `_SUCCESS`, where this one's was not yet written.
+
+    One that says nothing, as Hadoop's file output committers leave it, is another's. What cannot be looked at is not
+    vouched for. No call unless `asked`, else one.
+    """
+    if not asked:
+        return False
+    path = context.layout.success
+    try:
+        data = await context.store.read(path, limit=context.config.record_size_limit)
+        return decode_success(data, source=str(path)).jobId == context.layout.job_id
+    except StoreNotFoundError:
+        return True
+    except (StoreError, RecordError):
+        return False
 
 
 async def read_success(context: StageContext) -> SuccessData | None:

@@ -86,6 +86,24 @@ async def test_a_job_that_came_and_ended_while_the_outcome_was_made_is_no_extra(
     assert (report.job_id, report.extra, report.ok) == ("first", [], True)
 
 
+async def test_an_empty_success_that_came_meanwhile_is_another_jobs(place: Place) -> None:
+    """Hadoop's file output committers leave one, and their files beside it."""
+    job = await place.open_job(job_id="first")
+    await place.run_task(job, 0, {"part-0": b"abc"})
+
+    async def run_another(call: Call) -> None:
+        if call.operation == "put" and call.path.name.startswith("outcome"):
+            place.store.before_call = None
+            place.write("part-1", b"abc")
+            place.write("_SUCCESS", b"")
+
+    place.store.before_call = run_another
+    await job.commit()
+    assert place.store.before_call is None
+    report = await validate(place)
+    assert (report.job_id, report.extra, report.ok) == ("first", [], True)
+
+
 async def test_hidden_files_of_the_job_count(place: Place) -> None:
     await place.run_job({"_metadata": b"m", ".x": b"x", "p/_y": b"y", "part-0": b"x", "_dir/z": b"z"})
     report = await validate(place)
