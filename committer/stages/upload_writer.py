@@ -11,7 +11,7 @@ from committer.flow.outlast import UNDO_BOUND_S, outlast
 from committer.paths import StorePath
 from committer.stores.base import FileStatus, FileWriter, Store
 from committer.stores.helpers import end_upload
-from committer.stores.uploads import SupportsUploads, UploadPart
+from committer.stores.uploads import UploadPart, uploads_of
 
 
 class UploadWriter(FileWriter):
@@ -40,10 +40,11 @@ class UploadWriter(FileWriter):
         in_flight: int,
         finished: Callable[[Sequence[UploadPart]], None],
     ) -> None:
-        if not isinstance(store, SupportsUploads):
+        uploads = uploads_of(store)
+        if uploads is None:
             raise TypeError("the store has no uploads")
         self._store = store
-        self._uploads: SupportsUploads = store
+        self._uploads = uploads
         self._path = path
         self._upload_id = upload_id
         self._stamp = stamp

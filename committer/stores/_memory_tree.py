@@ -46,11 +46,13 @@ class Tree:
 
     Attributes:
         on_put: Called when a file was put.
+        version: Counts changes: what was seen at the same number is seen still.
     """
 
     def __init__(self, capabilities: Capabilities, clock: Callable[[], float]) -> None:
         self.capabilities = capabilities
         self.on_put: Callable[[StorePath], None] | None = None
+        self.version = 0
         self._clock = clock
         self._changes = 0
         self._entries: dict[str, _Entry] = {}
@@ -139,6 +141,7 @@ class Tree:
             self.make_directory(path.parent, parents=True)
         key = self._key(path)
         if key in self._entries:
+            self.version += 1
             self._entries[key].file = file
         else:
             self._add(key, _Entry(path, file))
@@ -230,6 +233,7 @@ class Tree:
         start, end = self._below(path)
         if start < end and not recursive:
             raise StoreNotEmptyError("the directory has children", operation="delete_directory", path=path)
+        self.version += 1
         for key in self._keys[start:end]:
             del self._entries[key]
         del self._keys[start:end]
@@ -300,12 +304,14 @@ class Tree:
         return bisect_left(self._keys, prefix), bisect_left(self._keys, _after(prefix[:-1]))
 
     def _add(self, key: str, entry: _Entry) -> None:
+        self.version += 1
         self._entries[key] = entry
         insort(self._keys, key)
 
     def _remove(self, key: str) -> _Entry | None:
         entry = self._entries.pop(key, None)
         if entry is not None:
+            self.version += 1
             del self._keys[bisect_left(self._keys, key)]
         return entry
 

@@ -22,7 +22,7 @@ from committer.errors import (
 from committer.flow.runtime import current_runtime
 from committer.paths import StorePath
 from committer.stores.base import FileStatus, Store, SupportsConditionalDelete, SupportsMetadata
-from committer.stores.uploads import SupportsUploads, UploadPart
+from committer.stores.uploads import UploadPart, uploads_of
 
 RECORD_LIMIT_BYTES: Final = 1 << 30
 _TRIES: Final = 5
@@ -229,13 +229,14 @@ async def finish_upload(
         StoreExistsError: `exclusive` and another file is there.
         UnsupportedError: The store has no uploads.
     """
-    if not isinstance(store, SupportsUploads):
+    uploads = uploads_of(store)
+    if uploads is None:
         raise UnsupportedError("the store has no uploads", operation="complete_upload", path=path)
     lost: StoreError | None = None
     tries = _TRIES
     while True:
         try:
-            return await store.complete_upload(path, upload_id, parts, exclusive=exclusive)
+            return await uploads.complete_upload(path, upload_id, parts, exclusive=exclusive)
         except CommitterError as caught:
             error = caught
         if isinstance(error, StoreOutcomeUnknownError):
@@ -282,10 +283,11 @@ async def is_pending(store: Store, path: StorePath, upload_id: str) -> bool:
     Raises:
         UnsupportedError: The store has no uploads.
     """
-    if not isinstance(store, SupportsUploads):
+    uploads = uploads_of(store)
+    if uploads is None:
         raise UnsupportedError("the store has no uploads", operation="list_parts", path=path)
     try:
-        async for _part in store.list_parts(path, upload_id):
+        async for _part in uploads.list_parts(path, upload_id):
             break
     except StoreUploadNotFoundError:
         return False
@@ -304,15 +306,16 @@ async def end_upload(store: Store, path: StorePath, upload_id: str) -> bool:
         StoreConflictError: Parts keep arriving: whoever writes it is still at work.
         UnsupportedError: The store has no uploads.
     """
-    if not isinstance(store, SupportsUploads):
+    uploads = uploads_of(store)
+    if uploads is None:
         raise UnsupportedError("the store has no uploads", operation="abort_upload", path=path)
-    there = await store.abort_upload(path, upload_id)
+    there = await uploads.abort_upload(path, upload_id)
     for tries_left in reversed(range(_TRIES)):
         if not await is_pending(store, path, upload_id):
             return there
         if tries_left:
             await current_runtime().sleep(_WAIT_S)
-            await store.abort_upload(path, upload_id)
+            await uploads.abort_upload(path, upload_id)
     raise StoreConflictError(
         "parts keep arriving: whoever writes it is still at work", operation="abort_upload", path=path
     )

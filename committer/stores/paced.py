@@ -24,7 +24,14 @@ from committer.stores.base import (
     SupportsSync,
 )
 from committer.stores.helpers import put_described
-from committer.stores.uploads import PendingUpload, SupportsBlockLists, SupportsUploads, UncommittedBlock, UploadPart
+from committer.stores.uploads import (
+    PendingUpload,
+    SupportsBlockLists,
+    SupportsUploads,
+    UncommittedBlock,
+    UploadPart,
+    uploads_of,
+)
 
 
 class PacedStore(PacedCalls, Store):
@@ -391,9 +398,10 @@ class PacedStore(PacedCalls, Store):
             await self.inner.close()
 
     def _uploads(self, operation: str) -> SupportsUploads:
-        if not isinstance(self.inner, SupportsUploads):
+        uploads = uploads_of(self.inner)
+        if uploads is None:
             raise self._lacks("uploads", operation)
-        return self.inner
+        return uploads
 
     def _block_lists(self, operation: str) -> SupportsBlockLists:
         if not isinstance(self.inner, SupportsBlockLists):

@@ -20,7 +20,14 @@ from committer.stores.base import (
     SupportsSync,
 )
 from committer.stores.helpers import put_described
-from committer.stores.uploads import PendingUpload, SupportsBlockLists, SupportsUploads, UncommittedBlock, UploadPart
+from committer.stores.uploads import (
+    PendingUpload,
+    SupportsBlockLists,
+    SupportsUploads,
+    UncommittedBlock,
+    UploadPart,
+    uploads_of,
+)
 from committer.testing._fault_kinds import Call, Fault, FaultKind, SimulatedCrash
 from committer.testing._faulty_calls import FaultyCalls, Hook
 
@@ -273,9 +280,10 @@ class FaultyStore(FaultyCalls, Store):
         await self.inner.close()
 
     def _uploads(self, operation: str, path: StorePath) -> SupportsUploads:
-        if not isinstance(self.inner, SupportsUploads):
+        uploads = uploads_of(self.inner)
+        if uploads is None:
             raise _lacks("uploads", operation, path)
-        return self.inner
+        return uploads
 
     def _block_lists(self, operation: str, path: StorePath) -> SupportsBlockLists:
         if not isinstance(self.inner, SupportsBlockLists):

@@ -52,7 +52,7 @@ class Checker:
         self.late: bool = False
         self.steps: int = 0
         self.jobs: dict[str, JobWatch] = {job_id: JobWatch(job_id, ledger, world) for job_id, ledger in ledgers.items()}
-        self.must_stand: dict[str, bytes] = world.visible()
+        self.must_stand: dict[str, bytes] = dict(world.visible())
         self._markers = {self.must_stand[SUCCESS]} if SUCCESS in self.must_stand else set()
         self._strangers: dict[str, bytes] = {}
         self._before_directories = {name for name in world.directories() if name.startswith(_VISIBLE)}
@@ -61,7 +61,7 @@ class Checker:
         }
         self._pending_before = world.pending()
         self._report = report
-        self._last: dict[str, bytes] | None = None
+        self._last: Mapping[str, bytes] | None = None
 
     def adopt(self, name: str, data: bytes) -> None:
         """Somebody else puts a file at the destination, which must stay as he left it."""
@@ -113,7 +113,7 @@ class Checker:
         visible = self.world.visible()
         for watch in self.jobs.values():
             self._look_at(watch, visible)
-        if visible == self._last:
+        if visible is self._last or visible == self._last:
             return
         self._last = visible
         self.steps += 1
@@ -126,7 +126,7 @@ class Checker:
         for name in self.must_stand.keys() - visible.keys():
             self._check_gone(name, visible)
 
-    def _look_at(self, watch: JobWatch, visible: dict[str, bytes]) -> None:
+    def _look_at(self, watch: JobWatch, visible: Mapping[str, bytes]) -> None:
         """Notes a decision, or an end, that stands there for the first time."""
         problem = watch.look()
         if problem is not None:
@@ -148,7 +148,7 @@ class Checker:
             if watch.replacing or other.replacing:
                 self._fail(f"G11: {watch.job_id} and {other.job_id} commit at once, and one of them replaces", {})
 
-    def _commit(self, watch: JobWatch, visible: dict[str, bytes]) -> None:
+    def _commit(self, watch: JobWatch, visible: Mapping[str, bytes]) -> None:
         """A job is committed from here on: its files are what must stand."""
         new: dict[str, bytes] = {}
         for task in range(watch.ledger.tasks):
@@ -280,7 +280,7 @@ class Checker:
         self.step()
         self._check_around()
         leaving = {name for watch in self.jobs.values() for name in watch.leaving}
-        files, found = self.world.files(), self.world.visible()
+        files, found = self.world.files(), dict(self.world.visible())
         expected = {name: data for name, data in self.must_stand.items() if name not in leaving}
         marker, old_marker = found.pop(SUCCESS, None), expected.pop(SUCCESS, None)
         if digests(found) != digests(expected):

@@ -56,7 +56,7 @@ class World(ABC):
         """Every file, but for those below one directory; then content may be told from what was read before."""
 
     @abstractmethod
-    def visible(self) -> dict[str, bytes]:
+    def visible(self) -> Mapping[str, bytes]:
         """What readers see at the destination but below its `_temporary` and `__magic_job-`, and below `ELSEWHERE`."""
 
     @abstractmethod
@@ -95,6 +95,7 @@ class MemoryWorld(World):
 
     def __init__(self, profile: str, **flags: bool) -> None:
         self._space = MemoryStore.space(f"guarantees-{next(self._numbers)}", profile, **flags)
+        self._seen: tuple[int, Mapping[str, bytes]] | None = None
 
     @property
     def destination(self) -> StorePath:
@@ -114,15 +115,19 @@ class MemoryWorld(World):
             if file is not None and not path.path.startswith(but)
         }
 
-    def visible(self) -> dict[str, bytes]:
-        """See `World.visible`."""
-        return {
-            name if name.startswith(_ELSEWHERE) else name[_OUT_LENGTH:]: file.data
-            for path, file in self._space.tree
-            if file is not None
-            and (name := path.path).startswith((f"/{OUT}/", _ELSEWHERE))
-            and not name.startswith(_TEMPORARY)
-        }
+    def visible(self) -> Mapping[str, bytes]:
+        """See `World.visible`. Asked at every step, most of which change nothing."""
+        tree = self._space.tree
+        if self._seen is None or self._seen[0] != tree.version:
+            visible = {
+                name if name.startswith(_ELSEWHERE) else name[_OUT_LENGTH:]: file.data
+                for path, file in tree
+                if file is not None
+                and (name := path.path).startswith((f"/{OUT}/", _ELSEWHERE))
+                and not name.startswith(_TEMPORARY)
+            }
+            self._seen = tree.version, visible
+        return self._seen[1]
 
     def read(self, name: str) -> bytes | None:
         """See `World.read`."""
@@ -227,7 +232,7 @@ class DiskWorld(World):
             return None
         return self._seen[key]
 
-    def visible(self) -> dict[str, bytes]:
+    def visible(self) -> Mapping[str, bytes]:
         """See `World.visible`."""
         found = self.files(but=f"{OUT}/{TEMPORARY}")
         here = {name[_OUT_LENGTH - 1 :]: data for name, data in found.items() if name.startswith(f"{OUT}/")}
