@@ -246,10 +246,8 @@ async def is_unmarked(context: StageContext, *, asked: bool = True) -> bool:
     """
     if not asked:
         return False
-    path = context.layout.success
     try:
-        data = await context.store.read(path, limit=context.config.record_size_limit)
-        return decode_success(data, source=str(path)).jobId == context.layout.job_id
+        return (await _read(context)).jobId == context.layout.job_id
     except StoreNotFoundError:
         return True
     except (StoreError, RecordError):
@@ -258,9 +256,13 @@ async def is_unmarked(context: StageContext, *, asked: bool = True) -> bool:
 
 async def read_success(context: StageContext) -> SuccessData | None:
     """The `_SUCCESS` at the destination; None when there is none that can be read. One call."""
-    path = context.layout.success
     try:
-        data = await context.store.read(path, limit=context.config.record_size_limit)
-        return decode_success(data, source=str(path))
+        return await _read(context)
     except (StoreNotFoundError, StoreIsADirectoryError, RecordError):
         return None
+
+
+async def _read(context: StageContext) -> SuccessData:
+    path = context.layout.success
+    data = await context.store.read(path, limit=context.config.record_size_limit)
+    return decode_success(data, source=str(path))

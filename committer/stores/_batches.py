@@ -20,11 +20,11 @@ T = TypeVar("T")
 LIGHT: Final = 1
 HEAVY: Final = 16
 WHOLE_BATCH: Final = 128
-# Above this a light call waits for a disk or a server far away, and other threads help. Below, threads mostly wait for
-# one another: each system call gives up the interpreter's lock, and must get it back. Four threads took a third more
-# CPU than one for the same light calls, and longer; two still share heavy ones.
-_SLOW_CALL_S: Final = 0.0005
-# A thread that is held up for so long (a disk that hangs, a large tree) must not hold up what waits behind it.
+# Above this a call (of weight 1; a heavier one counts as several) waits for a disk or a server far away: other threads
+# help more than long batches. Below, they mostly wait for one another: each system call gives up the interpreter's
+# lock, and must get it back. Four threads took a third more CPU than one for the same light calls, and longer.
+_SLOW_CALL_S: Final = 0.001
+# Calls that wait so long behind others of their kind, none of which ends, get a further thread.
 _HELD_UP_S: Final = 0.05
 
 
@@ -44,12 +44,13 @@ os.register_at_fork(after_in_child=_count_fork)
 class _Call:
     """One call on its way: waiting, with a thread, or done. Only the loop's thread touches anything but the result."""
 
-    __slots__ = ("args", "done", "error", "function", "handed_over", "result", "waiter", "weight")
+    __slots__ = ("args", "done", "error", "function", "handed_over", "number", "result", "waiter", "weight")
 
-    def __init__(self, function: Callable[..., object], args: tuple[object, ...], weight: int) -> None:
+    def __init__(self, function: Callable[..., object], args: tuple[object, ...], weight: int, number: int) -> None:
         self.function = function
         self.args = args
         self.weight = weight
+        self.number = number
         self.waiter: asyncio.Future[None] | None = None
         self.handed_over = False
         self.done = False
@@ -63,8 +64,51 @@ class _Call:
             self.error = error
 
 
+class _Queue:
+    """Calls of one kind that wait for a thread, and how many threads they may have.
+
+    Args:
+        quick_threads: How many, as long as they are quick and none is held up.
+    """
+
+    __slots__ = ("busy", "finished", "held_up", "quick_threads", "seconds_per_call", "waiting")
+
+    def __init__(self, quick_threads: int) -> None:
+        self.quick_threads = quick_threads
+        self.waiting: deque[_Call] = deque()
+        self.busy = 0
+        self.finished = 0
+        self.held_up = 0
+        self.seconds_per_call = 0.0
+
+    @property
+    def slow(self) -> bool:
+        return self.seconds_per_call > _SLOW_CALL_S
+
+    @property
+    def ready(self) -> bool:
+        return bool(self.waiting) and (self.slow or self.busy < self.quick_threads + self.held_up)
+
+    def take(self, longest: int) -> list[_Call]:
+        batch: list[_Call] = []
+        room = WHOLE_BATCH
+        while self.waiting and len(batch) < longest and (not batch or self.waiting[0].weight <= room):
+            call = self.waiting.popleft()
+            call.handed_over = True
+            room -= call.weight
+            batch.append(call)
+        self.busy += 1
+        return batch
+
+    def finish(self, batch: list[_Call], seconds: float) -> None:
+        self.busy -= 1
+        self.finished += 1
+        self.held_up = min(self.held_up, self.busy)
+        self.seconds_per_call += (seconds / sum([call.weight for call in batch]) - self.seconds_per_call) / 4
+
+
 class _Lane:
-    """The queue and threads that serve one event loop of one process."""
+    """The queues and threads that serve one event loop of one process."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, threads: int) -> None:
         # Weak, because the lanes of a store are kept by loop and must not keep that loop alive.
@@ -73,12 +117,12 @@ class _Lane:
         self.hops = 0
         self._threads = threads
         self._executor: ThreadPoolExecutor | None = None
-        self._waiting: deque[_Call] = deque()
+        self._light, self._heavy, self._whole = _Queue(1), _Queue(2), _Queue(threads)
+        self._queues = self._light, self._heavy, self._whole
+        self._calls = 0
         self._busy = 0
-        self._finished = 0
-        self._seconds_per_call = 0.0
         self._scheduled = False
-        self._relief: asyncio.TimerHandle | None = None
+        self._watching = False
         self._idle: asyncio.Future[None] | None = None
 
     async def run(
@@ -95,7 +139,7 @@ class _Lane:
             await waiter
         except asyncio.CancelledError:
             if not call.handed_over and not insist:
-                self._waiting.remove(call)
+                self._queue_of(call).waiting.remove(call)
                 raise
             await self._outlast(call)
             if undo is not None and call.error is None:
@@ -111,13 +155,10 @@ class _Lane:
 
     async def drain(self) -> None:
         """Waits until nothing is queued or running, then lets the threads go."""
-        while self._busy or self._waiting:
+        while self._busy or self._waits():
             if self._idle is None:
                 self._idle = self._new_future()
             await asyncio.shield(self._idle)
-        if self._relief is not None:
-            self._relief.cancel()
-            self._relief = None
         executor, self._executor = self._executor, None
         if executor is not None:
             # No call is left, so the threads end by themselves; joining them would block the loop.
@@ -135,9 +176,18 @@ class _Lane:
     def _new_future(self) -> asyncio.Future[None]:
         return asyncio.get_running_loop().create_future()
 
+    def _waits(self) -> bool:
+        return any(queue.waiting for queue in self._queues)
+
+    def _queue_of(self, call: _Call) -> _Queue:
+        if call.weight < HEAVY:
+            return self._light
+        return self._heavy if call.weight < WHOLE_BATCH else self._whole
+
     def _enqueue(self, function: Callable[..., object], args: tuple[object, ...], weight: int) -> _Call:
-        call = _Call(function, args, weight)
-        self._waiting.append(call)
+        self._calls += 1
+        call = _Call(function, args, weight, self._calls)
+        self._queue_of(call).waiting.append(call)
         if not self._scheduled and self._busy < self._threads:
             # Not now but at the end of this turn: what other coroutines ask for until then goes along.
             self._scheduled = True
@@ -146,32 +196,29 @@ class _Lane:
 
     def _hand_over(self) -> None:
         self._scheduled = False
-        slow = self._seconds_per_call > _SLOW_CALL_S
-        while self._waiting and self._busy < (threads := self._threads_for(self._waiting[0], slow)):
-            self._hand_over_batch(-(-len(self._waiting) // (threads - self._busy)) if slow else WHOLE_BATCH)
-        if self._waiting and self._busy < self._threads and self._relief is None:
-            self._relief = asyncio.get_running_loop().call_later(_HELD_UP_S, self._relieve, self._finished)
+        while self._busy < self._threads:
+            ready = [queue for queue in self._queues if queue.ready]
+            if not ready:
+                break
+            self._hand_over_batch(min(ready, key=lambda queue: queue.waiting[0].number))
+        if self._busy < self._threads and not self._watching and self._waits():
+            # No handle is kept: it would keep the loop, and a lane must not.
+            self._watching = True
+            finished = [queue.finished for queue in self._queues]
+            asyncio.get_running_loop().call_later(_HELD_UP_S, self._relieve, finished)
 
-    def _threads_for(self, call: _Call, slow: bool) -> int:
-        """How many threads may be busy once one has this call."""
-        if slow:
-            return self._threads
-        return min(self._threads, 1 if call.weight < HEAVY else 2)
-
-    def _relieve(self, finished: int) -> None:
-        self._relief = None
-        if self._waiting and self._busy < self._threads and self._finished == finished:
-            self._hand_over_batch(WHOLE_BATCH)
+    def _relieve(self, finished: list[int]) -> None:
+        self._watching = False
+        for queue, before in zip(self._queues, finished, strict=True):
+            if queue.waiting and queue.finished == before:
+                queue.held_up = queue.busy
         self._hand_over()
 
-    def _hand_over_batch(self, longest: int) -> None:
-        batch: list[_Call] = []
-        room = WHOLE_BATCH
-        while self._waiting and len(batch) < longest and (not batch or self._waiting[0].weight <= room):
-            call = self._waiting.popleft()
-            call.handed_over = True
-            room -= call.weight
-            batch.append(call)
+    def _hand_over_batch(self, queue: _Queue) -> None:
+        longest = WHOLE_BATCH
+        if queue.slow:
+            longest = -(-len(queue.waiting) // (self._threads - self._busy))
+        batch = queue.take(longest)
         if self._executor is None:
             self._executor = ThreadPoolExecutor(self._threads, thread_name_prefix="committer-local")
         self._busy += 1
@@ -186,13 +233,12 @@ class _Lane:
 
     def _finish(self, batch: list[_Call], seconds: float) -> None:
         self._busy -= 1
-        self._finished += 1
-        self._seconds_per_call += (seconds / sum([call.weight for call in batch]) - self._seconds_per_call) / 4
+        self._queue_of(batch[0]).finish(batch, seconds)
         for call in batch:
             call.done = True
             if call.waiter is not None and not call.waiter.done():
                 call.waiter.set_result(None)
-        if self._waiting:
+        if self._waits():
             self._hand_over()
         elif not self._busy and self._idle is not None:
             idle, self._idle = self._idle, None
@@ -249,8 +295,8 @@ class BatchExecutor:
         Args:
             function: What blocks.
             args: Its arguments.
-            weight: How much of a batch it fills: `LIGHT` for one system call, `HEAVY` and above for what is worth a
-                second thread, `WHOLE_BATCH` for what may take long and should hold nobody else up.
+            weight: How much of a batch it fills: `LIGHT` for one system call; from `HEAVY` on two threads share such
+                calls; `WHOLE_BATCH` for what waits or may take long: each has a thread, as long as there is one.
             undo: Called in a thread with the result when the caller was cancelled while `function` ran.
             insist: Run it even when the caller is cancelled before a thread took it.
         """

@@ -46,13 +46,13 @@ class Tree:
 
     Attributes:
         on_put: Called when a file was put.
-        version: Counts changes: what was seen at the same number is seen still.
+        version: Counts changes: what was seen at one number is there as long as it stays.
     """
 
     def __init__(self, capabilities: Capabilities, clock: Callable[[], float]) -> None:
         self.capabilities = capabilities
         self.on_put: Callable[[StorePath], None] | None = None
-        self.version = 0
+        self.version: int = 0
         self._clock = clock
         self._changes = 0
         self._entries: dict[str, _Entry] = {}
@@ -133,6 +133,11 @@ class Tree:
                 raise StoreIsADirectoryError("a directory is there", operation=operation, path=path)
         if entry is not None and not replace:
             raise StoreExistsError("something stands there already", operation=operation, path=path)
+
+    def fill(self, file: File, content: File) -> None:
+        """Gives a file that stands there other content, under all its names."""
+        self.version += 1
+        file.data, file.identity, file.modified = content.data, content.identity, content.modified
 
     def put(self, path: StorePath, file: File, operation: str, *, replace: bool) -> None:
         """Puts a file under a name."""

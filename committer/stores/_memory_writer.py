@@ -44,7 +44,7 @@ class MemoryWriter(FileWriter):
                     "the file was deleted while it was written", operation="close", path=self._path
                 )
             # In place, since a hard link made meanwhile is the same file.
-            self._file.data, self._file.identity, self._file.modified = file.data, file.identity, file.modified
+            self._tree.fill(self._file, file)
         else:
             self._tree.put(self._path, file, "close", replace=False)
         return describe(self._path, file)

@@ -16,7 +16,7 @@ from committer.paths import StorePath
 from committer.stores.base import FileStatus, FileWriter, Store
 from committer.stores.helpers import finish_upload
 from committer.stores.http import Body
-from committer.stores.uploads import SupportsUploads, UploadPart
+from committer.stores.uploads import UploadPart, uploads_of
 
 PART_BYTES: Final = 8 << 20
 """What is kept before it is sent; a shorter file is one put. It doubles with every thousand parts: S3 takes 10,000."""
@@ -38,10 +38,11 @@ class S3Writer(FileWriter):
     """
 
     def __init__(self, store: Store, path: StorePath, put_file: PutFile) -> None:
-        if not isinstance(store, SupportsUploads):
+        uploads = uploads_of(store)
+        if uploads is None:
             raise TypeError("the store has no uploads")
         self._store = store
-        self._uploads: SupportsUploads = store
+        self._uploads = uploads
         self._path = path
         self._put_file = put_file
         self._stamp = f"writer-{current_runtime().nonce(8)}"

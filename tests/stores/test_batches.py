@@ -47,6 +47,13 @@ async def single() -> AsyncIterator[BatchExecutor]:
     await batches.close()
 
 
+@pytest.fixture
+def all_quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every call is quick by the clock, however busy the machine is, and none is ever held up."""
+    monkeypatch.setattr("time.perf_counter", lambda: 0.0)
+    monkeypatch.setattr(_batches, "_HELD_UP_S", 600.0)
+
+
 async def until(condition: threading.Event) -> None:
     while not condition.is_set():
         await asyncio.sleep(0)
@@ -62,11 +69,13 @@ async def test_what_waits_goes_in_one_hop(batches: BatchExecutor) -> None:
     assert batches.hops == 1
 
 
+@pytest.mark.usefixtures("all_quick")
 async def test_a_batch_has_a_bound(batches: BatchExecutor) -> None:
     await asyncio.gather(*(batches.run(int) for _ in range(WHOLE_BATCH * 2 + 1)))
     assert batches.hops == 3
 
 
+@pytest.mark.usefixtures("all_quick")
 async def test_workers_share_hops(batches: BatchExecutor) -> None:
     numbers = iter(range(6400))
 
@@ -79,6 +88,7 @@ async def test_workers_share_hops(batches: BatchExecutor) -> None:
     assert batches.hops <= 220
 
 
+@pytest.mark.usefixtures("all_quick")
 async def test_weight_fills_a_batch(batches: BatchExecutor) -> None:
     await asyncio.gather(*(batches.run(int, weight=WHOLE_BATCH) for _ in range(3)), *(batches.run(int) for _ in "123"))
     assert batches.hops == 4
@@ -97,13 +107,10 @@ async def test_slow_calls_are_spread_over_the_threads(batches: BatchExecutor) ->
     assert batches.hops == before + 4
 
 
-@pytest.mark.parametrize(("weight", "threads"), [(LIGHT, 1), (HEAVY, 2)])
-async def test_quick_calls_keep_few_threads_busy(
-    batches: BatchExecutor, weight: int, threads: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    # Quick by the clock, and long enough for others to come in between.
-    monkeypatch.setattr("time.perf_counter", lambda: 0.0)
-    monkeypatch.setattr(_batches, "_HELD_UP_S", 60.0)
+@pytest.mark.usefixtures("all_quick")
+@pytest.mark.parametrize(("weight", "threads"), [(LIGHT, 1), (HEAVY, 2), (WHOLE_BATCH, 4)])
+async def test_quick_calls_keep_few_threads_busy(batches: BatchExecutor, weight: int, threads: int) -> None:
+    """But calls of a whole batch wait, or may: for a disk to be forced, or for much data to be written."""
     lock, busy, most = threading.Lock(), 0, 0
 
     def call() -> None:
@@ -111,24 +118,43 @@ async def test_quick_calls_keep_few_threads_busy(
         with lock:
             busy += 1
             most = max(most, busy)
-        time.sleep(0.0005)
+        time.sleep(0.0005 if weight < WHOLE_BATCH else 0.05)
         with lock:
             busy -= 1
 
-    await asyncio.gather(*(batches.run(call, weight=weight) for _ in range(WHOLE_BATCH * 4 // weight)))
+    await asyncio.gather(*(batches.run(call, weight=weight) for _ in range(max(8, WHOLE_BATCH * 4 // weight))))
     assert most == threads
 
 
-async def test_a_thread_that_hangs_holds_nobody_up(batches: BatchExecutor) -> None:
-    gates = [Gate() for _ in range(3)]
-    held: list[asyncio.Task[str]] = []
+@pytest.mark.usefixtures("all_quick")
+@pytest.mark.parametrize("weights", [(HEAVY, LIGHT), (WHOLE_BATCH, LIGHT), (LIGHT, HEAVY), (LIGHT, WHOLE_BATCH)])
+async def test_calls_of_one_kind_hold_up_none_of_another(batches: BatchExecutor, weights: tuple[int, int]) -> None:
+    """A tree that takes minutes to delete must not keep a rename waiting, nor what is looked at a file that is forced."""
+    long, short = weights
+    gates = [Gate() for _ in range(2 if long >= HEAVY else 1)]
+    held = [
+        asyncio.create_task(batches.run(gate, weight=WHOLE_BATCH // 2 + 1 if long == HEAVY else long)) for gate in gates
+    ]
     for gate in gates:
-        held.append(asyncio.create_task(batches.run(gate)))
         await until(gate.entered)
-    assert await batches.run(pow, 3, 2) == 9
+    for _again in range(100):
+        assert await batches.run(pow, 3, 2, weight=short) == 9
     for gate in gates:
         gate.open.set()
-    assert await asyncio.gather(*held) == ["passed"] * 3
+    assert await asyncio.gather(*held) == ["passed"] * len(gates)
+
+
+async def test_a_call_that_hangs_holds_others_up_once(batches: BatchExecutor, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_batches, "_HELD_UP_S", 0.001)
+    gate = Gate()
+    held = asyncio.create_task(batches.run(gate))
+    await until(gate.entered)
+    assert await batches.run(pow, 3, 2) == 9
+    monkeypatch.setattr(_batches, "_HELD_UP_S", 600.0)
+    found = await asyncio.gather(*(batches.run(pow, number, 2) for number in range(1000)))
+    assert found == [number**2 for number in range(1000)]
+    gate.open.set()
+    assert await held == "passed"
 
 
 async def test_errors_come_to_their_caller_only(batches: BatchExecutor) -> None:
@@ -306,18 +332,17 @@ def test_several_loops_at_once() -> None:
 def test_loops_one_after_the_other_without_close() -> None:
     batches = BatchExecutor(2)
 
-    async def use() -> int:
-        return await batches.run(int)
+    async def use() -> list[int]:
+        return await asyncio.gather(*(batches.run(int) for _ in range(300)))
 
     for _ in range(3):
-        assert asyncio.run(use()) == 0
+        assert asyncio.run(use()) == [0] * 300
     gc.collect()
     assert len(batches._lanes) <= 1
 
 
 _FORK = """
 import asyncio, os, sys
-from committer.stores import _batches
 from committer.stores._batches import BatchExecutor
 
 batches = BatchExecutor(2)
