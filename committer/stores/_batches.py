@@ -20,11 +20,12 @@ T = TypeVar("T")
 LIGHT: Final = 1
 HEAVY: Final = 16
 WHOLE_BATCH: Final = 128
-# Above this a call (of weight 1; a heavier one counts as several) waits for a disk or a server far away: other threads
-# help more than long batches. Below, they mostly wait for one another: each system call gives up the interpreter's
-# lock, and must get it back. Four threads took a third more CPU than one for the same light calls, and longer.
-_SLOW_CALL_S: Final = 0.001
-# Calls that wait so long behind others of their kind, none of which ends, get a further thread.
+# Above this a call waits for a disk or a server far away: other threads help more than long batches. Below, they
+# mostly wait for one another: each system call gives up the interpreter's lock, and must get it back. Four threads took
+# a third more CPU than one for the same light calls, and longer.
+_SLOW_LIGHT_CALL_S: Final = 0.001
+_SLOW_HEAVY_CALL_S: Final = 0.004
+# Calls that wait so long behind others of their kind, none of which ends, get one more thread.
 _HELD_UP_S: Final = 0.05
 
 
@@ -68,12 +69,25 @@ class _Queue:
     """Calls of one kind that wait for a thread, and how many threads they may have.
 
     Args:
+        threads: How many at most.
         quick_threads: How many, as long as they are quick and none is held up.
+        slow_call_s: What a call that is not quick takes, in seconds.
     """
 
-    __slots__ = ("busy", "finished", "held_up", "quick_threads", "seconds_per_call", "waiting")
+    __slots__ = (
+        "_slow_call_s",
+        "_threads",
+        "busy",
+        "finished",
+        "held_up",
+        "quick_threads",
+        "seconds_per_call",
+        "waiting",
+    )
 
-    def __init__(self, quick_threads: int) -> None:
+    def __init__(self, threads: int, quick_threads: int, slow_call_s: float) -> None:
+        self._threads = threads
+        self._slow_call_s = slow_call_s
         self.quick_threads = quick_threads
         self.waiting: deque[_Call] = deque()
         self.busy = 0
@@ -83,11 +97,12 @@ class _Queue:
 
     @property
     def slow(self) -> bool:
-        return self.seconds_per_call > _SLOW_CALL_S
+        return self.seconds_per_call > self._slow_call_s
 
     @property
     def ready(self) -> bool:
-        return bool(self.waiting) and (self.slow or self.busy < self.quick_threads + self.held_up)
+        most = self._threads if self.slow else min(self._threads, self.quick_threads + self.held_up)
+        return bool(self.waiting) and self.busy < most
 
     def take(self, longest: int) -> list[_Call]:
         batch: list[_Call] = []
@@ -104,7 +119,7 @@ class _Queue:
         self.busy -= 1
         self.finished += 1
         self.held_up = min(self.held_up, self.busy)
-        self.seconds_per_call += (seconds / sum([call.weight for call in batch]) - self.seconds_per_call) / 4
+        self.seconds_per_call += (seconds / len(batch) - self.seconds_per_call) / 4
 
 
 class _Lane:
@@ -117,7 +132,10 @@ class _Lane:
         self.hops = 0
         self._threads = threads
         self._executor: ThreadPoolExecutor | None = None
-        self._light, self._heavy, self._whole = _Queue(1), _Queue(2), _Queue(threads)
+        self._light = _Queue(threads, 1, _SLOW_LIGHT_CALL_S)
+        # One thread is left: what takes long must not keep light calls waiting.
+        self._heavy = _Queue(max(1, threads - 1), 2, _SLOW_HEAVY_CALL_S)
+        self._whole = _Queue(threads, threads, _SLOW_HEAVY_CALL_S)
         self._queues = self._light, self._heavy, self._whole
         self._calls = 0
         self._busy = 0
@@ -211,7 +229,7 @@ class _Lane:
         self._watching = False
         for queue, before in zip(self._queues, finished, strict=True):
             if queue.waiting and queue.finished == before:
-                queue.held_up = queue.busy
+                queue.held_up = max(0, queue.busy - queue.quick_threads + 1)
         self._hand_over()
 
     def _hand_over_batch(self, queue: _Queue) -> None:
@@ -223,10 +241,14 @@ class _Lane:
             self._executor = ThreadPoolExecutor(self._threads, thread_name_prefix="committer-local")
         self._busy += 1
         self.hops += 1
+        ticket = [None]
         try:
-            self._executor.submit(_run_batch, batch, asyncio.get_running_loop(), self._finish)
+            self._executor.submit(_run_batch, ticket, batch, asyncio.get_running_loop(), self._finish)
         except RuntimeError as error:
-            # No thread can be had (or the interpreter is going): the callers must hear of it, not wait for ever.
+            # No thread can be had (or the interpreter is going): the callers must hear of it, not wait for ever. By now
+            # the batch is in the executor's queue, where a thread may find it.
+            if not _took(ticket):
+                return
             for call in batch:
                 call.error = error
             asyncio.get_running_loop().call_soon(self._finish, batch, 0.0)
@@ -245,9 +267,23 @@ class _Lane:
             idle.set_result(None)
 
 
+def _took(ticket: list[None]) -> bool:
+    """Whether this thread is the one that has to do with a batch."""
+    try:
+        ticket.pop()
+    except IndexError:
+        return False
+    return True
+
+
 def _run_batch(
-    batch: list[_Call], loop: asyncio.AbstractEventLoop, finish: Callable[[list[_Call], float], None]
+    ticket: list[None],
+    batch: list[_Call],
+    loop: asyncio.AbstractEventLoop,
+    finish: Callable[[list[_Call], float], None],
 ) -> None:
+    if not _took(ticket):
+        return
     started = time.perf_counter()
     for call in batch:
         call.run()
@@ -296,7 +332,8 @@ class BatchExecutor:
             function: What blocks.
             args: Its arguments.
             weight: How much of a batch it fills: `LIGHT` for one system call; from `HEAVY` on two threads share such
-                calls; `WHOLE_BATCH` for what waits or may take long: each has a thread, as long as there is one.
+                calls, and never take the last one; `WHOLE_BATCH` for what waits for the disk: each has a thread, as
+                long as there is one.
             undo: Called in a thread with the result when the caller was cancelled while `function` ran.
             insist: Run it even when the caller is cancelled before a thread took it.
         """

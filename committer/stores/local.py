@@ -292,7 +292,10 @@ class _LocalWriter(FileWriter):
         """Closes the descriptor and leaves the file as it is."""
         handle, self._handle = self._handle, None
         if handle is not None:
-            await self._store._batches.run(self._store._disk.release, self._path, handle, insist=True)
+            # As heavy as a write, so that it comes after one that waits.
+            await self._store._batches.run(
+                self._store._disk.release, self._path, handle, insist=True, weight=WHOLE_BATCH
+            )
 
     def _opened(self, operation: str) -> int:
         if self._handle is None or self._broken:

@@ -235,8 +235,10 @@ class SupportsBlockLists(Protocol):
 
 
 def uploads_of(store: object) -> SupportsUploads | None:
-    """The store, if it has uploads. Asked for every file, so of its class: 40 times quicker than of the object."""
-    return cast("SupportsUploads", store) if issubclass(type(store), SupportsUploads) else None
+    """The store, if it has uploads. Asked for every file, so first of its class, which is 40 times quicker."""
+    if issubclass(type(store), SupportsUploads):
+        return cast("SupportsUploads", store)
+    return store if isinstance(store, SupportsUploads) else None
 
 
 def check_stamp(stamp: str, operation: str, path: StorePath) -> None:

@@ -127,21 +127,63 @@ async def test_quick_calls_keep_few_threads_busy(batches: BatchExecutor, weight:
 
 
 @pytest.mark.usefixtures("all_quick")
-@pytest.mark.parametrize("weights", [(HEAVY, LIGHT), (WHOLE_BATCH, LIGHT), (LIGHT, HEAVY), (LIGHT, WHOLE_BATCH)])
-async def test_calls_of_one_kind_hold_up_none_of_another(batches: BatchExecutor, weights: tuple[int, int]) -> None:
-    """A tree that takes minutes to delete must not keep a rename waiting, nor what is looked at a file that is forced."""
-    long, short = weights
-    gates = [Gate() for _ in range(2 if long >= HEAVY else 1)]
-    held = [
-        asyncio.create_task(batches.run(gate, weight=WHOLE_BATCH // 2 + 1 if long == HEAVY else long)) for gate in gates
-    ]
-    for gate in gates:
-        await until(gate.entered)
+@pytest.mark.parametrize(
+    ("long", "short"), [(LIGHT, HEAVY), (LIGHT, WHOLE_BATCH), (HEAVY, LIGHT), (WHOLE_BATCH, LIGHT)]
+)
+async def test_calls_of_one_kind_hold_up_none_of_another(batches: BatchExecutor, long: int, short: int) -> None:
+    gate = Gate()
+    held = asyncio.create_task(batches.run(gate, weight=long))
+    await until(gate.entered)
     for _again in range(100):
         assert await batches.run(pow, 3, 2, weight=short) == 9
+    gate.open.set()
+    assert await held == "passed"
+
+
+@pytest.mark.parametrize("why", ["held up", "slow"])
+async def test_heavy_calls_leave_a_thread(batches: BatchExecutor, why: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Trees that take minutes to delete, however many, must not keep a rename waiting."""
+    monkeypatch.setattr(_batches, "_HELD_UP_S", 0.001 if why == "held up" else 600.0)
+    if why == "slow":
+        await batches.run(time.sleep, 0.05, weight=HEAVY)
+    gates = [Gate() for _ in range(5)]
+    held = [asyncio.create_task(batches.run(gate, weight=WHOLE_BATCH - 1)) for gate in gates]
+    for gate in gates[:3]:
+        await until(gate.entered)
+    for _again in range(20):
+        assert await batches.run(pow, 3, 2) == 9
+    assert not any(gate.entered.is_set() for gate in gates[3:])
     for gate in gates:
         gate.open.set()
     assert await asyncio.gather(*held) == ["passed"] * len(gates)
+
+
+async def test_what_waits_for_a_server_gets_threads_whatever_its_weight(batches: BatchExecutor) -> None:
+    barrier = threading.Barrier(4)
+
+    async def work() -> None:
+        for _again in range(5):
+            await batches.run(time.sleep, 0.01, weight=HEAVY - 1)
+        await batches.run(barrier.wait, 30, weight=HEAVY - 1)
+
+    await asyncio.gather(*(work() for _ in range(4)))
+
+
+async def test_no_kind_starves_another(single: BatchExecutor) -> None:
+    done = False
+
+    async def light() -> None:
+        while not done:
+            await single.run(int)
+
+    async def heavier() -> None:
+        nonlocal done
+        for weight in (HEAVY, WHOLE_BATCH):
+            await single.run(int, weight=weight)
+        done = True
+
+    async with asyncio.timeout(30):
+        await asyncio.gather(*(light() for _ in range(50)), heavier())
 
 
 async def test_a_call_that_hangs_holds_others_up_once(batches: BatchExecutor, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -183,11 +225,12 @@ async def test_an_error_is_freed_at_once(batches: BatchExecutor) -> None:
         gc.enable()
 
 
-async def test_cancelled_before_a_thread_took_it(single: BatchExecutor) -> None:
+@pytest.mark.parametrize("weight", [LIGHT, HEAVY, WHOLE_BATCH])
+async def test_cancelled_before_a_thread_took_it(single: BatchExecutor, weight: int) -> None:
     gate, second = Gate(), Gate()
     first = asyncio.ensure_future(single.run(gate))
     await until(gate.entered)
-    waiting = asyncio.ensure_future(single.run(second))
+    waiting = asyncio.ensure_future(single.run(second, weight=weight))
     await asyncio.sleep(0)
     waiting.cancel()
     await asyncio.wait([waiting])
@@ -282,6 +325,28 @@ async def test_no_thread_to_be_had(batches: BatchExecutor, monkeypatch: pytest.M
     assert [str(error) for error in found] == ["can't start new thread"] * 5
     monkeypatch.undo()
     assert await batches.run(int) == 0
+
+
+async def test_a_call_that_found_no_thread_is_never_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The executor keeps what it could start no thread for, and would run it later, when its caller has gone on."""
+    batches = BatchExecutor(4)
+    gate, refused = Gate(), Gate()
+    held = asyncio.create_task(batches.run(gate))
+    await until(gate.entered)
+
+    def start(_thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", start)
+    with pytest.raises(RuntimeError, match="can't start new thread"):
+        await batches.run(refused, weight=HEAVY)
+    monkeypatch.undo()
+    gate.open.set()
+    assert await held == "passed"
+    assert await batches.run(int) == 0
+    async with asyncio.timeout(30):
+        await batches.close()
+    assert not refused.entered.is_set()
 
 
 async def test_close_waits_and_ends_the_threads() -> None:
