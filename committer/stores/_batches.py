@@ -301,7 +301,7 @@ class BatchExecutor:
     threads of its own. A forked child starts afresh and never touches what it inherited.
 
     Args:
-        threads: Threads per loop.
+        threads: Threads per loop, at most.
     """
 
     def __init__(self, threads: int) -> None:
