@@ -48,9 +48,10 @@ from committer.stores.base import FileStatus, SupportsBatchRename, SupportsHardL
 _ROUNDS = 5
 
 
-# Files of one call where a store renames many at once, at most, and how many such calls are made at a time.
+# Files of one call where a store renames many at once, at most, and how many such calls it is given: so many that one
+# waits while another runs. How many run at a time is the store's to say.
 _TOGETHER = 128
-_BATCHES_AT_ONCE = 2
+_BATCHES_AT_ONCE = 4
 
 
 @dataclass(slots=True)

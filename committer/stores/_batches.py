@@ -21,8 +21,8 @@ LIGHT: Final = 1
 HEAVY: Final = 16
 WHOLE_BATCH: Final = 128
 # Above this a call waits for a disk or a server far away: other threads help more than long batches. Below, they
-# mostly wait for one another: each system call gives up the interpreter's lock, and must get it back. Four threads took
-# a third more CPU than one for the same light calls, and longer.
+# mostly wait for one another: each system call gives up the interpreter's lock, and must get it back. Two threads took
+# half again as much CPU as one for the same renames or deletes, and longer.
 _SLOW_LIGHT_CALL_S: Final = 0.001
 _SLOW_HEAVY_CALL_S: Final = 0.004
 # Calls that wait so long behind others of their kind, none of which ends, get one more thread.
@@ -70,7 +70,7 @@ class _Queue:
 
     Args:
         threads: How many at most.
-        quick_threads: How many, as long as they are quick and none is held up.
+        quick_threads: How many, as long as calls are quick and none is held up.
         slow_call_s: What a call that is not quick takes, in seconds.
     """
 
@@ -134,7 +134,7 @@ class _Lane:
         self._executor: ThreadPoolExecutor | None = None
         self._light = _Queue(threads, 1, _SLOW_LIGHT_CALL_S)
         # One thread is left: what takes long must not keep light calls waiting.
-        self._heavy = _Queue(max(1, threads - 1), 2, _SLOW_HEAVY_CALL_S)
+        self._heavy = _Queue(max(1, threads - 1), 1, _SLOW_HEAVY_CALL_S)
         self._whole = _Queue(threads, threads, _SLOW_HEAVY_CALL_S)
         self._queues = self._light, self._heavy, self._whole
         self._calls = 0
@@ -331,9 +331,9 @@ class BatchExecutor:
         Args:
             function: What blocks.
             args: Its arguments.
-            weight: How much of a batch it fills: `LIGHT` for one system call; from `HEAVY` on two threads share such
-                calls, and never take the last one; `WHOLE_BATCH` for what waits for the disk: each has a thread, as
-                long as there is one.
+            weight: How much of a batch it fills: `LIGHT` for one system call; from `HEAVY` on such calls have a thread
+                of their own, and never take the last one; `WHOLE_BATCH` for what waits for the disk: each has a thread,
+                as long as there is one.
             undo: Called in a thread with the result when the caller was cancelled while `function` ran.
             insist: Run it even when the caller is cancelled before a thread took it.
         """

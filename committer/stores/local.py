@@ -36,8 +36,8 @@ class LocalStore(Store):
       rename finds out, and `capabilities` says so from then on.
 
     Args:
-        threads: Threads that do the work, at most: quick calls keep to one or two, more help on a file server with a
-            long way to it.
+        threads: Threads that do the work, at most: quick calls keep to one or two, more help where a disk is slow or a
+            file server far away.
         no_replace: ``auto``, or ``link`` to never use the kernel's own rename that replaces nothing.
         case_folding: Whether names that differ only in case, or in Unicode normalisation, are one file here; None
             assumes what is usual: yes on macOS, else no.
@@ -178,7 +178,8 @@ class LocalStore(Store):
         for source, destination in renames:
             _checked(source)
             _checked(destination)
-        return await self._batches.run(self._disk.rename_files, renames, weight=WHOLE_BATCH)
+        weight = min(WHOLE_BATCH - 1, max(HEAVY, len(renames)))
+        return await self._batches.run(self._disk.rename_files, renames, weight=weight)
 
     async def rename_directory(self, source: StorePath, destination: StorePath) -> None:
         """Renames a directory, where `Capabilities.atomic_directory_rename` holds."""
@@ -199,7 +200,7 @@ class LocalStore(Store):
 
     async def find_link(self, root: StorePath, directories: Collection[str]) -> str | None:
         """Looks for a link on the way to many directories; one hop to a thread."""
-        weight = min(WHOLE_BATCH, 1 + len(directories) // 4)
+        weight = min(WHOLE_BATCH, 1 + len(directories) // 16)
         return await self._batches.run(self._disk.find_link, _checked(root), directories, weight=weight)
 
     async def sync(self, path: StorePath, *, kind: Literal["file", "directory"]) -> None:

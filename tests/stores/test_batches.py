@@ -108,7 +108,7 @@ async def test_slow_calls_are_spread_over_the_threads(batches: BatchExecutor) ->
 
 
 @pytest.mark.usefixtures("all_quick")
-@pytest.mark.parametrize(("weight", "threads"), [(LIGHT, 1), (HEAVY, 2), (WHOLE_BATCH, 4)])
+@pytest.mark.parametrize(("weight", "threads"), [(LIGHT, 1), (HEAVY, 1), (WHOLE_BATCH, 4)])
 async def test_quick_calls_keep_few_threads_busy(batches: BatchExecutor, weight: int, threads: int) -> None:
     """But calls of a whole batch wait, or may: for a disk to be forced, or for much data to be written."""
     lock, busy, most = threading.Lock(), 0, 0
