@@ -116,7 +116,7 @@ class CommitterConfig(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         diagnostics_manifest_directory: Where the records of the job are kept after a commit; empty for nowhere.
         record_save_attempts: How often saving a record is tried.
         record_size_limit: Longest record that is read, in bytes.
-        manifest_queue_capacity: Records read at once when a job has more files than are kept in memory; 8 MiB of them
+        manifest_queue_capacity: Records read at once when a job has more files than are kept in memory; 4 MiB of them
             at most.
         multipart_size: Length in bytes of the parts of a file but its last, where files are sent in parts. A store
             that takes none so short, or so long, gets the nearest it takes.

@@ -326,7 +326,7 @@ class LoadRecords(Stage[list[RecordRef], LoadedRecords]):
         An attempt that commits although it was aborted leaves a record without files, which would be found out only
         half way through publishing; its first file speaks for all.
         """
-        attempts = {source.partition("/")[0] for source in files.sources}
+        attempts = _attempts_of(files.sources)
         if len(attempts) > 1 or not loaded.attempts.keys().isdisjoint(attempts):
             raise RecordError(
                 "the record names files of more than one task attempt, or of another record's",
@@ -382,6 +382,17 @@ class LoadRecords(Stage[list[RecordRef], LoadedRecords]):
             loaded.parts += sum(len(upload.etags) for upload in files.uploads or () if upload is not None)
             if len(loaded.entries) + loaded.parts // PARTS_AN_ENTRY > ENTRIES_IN_MEMORY:
                 loaded.entries = None
+
+
+def _attempts_of(sources: list[str]) -> set[str]:
+    """The task attempts whose directories some sources lie in; hardly ever more than one."""
+    if sources:
+        # What sorts between two names that begin alike begins so, too: a fifth of the cost of cutting every name.
+        first, last = min(sources), max(sources)
+        attempt = first.partition("/")[0]
+        if first.startswith(f"{attempt}/") and last.startswith(f"{attempt}/"):
+            return {attempt}
+    return {source.partition("/")[0] for source in sources}
 
 
 def _refuse_one_task_twice(winners: Iterable[Winner]) -> None:

@@ -22,6 +22,9 @@ from committer.stores.base import SupportsLinks
 # Bytes of records that are read and decoded at once; decoded they take about three times as much.
 BYTES_IN_FLIGHT = 8 << 20
 
+# The same of a second pass, in which all that a run of records names is kept until it is published.
+BYTES_IN_A_RUN = 4 << 20
+
 
 class PlannedFile(msgspec.Struct, gc=False):
     """One file to publish, by names that were proved to stay inside.
@@ -221,7 +224,7 @@ def _by_length(winners: list[Winner], most: int) -> Iterator[list[Winner]]:
     run: list[Winner] = []
     length = 0
     for winner in winners:
-        if run and (length + winner.length > BYTES_IN_FLIGHT or len(run) == most):
+        if run and (length + winner.length > BYTES_IN_A_RUN or len(run) == most):
             yield run
             run, length = [], 0
         run.append(winner)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import tracemalloc
 from collections import Counter
+from itertools import combinations, product
 
 import pytest
 
@@ -103,3 +104,11 @@ async def test_as_many_as_hadoops_suite(monkeypatch: pytest.MonkeyPatch) -> None
     assert peak < 150 << 20
     report = await job.commit(tasks=2000)
     assert report.files_committed == 200_000
+
+
+def test_attempts_of_sources_are_all_found() -> None:
+    """Found by the first and the last name alone wherever that is proof; names around the slash are where it is not."""
+    names_of_files = ["".join(letters) for length in (1, 2, 3) for letters in product("a!/0", repeat=length)]
+    for sources in combinations(names_of_files, 3):
+        assert load_records._attempts_of(list(sources)) == {source.partition("/")[0] for source in sources}
+    assert load_records._attempts_of([]) == set()

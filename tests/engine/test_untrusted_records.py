@@ -97,6 +97,28 @@ async def test_destination_outside(place: Place, which: str, config: CommitterCo
     assert place.all_files() == {"_temporary/other/decision": b"not mine"}
 
 
+@pytest.mark.parametrize("name", ["0", "zzz", "{own}!", "{own}0"])
+async def test_source_of_another_task_attempt(place: Place, name: str) -> None:
+    """Also where its directory sorts beside the own one, or between a directory and the names in it."""
+
+    def stray(manifest: TaskManifest) -> TaskManifest:
+        [file] = manifest.files
+        above, _, own = manifest.taskAttemptDir.rpartition("/")
+        others = [
+            msgspec.structs.replace(file, s=f"{above}/{name.format(own=own)}/part-1", d=f"{file.d}-1"),
+            msgspec.structs.replace(file, s=f"{manifest.taskAttemptDir}/part-2", d=f"{file.d}-2"),
+        ]
+        return msgspec.structs.replace(manifest, files=[file, *others])
+
+    job = await job_with(place, stray)
+    before = place.all_files()
+    with pytest.raises(RecordError, match="more than one task attempt") as caught:
+        await job.commit()
+    assert caught.value.outcome == "unchanged"
+    # Where nothing can be frozen the record was copied for the decision that was not made.
+    assert {name: data for name, data in place.all_files().items() if "/plan-" not in name} == before
+
+
 @pytest.mark.parametrize("which", list(outside(MemoryPlace())))
 async def test_source_outside(place: Place, which: str) -> None:
     place.write("_temporary/other/decision", b"not mine")
