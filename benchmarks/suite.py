@@ -107,6 +107,9 @@ _SERVERS: Final[dict[str, Callable[[Path], AbstractContextManager[Callable[[], P
 STORES: Final = (*_HERE, *_SERVERS)
 """Every store that publishing and task commits are measured on."""
 
+SLOW: Final = frozenset({"moto"})
+"""Servers that answer one call after the other, a few hundred a second: they get a tenth of the files."""
+
 
 class Stores:
     """Opens stores, and keeps the servers that it started for them until the stack is closed.

@@ -48,8 +48,8 @@ from committer.stores.base import FileStatus, SupportsBatchRename, SupportsHardL
 _ROUNDS = 5
 
 
-# Files of one call where a store renames many at once, at most, and how many such calls it is given: so many that one
-# waits while another runs. How many run at a time is the store's to say.
+# Files of one call where a store renames many at once, at most, and how many such calls it is given: as many as help
+# where renames are slow. How many run at a time is the store's to say.
 _TOGETHER = 128
 _BATCHES_AT_ONCE = 4
 
@@ -91,7 +91,7 @@ class PublishFiles(Stage[CommitState, Published]):
     Preconditions: the decision stands; the directories exist.
     Postconditions: every file of every winner is at its destination and nowhere else.
     Failure modes: `TargetExistsError` is definite: nothing of that file happened; `OutcomeUnknownError`; a store error
-    leaves a decided job that `recover` finishes. After the first failure no new rename starts.
+    leaves a decided job that `recover` finishes. After the first failure no new call starts.
     Cost: one call a file; 2 more for each that fails; for one that replaces, 2 or 3 more, and where that is a directory
     two listings of each directory in it.
     Hadoop: ``RenameFilesStage``.
@@ -145,7 +145,8 @@ class PublishFiles(Stage[CommitState, Published]):
         """Publishes files at whose targets nothing is known to stand, many in one call."""
         advance = self.context.progress.advance
         # No more in flight than the job allows, as where each file is a call of its own.
-        together = max(1, min(_TOGETHER, self.context.config.io_concurrency // _BATCHES_AT_ONCE))
+        most = self.context.config.io_concurrency
+        together = max(1, min(_TOGETHER, most // 2))
 
         async def publish(start: int) -> None:
             some = files[start : start + together]
@@ -155,11 +156,12 @@ class PublishFiles(Stage[CommitState, Published]):
             async def settle(index: int) -> None:
                 await self._settle(some[index], *renames[index], errors[index])
 
-            await run_workers(errors, settle, workers=self.context.config.io_concurrency, operation=self.name)
+            await run_workers(errors, settle, workers=most, operation=self.name)
             advance(len(some), sum([file.size for file in some]))
 
         starts = range(0, len(files), together)
-        await run_workers(starts, publish, workers=_BATCHES_AT_ONCE, operation=self.name)
+        at_once = max(1, min(_BATCHES_AT_ONCE, most // together))
+        await run_workers(starts, publish, workers=at_once, operation=self.name)
 
     async def _settle(self, file: PlannedFile, source: StorePath, target: StorePath, error: StoreError | None) -> None:
         """Looks at source and target and does what is left to do, until nothing is."""

@@ -19,12 +19,14 @@ T = TypeVar("T")
 
 LIGHT: Final = 1
 HEAVY: Final = 16
+MANY: Final = 127
 WHOLE_BATCH: Final = 128
 # Above this a call waits for a disk or a server far away: other threads help more than long batches. Below, they
 # mostly wait for one another: each system call gives up the interpreter's lock, and must get it back. Two threads took
 # half again as much CPU as one for the same renames or deletes, and longer.
 _SLOW_LIGHT_CALL_S: Final = 0.001
 _SLOW_HEAVY_CALL_S: Final = 0.004
+_SLOW_MANY_S: Final = 0.02
 # Calls that wait so long behind others of their kind, none of which ends, get one more thread.
 _HELD_UP_S: Final = 0.05
 
@@ -75,24 +77,23 @@ class _Queue:
     """
 
     __slots__ = (
+        "_quick_threads",
+        "_running",
         "_slow_call_s",
         "_threads",
-        "busy",
         "finished",
-        "held_up",
-        "quick_threads",
         "seconds_per_call",
         "waiting",
     )
 
     def __init__(self, threads: int, quick_threads: int, slow_call_s: float) -> None:
         self._threads = threads
+        self._quick_threads = quick_threads
         self._slow_call_s = slow_call_s
-        self.quick_threads = quick_threads
         self.waiting: deque[_Call] = deque()
-        self.busy = 0
+        # By its id, whether a batch holds up what waits.
+        self._running: dict[int, bool] = {}
         self.finished = 0
-        self.held_up = 0
         self.seconds_per_call = 0.0
 
     @property
@@ -101,8 +102,9 @@ class _Queue:
 
     @property
     def ready(self) -> bool:
-        most = self._threads if self.slow else min(self._threads, self.quick_threads + self.held_up)
-        return bool(self.waiting) and self.busy < most
+        holding = sum(self._running.values())
+        most = self._threads if self.slow else min(self._threads, self._quick_threads + holding)
+        return bool(self.waiting) and len(self._running) < most
 
     def take(self, longest: int) -> list[_Call]:
         batch: list[_Call] = []
@@ -112,13 +114,16 @@ class _Queue:
             call.handed_over = True
             room -= call.weight
             batch.append(call)
-        self.busy += 1
+        self._running[id(batch)] = False
         return batch
 
+    def relieve(self) -> None:
+        """Lets one more thread have calls: what runs now does not count until it ends."""
+        self._running = dict.fromkeys(self._running, True)
+
     def finish(self, batch: list[_Call], seconds: float) -> None:
-        self.busy -= 1
+        del self._running[id(batch)]
         self.finished += 1
-        self.held_up = min(self.held_up, self.busy)
         self.seconds_per_call += (seconds / len(batch) - self.seconds_per_call) / 4
 
 
@@ -135,8 +140,9 @@ class _Lane:
         self._light = _Queue(threads, 1, _SLOW_LIGHT_CALL_S)
         # One thread is left: what takes long must not keep light calls waiting.
         self._heavy = _Queue(max(1, threads - 1), 1, _SLOW_HEAVY_CALL_S)
+        self._many = _Queue(min(threads, max(2, threads - 1)), 1, _SLOW_MANY_S)
         self._whole = _Queue(threads, threads, _SLOW_HEAVY_CALL_S)
-        self._queues = self._light, self._heavy, self._whole
+        self._queues = self._light, self._heavy, self._many, self._whole
         self._calls = 0
         self._busy = 0
         self._scheduled = False
@@ -200,7 +206,9 @@ class _Lane:
     def _queue_of(self, call: _Call) -> _Queue:
         if call.weight < HEAVY:
             return self._light
-        return self._heavy if call.weight < WHOLE_BATCH else self._whole
+        if call.weight < MANY:
+            return self._heavy
+        return self._many if call.weight < WHOLE_BATCH else self._whole
 
     def _enqueue(self, function: Callable[..., object], args: tuple[object, ...], weight: int) -> _Call:
         self._calls += 1
@@ -222,14 +230,14 @@ class _Lane:
         if self._busy < self._threads and not self._watching and self._waits():
             # No handle is kept: it would keep the loop, and a lane must not.
             self._watching = True
-            finished = [queue.finished for queue in self._queues]
+            finished = [queue.finished if queue.waiting else None for queue in self._queues]
             asyncio.get_running_loop().call_later(_HELD_UP_S, self._relieve, finished)
 
-    def _relieve(self, finished: list[int]) -> None:
+    def _relieve(self, finished: list[int | None]) -> None:
         self._watching = False
         for queue, before in zip(self._queues, finished, strict=True):
             if queue.waiting and queue.finished == before:
-                queue.held_up = max(0, queue.busy - queue.quick_threads + 1)
+                queue.relieve()
         self._hand_over()
 
     def _hand_over_batch(self, queue: _Queue) -> None:
@@ -331,9 +339,10 @@ class BatchExecutor:
         Args:
             function: What blocks.
             args: Its arguments.
-            weight: How much of a batch it fills: `LIGHT` for one system call; from `HEAVY` on such calls have a thread
-                of their own, and never take the last one; `WHOLE_BATCH` for what waits for the disk: each has a thread,
-                as long as there is one.
+            weight: How much of a batch it fills, and so its kind: `LIGHT` for one system call; from `HEAVY` on it may
+                take long; `MANY` for many calls in one; `WHOLE_BATCH` for what waits for the disk. Calls of a kind
+                share one thread as long as they are quick, those of the last kind have one each. Heavy calls leave one
+                thread of several to the others.
             undo: Called in a thread with the result when the caller was cancelled while `function` ran.
             insist: Run it even when the caller is cancelled before a thread took it.
         """

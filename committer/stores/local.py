@@ -9,7 +9,7 @@ from typing import Final, Literal
 from committer.errors import ConfigurationError, InvalidPathError, StoreError, TaskError
 from committer.flow.runtime import current_runtime
 from committer.paths import StorePath
-from committer.stores._batches import HEAVY, LIGHT, WHOLE_BATCH, BatchExecutor
+from committer.stores._batches import HEAVY, LIGHT, MANY, WHOLE_BATCH, BatchExecutor
 from committer.stores._disk import Disk
 from committer.stores._disk_calls import Buffer, Entries, Page
 from committer.stores.base import Capabilities, FileStatus, FileWriter, Store
@@ -178,8 +178,7 @@ class LocalStore(Store):
         for source, destination in renames:
             _checked(source)
             _checked(destination)
-        weight = min(WHOLE_BATCH - 1, max(HEAVY, len(renames)))
-        return await self._batches.run(self._disk.rename_files, renames, weight=weight)
+        return await self._batches.run(self._disk.rename_files, renames, weight=MANY)
 
     async def rename_directory(self, source: StorePath, destination: StorePath) -> None:
         """Renames a directory, where `Capabilities.atomic_directory_rename` holds."""
@@ -200,7 +199,7 @@ class LocalStore(Store):
 
     async def find_link(self, root: StorePath, directories: Collection[str]) -> str | None:
         """Looks for a link on the way to many directories; one hop to a thread."""
-        weight = min(WHOLE_BATCH, 1 + len(directories) // 16)
+        weight = min(MANY - 1, 1 + len(directories) // 8)
         return await self._batches.run(self._disk.find_link, _checked(root), directories, weight=weight)
 
     async def sync(self, path: StorePath, *, kind: Literal["file", "directory"]) -> None:
@@ -328,4 +327,6 @@ def _checked(path: StorePath) -> StorePath:
 
 
 def _weight(nbytes: int, durable: bool) -> int:
-    return WHOLE_BATCH if durable else min(WHOLE_BATCH, 2 + nbytes // 8192)
+    weight = 2 + nbytes // 8192
+    # Much data is copied without the interpreter's lock.
+    return WHOLE_BATCH if durable or weight >= HEAVY else weight

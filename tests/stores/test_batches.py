@@ -15,7 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from committer.stores import _batches
-from committer.stores._batches import HEAVY, LIGHT, WHOLE_BATCH, BatchExecutor
+from committer.stores._batches import HEAVY, LIGHT, MANY, WHOLE_BATCH, BatchExecutor
 
 
 class Gate:
@@ -108,7 +108,7 @@ async def test_slow_calls_are_spread_over_the_threads(batches: BatchExecutor) ->
 
 
 @pytest.mark.usefixtures("all_quick")
-@pytest.mark.parametrize(("weight", "threads"), [(LIGHT, 1), (HEAVY, 1), (WHOLE_BATCH, 4)])
+@pytest.mark.parametrize(("weight", "threads"), [(LIGHT, 1), (HEAVY, 1), (MANY, 1), (WHOLE_BATCH, 4)])
 async def test_quick_calls_keep_few_threads_busy(batches: BatchExecutor, weight: int, threads: int) -> None:
     """But calls of a whole batch wait, or may: for a disk to be forced, or for much data to be written."""
     lock, busy, most = threading.Lock(), 0, 0
@@ -128,7 +128,8 @@ async def test_quick_calls_keep_few_threads_busy(batches: BatchExecutor, weight:
 
 @pytest.mark.usefixtures("all_quick")
 @pytest.mark.parametrize(
-    ("long", "short"), [(LIGHT, HEAVY), (LIGHT, WHOLE_BATCH), (HEAVY, LIGHT), (WHOLE_BATCH, LIGHT)]
+    ("long", "short"),
+    [(long, short) for long in (LIGHT, HEAVY, MANY, WHOLE_BATCH) for short in (LIGHT, HEAVY, MANY) if long != short],
 )
 async def test_calls_of_one_kind_hold_up_none_of_another(batches: BatchExecutor, long: int, short: int) -> None:
     gate = Gate()
@@ -147,7 +148,7 @@ async def test_heavy_calls_leave_a_thread(batches: BatchExecutor, why: str, monk
     if why == "slow":
         await batches.run(time.sleep, 0.05, weight=HEAVY)
     gates = [Gate() for _ in range(5)]
-    held = [asyncio.create_task(batches.run(gate, weight=WHOLE_BATCH - 1)) for gate in gates]
+    held = [asyncio.create_task(batches.run(gate, weight=MANY - 1)) for gate in gates]
     for gate in gates[:3]:
         await until(gate.entered)
     for _again in range(20):
@@ -197,6 +198,30 @@ async def test_a_call_that_hangs_holds_others_up_once(batches: BatchExecutor, mo
     assert found == [number**2 for number in range(1000)]
     gate.open.set()
     assert await held == "passed"
+
+
+async def test_one_thread_is_enough_again_when_what_held_others_up_has_ended(
+    batches: BatchExecutor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Though calls went on all the time."""
+    monkeypatch.setattr("time.perf_counter", lambda: 0.0)
+    monkeypatch.setattr(_batches, "_HELD_UP_S", 0.001)
+    gate, beside = Gate(), Gate()
+    held = asyncio.create_task(batches.run(gate, weight=MANY))
+    await until(gate.entered)
+    going_on = asyncio.create_task(batches.run(beside, weight=MANY))
+    await until(beside.entered)
+    monkeypatch.setattr(_batches, "_HELD_UP_S", 600.0)
+    gate.open.set()
+    assert await held == "passed"
+    waiting = Gate()
+    last = asyncio.create_task(batches.run(waiting, weight=MANY))
+    for _again in range(100):
+        assert await batches.run(pow, 3, 2) == 9
+    assert not waiting.entered.is_set()
+    beside.open.set()
+    waiting.open.set()
+    assert await asyncio.gather(going_on, last) == ["passed", "passed"]
 
 
 async def test_errors_come_to_their_caller_only(batches: BatchExecutor) -> None:
