@@ -27,6 +27,7 @@ WHOLE_BATCH: Final = 128
 _SLOW_LIGHT_CALL_S: Final = 0.001
 _SLOW_HEAVY_CALL_S: Final = 0.004
 _SLOW_MANY_S: Final = 0.02
+_LONGEST_SAMPLE: Final = 8
 # Calls that wait so long behind others of their kind, none of which ends, get one more thread.
 _HELD_UP_S: Final = 0.05
 
@@ -124,7 +125,9 @@ class _Queue:
     def finish(self, batch: list[_Call], seconds: float) -> None:
         del self._running[id(batch)]
         self.finished += 1
-        self.seconds_per_call += (seconds / len(batch) - self.seconds_per_call) / 4
+        # One call that hung for a minute must not count for the next hundred.
+        took = min(seconds / len(batch), _LONGEST_SAMPLE * self._slow_call_s)
+        self.seconds_per_call += (took - self.seconds_per_call) / 4
 
 
 class _Lane:
@@ -138,7 +141,7 @@ class _Lane:
         self._threads = threads
         self._executor: ThreadPoolExecutor | None = None
         self._light = _Queue(threads, 1, _SLOW_LIGHT_CALL_S)
-        # One thread is left: what takes long must not keep light calls waiting.
+        # One thread is left, where there are three or more: what takes long must not keep light calls waiting.
         self._heavy = _Queue(max(1, threads - 1), 1, _SLOW_HEAVY_CALL_S)
         self._many = _Queue(min(threads, max(2, threads - 1)), 1, _SLOW_MANY_S)
         self._whole = _Queue(threads, threads, _SLOW_HEAVY_CALL_S)
@@ -227,7 +230,7 @@ class _Lane:
             if not ready:
                 break
             self._hand_over_batch(min(ready, key=lambda queue: queue.waiting[0].number))
-        if self._busy < self._threads and not self._watching and self._waits():
+        if not self._watching and self._waits():
             # No handle is kept: it would keep the loop, and a lane must not.
             self._watching = True
             finished = [queue.finished if queue.waiting else None for queue in self._queues]

@@ -36,8 +36,8 @@ class LocalStore(Store):
       rename finds out, and `capabilities` says so from then on.
 
     Args:
-        threads: Threads that do the work, at most: quick calls keep to one or two, more help where a disk is slow or a
-            file server far away.
+        threads: Threads that do the work, at most: quick calls of a kind keep to one, more help where a disk is slow or
+            a file server far away.
         no_replace: ``auto``, or ``link`` to never use the kernel's own rename that replaces nothing.
         case_folding: Whether names that differ only in case, or in Unicode normalisation, are one file here; None
             assumes what is usual: yes on macOS, else no.

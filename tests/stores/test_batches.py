@@ -200,6 +200,44 @@ async def test_a_call_that_hangs_holds_others_up_once(batches: BatchExecutor, mo
     assert await held == "passed"
 
 
+async def test_a_call_that_hangs_holds_none_up_where_all_threads_are_busy(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One hangs, and others take every thread the moment it is free."""
+    monkeypatch.setattr(_batches, "_HELD_UP_S", 0.001)
+    batches, gate, done = BatchExecutor(2), Gate(), False
+    held = asyncio.create_task(batches.run(gate))
+    await until(gate.entered)
+
+    async def go_on() -> None:
+        while not done:
+            await batches.run(time.sleep, 0.002, weight=WHOLE_BATCH)
+
+    backlog = [asyncio.create_task(go_on()) for _ in range(3)]
+    await asyncio.sleep(0.02)
+    async with asyncio.timeout(10):
+        assert await batches.run(pow, 3, 2) == 9
+    done = True
+    gate.open.set()
+    assert await held == "passed"
+    await asyncio.gather(*backlog)
+    await batches.close()
+
+
+async def test_one_call_that_took_long_is_soon_forgotten(
+    batches: BatchExecutor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    times = iter([0.0, 30.0])
+    monkeypatch.setattr("time.perf_counter", lambda: next(times, 30.0))
+    monkeypatch.setattr(_batches, "_HELD_UP_S", 600.0)
+    await batches.run(int)
+    hops = []
+    for _again in range(2):
+        before = batches.hops
+        await asyncio.gather(*(batches.run(int) for _ in range(8)))
+        hops.append(batches.hops - before)
+    # Spread over the threads, then in one hop as ever.
+    assert hops == [4, 1]
+
+
 async def test_one_thread_is_enough_again_when_what_held_others_up_has_ended(
     batches: BatchExecutor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
