@@ -387,7 +387,7 @@ class LoadRecords(Stage[list[RecordRef], LoadedRecords]):
 def _attempts_of(sources: list[str]) -> set[str]:
     """The task attempts whose directories some sources lie in; hardly ever more than one."""
     if sources:
-        # What sorts between two names that begin alike begins so, too: a fifth of the cost of cutting every name.
+        # What sorts between two names that begin alike begins so, too: a third of the cost of cutting every name.
         first, last = min(sources), max(sources)
         attempt = first.partition("/")[0]
         if first.startswith(f"{attempt}/") and last.startswith(f"{attempt}/"):

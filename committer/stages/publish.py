@@ -160,7 +160,7 @@ class PublishFiles(Stage[CommitState, Published]):
             advance(len(some), sum([file.size for file in some]))
 
         starts = range(0, len(files), together)
-        at_once = max(1, min(_BATCHES_AT_ONCE, most // together))
+        at_once = min(_BATCHES_AT_ONCE, most // together)
         await run_workers(starts, publish, workers=at_once, operation=self.name)
 
     async def _settle(self, file: PlannedFile, source: StorePath, target: StorePath, error: StoreError | None) -> None:

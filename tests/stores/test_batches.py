@@ -179,7 +179,7 @@ async def test_no_kind_starves_another(single: BatchExecutor) -> None:
 
     async def heavier() -> None:
         nonlocal done
-        for weight in (HEAVY, WHOLE_BATCH):
+        for weight in (HEAVY, MANY, WHOLE_BATCH):
             await single.run(int, weight=weight)
         done = True
 
@@ -288,7 +288,7 @@ async def test_an_error_is_freed_at_once(batches: BatchExecutor) -> None:
         gc.enable()
 
 
-@pytest.mark.parametrize("weight", [LIGHT, HEAVY, WHOLE_BATCH])
+@pytest.mark.parametrize("weight", [LIGHT, HEAVY, MANY, WHOLE_BATCH])
 async def test_cancelled_before_a_thread_took_it(single: BatchExecutor, weight: int) -> None:
     gate, second = Gate(), Gate()
     first = asyncio.ensure_future(single.run(gate))
