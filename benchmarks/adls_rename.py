@@ -74,7 +74,7 @@ async def store_at(url: str, trusted: str | None) -> AsyncIterator[AdlsStore]:
         return
     connector = aiohttp.TCPConnector(limit=0, ssl=ssl.create_default_context(cafile=trusted))
     async with aiohttp.ClientSession(connector=connector, cookie_jar=aiohttp.DummyCookieJar()) as session:
-        yield AdlsStore.open_for(ROOT, {**options, "session": session})
+        yield AdlsStore.open_for(ROOT, {**options, "http_session": session})
 
 
 async def measure(url: str, renames: int, concurrency: int, trusted: str | None, official: bool) -> dict[str, float]:

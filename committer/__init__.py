@@ -17,7 +17,9 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from committer import spark as spark
     from committer import sync as sync
+    from committer.committers.listing import committed_files
     from committer.committers.results import CommitPlan, JobReport
     from committer.config import CommitterConfig
     from committer.errors import CommitterError
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
     from committer.operations import JobInfo, cleanup, list_jobs, recover
     from committer.paths import StorePath
     from committer.record_files import load_record
+    from committer.records.file_list import CommittedFile
     from committer.records.task_commit import TaskCommit
     from committer.spec import JobSpec
     from committer.task import TaskAttempt, open_task
@@ -35,6 +38,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     "CommitPlan",
+    "CommittedFile",
     "CommitterConfig",
     "CommitterError",
     "Job",
@@ -50,6 +54,7 @@ __all__ = [
     "abort_uploads",
     "attach_job",
     "cleanup",
+    "committed_files",
     "list_jobs",
     "list_uploads",
     "load_record",
@@ -61,6 +66,7 @@ __all__ = [
 
 _HOMES = {
     "CommitPlan": "committer.committers.results",
+    "CommittedFile": "committer.records.file_list",
     "CommitterConfig": "committer.config",
     "CommitterError": "committer.errors",
     "Job": "committer.job",
@@ -75,6 +81,7 @@ _HOMES = {
     "abort_uploads": "committer.uploads",
     "attach_job": "committer.job",
     "cleanup": "committer.operations",
+    "committed_files": "committer.committers.listing",
     "list_jobs": "committer.operations",
     "list_uploads": "committer.uploads",
     "load_record": "committer.record_files",
@@ -88,8 +95,8 @@ _HOMES = {
 if not TYPE_CHECKING:  # a type checker must see the names above and no others
 
     def __getattr__(name: str) -> object:
-        if name == "sync":  # an attribute too, so that `import committer` is all a user needs
-            return import_module("committer.sync")
+        if name in ("spark", "sync"):  # attributes too, so that `import committer` is all a user needs
+            return import_module(f"committer.{name}")
         home = _HOMES.get(name)
         if home is None:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

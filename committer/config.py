@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import math
 import warnings
 from collections.abc import Mapping
@@ -17,6 +18,7 @@ ConflictMode: TypeAlias = Literal["append", "fail", "replace"]
 SupersededScope: TypeAlias = Literal["directories", "destination"]
 Durability: TypeAlias = Literal["none", "fsync"]
 PendingEtags: TypeAlias = Literal["objects", "texts"]
+FileListFormat: TypeAlias = Literal["jsonl", "parquet"]
 
 _CHOICES: dict[str, tuple[str, ...]] = {
     "existing_target": get_args(ExistingTarget),
@@ -24,6 +26,7 @@ _CHOICES: dict[str, tuple[str, ...]] = {
     "superseded_scope": get_args(SupersededScope),
     "durability": get_args(Durability),
     "pending_etags": get_args(PendingEtags),
+    "file_list_format": get_args(FileListFormat),
 }
 _FLAGS = (
     "validate_output",
@@ -48,7 +51,7 @@ _ABOVE_ZERO = (
 _RATES = ("io_rate", "azure_io_rate")
 _WEIGHTS = ("io_read_weight", "io_write_weight", "io_delete_weight")
 _HEAVIEST = 1000
-_TEXTS = ("summary_report_directory", "diagnostics_manifest_directory")
+_TEXTS = ("summary_report_directory", "diagnostics_manifest_directory", "file_list_directory")
 _AZURE_SCHEMES = frozenset({"abfs", "abfss"})
 
 AZURE_IO_RATE: Final = 1000.0
@@ -111,9 +114,15 @@ class CommitterConfig(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         cleanup_parallel_delete: Delete task attempt directories in parallel before their parent.
         cleanup_base_first: Try one delete of the whole job directory first.
         outcome_kept: Leave the outcome of a committed job in its directory, and nothing else, so that anyone can ask
-            later whether this job id committed; `cleanup` of that job id removes it.
+            later whether this job id committed, as a stream does before it repeats a batch; `cleanup` of that job id
+            with `force` removes it.
         summary_report_directory: Where `summary-<job id>.json` goes, on any store; empty for nowhere.
         diagnostics_manifest_directory: Where the records of the job are kept after a commit; empty for nowhere.
+        file_list_directory: Where the complete list of what the job committed goes, as `<job id>.jsonl` (path, size and
+            partition of each file), on any store; empty for nowhere. A part names 100,000 files; the next ones stand
+            beside it (`<job id>~00001.jsonl`). `JobReport.files` and `validate` read it. Who recovers the job must give
+            it again.
+        file_list_format: ``jsonl``, a JSON object a line, or ``parquet``, which needs pyarrow.
         record_save_attempts: How often saving a record is tried.
         record_size_limit: Longest record that is read, in bytes.
         manifest_queue_capacity: Records read at once when a job has more files than are kept in memory; 4 MiB of them
@@ -153,6 +162,8 @@ class CommitterConfig(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     outcome_kept: bool = False
     summary_report_directory: str = ""
     diagnostics_manifest_directory: str = ""
+    file_list_directory: str = ""
+    file_list_format: FileListFormat = "jsonl"
     record_save_attempts: int = 5
     record_size_limit: int = 1 << 30
     manifest_queue_capacity: int = 512
@@ -313,6 +324,44 @@ class CommitterConfig(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _restore, (self.to_record(), self.__dict__.get(_ORIGINS, {}))
+
+
+ConfigLike: TypeAlias = CommitterConfig | Mapping[str, object]
+"""What every public function takes as its `config`: the choices, or a mapping of them by field."""
+
+
+def config_of(config: ConfigLike | None) -> CommitterConfig | None:
+    """The choices that a caller gave, as a `CommitterConfig`; None where there are none.
+
+    Raises:
+        ConfigurationError: It is neither, a field is unknown, or a value is not one its field can have.
+    """
+    if config is None or isinstance(config, CommitterConfig):
+        return config
+    if not isinstance(config, Mapping):
+        raise ConfigurationError(
+            f"config is a CommitterConfig, or a mapping of its fields, not a {type(config).__name__}",
+            operation="configure",
+            next_step="config=committer.CommitterConfig(existing_target='replace'), or config={'existing_target': "
+            "'replace'}",
+        )
+    fields = {field.name: field for field in msgspec.structs.fields(CommitterConfig)}
+    values: dict[str, Any] = {}
+    for name, value in config.items():
+        if name not in fields:
+            raise _unknown(name, list(fields))
+        takes_list = isinstance(fields[name].default, tuple)
+        values[name] = tuple(value) if takes_list and isinstance(value, list) else value
+    return CommitterConfig(**values)
+
+
+def _unknown(name: object, fields: list[str]) -> ConfigurationError:
+    close = difflib.get_close_matches(str(name), fields, n=1)
+    of_hadoop = isinstance(name, str) and "." in name
+    step = f"did you mean {close[0]!r}?" if close else f"the fields are {', '.join(fields)}"
+    if of_hadoop:
+        step = "config=committer.CommitterConfig.from_hadoop({...}) takes Hadoop's keys"
+    return ConfigurationError(f"config has no field {name!r}", operation="configure", next_step=step)
 
 
 def _with_origins(config: CommitterConfig, origins: Mapping[str, str]) -> CommitterConfig:

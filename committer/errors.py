@@ -12,6 +12,7 @@ CommitterError
 |   |   +- JobDecidedError                  the job is decided the other way: commit stands, or abort does
 |   |   +- JobUndecidedError                nobody began to commit the job: there is nothing to recover
 |   |   +- JobRolledBackError               the job's commit was rolled back
+|   |   +- OutcomeKeptError                 the job committed, and its outcome is kept for whoever runs it again
 |   +- TaskCommitsRequiredError             the winners must be named by message
 |   +- TaskMissingError                     fewer (or other) tasks committed than the job has
 |   +- DestinationBusyError                 another job holds, or would cross, the replace lock
@@ -23,9 +24,11 @@ CommitterError
 +- MultipleError                            several workers failed: `causes` holds each
 +- StoreError
 +- StoreNotFoundError                   nothing at the path
++- DestinationNotFoundError             the bucket, the container or the destination itself does not exist
 +- StoreExistsError                     something stands at the path already
 +- StoreNotADirectoryError              a file stands where a directory must be
 +- StoreIsADirectoryError               a directory stands where a file must be
++- StoreLinkError                       a link stands where a job has its directories and records
 +- StoreNotEmptyError                   a directory still has children
 +- StorePreconditionError               the file is not the one the caller meant
 +- StoreConflictError                   another change of the same name was under way at that moment
@@ -41,9 +44,12 @@ CommitterError
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Literal, TypeAlias
+from typing import Final, Literal, TypeAlias
 
 Outcome: TypeAlias = Literal["unchanged", "partial", "committed", "unknown"]
+
+COMMIT_AGAIN: Final = "commit again"
+"""How the next step of an undecided job names its second try; a job that the error aborts has it replaced."""
 
 _WORST_FIRST: tuple[Outcome, ...] = ("unknown", "partial", "committed", "unchanged")
 
@@ -171,11 +177,37 @@ class JobDecidedError(JobStateError):
 
 
 class JobUndecidedError(JobStateError):
-    """Nobody began to commit the job, so there is nothing to recover."""
+    """Nobody began to commit the job, so there is nothing to recover.
+
+    Attributes:
+        delivery: How task commits reach the job's driver, ``listing`` or ``message``: it says how the job can be
+            committed.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        delivery: str = "listing",
+        operation: str = "",
+        path: object = "",
+        outcome: Outcome | None = None,
+        next_step: str = "",
+        causes: Iterable[BaseException] = (),
+    ) -> None:
+        super().__init__(message, operation=operation, path=path, outcome=outcome, next_step=next_step, causes=causes)
+        self.delivery = delivery
+
+    def _state(self) -> dict[str, object]:
+        return {**super()._state(), "delivery": self.delivery}
 
 
 class JobRolledBackError(JobStateError):
     """The job's commit was rolled back: nothing of it is at the destination."""
+
+
+class OutcomeKeptError(JobStateError):
+    """The job committed, and its outcome is kept, so that a stream that repeats it finds it committed."""
 
 
 class TaskCommitsRequiredError(JobError):
@@ -187,17 +219,18 @@ class TaskMissingError(JobError):
 
 
 class DestinationBusyError(JobError):
-    """Another job holds the replace lock, or is about to commit into a destination that is being replaced.
+    """Other jobs hold the replace lock, or commit into a destination that is being replaced.
 
     Attributes:
-        owner: The id of the job that is in the way.
+        owners: The ids of the jobs that are in the way. Each has to end before this one can go on.
     """
 
     def __init__(
         self,
         message: str,
         *,
-        owner: str,
+        owner: str = "",
+        owners: Iterable[str] = (),
         operation: str = "",
         path: object = "",
         outcome: Outcome | None = None,
@@ -205,10 +238,15 @@ class DestinationBusyError(JobError):
         causes: Iterable[BaseException] = (),
     ) -> None:
         super().__init__(message, operation=operation, path=path, outcome=outcome, next_step=next_step, causes=causes)
-        self.owner = owner
+        self.owners: tuple[str, ...] = tuple(owners) or tuple(filter(None, [owner]))
+
+    @property
+    def owner(self) -> str:
+        """The first of `owners`; empty when none is known."""
+        return self.owners[0] if self.owners else ""
 
     def _state(self) -> dict[str, object]:
-        return {**super()._state(), "owner": self.owner}
+        return {**super()._state(), "owners": self.owners}
 
 
 class PreflightError(JobError):
@@ -291,6 +329,13 @@ class StoreNotFoundError(StoreError):
     """Nothing is at the path, or its parent is missing."""
 
 
+class DestinationNotFoundError(StoreError):
+    """The bucket or container of a path does not exist, or the destination that was asked about does not.
+
+    Not a `StoreNotFoundError`: a place that was mistyped is no empty one, and must not be taken for one.
+    """
+
+
 class StoreExistsError(StoreError):
     """Something stands at the path already."""
 
@@ -301,6 +346,24 @@ class StoreNotADirectoryError(StoreError):
 
 class StoreIsADirectoryError(StoreError):
     """A directory stands where a file must be."""
+
+
+class StoreLinkError(StoreError):
+    """A symbolic link stands where a job has its directories and records; it was not followed.
+
+    This engine puts none there: another user did, or a task by hand. Whatever it leads to was left alone, and the link
+    too: look at both, and remove it by hand.
+    """
+
+    @classmethod
+    def at(cls, path: object, *, operation: str = "") -> StoreLinkError:
+        """The error for a link at `path`."""
+        return cls(
+            f"{path} is a link, where a job has its own directories and records: it was not followed",
+            operation=operation,
+            path=path,
+            next_step="look at what it leads to, remove the link by hand, and find out who put it there",
+        )
 
 
 class StoreNotEmptyError(StoreError):

@@ -46,21 +46,27 @@ PENDING_SET_SUFFIX = ".pendingset"
 
 _JOB_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}\Z")
 _RUN = re.compile(r"_m_(\d{6,})_(\d+)-([0-9a-f]+)\Z")
+_TASK = re.compile(r"_m_(\d{6,})(?:_\d+-[0-9a-f]+)?(?:-manifest\.json|\.pendingset)\Z")
 _HADOOP_JOB_ID = re.compile(r"job_([A-Za-z0-9]+_\d+)\Z")
 
 
-def check_job_id(job_id: str) -> str:
+def check_job_id(job_id: object) -> str:
     """Returns `job_id` when it can name a job.
 
     Raises:
         ConfigurationError: It does not match ``[A-Za-z0-9][A-Za-z0-9._-]{0,127}``.
     """
-    if not _JOB_ID.match(job_id):
+    if not isinstance(job_id, str) or not is_job_id(job_id):
         raise ConfigurationError(
             f"a job id is 1 to 128 of A-Z a-z 0-9 . _ - and starts with a letter or digit, not {job_id!r}",
             operation="open_job",
         )
     return job_id
+
+
+def is_job_id(name: str) -> bool:
+    """Whether `name` can name a job."""
+    return _JOB_ID.match(name) is not None
 
 
 def check_number(value: object, what: str) -> int:
@@ -132,6 +138,19 @@ class JobLayout:
         self.superseded: StorePath = self.job_attempt_directory / "superseded"
         self.superseded_fenced: StorePath = self.job_attempt_directory / "superseded-fenced"
         hadoop = _HADOOP_JOB_ID.match(job_id)
+        self.of_attempts: frozenset[str] = frozenset(
+            place.name
+            for place in (
+                self.tasks,
+                self.tasks_fenced,
+                self.manifests,
+                self.manifests_frozen,
+                self.attempts,
+                self.uploads,
+                self.superseded,
+                self.superseded_fenced,
+            )
+        )
         self._task_stem = hadoop.group(1) if hadoop else job_id
         given = {self.absolute(root) for root in roots}
         self.roots: frozenset[str] = frozenset(root for root in given if root_of(root, given) is None)
@@ -225,6 +244,19 @@ class JobLayout:
     def attempt_record(self, task: int, attempt: int, nonce: str) -> StorePath:
         """The record under the attempt's name."""
         return self.attempts / f"{self.task_attempt_id(task, attempt)}-{nonce}{MANIFEST_SUFFIX}"
+
+    def task_of_record(self, name: str) -> int | None:
+        """The number of the task whose record has that name, under the task's name or an attempt's; None if of none."""
+        found = _TASK.search(name)
+        return int(found[1]) if found else None
+
+    def parse_attempt_record(self, name: str) -> tuple[int, int, str] | None:
+        """Task, attempt and nonce of the record of that name in `attempts`; None where `attempt_record` makes none."""
+        found = _RUN.search(name.removesuffix(MANIFEST_SUFFIX))
+        if found is None:
+            return None
+        task, attempt, nonce = int(found[1]), int(found[2]), found[3]
+        return (task, attempt, nonce) if self.attempt_record(task, attempt, nonce).name == name else None
 
     def joined_intent(self, driver: str) -> StorePath:
         """The intent of a driver that found another one's."""

@@ -6,28 +6,34 @@ import os
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from datetime import datetime, timedelta
+from typing import Final
 
 import msgspec
 
+from committer.advice import call
 from committer.committers.base import committer_for, default_committer
 from committer.committers.context import default_committer_of, find_job, layout_for, open_context, open_store
 from committer.committers.magic import MagicCommitter
 from committer.committers.results import JobReport
-from committer.config import CommitterConfig
+from committer.config import CommitterConfig, ConfigLike, config_of
 from committer.errors import (
     ConfigurationError,
     JobDecidedError,
     JobNotFoundError,
+    OutcomeKeptError,
     RecordError,
     StoreError,
     StoreNotADirectoryError,
     StoreNotFoundError,
 )
 from committer.events import Listener
+from committer.events.display import watched
 from committer.flow.runtime import current_runtime
 from committer.flow.workers import run_workers
-from committer.layout import MAGIC_JOB, TEMPORARY, check_job_id
+from committer.layout import MAGIC_JOB, TEMPORARY, check_job_id, is_job_id
 from committer.paths import StorePath
+from committer.records.job_state import JobSetup, encode_record
+from committer.shown import Shown
 from committer.spec import Delivery, JobSpec
 from committer.stages.base import StageContext
 from committer.stages.cleanup import CleanupJob, RemoveDecision, RemoveFate
@@ -41,26 +47,30 @@ from committer.stages.job_directory import (
     read_decision,
     read_outcome,
     read_setup,
+    refuse_links,
 )
 from committer.stores.base import Store
-from committer.stores.helpers import children_of, status_or_none, walk
+from committer.stores.helpers import check_destination, children_of, create_exclusively, walk
 
 Destination = str | os.PathLike[str] | StorePath
 
 
-class JobInfo(msgspec.Struct, frozen=True, kw_only=True):
+class JobInfo(Shown, frozen=True, kw_only=True):
     """A job that left something below a destination's `_temporary`.
 
     Attributes:
         job_id: Its id.
         state: ``open``, ``committing`` (decided, not ended), ``committed``, ``aborted``, ``rolled-back``, or
-            ``unknown`` when its records cannot be read, or when it holds none (another committer's directory).
+            ``unknown`` when its records cannot be read, when it holds none (another committer's directory), or when a
+            link stands in the place of one of its directories or records.
         delivery: How task commits reach its driver; None when its setup record is gone, or it is Hadoop's.
         committer: Its committer; None when unknown.
         started: When it was set up; None when unknown.
         updated: When the newest record in its directory was written, or a task of Hadoop's magic committer last
             committed; None where the store does not say, and before there is any.
         files: Files its decision publishes; None before a decision.
+        kept: Whether it committed and its outcome is kept (`CommitterConfig.outcome_kept`), so that a stream that
+            repeats it finds it committed: that is no litter.
     """
 
     job_id: str
@@ -70,9 +80,10 @@ class JobInfo(msgspec.Struct, frozen=True, kw_only=True):
     started: datetime | None = None
     updated: datetime | None = None
     files: int | None = None
+    kept: bool = False
 
 
-class CleanupReport(msgspec.Struct, frozen=True, kw_only=True):
+class CleanupReport(Shown, frozen=True, kw_only=True):
     """What a cleanup did.
 
     Attributes:
@@ -90,8 +101,9 @@ async def recover(
     *,
     rollback: bool = False,
     force: bool = False,
-    config: CommitterConfig | None = None,
+    config: ConfigLike | None = None,
     storage_options: Mapping[str, object] | None = None,
+    progress: bool | Listener | None = None,
     listeners: Iterable[Listener] = (),
 ) -> JobReport:
     """Finishes a job whose driver died in its commit, as one undisturbed run would have ended.
@@ -104,9 +116,12 @@ async def recover(
         rollback: Take back what a decided commit published instead of finishing it; abort an undecided job.
         force: The old driver is known to be dead: roll back where the store cannot fence it off, or commit what a
             listing finds although nobody began to.
-        config: Where reports and kept records go, and below which roots outside the destination the job may write. All
-            else is as the job was set up: a record on the store may not name a place outside the destination (G10).
+        config: Where reports and kept records go, below which roots outside the destination the job may write, and the
+            rate of calls from this process. All else is as the job was set up: a record on the store may not name a
+            place outside the destination (G10).
         storage_options: How to reach the store.
+        progress: True shows a bar with rate and time left in a terminal or a notebook, elsewhere a line every five
+            seconds, on standard error; a callable is told each event, on the event loop, and must return at once.
         listeners: Called with each event of progress.
 
     Raises:
@@ -117,34 +132,75 @@ async def recover(
         JobRolledBackError: It was rolled back (without `rollback`).
         OutcomeUnknownError: See `next_step`; nothing was deleted.
     """
-    destination = StorePath.of(dest)
-    check_job_id(job_id)
+    told, display = watched(progress, listeners)
+    context = await _context_of_recovery(dest, job_id, config, storage_options, told)
     try:
-        spec, _identity = await find_job(destination, job_id, config=config, storage_options=storage_options)
-    except JobNotFoundError:
-        committer = await default_committer_of(destination, storage_options)
-        spec = JobSpec(
-            destination=destination.uri, job_id=job_id, committer=committer, config=config or CommitterConfig()
-        )
-    context = await open_context(spec, storage_options, listeners)
+        return await committer_for(context.spec.committer).recover_job(context, rollback=rollback, force=force)
+    finally:
+        try:
+            await context.store.close()
+        finally:
+            if display is not None:
+                await display.close()
+
+
+async def check_recovery(
+    dest: Destination,
+    job_id: str,
+    *,
+    rollback: bool = False,
+    force: bool = False,
+    config: ConfigLike | None = None,
+    storage_options: Mapping[str, object] | None = None,
+) -> None:
+    """Raises what `recover` would raise with the same arguments, as far as it is known before it is tried.
+
+    Changes nothing.
+    """
+    context = await _context_of_recovery(dest, job_id, config, storage_options)
     try:
-        return await committer_for(spec.committer).recover_job(context, rollback=rollback, force=force)
+        await committer_for(context.spec.committer).check_recovery(context, rollback=rollback, force=force)
     finally:
         await context.store.close()
 
 
+async def _context_of_recovery(
+    dest: Destination,
+    job_id: str,
+    config: ConfigLike | None,
+    storage_options: Mapping[str, object] | None,
+    listeners: Iterable[Listener] = (),
+) -> StageContext:
+    destination = StorePath.of(dest)
+    check_job_id(job_id)
+    choices = config_of(config)
+    try:
+        spec, _identity = await find_job(destination, job_id, config=choices, storage_options=storage_options)
+    except JobNotFoundError:
+        committer = await default_committer_of(destination, storage_options)
+        spec = JobSpec(
+            destination=destination.uri, job_id=job_id, committer=committer, config=choices or CommitterConfig()
+        )
+    return await open_context(spec, storage_options, listeners)
+
+
 async def list_jobs(
-    dest: Destination, *, storage_options: Mapping[str, object] | None = None, config: CommitterConfig | None = None
+    dest: Destination, *, storage_options: Mapping[str, object] | None = None, config: ConfigLike | None = None
 ) -> list[JobInfo]:
-    """The jobs that left something below a destination, by id: one listing, and up to four calls a job.
+    """The jobs that left something below a destination, by id: one listing, and up to four calls a job, on a local disk
+    five.
 
     Where files wait in uploads, and Hadoop puts what its jobs need among the output, the destination is listed too; a
     job of Hadoop's costs up to six calls there, and one a job attempt.
 
     Committed jobs that were cleaned up are not among them; `_SUCCESS` and summary reports speak of those.
+
+    Raises:
+        DestinationNotFoundError: The destination does not exist, or its bucket or container. Looked for, by one call
+            more, only where nothing stands below `_temporary`.
     """
     destination = StorePath.of(dest)
-    config = config or CommitterConfig()
+    config = config_of(config) or CommitterConfig()
     store = await open_store(destination, storage_options, config)
     try:
         found: list[JobInfo] = []
@@ -155,22 +211,24 @@ async def list_jobs(
                 found.append(info)
 
         await run_workers(
-            await _job_ids(store, destination), look, workers=config.io_concurrency, operation="list_jobs"
+            await _job_ids(store, destination, "list_jobs"), look, workers=config.io_concurrency, operation="list_jobs"
         )
         return sorted(found, key=lambda info: info.job_id)
     finally:
         await store.close()
 
 
-async def _job_ids(store: Store, destination: StorePath) -> list[str]:
+async def _job_ids(store: Store, destination: StorePath, operation: str) -> list[str]:
     try:
         job_ids = [
             child.path.name
             async for child in store.list(destination / TEMPORARY)
-            if child.is_directory and not child.is_link
+            # No job's directory is a link; one that has a job's name is shown, so that it is found.
+            if (is_job_id(child.path.name) if child.is_link else child.is_directory)
         ]
     except (StoreNotFoundError, StoreNotADirectoryError):
         job_ids = []
+        await check_destination(store, destination, operation)
     return sorted({*job_ids, *await _magic_job_ids(store, destination)})
 
 
@@ -193,16 +251,17 @@ async def _info(store: Store, destination: StorePath, job_id: str) -> JobInfo | 
     layout = layout_for(store, destination, job_id)
     try:
         found = await look_at_job(store, layout)
+        await refuse_links(store, found, operation="list_jobs")
         started = delivery = committer = files = None
         if found.set_up:
             setup = await read_setup(store, layout)
             started, delivery, committer = _time(setup.created), setup.spec.delivery, setup.spec.committer
-        if not found.is_job and found.children:
+        if found.is_remains or not found.is_job:
             return JobInfo(job_id=job_id, state="unknown")
         newest = found.newest
         if found.magic:
             committer, newest = MagicCommitter.name, max(newest, await newest_of_magic(store, layout))
-        state, files = await _state(store, found)
+        state, files, kept = await _state(store, found)
     except JobNotFoundError:
         return None
     except (StoreError, RecordError):
@@ -215,18 +274,19 @@ async def _info(store: Store, destination: StorePath, job_id: str) -> JobInfo | 
         started=started,
         updated=datetime.fromtimestamp(newest, tz=current_runtime().now().tzinfo) if newest else None,
         files=files,
+        kept=kept,
     )
 
 
-async def _state(store: Store, found: JobDirectory) -> tuple[JobState, int | None]:
+async def _state(store: Store, found: JobDirectory) -> tuple[JobState, int | None, bool]:
     decision = await read_decision(store, found.layout) if found.decided else None
     files = decision.files if decision is not None else None
     outcome = await read_outcome(store, found.layout) if found.ended else None
     if outcome is not None:
-        return outcome.outcome, outcome.files if outcome.outcome == "committed" else files
+        return outcome.outcome, outcome.files if outcome.outcome == "committed" else files, outcome.kept
     if decision is None:
-        return "open", None
-    return ("committing", files) if decision.decision == "commit" else ("aborted", None)
+        return "open", None, False
+    return ("committing", files, False) if decision.decision == "commit" else ("aborted", None, False)
 
 
 def _time(text: str) -> datetime | None:
@@ -243,13 +303,16 @@ async def cleanup(
     older_than: timedelta | float | None = None,
     force: bool = False,
     storage_options: Mapping[str, object] | None = None,
-    config: CommitterConfig | None = None,
+    config: ConfigLike | None = None,
 ) -> CleanupReport:
     """Removes what jobs left below a destination's `_temporary`; never anything else.
 
-    An open job is decided `abort` first, so that a driver that still lives learns of it. A job that is decided to be
-    committed but did not end is kept unless `force`: its files would be lost; `recover` it instead. An outcome that was
-    to be kept (`CommitterConfig.outcome_kept`) goes when its job is named, or with `force`; by age alone it stays.
+    An open job is decided `abort` first, so that a driver that still lives learns of it. What holds no record of any
+    job goes too: what a driver left that was killed in its setup, or wrote when its job was over. A job that is decided
+    to be committed but did not end is kept unless `force`: its files would be lost; `recover` it instead. An outcome
+    that is kept (`CommitterConfig.outcome_kept`) stays unless `force`: without it a stream that repeats that job, as
+    one does after a crash, cannot tell that it committed, and publishes its rows a second time or stops at the files
+    that stand.
 
     Args:
         dest: The destination.
@@ -262,7 +325,11 @@ async def cleanup(
     Raises:
         ConfigurationError: Neither `job_id` nor `older_than` was given (it is a ValueError), or that is no age.
         JobDecidedError: The job named by `job_id` is decided to be committed, and not ended.
+        OutcomeKeptError: The job named by `job_id` committed, and its outcome is kept. Nothing was changed.
         JobNotFoundError: There is no such job.
+        StoreLinkError: A link stands in the place of `_temporary`, or of a directory or record of the job named by
+            `job_id`. It was not followed; nothing was changed.
+        DestinationNotFoundError: The destination does not exist, or its bucket or container.
     """
     report = await _cleanup(
         dest,
@@ -273,16 +340,62 @@ async def cleanup(
         storage_options=storage_options,
         config=config,
     )
-    if job_id in report.kept and report.kept[job_id] in (_DECIDED, _UNFINISHED):
-        destination = StorePath.of(dest)
+    if job_id is not None and job_id in report.kept:
+        refuse_to_clean(StorePath.of(dest), job_id, report.kept[job_id])
+    return report
+
+
+def refuse_to_clean(destination: StorePath, job_id: str, reason: str) -> None:
+    """Raises what `cleanup` of a job by its name raises when it is kept for this reason.
+
+    Raises:
+        JobDecidedError: It is decided to be committed, or its last steps are missing.
+        OutcomeKeptError: It committed, and its outcome is kept.
+    """
+    if reason in (_DECIDED, _UNFINISHED):
         raise JobDecidedError(
-            f"job {job_id} was kept: {report.kept[job_id]}",
+            f"job {job_id} was kept: {reason}",
             operation="cleanup",
             path=destination,
             outcome="partial",
-            next_step=f"recover({str(destination)!r}, {job_id!r}) finishes it; force=True removes it all the same",
+            next_step=f"{call('recover', str(destination), job_id)} finishes it; "
+            f"{call('cleanup', str(destination), job_id=job_id, force=True)} removes it all the same",
         )
-    return report
+    if reason == KEPT:
+        raise OutcomeKeptError(
+            f"job {job_id} was kept: {reason}",
+            operation="cleanup",
+            path=destination,
+            outcome="committed",
+            next_step="leave it, its stream removes it later; only where no stream will run it again: "
+            f"{call('cleanup', str(destination), job_id=job_id, force=True)}",
+        )
+
+
+async def forget_outcome(
+    dest: Destination,
+    job_id: str,
+    *,
+    storage_options: Mapping[str, object] | None = None,
+    config: ConfigLike | None = None,
+) -> CleanupReport:
+    """Cleans one job up, its kept outcome too: for a caller that knows that the job is never repeated.
+
+    Unlike `cleanup` with `force` it removes nothing of a job that is decided to be committed and did not end.
+
+    Raises:
+        JobNotFoundError: There is no such job.
+    """
+    return await _cleanup(
+        dest,
+        job_id=job_id,
+        older_than=None,
+        force=False,
+        dry=False,
+        forgets=True,
+        storage_options=storage_options,
+        config=config,
+    )
 
 
 async def plan_cleanup(
@@ -292,12 +405,12 @@ async def plan_cleanup(
     older_than: timedelta | float | None = None,
     force: bool = False,
     storage_options: Mapping[str, object] | None = None,
-    config: CommitterConfig | None = None,
+    config: ConfigLike | None = None,
 ) -> CleanupReport:
     """What `cleanup` would do now, with the same arguments and errors; changes nothing.
 
-    A job that is decided to be committed is among the kept ones, with the reason, where `cleanup` of that job alone
-    raises.
+    A job that is decided to be committed, or whose outcome is kept, is among the kept ones, with the reason, where
+    `cleanup` of that job alone raises.
     """
     return await _cleanup(
         dest,
@@ -310,6 +423,10 @@ async def plan_cleanup(
     )
 
 
+def _is_age(seconds: object) -> bool:
+    return isinstance(seconds, int | float) and seconds >= 0
+
+
 def age_in_seconds(older_than: timedelta | float | None, *, operation: str) -> float | None:
     """An age as a caller gives it, in seconds.
 
@@ -317,7 +434,7 @@ def age_in_seconds(older_than: timedelta | float | None, *, operation: str) -> f
         ConfigurationError: It is negative, and would take in what is not begun yet; or it is no number.
     """
     age_s = older_than.total_seconds() if isinstance(older_than, timedelta) else older_than
-    if age_s is not None and not age_s >= 0:
+    if age_s is not None and not _is_age(age_s):
         raise ConfigurationError(
             f"older_than={older_than!r} is no age",
             operation=operation,
@@ -334,18 +451,19 @@ async def _cleanup(
     force: bool,
     dry: bool,
     storage_options: Mapping[str, object] | None,
-    config: CommitterConfig | None,
+    config: ConfigLike | None,
+    forgets: bool = False,
 ) -> CleanupReport:
     if job_id is None and older_than is None:
         raise ConfigurationError("cleanup needs job_id or older_than", operation="cleanup")
     destination = StorePath.of(dest)
-    config = config or CommitterConfig()
+    config = config_of(config) or CommitterConfig()
     age_s = age_in_seconds(older_than, operation="cleanup")
     chosen = [check_job_id(job_id)] if job_id is not None else None
     store = await open_store(destination, storage_options, config)
     try:
         if chosen is None:
-            chosen = await _job_ids(store, destination)
+            chosen = await _job_ids(store, destination, "cleanup")
     finally:
         await store.close()
     removed: list[str] = []
@@ -359,6 +477,7 @@ async def _cleanup(
                 age_s=age_s,
                 force=force,
                 dry=dry,
+                forgets=forgets,
                 config=config,
                 storage_options=storage_options,
             )
@@ -376,10 +495,14 @@ async def _cleanup(
     return CleanupReport(removed=sorted(removed), kept=dict(sorted(kept.items())))
 
 
-_DECIDED = "it is decided to be committed and did not end: recover it"
-_FOREIGN = "it holds no record of a job: another committer's, perhaps alive; only its id with force removes it"
-_KEPT = "it committed, and its outcome is kept: only its id, or force, removes it"
-_UNFINISHED = "it ended, but its last steps were not done: recover it"
+_CLAIMED: Final = "another driver took the id, or removed what was left of it, at this moment"
+_DECIDED: Final = "it is decided to be committed and did not end: recover it"
+_FOREIGN: Final = "it holds no record of a job: another committer's, perhaps alive; only its id with force removes it"
+KEPT: Final = (
+    "it committed, and its outcome is kept for a stream: without it that batch, should it be repeated, is published a "
+    "second time, or stops at the files that stand; only force removes it"
+)
+_UNFINISHED: Final = "it ended, but its last steps were not done: recover it"
 
 
 async def _clean_one(
@@ -389,6 +512,7 @@ async def _clean_one(
     age_s: float | None,
     force: bool,
     dry: bool,
+    forgets: bool,
     config: CommitterConfig,
     storage_options: Mapping[str, object] | None,
 ) -> str | None:
@@ -398,8 +522,8 @@ async def _clean_one(
     try:
         try:
             context = await _with_magic(context)
-            await _refuse_link(context)
             found = await look_at_job(context.store, context.layout)
+            await refuse_links(context.store, found, operation="cleanup")
         except JobNotFoundError:
             # Its directory is gone, but a lock it held may be left.
             if not dry:
@@ -411,18 +535,41 @@ async def _clean_one(
         if found.is_foreign and not (force and age_s is None):
             return _FOREIGN
         if age_s is not None:
-            newest = max(found.newest, await _newest_below(context, found))
+            newest = max(found.newest, await _newest_below(context, found)) or await _age_of_empty(context, found)
             if not newest:
                 return "its age is unknown: the store does not say when its records were written"
             if context.runtime.now().timestamp() - newest < age_s:
                 return "it is younger"
         named = age_s is None
-        reason = await _reason_to_keep(context, found, force=force, spares_kept=dry and not named)
+        # By age all that stands beside a kept outcome is removed: `_remove` says at its end that it stays.
+        spares_kept = not forgets and (dry or named)
+        reason = await _reason_to_keep(context, found, force=force, spares_kept=spares_kept)
         if dry or reason is not None:
             return reason
-        return await _remove(context, found, force=force, named=named)
+        if found.is_remains:
+            if not await _claim(context):
+                return _CLAIMED
+            found = await look_at_job(context.store, context.layout)
+        return await _remove(context, found, force=force, forgets=forgets)
     finally:
         await context.store.close()
+
+
+async def _age_of_empty(context: StageContext, found: JobDirectory) -> float:
+    """When an empty directory was made, which no record tells; 0 where the store does not say. At most one call."""
+    if found.children:
+        return 0.0
+    return (await context.store.status(context.layout.job_directory)).modified or 0.0
+
+
+async def _claim(context: StageContext) -> bool:
+    """Claims the id of what holds no record of a job, so that whoever sets one up there meanwhile is not cleaned up."""
+    setup = JobSetup(spec=context.spec, created=context.timestamp(), owner=context.driver)
+    claim = encode_record(setup)
+    try:
+        return await create_exclusively(context.store, context.layout.setup, claim) == claim
+    except StoreNotFoundError:
+        return False
 
 
 async def _with_magic(context: StageContext) -> StageContext:
@@ -437,20 +584,6 @@ async def _with_magic(context: StageContext) -> StageContext:
         delivery = setup.spec.delivery
     spec = msgspec.structs.replace(context.spec, committer=MagicCommitter.name, delivery=delivery)
     return replace(context, spec=spec, layout=spec.layout)
-
-
-async def _refuse_link(context: StageContext) -> None:
-    """A link in the place of a job's directory leads to somebody else's files."""
-    store, directory = context.store, context.layout.job_directory
-    if store.capabilities.links:
-        status = await status_or_none(store, directory)
-        if status is not None and status.is_link:
-            raise JobNotFoundError(
-                f"{directory} is a link, not a job's directory",
-                operation="cleanup",
-                path=directory,
-                next_step="remove the link by hand",
-            )
 
 
 async def _newest_below(context: StageContext, found: JobDirectory) -> float:
@@ -492,14 +625,13 @@ async def _reason_to_keep(context: StageContext, found: JobDirectory, *, force: 
             # `_SUCCESS`, or files that a rollback has to put back, may be missing.
             void = found.voids(decision, outcome, late=late) if decision is not None else late and not found.set_up
             return None if void else _UNFINISHED
-        # What else is left of such a job is removed all the same: `_remove` says this at its end.
-        return _KEPT if spares_kept and outcome is not None and outcome.kept else None
+        return KEPT if spares_kept and outcome is not None and outcome.kept else None
     if decision is None or decision.decision != "commit":
         return None
     return None if found.voids(decision, late=late) else _DECIDED
 
 
-async def _remove(context: StageContext, found: JobDirectory, *, force: bool, named: bool) -> str | None:
+async def _remove(context: StageContext, found: JobDirectory, *, force: bool, forgets: bool) -> str | None:
     if not (found.ended or found.decided) and (found.set_up or found.attempts):
         anchored = context if found.set_up else _without_setup(context)
         try:
@@ -512,12 +644,12 @@ async def _remove(context: StageContext, found: JobDirectory, *, force: bool, na
                 return _DECIDED
     await release_lock(context)
     await CleanupJob(context).run(None)
-    if not (force or (named and found.ended)):
+    if not (force or (forgets and found.ended)):
         # Also one that an open job got since it was looked at.
         outcome = await read_outcome(context.store, context.layout)
         if outcome is not None and outcome.kept:
             await RemoveDecision(context).run(None)
-            return _KEPT
+            return KEPT
     await RemoveFate(context).run(None)
     return None
 

@@ -22,16 +22,19 @@ import msgspec
 
 from committer.errors import ConfigurationError
 
-Kind: TypeAlias = Literal["boolean", "int", "threads", "size", "rate", "weight", "text", "list"]
+Kind: TypeAlias = Literal["boolean", "int", "threads", "size", "rate", "weight", "text", "lower", "list"]
 
 MANIFEST = "mapreduce.manifest.committer."
 FILE_OUTPUT = "mapreduce.fileoutputcommitter."
 S3A = "fs.s3a.committer."
+_STAGED = f"{S3A}staging."
 NATIVE = "committer."
 SPARK_HADOOP = "spark.hadoop."
-FACTORY_SCHEME = "mapreduce.outputcommitter.factory.scheme."
+OUTPUT_COMMITTER = "mapreduce.outputcommitter."
+FACTORY_SCHEME = f"{OUTPUT_COMMITTER}factory.scheme."
 JOB_ATTEMPT = "mapreduce.job.application.attempt.id"
 WRITE_JOB_UUID = "spark.sql.sources.writeJobUUID"
+S3A_NAME = f"{S3A}name"
 S3A_UUID = f"{S3A}uuid"
 
 
@@ -50,6 +53,8 @@ class Option(msgspec.Struct, frozen=True):
         when: What the field becomes for false and for true, where the field is no boolean.
         also: Whether another key feeds the field, too, and wins.
         warns: A value, and what is warned of where it is given: it asks for something else than what happens here.
+        harmless: For a key that feeds no field: the texts that ask for nothing else than what happens here, Hadoop's
+            default among them. Any other is warned of with `note`. None where no text matters.
     """
 
     key: str
@@ -59,14 +64,29 @@ class Option(msgspec.Struct, frozen=True):
     when: tuple[str, str] | None = None
     also: bool = False
     warns: tuple[bool, str] | None = None
+    harmless: tuple[str, ...] | None = None
 
 
 _NO_CLASSES = (
     "names a Java class; here the committer is the `committer` argument, the store follows from the URI's scheme"
 )
-_NOT_MANIFEST = "an option of the classic FileOutputCommitter, which the manifest committer does not have"
+_NOT_MANIFEST = (
+    "an option of the classic FileOutputCommitter: here a task's output shows when its job commits, never before"
+)
 _IDENTITY = "says which job it is, not how it commits: `job_identity` reads it"
-_NOT_STAGING = "an option of the staging committers, which are not in this release"
+_STAGING = f"of the staging committers: not read where `{S3A}name` is `magic` or `file`, as in Hadoop"
+_NO_STAGING_FILES = "nothing is staged on another store: a file's parts are sent to where it goes"
+_MANIFEST_PACKAGE = "org.apache.hadoop.mapreduce.lib.output.committer.manifest"
+_ABFS_PACKAGE = "org.apache.hadoop.fs.azurebfs.commit"
+_S3A_FACTORY = "org.apache.hadoop.fs.s3a.commit.S3ACommitterFactory"
+_MANIFEST_FACTORIES = (
+    f"{_MANIFEST_PACKAGE}.ManifestCommitterFactory",
+    f"{_ABFS_PACKAGE}.AzureManifestCommitterFactory",
+)
+_MANIFEST_OPERATIONS = (
+    f"{_MANIFEST_PACKAGE}.impl.ManifestStoreOperationsThroughFileSystem",
+    f"{_ABFS_PACKAGE}.AbfsManifestStoreOperations",
+)
 _OF_THE_STORE = "a storage option, which the store reads"
 _OWN_UPLOADS = "true means the job's own uploads here, with a warning: those of others may be of jobs that run"
 _OWN_UPLOADS_WARNING = (
@@ -96,13 +116,13 @@ OPTIONS: tuple[Option, ...] = (
         "rate",
         "Hadoop's documents name it and none of its code reads it; honoured here",
     ),
-    Option(f"{MANIFEST}store.operations.classname", note=_NO_CLASSES),
+    Option(f"{MANIFEST}store.operations.classname", note=_NO_CLASSES, harmless=_MANIFEST_OPERATIONS),
     Option(f"{FILE_OUTPUT}marksuccessfuljobs", "mark_successful_jobs", "boolean"),
     Option(f"{FILE_OUTPUT}cleanup.skipped", "cleanup_skipped", "boolean"),
     Option(f"{FILE_OUTPUT}cleanup-failures.ignored", "cleanup_failures_ignored", "boolean"),
-    Option(f"{FILE_OUTPUT}algorithm.version", note=_NOT_MANIFEST),
-    Option(f"{FILE_OUTPUT}failures.attempts", note=_NOT_MANIFEST),
-    Option(f"{FILE_OUTPUT}task.cleanup.enabled", note=_NOT_MANIFEST),
+    Option(f"{FILE_OUTPUT}algorithm.version", note=_NOT_MANIFEST, harmless=("1",)),
+    Option(f"{FILE_OUTPUT}failures.attempts", note=_NOT_MANIFEST, harmless=("1",)),
+    Option(f"{FILE_OUTPUT}task.cleanup.enabled", note=_NOT_MANIFEST, harmless=("false",)),
     Option(
         "fs.azure.io.rate.limit",
         "azure_io_rate",
@@ -110,7 +130,12 @@ OPTIONS: tuple[Option, ...] = (
         "1,000 when unset, 0 for no limit; limits every store call on abfs and abfss, not only renames; other stores "
         "do not see it",
     ),
-    Option(f"{S3A}name", note="the `committer` argument chooses, else the store; `magic` on S3"),
+    Option(
+        S3A_NAME,
+        note="the `committer` argument chooses, else the store: `magic` on S3; directory and partitioned are not in "
+        "this release, but their conflict modes and unique names are honoured",
+        harmless=("magic", "magicv2", "file"),
+    ),
     Option(
         f"{S3A}threads",
         "io_concurrency",
@@ -133,7 +158,7 @@ OPTIONS: tuple[Option, ...] = (
     ),
     Option(
         f"{S3A}magic.track.commits.in.memory.enabled",
-        note="delivery by message, the default, writes no record of a single file; delivery by listing does",
+        note="delivery by message writes no record of a single file; delivery by listing, the default, does",
     ),
     Option(
         f"{S3A}magic.cleanup.enabled",
@@ -144,15 +169,33 @@ OPTIONS: tuple[Option, ...] = (
     Option(f"{S3A_UUID}.source", note="where Hadoop's id came from; nothing goes by it"),
     Option(f"{S3A}require.uuid", note=_IDENTITY),
     Option(f"{S3A}generate.uuid", note="an id is made up where none is given"),
-    Option(f"{S3A}staging.tmp.path", note=_NOT_STAGING),
-    Option(f"{S3A}staging.unique-filenames", note=f"{_NOT_STAGING}; `{NATIVE}unique_names` is its like"),
-    Option(f"{S3A}staging.conflict-mode", note=f"{_NOT_STAGING}; `{NATIVE}conflict_mode` is its like"),
+    Option(f"{S3A}staging.tmp.path", note=_NO_STAGING_FILES, harmless=("tmp/staging",)),
+    Option(
+        f"{_STAGED}unique-filenames",
+        "unique_names",
+        "boolean",
+        f"{_STAGING}; `{NATIVE}unique_names` wins",
+        also=True,
+        harmless=("true",),
+    ),
+    Option(
+        f"{_STAGED}conflict-mode",
+        "conflict_mode",
+        "lower",
+        f"{_STAGING}; `{NATIVE}conflict_mode` wins; with `{S3A}name=directory` it is of the whole destination",
+        also=True,
+        harmless=("append",),
+    ),
     Option(f"{S3A}experimental.collect.iostatistics", note="statistics are always collected"),
     Option(
         f"{S3A}magic.overwrite.and.commit", note="of a fork of Hadoop's; replacing keeps old files until the outcome"
     ),
     Option(f"{S3A}magic.delete.directory.threads", note="of a fork of Hadoop's; `io_concurrency` bounds deletes, too"),
-    Option("fs.s3a.buffer.dir", note="nothing is kept on a disk: a file's parts are sent as they are full"),
+    Option(
+        "fs.s3a.buffer.dir",
+        note="nothing is kept on a disk: a file's parts are sent as they are full",
+        harmless=("${hadoop.tmp.dir}/s3a", "${env.LOCAL_DIRS:-${hadoop.tmp.dir}}/s3a"),
+    ),
     Option("fs.s3a.create.performance", note="nothing is probed for at a destination while a task writes"),
     Option("fs.s3a.create.checksum.algorithm", note=_OF_THE_STORE),
     Option("fs.s3a.create.storage.class", note=_OF_THE_STORE),
@@ -163,9 +206,11 @@ OPTIONS: tuple[Option, ...] = (
     ),
     Option("fs.s3a.multipart.size", "multipart_size", "size"),
     Option("fs.s3a.fast.upload.active.blocks", "multipart_in_flight", "int"),
-    Option("mapreduce.outputcommitter.factory.class", note=_NO_CLASSES),
-    Option(FACTORY_SCHEME, note=_NO_CLASSES),
-    Option("mapreduce.outputcommitter.named.classname", note=_NO_CLASSES),
+    Option(f"{OUTPUT_COMMITTER}factory.class", note=_NO_CLASSES, harmless=(*_MANIFEST_FACTORIES, _S3A_FACTORY)),
+    Option(FACTORY_SCHEME, note=_NO_CLASSES, harmless=(*_MANIFEST_FACTORIES, _S3A_FACTORY)),
+    Option(
+        f"{OUTPUT_COMMITTER}named.classname", note=_NO_CLASSES, harmless=(f"{_MANIFEST_PACKAGE}.ManifestCommitter",)
+    ),
     Option(JOB_ATTEMPT, note=_IDENTITY),
     Option(WRITE_JOB_UUID, note=_IDENTITY),
     Option(f"{NATIVE}conflict_mode", "conflict_mode"),
@@ -179,8 +224,14 @@ OPTIONS: tuple[Option, ...] = (
         f"{NATIVE}outcome_kept",
         "outcome_kept",
         "boolean",
-        "a committed job leaves its `outcome` record in `_temporary/<job id>/`, until `cleanup` of that job id",
+        "a committed job leaves its `outcome` record in `_temporary/<job id>/`, until a forced `cleanup` of that job",
     ),
+    Option(
+        f"{NATIVE}file_list_directory",
+        "file_list_directory",
+        note="`<job id>.jsonl` there names every file that the job committed; taken from the caller only",
+    ),
+    Option(f"{NATIVE}file_list_format", "file_list_format", note="`jsonl` or `parquet`, which needs pyarrow"),
     Option(f"{NATIVE}io_read_weight", "io_read_weight", "weight", "what a call costs of the rate, 0 to 1,000"),
     Option(f"{NATIVE}io_write_weight", "io_write_weight", "weight"),
     Option(f"{NATIVE}io_delete_weight", "io_delete_weight", "weight", "of a batch for each name, as in Hadoop's S3A"),
@@ -190,7 +241,9 @@ OPTIONS: tuple[Option, ...] = (
 
 _BY_KEY = {option.key: option for option in OPTIONS}
 _BY_FIELD = {option.field: option for option in OPTIONS if option.field and not option.also}
-_OWN_PREFIXES = (MANIFEST, FILE_OUTPUT, S3A, NATIVE)
+_OWN_PREFIXES = (MANIFEST, FILE_OUTPUT, OUTPUT_COMMITTER, S3A, NATIVE)
+_S3A_NAMES = ("directory", "partitioned", "magic", "magicv2", "file")
+_NOT_STAGING_NAMES = frozenset({"magic", "magicv2", "file"})
 _INT = re.compile(r"([+-]?)(0[xX][0-9a-fA-F]+|[0-9]+)")
 _SIZE = re.compile(r"([+-]?[0-9]+)([kmgtpe]?)", re.IGNORECASE)
 _INT_BOUND = 1 << 31
@@ -204,11 +257,13 @@ class Resolved(NamedTuple):
         values: By field, those that were given.
         origins: By field, where its value comes from.
         warnings: One sentence for each key that has no effect and each value that was adjusted.
+        unknown: Keys, as written, that begin as ours and Hadoop's do, and are none of them.
     """
 
     values: dict[str, object]
     origins: dict[str, str]
     warnings: list[str]
+    unknown: list[str]
 
 
 class JobIdentity(NamedTuple):
@@ -230,26 +285,64 @@ def resolve(options: Mapping[str, object]) -> Resolved:
     Raises:
         ConfigurationError: A text is not of its option's kind; the error names key and value.
     """
-    resolved = Resolved({}, {}, [])
+    resolved = Resolved({}, {}, [], [])
     second: list[tuple[Option, str, object]] = []
+    staging_name = _staging_name(options)
     for key, written_as, value in _plain(options):
-        option = _BY_KEY.get(key)
-        if option is not None and option.also:
-            second.append((option, written_as, value))
-        elif option is None:
+        option = _BY_KEY.get(FACTORY_SCHEME if key.startswith(FACTORY_SCHEME) else key)
+        if option is None:
             if key.startswith(_OWN_PREFIXES):
+                resolved.unknown.append(written_as)
                 resolved.warnings.append(f"the option {written_as} is not known{_suggestion(key)}; it has no effect")
+        elif key.startswith(_STAGED) and staging_name in _NOT_STAGING_NAMES:
+            _warn_of(option, written_as, value, f"{S3A_NAME} is {staging_name}, which does not read it", resolved)
+        elif option.also:
+            second.append((option, written_as, value))
         elif option.field:
             _take(option, written_as, value, resolved)
-        elif option.warns is not None and _asks_for(option.warns[0], written_as, value):
-            resolved.warnings.append(f"the option {written_as} is {str(value).strip()}: {option.warns[1]}")
+        elif option.warns is not None:
+            if _asks_for(option.warns[0], written_as, value):
+                resolved.warnings.append(f"the option {written_as} is {str(value).strip()}: {option.warns[1]}")
+        else:
+            _warn_of(option, written_as, value, option.note, resolved)
     for option, written_as, value in second:
         first = resolved.origins.get(option.field)
         if first is None:
             _take(option, written_as, value, resolved)
         else:
             resolved.warnings.append(f"the option {written_as} has no effect beside {first}, which wins")
+    _widen_conflicts_of_directory(staging_name, resolved)
     return resolved
+
+
+def _warn_of(option: Option, key: str, value: object, why: str, resolved: Resolved) -> None:
+    text = str(value).strip()
+    if option.harmless is not None and text and text.lower() not in map(str.lower, option.harmless):
+        resolved.warnings.append(f"the option {key} is {text!r}, which has no effect here: {why}")
+
+
+def _staging_name(options: Mapping[str, object]) -> str:
+    """Which of S3A's committers the options name, in lower case as Hadoop compares it; empty when they name none."""
+    for key, written_as, value in _plain(options):
+        name = str(value).strip().lower()
+        if key == S3A_NAME and name:
+            if name not in _S3A_NAMES:
+                raise _bad(written_as, value, f"S3A has the committers {', '.join(_S3A_NAMES)}")
+            return name
+    return ""
+
+
+def _widen_conflicts_of_directory(staging_name: str, resolved: Resolved) -> None:
+    """S3A's committer `directory` fails, or replaces, the whole destination; `partitioned` each partition."""
+    origin = resolved.origins.get("conflict_mode", "")
+    if (
+        staging_name == "directory"
+        and origin.endswith(f"{_STAGED}conflict-mode")
+        and resolved.values["conflict_mode"] != "append"
+        and "superseded_scope" not in resolved.values
+    ):
+        resolved.values["superseded_scope"] = "destination"
+        resolved.origins["superseded_scope"] = f"{S3A_NAME}=directory"
 
 
 def _asks_for(asked: bool, key: str, value: object) -> bool:
@@ -340,7 +433,8 @@ def _parse(kind: Kind, key: str, value: object) -> object:
     if kind == "list":
         parts = value if isinstance(value, list | tuple) else str(value).split(",")
         return tuple(text for part in parts if (text := str(part).strip()))
-    return str(value).strip()
+    text = str(value).strip()
+    return text.lower() if kind == "lower" else text
 
 
 def _boolean(key: str, value: object) -> bool:

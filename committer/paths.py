@@ -35,11 +35,13 @@ _BAD_AUTHORITY: Final = re.compile(r"[\x00-\x20\x7f\"#%<>?\\^`{|}]|\s")
 _HOST: Final = re.compile(r"(?:\[[^\[\]]*\]|[^:\[\]]*)(?::[0-9]*)?")
 
 _BAD_SEGMENT: Final = re.compile(r"(?:\A|/)\.{0,2}(?:/|\Z)")
-_RESERVED_FIRST_SEGMENT: Final = re.compile(r"_SUCCESS(?:/|\Z)|_temporary|__magic", re.IGNORECASE)
-_RESERVED_SEGMENT: Final = re.compile(r"/(?:_SUCCESS(?:/|\Z)|_temporary|__magic)", re.IGNORECASE)
 # The very directories that committers work in (FileOutputCommitter's PENDING_DIR_NAME; S3A's MagicCommitPaths, before
-# Hadoop 3.4.0 and since): other names that begin like them are as good as any below a destination.
-_WORKING_DIRECTORY: Final = re.compile(r"/(?:_temporary(?=/|\Z)|__magic(?=/|\Z|_job-))[^/]*", re.IGNORECASE)
+# Hadoop 3.4.0 and since), in whatever case: on some disks it is one name. A name that only begins like one is as good
+# as any other: `_temporary_id=1` is a partition.
+_WORKING: Final = r"(?:_temporary(?=/|\Z)|__magic(?=/|\Z)|__magic_job-[^/]*)"
+_WORKING_DIRECTORY: Final = re.compile(rf"(?:\A|/)({_WORKING})", re.IGNORECASE)
+_RESERVED_SEGMENT: Final = re.compile(rf"/(_SUCCESS(?=/|\Z)|{_WORKING})", re.IGNORECASE)
+_MARKER: Final = re.compile(r"_SUCCESS(?=/|\Z)", re.IGNORECASE)
 
 _HIVE_ESCAPED: Final = re.compile("[\x01-\x1f\x7f\"#%'*/:=?\\[\\\\\\]^{]")
 _HIVE_ESCAPE: Final = re.compile("%([0-9A-Fa-f]{2})")
@@ -74,11 +76,17 @@ class StorePath(msgspec.Struct, frozen=True, order=True, gc=False):
         """
         if isinstance(value, StorePath):
             return value
-        text: str | bytes = os.fspath(value)
+        try:
+            text: str | bytes = os.fspath(value)
+        except TypeError:
+            raise InvalidPathError(
+                f"a path is a str, an os.PathLike or a StorePath, not a {type(value).__name__}",
+                next_step="give a URI or a local path, such as '/data/flights'",
+            ) from None
         if isinstance(text, bytes):
             text = os.fsdecode(text)
         if not text:
-            raise InvalidPathError("a path is empty")
+            raise InvalidPathError("a path is empty", next_step="give a URI or a local path, such as '/data/flights'")
         if not isinstance(value, str):
             if _COLLAPSED_URI.match(text):
                 raise InvalidPathError(
@@ -96,6 +104,12 @@ class StorePath(msgspec.Struct, frozen=True, order=True, gc=False):
                     next_step="begin with one slash, or with a scheme",
                 )
             return cls("file", "", _local_path(path))
+        if not authority and not path:
+            raise InvalidPathError(
+                f"{scheme}: is followed by no path",
+                path=text,
+                next_step=f"write where it is after {scheme}://; a local name with a colon needs ./ before it",
+            )
         if not path.startswith("/") and (path or not authority):
             raise InvalidPathError(
                 "a relative path cannot follow a scheme",
@@ -203,8 +217,8 @@ def check_file_name(name: str) -> str:
 
     Raises:
         InvalidPathError: It is empty, absolute, has an empty, ``.`` or ``..`` segment or a NUL, is not valid Unicode,
-            or has a segment that the commit protocols own: ``_SUCCESS``, ``_temporary*`` or ``__magic*`` as its first,
-            ``_temporary``, ``__magic`` or ``__magic_job-*`` at any depth, for jobs may run into directories below.
+            or has a segment that the commit protocols own: ``_SUCCESS`` as its first, or a working directory at any
+            depth (see `working_directory_in`), for jobs may run into directories below.
     """
     _check_relative(name)
     reserved = _reserved_in(name)
@@ -225,7 +239,7 @@ def check_absolute_name(name: str, roots: Collection[str]) -> str:
 
     Raises:
         InvalidPathError: It lies strictly below none of `roots`, has an empty, ``.`` or ``..`` segment or a NUL, is not
-            valid Unicode, or has a segment ``_SUCCESS``, ``_temporary*`` or ``__magic*`` below its root.
+            valid Unicode, or has a segment below its root that is ``_SUCCESS`` or a working directory.
     """
     _check_relative(name[1:])
     root = root_of(name, roots)
@@ -235,7 +249,7 @@ def check_absolute_name(name: str, roots: Collection[str]) -> str:
         )
     reserved = _RESERVED_SEGMENT.search(name, len(root))
     if reserved is not None:
-        raise InvalidPathError(f"a path has a segment {reserved[0].strip('/')}, which commits own", path=ascii(name))
+        raise InvalidPathError(f"a path has a segment {reserved[1]}, which commits own", path=ascii(name))
     _check_unicode(name)
     return name
 
@@ -248,6 +262,16 @@ def root_of(name: str, roots: Collection[str]) -> str | None:
     return parent or None
 
 
+def working_directory_in(name: str) -> str:
+    """The first segment of a path, absolute or relative, that is a committer's working directory; empty without one.
+
+    The one rule for what belongs to jobs: ``_temporary``, ``__magic`` and ``__magic_job-*``, at any depth, and nothing
+    that only begins like them.
+    """
+    found = _WORKING_DIRECTORY.search(name) if "_" in name else None
+    return found[1] if found is not None else ""
+
+
 def has_reserved_segment(path: str) -> bool:
     """Whether any segment of an absolute path is one that the commit protocols own."""
     return _RESERVED_SEGMENT.search(path) is not None
@@ -258,16 +282,25 @@ def is_reserved(name: str) -> bool:
     return bool(_reserved_in(name))
 
 
+def working_part(path: str) -> int:
+    """Where in an absolute path the first working directory of commit protocols begins, with its slash; -1 without any.
+
+    What comes from there on is a job's: no link stands there by right.
+    """
+    found = _WORKING_DIRECTORY.search(path) if "/_" in path else None
+    return found.start() if found is not None else -1
+
+
 def may_be_reserved(names: list[str]) -> bool:
     """Whether any of many relative names may be `is_reserved`; False is certain, and costs no look at each name."""
     return "\n_" in (text := "\n".join(("", *names))) or "/_" in text
 
 
 def _reserved_in(name: str) -> str:
-    if _RESERVED_FIRST_SEGMENT.match(name) is not None:
-        return name.partition("/")[0]
-    found = _WORKING_DIRECTORY.search(name) if "/_" in name else None
-    return found[0][1:] if found is not None else ""
+    if name[:1] != "_" and "/_" not in name:
+        return ""
+    marker = _MARKER.match(name)
+    return marker[0] if marker is not None else working_directory_in(name)
 
 
 def encode_uri_path(path: str) -> str:
@@ -402,11 +435,31 @@ def _check_unicode(name: str) -> None:
 
 
 def _check_relative(name: str) -> None:
+    if not isinstance(name, str):
+        raise InvalidPathError(
+            f"a file's name is a str, not a {type(name).__name__}",
+            next_step="give a name relative to the destination, such as 'year=2026/part-00000.csv'",
+        )
     if name and name[0] not in "./" and name[-1] != "/" and "/." not in name and "//" not in name and "\0" not in name:
         return
     if _BAD_SEGMENT.search(name) or "\0" in name:
-        what = "is empty" if not name else "is absolute" if name.startswith("/") else "has a segment no store can hold"
-        raise InvalidPathError(f"a relative name {what}", path=ascii(name))
+        raise InvalidPathError(
+            f"a relative name {_fault_of(name)}",
+            path=ascii(name),
+            next_step="give a name relative to the destination, such as 'year=2026/part-00000.csv'",
+        )
+
+
+def _fault_of(name: str) -> str:
+    if not name:
+        return "is empty"
+    if name.startswith("/"):
+        return "is absolute"
+    if "\0" in name:
+        return "holds a NUL"
+    if name.endswith("/"):
+        return "ends with a slash, as no file's does"
+    return "has a segment no store can hold: an empty one, . or .."
 
 
 def _must_escape(character: str) -> bool:

@@ -8,7 +8,7 @@ from typing import TypeAlias
 import msgspec
 
 from committer.committers.context import open_store
-from committer.config import CommitterConfig
+from committer.config import CommitterConfig, ConfigLike, config_of
 from committer.errors import RecordError, StoreNotFoundError
 from committer.operations import Destination
 from committer.paths import StorePath
@@ -36,7 +36,7 @@ async def load_record(
     uri: Destination,
     *,
     storage_options: Mapping[str, object] | None = None,
-    config: CommitterConfig | None = None,
+    config: ConfigLike | None = None,
 ) -> AnyRecord:
     """Reads one record, whatever it is: task manifest, `_SUCCESS` or summary, ``.pending``, ``.pendingset``, setup,
     intent, decision, outcome, lock, list of uploads.
@@ -51,7 +51,7 @@ async def load_record(
         StoreNotFoundError: Nothing is there.
     """
     path = StorePath.of(uri)
-    config = config or CommitterConfig()
+    config = config_of(config) or CommitterConfig()
     store = await open_store(path, storage_options, config)
     try:
         try:

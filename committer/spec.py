@@ -7,7 +7,7 @@ from typing import Final, Literal, TypeAlias
 
 import msgspec
 
-from committer.config import CommitterConfig
+from committer.config import CommitterConfig, ConfigLike, config_of
 from committer.errors import ConfigurationError, RecordError
 from committer.layout import JobLayout, check_job_id, check_number
 from committer.paths import StorePath
@@ -46,7 +46,7 @@ class JobSpec(msgspec.Struct, frozen=True, kw_only=True):
         job_id: str,
         job_attempt: int = 0,
         *,
-        config: CommitterConfig | None = None,
+        config: ConfigLike | None = None,
         committer: str | None = None,
     ) -> JobSpec:
         """A job that Hadoop's committer set up: join it with `open_task`, or commit it with `attach_job`.
@@ -67,7 +67,7 @@ class JobSpec(msgspec.Struct, frozen=True, kw_only=True):
             job_id=check_job_id(job_id),
             committer=committer or by_scheme,
             job_attempt=check_number(job_attempt, "job_attempt"),
-            config=config or CommitterConfig(),
+            config=config_of(config) or CommitterConfig(),
             hadoop=True,
         )
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import os
 from collections.abc import Callable, Mapping
 from types import TracebackType
@@ -15,13 +14,16 @@ from committer.committers.base import Committer, committer_for
 from committer.committers.context import fresh_statistics, open_context
 from committer.errors import (
     CommitterError,
+    ConfigurationError,
     InvalidPathError,
     TaskError,
     UnsupportedError,
 )
 from committer.events import audit, names
+from committer.events.logs import job_logger
+from committer.flow.awaited import Calls, noted
 from committer.flow.outlast import UNDO_BOUND_S, outlast
-from committer.layout import check_number, unique_name
+from committer.layout import TEMPORARY, check_number, unique_name
 from committer.opening import Opening
 from committer.paths import StorePath, check_absolute_name, check_file_name, is_reserved
 from committer.records.task_commit import TaskCommit
@@ -35,9 +37,9 @@ from committer.stages.scan_task import ScanTask
 from committer.stages.setup_task import AttemptIdentity
 from committer.stages.staged_files import attempt_vanished
 from committer.stores.base import FileStatus, FileWriter, SupportsLocalPaths
-from committer.task_files import BlockingTaskFile, TaskFile
+from committer.task_files import BlockingTaskFile, TaskFile, never_awaited
 
-_log = logging.getLogger("committer.task")
+_log = job_logger("committer.task")
 
 
 class TaskAttempt:
@@ -82,9 +84,17 @@ class TaskAttempt:
         self._given_up: set[str] = set()
         self._unfinished: set[str] = set()
         self._scan = False
+        self._calls = Calls()
         self._message: TaskCommit | None = None
         self._state = "open"
         self._may_have_committed = False
+
+    def __repr__(self) -> str:
+        layout = self._context.layout
+        return (
+            f"<TaskAttempt task {self.task}, attempt {self.attempt} of job {layout.job_id} at {layout.destination}: "
+            f"{self._state}, files written: {len(self._files):,}, still open: {len(self._unfinished):,}>"
+        )
 
     # -- writing ------------------------------------------------------------------------------------------------
 
@@ -142,13 +152,13 @@ class TaskAttempt:
                 self._files[staged] = self._writing.written(staged, status, absolute=absolute)
 
         self._unfinished.add(destination)
-        return TaskFile(destination, open_writer, finished)
+        return TaskFile(destination, open_writer, finished, self._calls)
 
     def open_blocking(self, name: str) -> BlockingTaskFile:
         """A file object for libraries that block (pyarrow, pandas), to be used in another thread.
 
-        ``await asyncio.to_thread(write_table, table, task.open_blocking("part-0.parquet"))``. At most a megabyte is
-        held in memory, whatever the store.
+        ``async with task.open_blocking("part-0.parquet") as f: await asyncio.to_thread(pq.write_table, table, f)``. At
+        most a megabyte is held in memory, whatever the store.
 
         Raises:
             InvalidPathError, TaskError: As `open`.
@@ -305,19 +315,22 @@ class TaskAttempt:
         """Makes what was written the task's output. A second call returns the same message.
 
         Raises:
-            TaskError: A file is still open, or the attempt was aborted.
+            TaskError: A file is still open, a call was never awaited, or the attempt was aborted.
             JobNotFoundError: The job was cleaned up.
             JobDecidedError: The job is decided: nothing of this attempt can become part of it.
         """
         if self._message is not None:
             return self._message
         self._check_open("commit_task")
+        self._check_awaited()
         if self._unfinished:
             raise TaskError(
                 f"{len(self._unfinished)} files are still open, the first: {min(self._unfinished)}",
                 operation="commit_task",
                 path=min(self._unfinished),
-                next_step="close every file before the attempt is committed",
+                next_step="close every file before the attempt is committed: write it in `async with task.open(name)` "
+                "or `async with task.open_blocking(name)`, or call its close; with committer.sync in "
+                "`with task.open(name)`",
             )
         context, before = self._context, self._may_have_committed
         # From here on nothing can be opened: what is not in the record would be lost without a word.
@@ -335,11 +348,31 @@ class TaskAttempt:
                 raise
             finally:
                 self._state = "open"
+            _log.debug(
+                "task attempt %s is committed: %d files, %d bytes",
+                self._attempt_id,
+                self._message.files,
+                self._message.size,
+            )
         self._state = "committed"
         await self._leave()
         if self._committed is not None:
             self._committed(self._message)
         return self._message
+
+    def _check_awaited(self) -> None:
+        """Refuses to go on where a call of this attempt, or of one of its files, was made and never awaited."""
+        first = self._calls.first()
+        if first is None:
+            return
+        caller, call = first
+        error = never_awaited(caller, self._calls) if isinstance(caller, TaskFile) else None
+        raise error or TaskError(
+            f"{call} of task {self.task} attempt {self.attempt} was called without await, so it did nothing",
+            operation="commit_task",
+            path=str(self.directory),
+            next_step=f"write `await task.{call}`; then run the task again as a new attempt",
+        )
 
     async def _output(self) -> TaskOutput:
         files, directories = dict(self._files), []
@@ -359,6 +392,7 @@ class TaskAttempt:
             directories=directories,
         )
 
+    @noted
     async def abort(self) -> None:
         """Removes what this run wrote. Does nothing for an attempt that committed or was aborted.
 
@@ -377,6 +411,11 @@ class TaskAttempt:
             uploads=self._writing.uploads(),
         )
         await self._committer.abort_task(self._context, request)
+        _log.debug(
+            "task attempt %s is aborted",
+            self._attempt_id,
+            extra={"job": self._context.layout.job_id, "task": self._attempt_id},
+        )
         await self._leave()
 
     async def _leave(self) -> None:
@@ -436,7 +475,7 @@ class TaskAttempt:
 
 def _staged_absolute(number: int) -> str:
     """The name within its attempt of a file that goes outside the destination: none that a relative one can have."""
-    return f"_temporary-absolute/{number}"
+    return f"{TEMPORARY}/absolute/{number}"
 
 
 def open_task(
@@ -461,6 +500,12 @@ def open_task(
         JobNotFoundError: The job was never set up, or was cleaned up.
         JobDecidedError: The job is decided.
     """
+    if not isinstance(spec, JobSpec):
+        raise ConfigurationError(
+            f"open_task joins a job by its JobSpec, not by a {type(spec).__name__}",
+            operation="open_task",
+            next_step="give job.spec, as the driver's open_job has it: it can be pickled",
+        )
     check_number(task, "task")
     check_number(attempt, "attempt")
 
@@ -472,7 +517,7 @@ def open_task(
             await context.store.close()
             raise
 
-    return Opening(make)
+    return Opening(make, "open_task")
 
 
 async def make_attempt(

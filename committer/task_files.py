@@ -7,9 +7,10 @@ import io
 import threading
 from collections.abc import Awaitable, Callable, Coroutine
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from committer.errors import CommitterError, TaskError
+from committer.flow.awaited import Calls, noted
 from committer.flow.outlast import UNDO_BOUND_S, outlast
 from committer.stores.base import FileStatus, FileWriter
 
@@ -28,8 +29,9 @@ class TaskFile:
         name: Its name, relative to the destination; of a file that goes outside it, the absolute path.
     """
 
-    def __init__(self, name: str, open_writer: OpenWriter, finished: Finished) -> None:
+    def __init__(self, name: str, open_writer: OpenWriter, finished: Finished, calls: Calls) -> None:
         self.name = name
+        self._calls = calls
         self._open_writer = open_writer
         self._finished = finished
         self._writer: FileWriter | None = None
@@ -53,14 +55,18 @@ class TaskFile:
         if error is None:
             await self.close()
         else:
+            self._calls.forget(self)
             await self._abort_after(error)
 
+    @noted
     async def write(self, data: bytes | bytearray | memoryview) -> int:
         """Appends `data`; the buffer may be reused when this returns. Returns how many bytes that was.
 
         Raises:
             TaskError: The file is closed.
+            TypeError: `data` is no bytes, a text for example.
         """
+        data = _bytes_of(data)
         writer = await self._ready()
         if self._broken:
             raise self._lost_a_part()
@@ -68,9 +74,12 @@ class TaskFile:
         self._broken = True
         await writer.write(data)
         self._broken = False
-        size = memoryview(data).nbytes
-        self._written += size
-        return size
+        self._written += len(data)
+        return len(data)
+
+    def __repr__(self) -> str:
+        state = "closed" if self._closed else "being written"
+        return f"<{type(self).__name__} {self.name!r}: {state}, bytes written: {self._written}>"
 
     def tell(self) -> int:
         """Bytes written so far."""
@@ -81,16 +90,18 @@ class TaskFile:
         """Whether nothing more can be written."""
         return self._closed
 
+    @noted
     async def close(self) -> None:
         """Finishes the file: from now on it is part of the attempt. A second call does nothing.
 
         Raises:
-            TaskError: A part could not be written, or the file could not be finished: it is no part of the attempt.
+            TaskError: A part could not be written or was never awaited, or the file could not be finished: it is no
+                part of the attempt.
         """
         if self._closed and not self._broken:
             return
-        if self._broken:
-            lost = self._lost_a_part()
+        lost = never_awaited(self, self._calls) or (self._lost_a_part() if self._broken else None)
+        if lost is not None:
             await self._abort_after(lost)
             raise lost
         writer = await self._ready()
@@ -103,8 +114,13 @@ class TaskFile:
         self._broken = False
         self._finished(status)
 
+    @noted
     async def abort(self) -> None:
         """Gives the file up: it is never part of the attempt."""
+        self._calls.forget(self)
+        await self._give_up()
+
+    async def _give_up(self) -> None:
         if self._closed:
             return
         self._closed = True
@@ -115,11 +131,27 @@ class TaskFile:
     async def _abort_after(self, error: BaseException) -> None:
         """Gives the file up because of `error`, which a failure to do so must not hide."""
         try:
-            await outlast(self.abort, bound_s=UNDO_BOUND_S)
+            await outlast(self._give_up, bound_s=UNDO_BOUND_S)
         except CommitterError as failure:
             error.add_note(f"what was sent of {self.name} could not be removed, which its task attempt does: {failure}")
 
+    if not TYPE_CHECKING:  # a type checker knows what is not there
+
+        def __getattr__(self, name: str) -> object:
+            hint = (
+                f": it is written with await; libraries that block take task.open_blocking({self.name!r})"
+                if hasattr(io.RawIOBase, name) and not name.startswith("_")
+                else ""
+            )
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}{hint}", name=name, obj=self)
+
+        def __enter__(self) -> None:
+            raise TypeError("use `async with task.open(name)`; plain `with` goes with task.open_blocking(name)")
+
+        def __exit__(self, *of: object) -> None: ...
+
     def _lost_a_part(self) -> TaskError:
+        """What to say of a file that a write to has failed."""
         return TaskError(
             f"{self.name} could not be written or finished, so it cannot become part of the attempt",
             operation="write",
@@ -135,11 +167,42 @@ class TaskFile:
         return self._writer
 
 
+def _bytes_of(data: object) -> bytes | bytearray | memoryview:
+    """What a caller wants written, in a form whose length is its number of bytes.
+
+    Raises:
+        TypeError: It is no buffer, or not one contiguous piece of memory.
+    """
+    if isinstance(data, bytes | bytearray):
+        return data
+    try:
+        # Stores count with len, which of an array of numbers, or of a view of one, is not the number of its bytes.
+        return memoryview(data).cast("B")  # type: ignore[arg-type]
+    except TypeError as error:
+        how = "encode the text first: text.encode()" if isinstance(data, str) else "give bytes or another buffer"
+        raise TypeError(f"a file takes bytes, not a {type(data).__name__}: {how} ({error})") from None
+
+
+def never_awaited(file: TaskFile, calls: Calls) -> TaskError | None:
+    """What to say of the first call of a file that was never awaited; None when there is none."""
+    call = next(iter(calls.of(file)), None)
+    if call is None:
+        return None
+    return TaskError(
+        f"{call} of the file {file.name} was called without await, so it did nothing",
+        operation=call.partition("(")[0],
+        path=file.name,
+        next_step=f"write `await f.{call}`, or give a library that blocks, such as pyarrow or pandas, the file of "
+        "task.open_blocking(name) in another thread; then run the task again as a new attempt",
+    )
+
+
 class BlockingTaskFile(io.RawIOBase):
     """A file object for pyarrow, pandas and the like, on every store.
 
     To be used from a thread other than the event loop's (``asyncio.to_thread``, or `committer.sync`). Each megabyte is
-    handed to the loop and waited for, so at most that much is held however fast the caller writes.
+    handed to the loop and waited for, so at most that much is held however fast the caller writes. Many libraries leave
+    a file open that they were given: it is closed by ``async with`` on the loop, or ``with`` in the thread.
     """
 
     def __init__(self, file: TaskFile, loop: asyncio.AbstractEventLoop) -> None:
@@ -169,9 +232,10 @@ class BlockingTaskFile(io.RawIOBase):
 
         Raises:
             TaskError: Called on the event loop's own thread, which it would block for ever.
+            TypeError: `data` is no bytes, a text for example.
         """
         self._check_open()
-        view = memoryview(data).cast("B")  # type: ignore[arg-type]
+        view = _bytes_of(data)
         self._buffer += view
         self._position += len(view)
         if len(self._buffer) >= _BLOCK:
@@ -184,16 +248,20 @@ class BlockingTaskFile(io.RawIOBase):
             self._hand_over()
 
     def close(self) -> None:
-        """Finishes the file: from now on it is part of the attempt. A second call does nothing."""
+        """Finishes the file: from now on it is part of the attempt. A second call does nothing.
+
+        Raises:
+            TaskError: An earlier write failed, whatever the caller made of its error: the file is given up.
+        """
         if self.closed:
             return
         try:
             if self._failed:
-                self._wait(self._file.abort())
-            else:
-                if self._buffer:
-                    self._hand_over()
-                self._wait(self._file.close())
+                self._wait(self._file.abort)
+                raise self._file._lost_a_part()
+            if self._buffer:
+                self._hand_over()
+            self._wait(self._file.close)
         finally:
             self._end()
 
@@ -202,7 +270,7 @@ class BlockingTaskFile(io.RawIOBase):
         if self.closed:
             return
         try:
-            self._wait(self._file.abort())
+            self._wait(self._file.abort)
         finally:
             self._end()
 
@@ -214,10 +282,42 @@ class BlockingTaskFile(io.RawIOBase):
         else:
             self.abort()
 
+    async def __aenter__(self) -> Self:
+        self._check_open()
+        if asyncio.get_running_loop() is not self._loop:
+            raise TaskError(
+                f"the blocking file {self.name} belongs to another event loop",
+                operation="open_blocking",
+                path=self.name,
+                next_step="use `with` in a thread, or open it in the loop that uses it",
+            )
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        data = None if error is not None or self.closed else bytes(self._buffer)
+        try:
+            if error is None and self._failed and not self.closed:
+                raise self._file._lost_a_part()
+            if data:
+                await self._file.write(data)
+        except BaseException as failure:
+            await self._file.__aexit__(type(failure), failure, failure.__traceback__)
+            raise
+        else:
+            await self._file.__aexit__(kind, error, trace)
+        finally:
+            self._end()
+
     def __del__(self) -> None:
         # IOBase would close, and so finish, a file that was forgotten half way.
         if not self.closed:
             self._end()
+
+    def __repr__(self) -> str:
+        state = "closed" if self.closed else "being written"
+        return f"<{type(self).__name__} {self.name!r}: {state}, bytes written: {self._position}>"
 
     def _end(self) -> None:
         # IOBase flushes when it is closed, and what is left now belongs to a file that was given up.
@@ -227,21 +327,25 @@ class BlockingTaskFile(io.RawIOBase):
     def _hand_over(self) -> None:
         data, self._buffer = self._buffer, bytearray()
         try:
-            self._wait(self._file.write(data))
+            self._wait(lambda: self._file.write(data))
         except BaseException:
             self._failed = True
             raise
 
-    def _wait(self, call: Coroutine[Any, Any, object]) -> None:
+    def _wait(self, call: Callable[[], Coroutine[Any, Any, object]]) -> None:
         if threading.get_ident() == self._loop_thread and self._loop.is_running():
-            call.close()
             raise TaskError(
                 f"the blocking file {self.name} was used on the event loop's thread, which would wait for itself",
                 operation="open_blocking",
                 path=self.name,
-                next_step="use it in asyncio.to_thread, or use task.open",
+                next_step="write in another thread: await asyncio.to_thread(...); or open the job with committer.sync, "
+                "or write bytes with task.open",
             )
-        future = asyncio.run_coroutine_threadsafe(call, self._loop)
+
+        async def made_on_the_loop() -> object:
+            return await call()
+
+        future = asyncio.run_coroutine_threadsafe(made_on_the_loop(), self._loop)
         try:
             future.result()
         except BaseException:

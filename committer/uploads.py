@@ -12,17 +12,18 @@ from datetime import UTC, datetime, timedelta
 import msgspec
 
 from committer.committers.context import open_store
-from committer.config import CommitterConfig
+from committer.config import CommitterConfig, ConfigLike, config_of
 from committer.errors import ConfigurationError, StoreError, StoreUploadNotFoundError, UnsupportedError
 from committer.flow.runtime import current_runtime
 from committer.flow.workers import run_workers
 from committer.operations import Destination, age_in_seconds
 from committer.paths import StorePath
+from committer.shown import Shown
 from committer.stores.helpers import end_upload
 from committer.stores.paced import PacedStore
 
 
-class UploadInfo(msgspec.Struct, frozen=True, kw_only=True):
+class UploadInfo(Shown, frozen=True, kw_only=True):
     """An upload that was neither completed nor aborted.
 
     Attributes:
@@ -42,7 +43,7 @@ class UploadInfo(msgspec.Struct, frozen=True, kw_only=True):
     size: int | None = None
 
 
-class UploadsReport(msgspec.Struct, frozen=True, kw_only=True):
+class UploadsReport(Shown, frozen=True, kw_only=True):
     """What aborting uploads did.
 
     Attributes:
@@ -62,7 +63,7 @@ async def list_uploads(
     older_than: timedelta | float | None = None,
     sizes: bool = False,
     storage_options: Mapping[str, object] | None = None,
-    config: CommitterConfig | None = None,
+    config: ConfigLike | None = None,
 ) -> list[UploadInfo]:
     """The pending uploads anywhere below a directory, by path and age: one call for 1,000.
 
@@ -78,9 +79,9 @@ async def list_uploads(
     Raises:
         ConfigurationError: `older_than` is no age.
         UnsupportedError: The store has no uploads.
-        StoreNotFoundError: There is no such bucket.
+        DestinationNotFoundError: There is no such bucket.
     """
-    config = config or CommitterConfig()
+    config = config_of(config) or CommitterConfig()
     directory = StorePath.of(dest)
     store = await _open(directory, storage_options, config)
     try:
@@ -106,7 +107,7 @@ async def abort_uploads(
     older_than: timedelta | float | None = None,
     force: bool = False,
     storage_options: Mapping[str, object] | None = None,
-    config: CommitterConfig | None = None,
+    config: ConfigLike | None = None,
 ) -> UploadsReport:
     """Aborts the pending uploads below a directory: what was sent of their files is lost. Two calls for each.
 
@@ -123,14 +124,14 @@ async def abort_uploads(
     Raises:
         ConfigurationError: Neither `older_than` nor `force` was given (it is a ValueError), or that is no age.
         UnsupportedError: The store has no uploads.
-        StoreNotFoundError: There is no such bucket.
+        DestinationNotFoundError: There is no such bucket.
     """
     if older_than is None and not force:
         raise ConfigurationError(
             "abort_uploads needs older_than, or force: the uploads of running jobs are among them",
             operation="abort_uploads",
         )
-    config = config or CommitterConfig()
+    config = config_of(config) or CommitterConfig()
     directory = StorePath.of(dest)
     store = await _open(directory, storage_options, config)
     try:
@@ -144,7 +145,7 @@ async def abort_these(
     chosen: Sequence[UploadInfo],
     *,
     storage_options: Mapping[str, object] | None = None,
-    config: CommitterConfig | None = None,
+    config: ConfigLike | None = None,
 ) -> UploadsReport:
     """Aborts uploads that `list_uploads` found, and no other: what somebody was shown and agreed to.
 
@@ -157,7 +158,7 @@ async def abort_these(
     Raises:
         UnsupportedError: The store has no uploads.
     """
-    config = config or CommitterConfig()
+    config = config_of(config) or CommitterConfig()
     store = await _open(StorePath.of(dest), storage_options, config)
     try:
         return await _abort_all(store, chosen, config)

@@ -3,39 +3,42 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Collection, Container, Mapping, Sequence
 
-import msgspec
-
+from committer.advice import call
 from committer.committers.context import open_store
-from committer.config import CommitterConfig
+from committer.comparing import ListedFiles, Looks
+from committer.config import CommitterConfig, ConfigLike, config_of
 from committer.errors import JobNotFoundError, StoreIsADirectoryError, StoreNotFoundError
-from committer.events import names
-from committer.flow.workers import run_workers
-from committer.layout import SUCCESS, JobLayout
-from committer.paths import StorePath, is_reserved, root_of
+from committer.events import names as event_names
+from committer.layout import SUCCESS
+from committer.paths import StorePath, is_reserved, working_directory_in
 from committer.records.success import SuccessData, decode_success
+from committer.shown import Shown
 from committer.stages.identity import stands_as_directory
 from committer.stages.names import is_hidden
 from committer.stages.success_file import COMMITTER_CLASS, WAS_EMPTY, files_committed, named_uris
 from committer.stores.base import Store
-from committer.stores.helpers import walk
+from committer.stores.helpers import check_destination, walk
 
 # Only this engine's reports have it among their diagnostics.
 _ENGINE = "committer.engine"
 
 
-class ValidationReport(msgspec.Struct, frozen=True, kw_only=True):
+class ValidationReport(Shown, frozen=True, kw_only=True):
     """How a destination compares with its `_SUCCESS`.
 
     Attributes:
         ok: Whether nothing is missing, wrong or extra.
-        missing: URIs of files that `_SUCCESS` names and that are not there.
+        missing: URIs of files that the job committed and that are not there.
         wrong: What is there but not as recorded, with the reason.
         extra: URIs of files that the job did not write. Known only when the destination was empty before it.
         job_id: The job that `_SUCCESS` speaks of.
         files: Files that were compared.
+        committed: Files that the job committed.
         complete: Whether every file of the job could be compared: `_SUCCESS` names at most a hundred.
+        file_list: URI of the complete list that was compared; empty where none was.
+        remark: Why the complete list of the job was not compared, and what to give so that it is.
     """
 
     ok: bool
@@ -44,53 +47,83 @@ class ValidationReport(msgspec.Struct, frozen=True, kw_only=True):
     extra: list[str]
     job_id: str = ""
     files: int = 0
+    committed: int = 0
     complete: bool = True
+    file_list: str = ""
+    remark: str = ""
 
 
 async def validate(
     dest: str | os.PathLike[str] | StorePath,
     *,
     storage_options: Mapping[str, object] | None = None,
-    config: CommitterConfig | None = None,
+    config: ConfigLike | None = None,
 ) -> ValidationReport:
-    """Compares a destination with its `_SUCCESS`: names, lengths, and in a destination that was empty, totals.
+    """Compares a destination with what its job committed: names, lengths, and in a destination that was empty, totals.
 
-    One look a file that `_SUCCESS` names (at most a hundred), outside the destination only below one of
-    `config.absolute_roots`. When the destination was empty before the job (and nothing went elsewhere), also one
-    listing a directory, which finds what `_SUCCESS` has no room to name by number and bytes.
+    Where the job kept a complete list (`CommitterConfig.file_list_directory`), below the destination or in the
+    directory that `config` names again, every file is compared with that: one look a file, and one call for 100,000 of
+    them. Else one look a file that `_SUCCESS` names (at most a hundred). Outside the destination only what lies below
+    one of `config.absolute_roots` is looked at. When the destination was empty before the job (and nothing went
+    elsewhere), also one listing a directory, which finds extra files, and without a list what `_SUCCESS` has no room to
+    name by number and bytes; 8 bytes of memory a file.
 
     Of a `_SUCCESS` that names Hadoop's manifest committer with no file committed, the files that stand there all the
     same are reported as wrong: it vouches for none of them (see `names_manifest_committer_in_vain`).
 
     Raises:
         JobNotFoundError: There is no `_SUCCESS`.
+        DestinationNotFoundError: The destination does not exist, or its bucket or container.
         RecordError: It cannot be read; an empty one was written by a committer that reports nothing.
     """
     destination = StorePath.of(dest)
-    config = config or CommitterConfig()
+    config = config_of(config) or CommitterConfig()
     store = await open_store(destination, storage_options, config)
     try:
         marker = await _marker(store, destination, config)
-        missing, wrong = await _compare_named(store, destination, marker, config)
-        extra: list[str] = []
         committed = files_committed(marker)
-        complete = committed <= len(marker.filenames)
+        looks = Looks(store, destination, config)
+        listed = ListedFiles(looks, marker)
+        await listed.compare()
+        if not listed.compared:
+            await looks.compare(_named_files(marker, destination))
+        whole = listed.compared or committed <= len(marker.filenames)
+        wrong, extra = looks.wrong, list[str]()
         if marker.diagnostics.get(WAS_EMPTY) == "true":
-            extra = await _compare_tree(store, destination, marker, committed, wrong, complete=complete)
+            names: Container[str] = listed.names if listed.compared else set(named_uris(marker, destination))
+            own = _own_places(config, listed)
+            extra = await _compare_tree(store, destination, marker, names, wrong, own=own, whole=whole)
             complete = True
-        elif names_manifest_committer_in_vain(marker):
-            wrong += await _written_past(store, destination)
+        else:
+            complete = whole
+            if names_manifest_committer_in_vain(marker):
+                wrong += await _written_past(store, destination)
         return ValidationReport(
-            ok=not (missing or wrong or extra),
-            missing=sorted(missing),
+            ok=not (looks.missing or wrong or extra),
+            missing=sorted(looks.missing),
             wrong=sorted(wrong),
             extra=sorted(extra),
             job_id=marker.jobId,
             files=committed if complete else len(marker.filenames),
+            committed=committed,
             complete=complete,
+            file_list=listed.uri if listed.compared else "",
+            remark=listed.remark,
         )
     finally:
         await store.close()
+
+
+def _named_files(marker: SuccessData, destination: StorePath) -> list[tuple[str, int | None]]:
+    lengths: Sequence[int | None] = marker.lengths if marker.lengths is not None else [None] * len(marker.filenames)
+    return list(zip(named_uris(marker, destination), lengths, strict=True))
+
+
+def _own_places(config: CommitterConfig, listed: ListedFiles) -> set[StorePath]:
+    """Where reports and lists of jobs go, which are no output."""
+    texts = (config.summary_report_directory, config.diagnostics_manifest_directory, config.file_list_directory)
+    places = {StorePath.of(text) for text in texts if text}
+    return places | ({StorePath.from_uri(listed.uri).parent} if listed.uri else set())
 
 
 def names_manifest_committer_in_vain(marker: SuccessData) -> bool:
@@ -136,64 +169,34 @@ async def _marker(store: Store, destination: StorePath, config: CommitterConfig)
     try:
         data = await store.read(path, limit=config.record_size_limit)
     except (StoreNotFoundError, StoreIsADirectoryError) as error:
+        await check_destination(store, destination, "validate")
         raise JobNotFoundError(
             f"there is no {SUCCESS} at {destination}: no job completed there, or one is being committed",
             operation="validate",
             path=path,
-            next_step="list_jobs(destination) shows jobs that did not end",
+            next_step=f"{call('list_jobs', str(destination))} shows jobs that did not end",
         ) from error
     return decode_success(data, source=str(path))
-
-
-async def _compare_named(
-    store: Store, destination: StorePath, marker: SuccessData, config: CommitterConfig
-) -> tuple[list[str], list[str]]:
-    missing: list[str] = []
-    wrong: list[str] = []
-    roots = JobLayout(destination, marker.jobId, roots=config.absolute_roots).roots
-    uris = named_uris(marker, destination)
-
-    async def look(number: int) -> None:
-        uri = marker.filenames[number]
-        path = StorePath.from_uri(uris[number])
-        outside = (path.scheme, path.authority) != (destination.scheme, destination.authority)
-        if outside or not (path.is_under(destination) or root_of(path.path, roots)):
-            hint = "" if outside else "; if the job may have written there, give absolute_roots"
-            wrong.append(f"{uri}: lies outside the destination{hint}")
-            return
-        try:
-            status = await store.status(path)
-        except StoreNotFoundError:
-            missing.append(uri)
-            return
-        if status.is_link:
-            wrong.append(f"{uri}: is a link")
-        elif status.is_directory:
-            wrong.append(f"{uri}: is a directory")
-        elif status.is_special:
-            wrong.append(f"{uri}: is a pipe, a socket or a device")
-        elif marker.lengths is not None and status.size != marker.lengths[number]:
-            wrong.append(f"{uri}: has {status.size} bytes, {marker.lengths[number]} were committed")
-
-    await run_workers(range(len(marker.filenames)), look, workers=config.io_concurrency, operation="validate")
-    return missing, wrong
 
 
 async def _compare_tree(
     store: Store,
     destination: StorePath,
     marker: SuccessData,
-    committed: int,
+    names: Container[str],
     wrong: list[str],
     *,
-    complete: bool,
+    own: Collection[StorePath],
+    whole: bool,
 ) -> list[str]:
-    named = set(named_uris(marker, destination))
+    """What stands at a destination that was empty: extra files where all names are known (`whole`), else totals."""
     files = size = 0
     extra: list[str] = []
     async for child in store.list(destination):
         name = child.path.name
-        if is_hidden(name) and child.path.uri not in named and (is_reserved(name) or not child.is_directory):
+        known = child.path.uri in names
+        # What readers do not see is no extra file; without a list it counts, for the job may have written it.
+        if is_hidden(name) and not known and (is_reserved(name) or whole or not child.is_directory):
             continue
         found = (
             [status async for status in walk(store, child.path) if not stands_as_directory(status)]
@@ -201,16 +204,19 @@ async def _compare_tree(
             else [child]
         )
         for status in found:
-            if is_hidden(status.path.name) and status.path.uri not in named and complete:
+            if working_directory_in(status.path.relative_to(destination)) or any(map(status.path.is_under, own)):
+                continue
+            if is_hidden(status.path.name) and whole and status.path.uri not in names:
                 continue
             files += 1
             size += status.size
-            if not complete and (status.is_link or status.is_special):
+            if not whole and (status.is_link or status.is_special):
                 wrong.append(f"{status.path.uri}: is {'a link' if status.is_link else 'no regular file'}")
-            if complete and status.path.uri not in named:
+            if whole and status.path.uri not in names:
                 extra.append(status.path.uri)
-    if not complete:
-        total = marker.statistics().counters.get(names.COMMITTER_BYTES_COMMITTED, 0)
+    if not whole:
+        committed = files_committed(marker)
+        total = marker.statistics().counters.get(event_names.COMMITTER_BYTES_COMMITTED, 0)
         if (files, size) != (committed, total):
             wrong.append(
                 f"{destination}: holds {files} files of {size} bytes, {committed} of {total} bytes were committed"

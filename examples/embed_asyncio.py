@@ -60,7 +60,7 @@ class ExportService:
         self.exports: dict[str, asyncio.Task[committer.JobReport | None]] = {}
 
     async def export(self, name: str) -> committer.JobReport | None:
-        options = {"session": self.session}
+        options = {"http_session": self.session}
         async with committer.open_job(f"{self.root}/{name}", storage_options=options) as job:
             # The parts have a group of their own, so that cancelling this export cancels them, and only them.
             async with asyncio.TaskGroup() as parts:

@@ -20,6 +20,7 @@ from committer.options import NATIVE, OPTIONS, ConfigurationWarning, job_identit
 P = "mapreduce.manifest.committer."
 F = "mapreduce.fileoutputcommitter."
 S = "fs.s3a.committer."
+OC = "mapreduce.outputcommitter."
 FIELDS = [field.name for field in msgspec.structs.fields(CommitterConfig)]
 
 # key, text, field, value
@@ -31,6 +32,8 @@ HONOURED = [
     (S + "threads", "0", "io_concurrency", 1),
     (S + "threads", "-2", "io_concurrency", 2 * (os.cpu_count() or 1)),
     (S + "summary.report.directory", "s3a://b/reports", "summary_report_directory", "s3a://b/reports"),
+    (S + "staging.conflict-mode", "Fail", "conflict_mode", "fail"),
+    (S + "staging.unique-filenames", "true", "unique_names", True),
     (P + "delete.target.files", "true", "existing_target", "replace"),
     (P + "delete.target.files", "FALSE", "existing_target", "fail"),
     (P + "validate.output", "TRUE", "validate_output", True),
@@ -57,6 +60,8 @@ HONOURED = [
     ("committer.hadoop_driver", "true", "hadoop_driver", True),
     ("committer.pending_etags", "texts", "pending_etags", "texts"),
     ("committer.outcome_kept", "true", "outcome_kept", True),
+    ("committer.file_list_directory", "s3a://b/lists", "file_list_directory", "s3a://b/lists"),
+    ("committer.file_list_format", "parquet", "file_list_format", "parquet"),
     ("committer.io_read_weight", "0", "io_read_weight", 0.0),
     ("committer.io_write_weight", " 2 ", "io_write_weight", 2.0),
     ("committer.io_delete_weight", "0.5", "io_delete_weight", 0.5),
@@ -206,32 +211,89 @@ def test_an_unknown_key_of_ours_warns_with_a_suggestion(key: str, hint: str) -> 
     assert caught[0].filename == __file__
 
 
-def test_keys_that_do_not_apply_and_keys_of_others_are_silent() -> None:
+HADOOPS_DEFAULTS = {
+    F + "algorithm.version": "1",
+    F + "failures.attempts": "1",
+    F + "task.cleanup.enabled": "false",
+    S + "name": "file",
+    S + "staging.tmp.path": "tmp/staging",
+    S + "staging.unique-filenames": "true",
+    S + "staging.conflict-mode": "append",
+    "fs.s3a.buffer.dir": "${env.LOCAL_DIRS:-${hadoop.tmp.dir}}/s3a",
+    OC + "factory.scheme.s3a": "org.apache.hadoop.fs.s3a.commit.S3ACommitterFactory",
+    OC + "factory.scheme.abfs": "org.apache.hadoop.fs.azurebfs.commit.AzureManifestCommitterFactory",
+    OC + "factory.scheme.gs": "org.apache.hadoop.mapreduce.lib.output.committer.manifest.ManifestCommitterFactory",
+}
+
+
+def test_hadoops_defaults_and_keys_of_others_are_silent() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         config = CommitterConfig.from_hadoop(
             {
-                P + "store.operations.classname": "org.example.Operations",
-                "mapreduce.outputcommitter.factory.class": "org.example.Factory",
-                "mapreduce.outputcommitter.factory.scheme.abfs": "org.example.Factory",
-                "mapreduce.outputcommitter.named.classname": "org.example.Committer",
-                F + "algorithm.version": "2",
+                **HADOOPS_DEFAULTS,
                 "mapreduce.job.application.attempt.id": "1",
                 "spark.sql.sources.writeJobUUID": "a-b",
-                S + "name": "magic",
                 S + "uuid": "u",
                 S + "uuid.source": "JobID",
                 S + "abort.pending.uploads": "false",
                 S + "magic.enabled": "true",
                 S + "magic.track.commits.in.memory.enabled": "true",
-                S + "staging.conflict-mode": "replace",
                 S + "experimental.collect.iostatistics": "true",
-                "fs.s3a.buffer.dir": "/tmp",
                 "fs.s3a.multipart.uploads.enabled": "true",
                 "dfs.replication": "${x}",
             }
         )
     assert config == CommitterConfig()
+
+
+@pytest.mark.parametrize("prefix", ["", "spark.hadoop."])
+@pytest.mark.parametrize(
+    ("key", "text", "said"),
+    [
+        (P + "store.operations.classname", "org.example.Operations", "names a Java class"),
+        (OC + "factory.class", "org.example.Factory", "names a Java class"),
+        (OC + "factory.scheme.abfs", "org.example.Factory", "names a Java class"),
+        (OC + "named.classname", "org.example.Committer", "names a Java class"),
+        (OC + "factory.clas", "org.example.Factory", "did you mean"),
+        (F + "algorithm.version", "2", "shows when its job commits"),
+        (F + "failures.attempts", "3", "shows when its job commits"),
+        (F + "task.cleanup.enabled", "true", "shows when its job commits"),
+        (S + "name", "directory", "not in this release"),
+        (S + "name", "Partitioned", "not in this release"),
+        (S + "staging.tmp.path", "hdfs://nn/tmp", "nothing is staged"),
+        ("fs.s3a.buffer.dir", "/mnt/disk", "nothing is kept on a disk"),
+    ],
+)
+def test_a_known_key_that_can_have_no_effect_is_warned_of(prefix: str, key: str, text: str, said: str) -> None:
+    with pytest.warns(ConfigurationWarning, match=said) as caught:
+        assert CommitterConfig.from_hadoop({prefix + key: text}) == CommitterConfig()
+    assert [prefix + key in str(warning.message) for warning in caught] == [True]
+
+
+@pytest.mark.parametrize("mode", ["fail", "REPLACE"])
+@pytest.mark.parametrize(("name", "scope"), [("directory", "destination"), ("partitioned", "directories")])
+def test_conflict_modes_of_the_staging_committers_hold(name: str, scope: str, mode: str) -> None:
+    options = {S + "staging.conflict-mode": mode, S + "name": name, S + "staging.unique-filenames": "true"}
+    with pytest.warns(ConfigurationWarning, match="not in this release"):
+        config = CommitterConfig.from_hadoop(options)
+    assert (config.conflict_mode, config.superseded_scope, config.unique_names) == (mode.lower(), scope, True)
+    with pytest.warns(ConfigurationWarning):
+        config = CommitterConfig.from_hadoop({**options, "committer.superseded_scope": "directories"})
+    assert config.superseded_scope == "directories"
+
+
+@pytest.mark.parametrize("name", ["magic", "file"])
+def test_conflict_modes_beside_a_committer_that_has_none_are_warned_of(name: str) -> None:
+    options = {S + "staging.conflict-mode": "replace", S + "name": name, S + "staging.unique-filenames": "false"}
+    with pytest.warns(ConfigurationWarning) as caught:
+        assert CommitterConfig.from_hadoop(options) == CommitterConfig()
+    assert [f"{S}name is {name}" in str(warning.message) for warning in caught] == [True, True]
+
+
+def test_a_committer_that_s3a_does_not_have_is_refused() -> None:
+    with pytest.raises(ConfigurationError, match="directory, partitioned, magic"):
+        CommitterConfig.from_hadoop({S + "name": "majic"})
 
 
 def test_the_identity_of_a_job() -> None:
@@ -270,6 +332,8 @@ def test_the_identity_of_a_job() -> None:
         ("record_size_limit", 0),
         ("manifest_queue_capacity", 0),
         ("summary_report_directory", None),
+        ("file_list_directory", None),
+        ("file_list_format", "csv"),
         ("absolute_roots", "/warehouse"),
         ("absolute_roots", ("/warehouse", "")),
         ("absolute_roots", ("/warehouse", 1)),

@@ -18,9 +18,9 @@ VENDORS = (
 
 _TIMED = """
 import sys, time
-start = time.perf_counter()
+start = time.process_time()
 import committer
-print(time.perf_counter() - start)
+print(time.process_time() - start)
 """
 
 _LOADED = """
@@ -37,17 +37,26 @@ def fresh(program: str) -> str:
     return done.stdout
 
 
-def test_importing_takes_less_than_100_ms() -> None:
+def test_importing_takes_less_than_100_ms_of_cpu() -> None:
     assert min(float(fresh(_TIMED)) for _ in range(5)) < 0.1
 
 
 @pytest.mark.parametrize(
-    "use", ["", "for name in committer.__all__: getattr(committer, name)", "import committer.stores.local"]
+    "use",
+    ["", "for name in committer.__all__: getattr(committer, name)", "import committer.stores.local", "committer.spark"],
 )
 def test_no_vendor_library_is_loaded(use: str) -> None:
     loaded = set(fresh(_LOADED.format(use=use)).split())
     assert "committer" in loaded
     assert not loaded & set(VENDORS.split())
+
+
+@pytest.mark.parametrize("name", ["spark.write", "spark.foreach_partition", "sync.open_job"])
+def test_importing_the_package_is_all_that_a_user_needs(name: str) -> None:
+    if name.startswith("spark"):
+        pytest.importorskip("pyspark")
+        pytest.importorskip("pyarrow")
+    assert fresh(f"import committer; print(callable(committer.{name}))") == "True\n"
 
 
 def test_the_public_names() -> None:

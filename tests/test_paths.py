@@ -220,7 +220,16 @@ def test_relative_names_that_can(name: str) -> None:
 @pytest.mark.parametrize(
     "name",
     [
-        *("_SUCCESS", "_SUCCESS/x", "_temporary", "_temporary/x", "_temporary-x", "__magic", "__magic_job-1/x"),
+        *(
+            "_SUCCESS",
+            "_SUCCESS/x",
+            "_temporary",
+            "_temporary/x",
+            "_TEMPORARY/x",
+            "__magic",
+            "__magic_job-1/x",
+            "__magic_job-",
+        ),
         # Another job may run into a directory below.
         *("a/_temporary", "a=1/_temporary/J2/decision", "a/b/_TEMPORARY/x", "a/__magic/x", "a=1/b=2/__magic_job-J2/x"),
     ],
@@ -236,6 +245,13 @@ def test_names_that_only_look_reserved() -> None:
         "a/_SUCCESS",
         "a/_temporary2/x",
         "a/_temporary=1/x",
+        "_temporary-x",
+        "_temporary_id=1/x",
+        "_temporary=1/x",
+        "__magic=1/x",
+        "__magic_job/x",
+        "__magician=1/x",
+        "_SUCCESS=1/x",
         "_metadata",
         "_magic",
         "a/__magics",

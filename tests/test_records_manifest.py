@@ -403,7 +403,7 @@ def test_entries_inside(prefix: str, name: str) -> None:
         "file:/dest/_SUCCESS/a",
         "file:/dest/_temporary",
         "file:/dest/_temporary/j/x",
-        "file:/dest/_temporary-2/x",
+        "file:/dest/_Temporary/x",
         "file:/dest/__magic/x",
         "file:/dest/__magic_job-1/x",
         "file:/dest/a=1/_temporary/J2/decision",

@@ -362,7 +362,7 @@ def test_context_variables_of_the_caller_hold(tmp_path: Path) -> None:
     with use_runtime(Named()), audit(ji="mine"):
         sync.list_jobs(tmp_path, storage_options={"store": store})
         job = sync.open_job(tmp_path)
-    assert seen == [{"ji": "mine"}]
+    assert seen == [{"ji": "mine"}] * 2
     assert job.job_id == "from-the-caller"
     with sync.open_job(tmp_path) as other:
         assert len(other.job_id) == 36

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Sequence
+from dataclasses import replace
 from itertools import pairwise
 from typing import Annotated, Any
 
@@ -11,6 +12,7 @@ from cyclopts import App, CycloptsError, Parameter
 import committer
 from committer.cli import cleaning, ending, explaining
 from committer.cli import uploads as pending
+from committer.cli.advice import as_commands
 from committer.cli.doctor import doctor as examine
 from committer.cli.exits import Exit, exit_of
 from committer.cli.inspecting import inspect as read_record
@@ -35,6 +37,15 @@ JobAttempt = Annotated[
     int | None, Parameter(help="The job attempt of a job that Hadoop set up; the highest one when left out.")
 ]
 
+Tasks = Annotated[int | None, Parameter(help="How many tasks the job has; another number is refused.")]
+FromAttempts = Annotated[
+    bool,
+    Parameter(
+        help="Of a job by message whose driver is dead: the attempts that committed win, if there is exactly one of "
+        "each of its --tasks."
+    ),
+]
+
 app: App = App(
     name="committer",
     help=_HELP,
@@ -42,7 +53,7 @@ app: App = App(
     help_format="plaintext",
     default_parameter=Parameter(negative=(), show_default=False),
     help_epilogue="Exit codes: 0 ok, 1 failed or mismatch, 2 usage or not confirmed, 3 unknown outcome (run recover), "
-    "4 not found, 5 busy.",
+    "4 not found, 5 busy, 6 validated, but not every file could be compared.",
 )
 
 
@@ -55,7 +66,7 @@ def inspect(path: str, *, limit: Limit = 20, common: Common = Common()) -> Answe
     path:
         The record's URI or path.
     """
-    session = Session(common)
+    session = Session(common, path)
     return session.run(read_record(session, path, limit))
 
 
@@ -68,14 +79,14 @@ def explain(uri: Uri, *, job: str | None = None, common: Common = Common()) -> A
     job:
         Show the places of this job.
     """
-    session = Session(common)
+    session = Session(common, uri)
     return session.run(explaining.explain(session, uri, job))
 
 
 @app.command
 def jobs(uri: Uri, *, common: Common = Common()) -> Answer:  # noqa: B008
     """List what stands below a destination's _temporary: jobs, Hadoop's too, and what nobody owns any more."""
-    session = Session(common)
+    session = Session(common, uri)
     return session.run(survey(session, uri))
 
 
@@ -85,14 +96,17 @@ def plan(
     job_id: JobId,
     *,
     task_commits: Messages = None,
+    from_attempts: FromAttempts = False,
+    tasks: Tasks = None,
     job_attempt: JobAttempt = None,
     common: Common = Common(),  # noqa: B008
 ) -> Answer:
     """Say what a commit of a job would do now, and what would refuse it."""
-    session = Session(common)
+    session = Session(common, uri)
     target = Target(session, uri, job_id, job_attempt)
-    with guided(target):
-        return session.run_long(ending.plan(target, read_messages(task_commits)))
+    _check_winners(task_commits, tasks, from_attempts=from_attempts)
+    with guided(target, from_attempts=from_attempts):
+        return session.run_long(ending.plan(target, read_messages(task_commits), tasks, from_attempts=from_attempts))
 
 
 @app.command
@@ -101,22 +115,37 @@ def commit(
     job_id: JobId,
     *,
     task_commits: Messages = None,
-    tasks: Annotated[int | None, Parameter(help="How many tasks the job has; another number is refused.")] = None,
+    from_attempts: FromAttempts = False,
+    tasks: Tasks = None,
     job_attempt: JobAttempt = None,
     yes: Yes = False,
     common: Common = Common(),  # noqa: B008
 ) -> Answer:
     """Commit a job whose tasks are done: one of this engine's, or one that Hadoop set up."""
-    session = Session(common)
+    session = Session(common, uri)
     target = Target(session, uri, job_id, job_attempt)
+    _check_winners(task_commits, tasks, from_attempts=from_attempts)
     messages = read_messages(task_commits)
     return _settled(
         target,
         "commit",
-        plan=ending.plan(target, messages),
-        work=lambda: ending.commit(target, messages, tasks),
+        plan=ending.plan(target, messages, tasks, from_attempts=from_attempts),
+        work=lambda: ending.commit(target, messages, tasks, from_attempts=from_attempts),
         yes=yes,
+        from_attempts=from_attempts,
     )
+
+
+def _check_winners(task_commits: str | None, tasks: int | None, *, from_attempts: bool) -> None:
+    """Refuses a command line that names the winners twice, or not how many there are."""
+    if tasks is not None and tasks < 0:
+        raise ConfigurationError(f"--tasks cannot be {tasks}", operation="command line")
+    if from_attempts and (task_commits is not None or tasks is None):
+        raise ConfigurationError(
+            "--from-attempts needs --tasks, and goes without --task-commits",
+            operation="command line",
+            next_step="--from-attempts --tasks N, N being the number of the job's tasks",
+        )
 
 
 @app.command
@@ -133,7 +162,7 @@ def recover(
     common: Common = Common(),  # noqa: B008
 ) -> Answer:
     """Finish a job whose driver died in its commit; safe at any time, again and again."""
-    session = Session(common)
+    session = Session(common, uri)
     target = Target(session, uri, job_id)
     return _settled(
         target,
@@ -148,7 +177,7 @@ def recover(
 @app.command
 def abort(uri: Uri, job_id: JobId, *, yes: Yes = False, common: Common = Common()) -> Answer:  # noqa: B008
     """Decide that a job is never committed, and remove it."""
-    session = Session(common)
+    session = Session(common, uri)
     target = Target(session, uri, job_id)
     return _settled(
         target,
@@ -178,7 +207,7 @@ def cleanup(
     common: Common = Common(),  # noqa: B008
 ) -> Answer:
     """Remove what dead jobs left below _temporary; an open job is decided against first."""
-    session = Session(common)
+    session = Session(common, uri)
     age = older(older_than)
     if (job is None) == (age is None):
         raise ConfigurationError("cleanup takes one of --job and --older-than", operation="command line")
@@ -195,7 +224,7 @@ def cleanup(
 @app.command
 def validate(uri: Uri, *, limit: Limit = 20, common: Common = Common()) -> Answer:  # noqa: B008
     """Compare a destination with its _SUCCESS."""
-    session = Session(common)
+    session = Session(common, uri)
     return session.run(compare(session, uri, limit))
 
 
@@ -227,7 +256,7 @@ def list_uploads(
     common: Common = Common(),  # noqa: B008
 ) -> Answer:
     """List pending uploads: name, age, who began them; those of running jobs are among them."""
-    session = Session(common)
+    session = Session(common, uri)
     return session.run(pending.list_(session, uri, older_than=older(older_than), sizes=sizes, limit=limit))
 
 
@@ -243,7 +272,7 @@ def abort_uploads(
     common: Common = Common(),  # noqa: B008
 ) -> Answer:
     """Abort pending uploads that are old enough; what was sent of their files is lost."""
-    session = Session(common)
+    session = Session(common, uri)
     age = older(older_than)
     plan, planned = session.run(pending.plan_abort(session, uri, older_than=age, everything=everything))
     if not session.confirmed(plan, yes=yes):
@@ -261,14 +290,14 @@ def expect_uploads(
     common: Common = Common(),  # noqa: B008
 ) -> Answer:
     """Count pending uploads; ends with exit code 1 when there are more or fewer."""
-    session = Session(common)
+    session = Session(common, uri)
     return session.run(pending.expect(session, uri, number, older_than=older(older_than), limit=limit))
 
 
 @app.command
 def doctor(uri: Uri, *, common: Common = Common()) -> Answer:  # noqa: B008
     """Try whether a destination can be reached and its store does what a commit relies on; leaves nothing behind."""
-    session = Session(common)
+    session = Session(common, uri)
     return session.run(examine(session, uri))
 
 
@@ -280,11 +309,16 @@ def _settled(
     work: Callable[[], Coroutine[Any, Any, Answer]],
     yes: bool,
     rollback: bool = False,
+    from_attempts: bool = False,
 ) -> Answer:
-    """Says what will be done, and does it if it may."""
+    """Says what will be done, and does it if it may; what would be refused is not asked about."""
     session = target.session
-    with guided(target, rollback=rollback):
+    with guided(target, rollback=rollback, from_attempts=from_attempts):
         planned = session.run(plan)
+        if planned.code is Exit.FAILED and not yes:
+            return replace(planned, notes=[*planned.notes, "nothing was done: it would be refused"])
+        if planned.final and not yes:
+            return planned
         if not session.confirmed(planned, yes=yes):
             return session.unconfirmed(planned)
         session.screen.remark(planned.notes)
@@ -314,6 +348,7 @@ def run(arguments: Sequence[str]) -> int:
         return Exit.USAGE
     except CommitterError as error:
         code = exit_of(error)
+        error.next_step = as_commands(error.next_step)
         screen.error(error, code)
         return code
     except KeyboardInterrupt:

@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from datetime import timedelta
+from typing import Final
 
 from committer.cli.exits import Exit
 from committer.cli.output import Answer, Part, line
 from committer.cli.session import named
 from committer.cli.surveying import Look
 from committer.cli.target import Target, holds_lock, planned_end
-from committer.cli.text import count
 from committer.errors import JobNotFoundError
-from committer.operations import CleanupReport, cleanup, list_jobs, plan_cleanup
+from committer.operations import CleanupReport, JobInfo, cleanup, list_jobs, plan_cleanup, refuse_to_clean
+from committer.paths import StorePath
+from committer.readable import count
+from committer.stages.job_directory import JobState
 
 
 async def plan_clean(target: Target, *, older_than: timedelta | None, force: bool) -> Answer:
     """What ``cleanup`` will remove and keep; `target.job_id` is empty for every job that is old enough.
 
     Raises:
+        JobDecidedError, OutcomeKeptError: The named job is kept.
         JobNotFoundError: Nothing of the named job stands, not even a lock.
     """
     session, job_id = target.session, target.job_id or None
@@ -35,20 +38,49 @@ async def plan_clean(target: Target, *, older_than: timedelta | None, force: boo
         if job_id is not None and await holds_lock(target):
             return planned_end(target, Look(None), "cleanup", "release its replace lock")
         raise
-    infos = await list_jobs(target.uri, storage_options=session.storage, config=session.config)
-    states = {info.job_id: info.state for info in infos}
+    if job_id in report.kept:
+        refuse_to_clean(StorePath.of(target.uri), job_id, report.kept[job_id])
+    infos = {info.job_id: info for info in await _jobs_there(target)}
     parts = [
         line(f"jobs at {target.uri}", "bold"),
-        *named("will be removed, with what their tasks wrote", [_with_state(name, states) for name in report.removed]),
+        *named("will be removed from _temporary", [_with_loss(name, infos.get(name)) for name in report.removed]),
         *_kept("will be kept", report),
     ]
     if not report.removed:
         parts.insert(1, line("nothing will be removed", indent=2))
-    return Answer({"done": False, "removes": report.removed, "keeps": report.kept}, parts)
+    code = Exit.FAILED if job_id in report.kept else Exit.OK
+    data: dict[str, object] = {"done": False, "removes": report.removed, "keeps": report.kept}
+    return Answer(data, parts, code, final=not report.removed)
 
 
-def _with_state(name: str, states: Mapping[str, str]) -> str:
-    return f"{name} ({states[name]})" if name in states else name
+async def _jobs_there(target: Target) -> list[JobInfo]:
+    session = target.session
+    return await list_jobs(target.uri, storage_options=session.storage, config=session.config)
+
+
+_LOSSES: Final[dict[JobState, str]] = {
+    "open": "open: what its tasks wrote was never published, and is lost",
+    "committing": "decided to be committed: what it published stays, what it did not publish is lost",
+    "committed": "committed: its published files stay",
+    "aborted": "aborted: nothing of it was published",
+    "rolled-back": "rolled back: nothing of it is published",
+    "unknown": "its records say nothing: what it published, if anything, stays; its task output is lost",
+}
+
+
+_FORGOTTEN: Final = (
+    "but its stream cannot tell any more that this batch committed: should it be repeated, it is published a second "
+    "time, or stops at the files that stand"
+)
+
+
+def _with_loss(name: str, info: JobInfo | None) -> str:
+    """A job that is removed, with what that costs."""
+    if info is None:
+        return name
+    if info.kept:
+        return f"{name}: {_LOSSES['committed']}; {_FORGOTTEN}"
+    return f"{name}: {_LOSSES[info.state]}"
 
 
 def _kept(head: str, report: CleanupReport) -> list[Part]:

@@ -7,50 +7,33 @@ above it that had to be made.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import Literal, TypeAlias
-
-import msgspec
 
 from committer.cli.exits import Exit
 from committer.cli.explaining import chosen_committer
 from committer.cli.output import Answer, Part, line, pairs, styled, table
 from committer.cli.session import Session
-from committer.cli.text import seconds
 from committer.committers.context import open_store
 from committer.errors import (
     CommitterError,
+    ConfigurationError,
+    DestinationNotFoundError,
     StoreError,
     StoreExistsError,
     StoreNotEmptyError,
     StoreNotFoundError,
-    UnsupportedError,
 )
 from committer.flow.outlast import outlast
 from committer.flow.runtime import current_runtime
 from committer.layout import TEMPORARY
 from committer.paths import StorePath
+from committer.readable import seconds
 from committer.stores.base import Store
+from committer.stores.examination import Finding, Verdict, examination_of
 from committer.stores.helpers import status_or_none
-
-Verdict: TypeAlias = Literal["ok", "warning", "failed", "skipped"]
 
 _SKEW_BOUND_S = 5.0
 _CLEAN_BOUND_S = 30.0
 _STYLES: dict[Verdict, str] = {"ok": "green", "warning": "yellow", "failed": "bold red", "skipped": "dim"}
-
-
-class Check(msgspec.Struct, frozen=True):
-    """One thing that was tried.
-
-    Attributes:
-        name: What.
-        verdict: How it went.
-        found: What was seen.
-    """
-
-    name: str
-    verdict: Verdict
-    found: str
 
 
 class Doctor:
@@ -66,12 +49,15 @@ class Doctor:
         self._destination = destination
         self._room = destination / TEMPORARY / f"doctor-{current_runtime().uuid()}"
         self._made: list[StorePath] = []
-        self.checks: list[Check] = []
+        self.checks: list[Finding] = []
 
-    async def examine(self) -> list[Check]:
+    async def examine(self) -> list[Finding]:
         """Tries everything, in order; what later checks rest on ends the examination when it fails."""
         if not await self._try("reach the store", self._reach):
             return self.checks
+        examination = examination_of(self._store)
+        if examination is not None:
+            self.checks += await examination.findings(self._destination)
         try:
             if await self._try("write", self._make_room):
                 await self._try("create exclusively", self._create_exclusively)
@@ -86,15 +72,18 @@ class Doctor:
         return self.checks
 
     async def _try(self, name: str, check: Callable[[], Awaitable[tuple[Verdict, str]]]) -> bool:
-        started = current_runtime().monotonic()
+        started, next_step = current_runtime().monotonic(), ""
         try:
             verdict, found = await check()
         except CommitterError as error:
-            verdict, found = "failed", f"{type(error).__name__}: {error.message}"
+            if check == self._reach and isinstance(error, ConfigurationError | DestinationNotFoundError):
+                # Nothing was examined: there is no such place, or an option or a package is missing.
+                raise
+            verdict, found, next_step = "failed", f"{type(error).__name__}: {error.message}", error.next_step
         took = current_runtime().monotonic() - started
         if took >= 1:
             found = f"{found} (took {seconds(took)})"
-        self.checks.append(Check(name, verdict, found))
+        self.checks.append(Finding(name, verdict, found, next_step))
         return verdict != "failed"
 
     async def _reach(self) -> tuple[Verdict, str]:
@@ -202,10 +191,7 @@ class Doctor:
         return "warning", "a rename changes it"
 
     async def _probe(self) -> tuple[Verdict, str]:
-        try:
-            await self._store.probe(self._room)
-        except UnsupportedError as error:
-            return "failed", error.message
+        await self._store.probe(self._room)
         return "ok", "what a job's setup proves holds"
 
     async def _clock(self) -> tuple[Verdict, str]:
@@ -238,11 +224,16 @@ class Doctor:
             # Somebody else uses it meanwhile.
             return
         except StoreError as error:
-            self.checks.append(Check("clean up", "failed", f"{self._room} is left: {error.message}"))
+            self.checks.append(Finding("clean up", "failed", f"{self._room} is left: {error.message}"))
 
 
 async def doctor(session: Session, uri: str) -> Answer:
-    """Examines a destination; exit code 1 when something that a commit relies on does not hold."""
+    """Examines a destination; exit code 1 when something that a commit relies on does not hold.
+
+    Raises:
+        ConfigurationError: A storage option cannot be honoured, or a package that the store needs is missing.
+        DestinationNotFoundError: There is no such bucket or container. A missing directory is made, and removed.
+    """
     destination = StorePath.of(uri)
     store = await open_store(destination, session.storage, session.config)
     try:
@@ -262,8 +253,10 @@ async def doctor(session: Session, uri: str) -> Answer:
             [(check.name, styled(check.verdict, _STYLES[check.verdict]), check.found) for check in checks],
         ),
     ]
+    steps = dict.fromkeys(check.next_step for check in checks if check.next_step)
+    parts += [line(""), *(line(f"next step: {step}") for step in steps)] if steps else []
     data: dict[str, object] = {
-        "destination": destination.uri,
+        "destination": str(destination),
         "committer": committer,
         "why": why,
         "ok": not (failed or lacking),

@@ -2,28 +2,43 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from committer.cli.cleaning import run_clean
 from committer.cli.exits import Exit
 from committer.cli.output import Answer, Part, line, pairs
 from committer.cli.session import Session, named
 from committer.cli.surveying import Look
-from committer.cli.target import Target, holds_lock, planned_end
-from committer.cli.text import count, seconds, size
+from committer.cli.target import Target, holds_lock, how_to_name_winners, planned_end
 from committer.committers.results import CommitPlan, JobReport
-from committer.errors import ConfigurationError, JobNotFoundError
-from committer.operations import recover
+from committer.errors import ConfigurationError, JobDecidedError, JobNotFoundError
+from committer.operations import check_recovery, recover
+from committer.readable import count, seconds, size
 from committer.records.task_commit import TaskCommit
 from committer.spec import JobSpec
 
 # A job keeps all other choices: a record may not name a place outside the destination (G10), so whoever goes on says.
-_PLACES = frozenset({"summary_report_directory", "diagnostics_manifest_directory", "absolute_roots"})
+_PLACES = frozenset(
+    {
+        "summary_report_directory",
+        "diagnostics_manifest_directory",
+        "file_list_directory",
+        "file_list_format",
+        "absolute_roots",
+    }
+)
 
 
 # -- plan and commit ------------------------------------------------------------------------------------------------
 
 
-async def plan(target: Target, messages: list[TaskCommit] | None) -> Answer:
-    """``committer plan``, and what ``commit`` shows first: exit code 1 when the commit would be refused."""
+async def plan(target: Target, messages: list[TaskCommit] | None, tasks: int | None, *, from_attempts: bool) -> Answer:
+    """``committer plan``, and what ``commit`` shows first: exit code 1 when the commit would be refused.
+
+    Raises:
+        ConfigurationError: The job is by message, and nothing says which attempts win.
+        TaskMissingError: It has another number of tasks.
+    """
     look = await target.look()
     if look.is_settled:
         data: dict[str, object] = {"job_id": target.job_id, "state": look.words, "plan": None}
@@ -32,13 +47,13 @@ async def plan(target: Target, messages: list[TaskCommit] | None) -> Answer:
             parts.append(line("there is nothing to plan: a commit or recover carries out what is decided", indent=2))
         return Answer(data, parts)
     async with target.attach() as job:
-        if messages is None and job.spec.delivery == "message":
+        if messages is None and job.spec.delivery == "message" and not from_attempts:
             raise ConfigurationError(
-                f"job {target.job_id} takes task commits by message: a listing cannot say which attempts win",
-                operation="plan",
-                next_step="--task-commits FILE, with one encoded TaskCommit a line",
+                f"job {target.job_id} takes task commits by message: the command line must say which attempts win",
+                operation="command line",
+                next_step=how_to_name_winners(target),
             )
-        found = await job.plan(messages)
+        found = await job.plan(messages, tasks, from_attempts=from_attempts)
         spec = job.spec
     notes = _without_effect(target.session, spec)
     parts = [line(f"job {target.job_id} at {target.uri}", "bold"), *_planned(found, look, spec)]
@@ -77,10 +92,12 @@ def _without_effect(session: Session, spec: JobSpec) -> list[str]:
     ]
 
 
-async def commit(target: Target, messages: list[TaskCommit] | None, tasks: int | None) -> Answer:
+async def commit(
+    target: Target, messages: list[TaskCommit] | None, tasks: int | None, *, from_attempts: bool
+) -> Answer:
     """``committer commit``, once it may."""
     async with target.attach() as job:
-        report = await job.commit(messages, tasks)
+        report = await job.commit(messages, tasks, from_attempts=from_attempts)
     return _reported(report, "committed")
 
 
@@ -103,17 +120,28 @@ def _reported(report: JobReport, what: str) -> Answer:
 
 
 async def plan_recover(target: Target, *, rollback: bool, force: bool) -> Answer:
-    """What ``recover`` will do with the job as it stands."""
+    """What ``recover`` will do with the job as it stands.
+
+    Raises:
+        CommitterError: What it would be refused with.
+    """
+    session = target.session
+    await check_recovery(
+        target.uri,
+        target.job_id,
+        rollback=rollback,
+        force=force,
+        config=session.config,
+        storage_options=session.storage,
+    )
     look = await target.look()
     decision, outcome = look.decision, look.outcome
-    if look.problem:
-        will = "fail: a record of the job cannot be read"
-    elif outcome is not None:
+    if outcome is not None:
         will = f"do the last steps of a job that is {outcome.outcome}, remove its directory and report"
     elif look.found is None:
         will = "look for a report of the job, which has no directory any more"
     elif decision is not None and decision.decision == "abort":
-        will = "remove what is left of the aborted job" if rollback else "refuse: the job was aborted"
+        will = "remove what is left of the aborted job"
     elif decision is not None:
         files = f"{count(decision.files, 'file')}, {size(decision.size)}"
         will = (
@@ -125,10 +153,8 @@ async def plan_recover(target: Target, *, rollback: bool, force: bool) -> Answer
         will = "abort the job: its tasks' output is deleted"
     elif look.intent is not None:
         will = "go on where a driver began: decide to commit what its tasks committed, and publish it"
-    elif force:
-        will = "commit what a listing finds, although nobody began to"
     else:
-        will = "refuse: nobody began to commit the job; commit or abort it instead"
+        will = "commit what a listing finds, although nobody began to"
     return planned_end(target, look, "recover", will)
 
 
@@ -142,7 +168,7 @@ async def run_recover(target: Target, *, rollback: bool, force: bool) -> Answer:
         force=force,
         config=session.config,
         storage_options=session.storage,
-        listeners=[session.board],
+        progress=session.display,
     )
     return _reported(report, "committed" if report.success else "taken back: nothing of it is visible")
 
@@ -152,15 +178,23 @@ async def plan_abort(target: Target) -> Answer:
 
     Raises:
         JobNotFoundError: Nothing of the job stands, not even a lock.
+        JobDecidedError: It is decided to be committed.
     """
     look = await target.look()
     if look.found is None and not await holds_lock(target):
         raise JobNotFoundError(f"there is no job {target.job_id} at {target.uri}", path=target.layout.job_directory)
     if look.outcome is not None:
-        will = f"do nothing: the job is {look.outcome.outcome}"
-    elif look.decision is not None and look.decision.decision == "commit":
-        will = "refuse: the job is decided to be committed; recover --rollback takes it back"
-    elif look.found is None:
+        return replace(
+            planned_end(target, look, "abort", f"do nothing: the job is {look.outcome.outcome}"), code=Exit.FAILED
+        )
+    if look.decision is not None and look.decision.decision == "commit":
+        raise JobDecidedError(
+            f"job {target.job_id} is decided to be committed: it cannot be aborted any more",
+            operation="abort",
+            path=target.layout.decision,
+            outcome="partial",
+        )
+    if look.found is None:
         will = "release the replace lock of the job, which is gone"
     else:
         will = "decide that the job is never committed, and delete its directory with its tasks' output"

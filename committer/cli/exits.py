@@ -8,6 +8,7 @@ from committer.errors import (
     CommitterError,
     ConfigurationError,
     DestinationBusyError,
+    DestinationNotFoundError,
     JobNotFoundError,
     StoreNotFoundError,
 )
@@ -21,8 +22,9 @@ class Exit(IntEnum):
         FAILED: It failed, or what was compared does not match. Nothing is half done.
         USAGE: The command line cannot be honoured, or a command that changes things was not confirmed.
         UNKNOWN: The job may be committed, wholly or in part: run ``recover``, which finds out and finishes.
-        NOT_FOUND: There is no such job, record or path.
+        NOT_FOUND: There is no such job, record, path, bucket or container.
         BUSY: Another job holds the destination.
+        NOT_ALL_COMPARED: What was compared is as it should be, and not all could be.
     """
 
     OK = 0
@@ -31,6 +33,7 @@ class Exit(IntEnum):
     UNKNOWN = 3
     NOT_FOUND = 4
     BUSY = 5
+    NOT_ALL_COMPARED = 6
 
 
 def exit_of(error: BaseException) -> Exit:
@@ -44,7 +47,7 @@ def exit_of(error: BaseException) -> Exit:
     if isinstance(error, CommitterError):
         if error.outcome in ("unknown", "partial"):
             return Exit.UNKNOWN
-        if isinstance(error, JobNotFoundError | StoreNotFoundError):
+        if isinstance(error, DestinationNotFoundError | JobNotFoundError | StoreNotFoundError):
             return Exit.NOT_FOUND
         if isinstance(error, ConfigurationError):
             return Exit.USAGE

@@ -68,7 +68,7 @@ async def explain(session: Session, uri: str, job_id: str | None) -> Answer:
         ),
     ]
     data: dict[str, object] = {
-        "destination": destination.uri,
+        "destination": str(destination),
         **described,
         "places": places,
         "choices": [{"field": row.field, "value": row.value, "origin": row.origin, "key": row.key} for row in rows],

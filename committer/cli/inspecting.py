@@ -11,13 +11,14 @@ from rich.console import Group
 
 from committer.cli.output import Answer, Part, builtins_of, line, pairs, table
 from committer.cli.session import Session
-from committer.cli.text import command, count, size
+from committer.cli.text import command
 from committer.committers.context import open_store
 from committer.config import CommitterConfig
 from committer.errors import RecordError, StoreError, StoreIsADirectoryError
 from committer.events import names
 from committer.layout import SUCCESS, TEMPORARY
 from committer.paths import StorePath
+from committer.readable import count, size
 from committer.record_files import load_record
 from committer.records.job_state import (
     Decision,
@@ -31,6 +32,7 @@ from committer.records.job_state import (
 from committer.records.manifest import TaskManifest
 from committer.records.pending_set import PendingCommit, PendingSet
 from committer.records.pending_uploads import UploadList
+from committer.records.statistics import IOStatistics
 from committer.records.success import SuccessData
 from committer.validation import names_manifest_committer_in_vain
 
@@ -69,7 +71,7 @@ async def inspect(session: Session, path: str, limit: int) -> Answer:
         record = await load_record(path, storage_options=session.storage, config=session.config)
     except StoreIsADirectoryError as error:
         marker = f"{path.rstrip('/')}/{SUCCESS}"
-        error.next_step = f"name a file in it: {command('inspect', marker)}"
+        error.next_step = f"name a file in it: `{command('inspect', marker)}`"
         raise
     except RecordError as error:
         return await _other(session, path, error, limit)
@@ -151,7 +153,34 @@ def _success(record: SuccessData, limit: int) -> list[Part]:
         )
     if record.diagnostics:
         parts += [line(""), line("diagnostics", "bold"), pairs(sorted(record.diagnostics.items()), indent=2)]
-    return parts
+    return parts + _statistics(record.statistics())
+
+
+def _statistics(found: IOStatistics) -> list[Part]:
+    """What was counted and measured, by name, as Hadoop's ``ManifestPrinter`` ends a report with."""
+    found = found.compact()
+    measured = {name.removesuffix(names.MEAN) for name in found.meanstatistics}
+    rows = []
+    for name in sorted({*found.counters, *found.gauges, *measured}):
+        # A duration's least, mean and greatest have names of their own; a sample's go by its name.
+        suffixed = f"{name}{names.MEAN}" in found.meanstatistics
+        mean = found.meanstatistics.get(f"{name}{names.MEAN}" if suffixed else name)
+        least = found.minimums.get(f"{name}{names.MINIMUM}" if suffixed else name)
+        most = found.maximums.get(f"{name}{names.MAXIMUM}" if suffixed else name)
+        unit = " ms" if suffixed else ""
+        rows.append(
+            (
+                name,
+                f"{found.counters.get(name, found.gauges.get(name, 0)):,}",
+                f"{least:,}{unit}" if least is not None else "",
+                f"{mean.mean:,.1f}{unit}" if mean is not None else "",
+                f"{most:,}{unit}" if most is not None else "",
+            )
+        )
+    if not rows:
+        return []
+    head = ("name", "count", "least", "mean", "most")
+    return [line(""), line("statistics", "bold"), table(head, rows, right=(1, 2, 3, 4))]
 
 
 def _manifest(record: TaskManifest, limit: int) -> list[Part]:
@@ -186,7 +215,7 @@ def _manifest(record: TaskManifest, limit: int) -> list[Part]:
             (_DIRECTORY_STATES[state], below(entry.d)) for state, entry in zip(states, record.directories, strict=True)
         ]
         parts.append(_listed(("was", "directory"), rows, limit))
-    return parts
+    return parts + _statistics(record.statistics())
 
 
 _Pending = TypeVar("_Pending", PendingCommit, PendingSet)

@@ -7,6 +7,7 @@ import os
 import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import IO, TypeAlias
 
 import msgspec
@@ -16,9 +17,10 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from committer.cli.advice import commands_of, pieces_of
 from committer.cli.exits import Exit
-from committer.cli.text import clean
 from committer.errors import CommitterError
+from committer.readable import clean
 
 Part: TypeAlias = RenderableType
 """One block of text, harmless for a terminal: made by the functions of this module."""
@@ -36,12 +38,14 @@ class Answer:
         parts: The same as text.
         code: What the process returns.
         notes: Remarks that are no part of the answer; they go to standard error.
+        final: Of a plan: whether nothing would be done, so that nobody is asked.
     """
 
     data: dict[str, object]
     parts: Sequence[Part]
     code: Exit = Exit.OK
     notes: Sequence[str] = field(default=())
+    final: bool = False
 
 
 def line(text: object, style: str = "", indent: int = 0) -> Part:
@@ -100,10 +104,14 @@ def parts_of_error(error: BaseException) -> list[Part]:
         return [line(f"error: {type(error).__name__}: {error}", "bold red")]
     parts: list[Part] = [line(f"error: {error.message}", "bold red")]
     detail = [("path", error.path if error.path not in error.message else ""), ("outcome", error.outcome)]
-    if "committer " in error.next_step:
-        parts += [pairs(detail, indent=2), copyable(f"next step  {error.next_step}")]
+    parts.append(pairs(detail, indent=2))
+    pieces = pieces_of(error.next_step)
+    if any(is_command for _, is_command in pieces):
+        parts.append(line("next step", "dim", indent=2))
+        for (text, is_command), (_, leads) in pairwise([*pieces, ("", False)]):
+            parts.append(copyable(text, indent=6) if is_command else line(f"{text}{':' * leads}", indent=4))
     else:
-        parts.append(pairs([*detail, ("next step", error.next_step)], indent=2))
+        parts[-1] = pairs([*detail, ("next step", error.next_step)], indent=2)
     conflicts = getattr(error, "conflicts", ())
     parts += [line(f"- {conflict}", indent=2) for conflict in conflicts]
     causes = [getattr(cause, "message", "") or f"{type(cause).__name__}: {cause}" for cause in error.causes]
@@ -124,7 +132,8 @@ def data_of_error(error: BaseException, code: Exit) -> dict[str, object]:
             "operation": known.operation if known else "",
             "path": known.path if known else "",
             "outcome": known.outcome if known else "unknown",
-            "next_step": known.next_step if known else "",
+            "next_step": known.next_step.replace("`", "") if known else "",
+            "commands": commands_of(known.next_step) if known else [],
             "causes": [str(cause) for cause in known.causes] if known else [],
         },
         "exit": int(code),

@@ -1,9 +1,8 @@
-"""What ``-o`` and ``--storage`` mean: choices of a commit, and where the values of storage options are found."""
+"""What ``-o`` and ``--storage`` mean: choices of a commit, and storage options."""
 
 from __future__ import annotations
 
 import difflib
-import os
 import warnings
 from collections.abc import Iterable
 from typing import NamedTuple
@@ -13,6 +12,10 @@ import msgspec
 from committer.config import CommitterConfig
 from committer.errors import ConfigurationError
 from committer.options import OPTIONS, SPARK_HADOOP, ConfigurationWarning, resolve
+from committer.paths import StorePath
+from committer.references import resolved
+from committer.storage_options import check_text
+from committer.stores.registry import options_of
 
 _FIELDS = tuple(field.name for field in msgspec.structs.fields(CommitterConfig))
 _KEYS = {option.key: option for option in OPTIONS}
@@ -68,46 +71,25 @@ def choices_of(texts: Iterable[str]) -> Choices:
     return Choices(config, tuple(name for name in _FIELDS if name in by_key or name in changes), tuple(notes))
 
 
-def storage_options_of(texts: Iterable[str]) -> dict[str, object]:
-    """Reads ``key=env:NAME`` and ``key=file:PATH`` texts, and fetches the values.
+def storage_options_of(uri: str, texts: Iterable[str]) -> dict[str, object]:
+    """Reads ``key=value`` texts of the store that a URI names; references are resolved.
 
-    A value itself is refused whatever its key: a command line is seen by other users of the machine and kept in a
-    shell's history (G12). So error texts name keys and never repeat what follows them.
+    A secret itself is refused: a command line is seen by other users of the machine and kept in a shell's history
+    (G12). So error texts name keys and never repeat what follows them.
 
     Raises:
-        ConfigurationError: A value is no reference, or nothing is found where it points to.
+        ConfigurationError: There is no such option, a secret is no reference, or nothing is found where one points to.
     """
     values: dict[str, object] = {}
+    texts = list(texts)
+    table = options_of(StorePath.of(uri).scheme) if texts and uri else None
     for text in texts:
-        key, reference = _split(text, "--storage")
+        key, value = _split(text, "--storage")
         if key in values:
             raise _bad(f"--storage {key} is given twice")
-        kind, _, name = reference.partition(":")
-        if kind not in {"env", "file"} or not name:
-            raise _bad(
-                f"--storage {key} must say where its value is found, and not be the value: others can see a command "
-                "line",
-                f"--storage {key}=env:NAME for an environment variable, --storage {key}=file:PATH for a file",
-            )
-        values[key] = _from_environment(key, name) if kind == "env" else _from_file(key, name)
+        check_text(table, key, value, shown=f"--storage {key}", why="others can see a command line")
+        values[key] = resolved(value, key)
     return values
-
-
-def _from_environment(key: str, name: str) -> str:
-    value = os.environ.get(name)
-    if value is None:
-        raise _bad(f"the environment variable {name}, which --storage {key} refers to, is not set", f"export {name}")
-    return value
-
-
-def _from_file(key: str, path: str) -> str:
-    try:
-        with open(path, encoding="utf-8") as file:
-            return file.read().strip()
-    except (OSError, UnicodeDecodeError) as error:
-        raise _bad(
-            f"the file {path}, which --storage {key} refers to, cannot be read: {type(error).__name__}"
-        ) from None
 
 
 def _split(text: str, option: str) -> tuple[str, str]:

@@ -12,10 +12,10 @@ from cyclopts import Parameter
 
 from committer.cli.exits import Exit
 from committer.cli.output import Answer, Part, Screen, line
-from committer.cli.progress import Board, Reporter
 from committer.cli.references import Choices, choices_of, storage_options_of
 from committer.cli.text import reach_by
 from committer.config import CommitterConfig
+from committer.events.display import Display
 
 T = TypeVar("T")
 
@@ -27,7 +27,7 @@ class Common:
 
     Attributes:
         option: A choice of the commit, by its name or by Hadoop's key; may be repeated.
-        storage: Where a storage option's value is found, never the value itself; may be repeated.
+        storage: A storage option; of a secret where it is found, never the secret itself; may be repeated.
         output: What is printed to standard output.
     """
 
@@ -43,8 +43,8 @@ class Common:
     storage: Annotated[
         tuple[str, ...],
         Parameter(
-            metavar="KEY=env:NAME|file:PATH",
-            help="Where the value of a storage option is found, never the value itself; may be repeated.",
+            metavar="KEY=VALUE",
+            help="A storage option; may be repeated. Of a secret say where it is found, env:NAME or file:PATH.",
         ),
     ] = ()
     output: Annotated[
@@ -57,21 +57,22 @@ class Session:
 
     Args:
         common: The options it was given.
+        uri: What it is about: whose storage options those are.
 
     Attributes:
         screen: Where its text goes.
         choices: What ``-o`` amounts to.
-        storage: Storage options, their values fetched.
-        board: A listener for the engine's events.
+        storage: Storage options, references among them resolved.
+        display: Shows progress: a listener for the engine's events.
     """
 
-    def __init__(self, common: Common | None = None) -> None:
+    def __init__(self, common: Common | None = None, uri: str = "") -> None:
         common = common or Common()
         self.screen: Screen = Screen(json=common.output == "json")
         self.choices: Choices = choices_of(common.option)
-        self.storage: dict[str, object] = storage_options_of(common.storage)
-        reach_by(common.storage)
-        self.board: Board = Board()
+        self.storage: dict[str, object] = storage_options_of(uri, common.storage)
+        reach_by(common.storage, common.option)
+        self.display: Display = Display(self.screen.err)
         self.screen.remark(self.choices.notes)
 
     @property
@@ -87,11 +88,11 @@ class Session:
         """Runs a coroutine that may take long and that somebody may interrupt, with its progress shown.
 
         Args:
-            work: What is done, with `board` as listener.
+            work: What is done, with `display` as listener.
             interrupted: Called after Ctrl-C, once the work has stopped; None where nothing is changed.
         """
         try:
-            with Reporter(self.board, self.screen.err):
+            with self.display:
                 return asyncio.run(work)
         except KeyboardInterrupt:
             if interrupted is None:

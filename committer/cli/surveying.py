@@ -10,20 +10,23 @@ import msgspec
 
 from committer.cli.output import Answer, Part, copyable, line, styled, table
 from committer.cli.session import Session
-from committer.cli.text import age, command, count
+from committer.cli.text import age, command
 from committer.committers.context import layout_for, open_store
+from committer.committers.magic import MagicCommitter
 from committer.errors import (
     CommitterError,
     ConfigurationError,
     JobNotFoundError,
     RecordError,
     StoreError,
+    StoreLinkError,
     StoreNotFoundError,
 )
 from committer.flow.workers import run_workers
 from committer.layout import MANIFEST_SUFFIX, PENDING_SET_SUFFIX, TEMPORARY, JobLayout, check_job_id
 from committer.operations import JobInfo, list_jobs
 from committer.paths import StorePath
+from committer.readable import count
 from committer.records.job_state import Decision, Intent, JobOutcome, ReplaceLock
 from committer.stages.job_directory import (
     JobDirectory,
@@ -33,11 +36,15 @@ from committer.stages.job_directory import (
     read_intent,
     read_outcome,
     read_record,
+    read_setup,
+    refuse_links,
 )
 from committer.stores.base import Store
 
 Owner: TypeAlias = Literal["committer", "hadoop", "classic", "nobody", "unknown"]
 """Whose a job's directory is: this engine's, that of Hadoop's manifest committer, that of its FileOutputCommitter."""
+
+_KEPT = "committed, and kept for a stream, which knows by it that the batch committed, and removes it later"
 
 _STATE_STYLES = {"committing": "yellow", "unknown": "red", "committed": "green"}
 
@@ -53,9 +60,13 @@ class JobRow(msgspec.Struct, frozen=True, kw_only=True):
         started: When it was set up.
         updated: When its newest record was written.
         files: Files its decision publishes.
-        task_records: Task manifests, or pending sets, of a Hadoop job that has no decision.
+        kept: Whether its outcome is kept for a stream: such a job is no litter.
+        task_records: Records of task commits of a job that has no decision: of Hadoop's, or of one that nobody began to
+            commit.
         attention: What is odd about it; empty for a job that may just be running.
         next_step: A command that settles it; empty when there is none.
+        if_dead: Commands of which one settles a job that is still open, once its driver is known to be dead. ``N``
+            stands for the number of its tasks, which nobody but the job's author knows.
     """
 
     job_id: str
@@ -65,9 +76,11 @@ class JobRow(msgspec.Struct, frozen=True, kw_only=True):
     started: datetime | None = None
     updated: datetime | None = None
     files: int | None = None
+    kept: bool = False
     task_records: int | None = None
     attention: str = ""
     next_step: str = ""
+    if_dead: list[str] = []
 
 
 class LockRow(msgspec.Struct, frozen=True, kw_only=True):
@@ -94,6 +107,8 @@ class Look:
         outcome: Its outcome, if any.
         intent: The intent of a driver that began to commit it, if any.
         problem: Why one of its records cannot be read; empty when all can.
+        is_damaged: Whether that record itself is at fault: not the store, nor a release too old to read it.
+        link: What is said of a link in the place of one of its directories or records; empty without one.
     """
 
     found: JobDirectory | None
@@ -101,6 +116,8 @@ class Look:
     outcome: JobOutcome | None = None
     intent: Intent | None = None
     problem: str = ""
+    is_damaged: bool = False
+    link: str = ""
 
     @property
     def is_settled(self) -> bool:
@@ -108,12 +125,20 @@ class Look:
         return self.decision is not None or self.outcome is not None
 
     @property
+    def is_kept(self) -> bool:
+        """Whether its outcome is kept, so that a stream that repeats the job finds it committed."""
+        return self.outcome is not None and self.outcome.kept
+
+    @property
     def words(self) -> str:
         """The job's state in words."""
+        if self.link:
+            return f"cannot be looked at: {self.link}"
         if self.problem:
             return f"cannot be read: {self.problem}"
         if self.outcome is not None:
             last = "" if self.outcome.finished else "; its last steps may be missing"
+            last += "; its outcome is kept for a stream" if self.is_kept else ""
             return f"ended: {self.outcome.outcome}{last}"
         if self.decision is not None:
             size = f", {count(self.decision.files, 'file')}" if self.decision.decision == "commit" else ""
@@ -126,18 +151,39 @@ class Look:
 
 
 async def look_at(store: Store, layout: JobLayout) -> Look:
-    """Looks at one job: 1 call, and one a record it has."""
+    """Looks at one job: 1 call, on a local disk 2, and one a record it has."""
     try:
         found = await look_at_job(store, layout)
+        await refuse_links(store, found, operation="look_at_job")
     except JobNotFoundError:
         return Look(None)
+    except StoreLinkError as error:
+        return Look(JobDirectory(layout, {}), link=f"{error.message}; {error.next_step}")
     try:
         outcome = await read_outcome(store, layout) if found.ended else None
         decision = await read_decision(store, layout) if found.decided else None
-        intent = await read_intent(store, found) if found.intents and decision is None else None
+        settled = decision is not None or outcome is not None
+        intent = await read_intent(store, found) if found.intents and not settled else None
     except (RecordError, StoreError) as error:
-        return Look(found, problem=error.message)
+        return _unread(found, error)
     return Look(found, decision, outcome, intent)
+
+
+def _unread(found: JobDirectory, error: CommitterError) -> Look:
+    damaged = isinstance(error, RecordError) and error.field != "version"
+    problem = error.message if damaged or not error.next_step else f"{error.message}; {error.next_step}"
+    return Look(found, problem=problem, is_damaged=damaged)
+
+
+async def _look_at_setup(store: Store, look: Look) -> Look:
+    """What is wrong with the setup record of a job that could not be told otherwise."""
+    if look.found is None or not look.found.set_up or look.problem:
+        return look
+    try:
+        await read_setup(store, look.found.layout)
+    except (RecordError, StoreError) as error:
+        return _unread(look.found, error)
+    return look
 
 
 async def jobs(session: Session, uri: str) -> Answer:
@@ -156,7 +202,7 @@ async def jobs(session: Session, uri: str) -> Answer:
     finally:
         await store.close()
     ordered = [rows[info.job_id] for info in infos]
-    return Answer({"destination": destination.uri, "jobs": ordered, "replace_lock": lock}, _parts(uri, ordered, lock))
+    return Answer({"destination": str(destination), "jobs": ordered, "replace_lock": lock}, _parts(uri, ordered, lock))
 
 
 async def find_lock(store: Store, destination: StorePath) -> LockRow | None:
@@ -165,7 +211,7 @@ async def find_lock(store: Store, destination: StorePath) -> LockRow | None:
     try:
         lock = await read_record(store, path, ReplaceLock)
     except CommitterError as error:
-        return LockRow(job_id="", orphan=True) if isinstance(error, RecordError) else None
+        return LockRow(job_id="", orphan=True) if isinstance(error, RecordError | StoreLinkError) else None
     if lock is None:
         return None
     if not _is_job_id(lock.job_id):
@@ -179,10 +225,18 @@ async def find_lock(store: Store, destination: StorePath) -> LockRow | None:
 
 async def _row(store: Store, uri: str, destination: StorePath, info: JobInfo) -> JobRow:
     look = await look_at(store, layout_for(store, destination, info.job_id))
+    if info.state == "unknown":
+        look = await _look_at_setup(store, look)
     found = look.found
-    owner = await _owner(store, found) if found is not None else "nobody"
+    owner: Owner = "unknown" if look.link else "nobody"
+    if found is not None and not look.link:
+        owner = await _owner(store, found)
     records = await _task_records(store, found) if found is not None and owner == "hadoop" else None
     attention, next_step = _advice(uri, info, look, owner)
+    if_dead: list[str] = []
+    if info.state == "open" and owner == "committer" and info.delivery is not None and not next_step:
+        records = await _count_records(store, destination, info)
+        if_dead = ways_out(uri, info.job_id, info.delivery)
     if found is not None and owner == "hadoop" and not look.is_settled:
         attention = f"a job of Hadoop's manifest committer, {count(records or 0, 'task manifest')}; perhaps alive"
         next_step = command("commit", uri, info.job_id)
@@ -204,10 +258,30 @@ async def _row(store: Store, uri: str, destination: StorePath, info: JobInfo) ->
         started=info.started,
         updated=info.updated,
         files=info.files,
+        kept=look.is_kept,
         task_records=records,
         attention=attention,
         next_step=next_step,
+        if_dead=if_dead,
     )
+
+
+def ways_out(uri: str, job_id: str, delivery: str) -> list[str]:
+    """The commands of which one ends a job that nobody began to commit, and whose driver is dead."""
+    winners = ["--from-attempts"] if delivery == "message" else []
+    return [command("commit", uri, job_id, *winners, "--tasks", "N"), command("abort", uri, job_id)]
+
+
+async def _count_records(store: Store, destination: StorePath, info: JobInfo) -> int:
+    """Task commits of an open job of this engine: one listing."""
+    sets = info.committer == MagicCommitter.name and info.delivery == "listing"
+    layout = JobLayout(destination, info.job_id, pending_sets=sets)
+    place = layout.attempts if info.delivery == "message" else layout.manifests
+    suffix = MANIFEST_SUFFIX if info.delivery == "message" else layout.record_suffix
+    try:
+        return len([child async for child in store.list(place) if child.path.name.endswith(suffix)])
+    except StoreError:
+        return 0
 
 
 def _is_job_id(text: str) -> bool:
@@ -284,13 +358,19 @@ def _advice(uri: str, info: JobInfo, look: Look, owner: Owner) -> tuple[str, str
     clean = command("cleanup", uri, "--job", info.job_id)
     if look.found is None:
         return "it ended while it was looked at", ""
+    if look.link:
+        return look.link, ""
     if look.problem:
-        return f"a record cannot be read: {look.problem}", f"{clean} --force"
-    if owner == "committer" and info.state == "unknown":
-        return "its setup record cannot be read", f"{clean} --force"
+        lost = ": what it did not publish is lost when it is removed" if look.is_damaged else ""
+        return f"a record cannot be read: {look.problem}{lost}", f"{clean} --force" if look.is_damaged else ""
     if look.outcome is not None:
         if not look.outcome.finished:
-            return f"{look.outcome.outcome}, but its last steps were not done", recover
+            back = ["--rollback"] if look.outcome.outcome == "rolled-back" else []
+            last = command("recover", uri, info.job_id, *back)
+            return f"{look.outcome.outcome}, but its last steps were not done", last
+        if look.is_kept:
+            late = set(look.found.children) - {look.found.layout.outcome.name}
+            return (f"{_KEPT}; something else stands beside it", recover) if late else (_KEPT, "")
         return f"{look.outcome.outcome}, but not cleaned up", clean
     if look.decision is not None:
         if look.decision.decision == "abort":
@@ -334,6 +414,18 @@ def _parts(uri: str, rows: list[JobRow], lock: LockRow | None) -> list[Part]:
             parts += [line(""), line(row.job_id, "bold"), line(row.attention, indent=2)]
             if row.next_step:
                 parts.append(copyable(row.next_step))
+        if row.if_dead:
+            done = count(row.task_records or 0, "task attempt" if row.delivery == "message" else "task")
+            parts += [
+                line(""),
+                line(row.job_id, "bold"),
+                line(
+                    f"open, {done} committed; its driver may be at work. If it is dead, one of these, N being the "
+                    "number of the job's tasks:",
+                    indent=2,
+                ),
+                *map(copyable, row.if_dead),
+            ]
     if lock is not None:
         parts += [line(""), line("replace lock", "bold")]
         if not lock.job_id:

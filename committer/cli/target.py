@@ -9,10 +9,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
 
+from committer.cli.advice import as_commands, commands_of
 from committer.cli.exits import Exit
 from committer.cli.output import Answer, copyable, line, pairs
 from committer.cli.session import Session
-from committer.cli.surveying import Look, find_lock, look_at
+from committer.cli.surveying import Look, find_lock, look_at, ways_out
 from committer.cli.text import command
 from committer.committers.context import layout_for, open_store
 from committer.errors import (
@@ -21,8 +22,10 @@ from committer.errors import (
     DestinationBusyError,
     JobNotFoundError,
     JobUndecidedError,
+    OutcomeKeptError,
     RecordError,
     TaskCommitsRequiredError,
+    TaskMissingError,
 )
 from committer.job import Job, attach_job
 from committer.layout import JobLayout, check_job_id
@@ -66,7 +69,7 @@ class Target:
             job_id=self.job_id,
             config=session.config,
             storage_options=session.storage,
-            listeners=[session.board],
+            progress=session.display,
         )
 
     async def look(self) -> Look:
@@ -101,40 +104,76 @@ def planned_end(target: Target, look: Look, what: str, will: str) -> Answer:
     return Answer({"done": False, "job_id": target.job_id, "state": look.words, "will": will}, parts)
 
 
+def _released_by(target: Target, owner: str) -> str:
+    recover_it, back = command("recover", target.uri, owner), command("recover", target.uri, owner, "--rollback")
+    clean_it = command("cleanup", target.uri, "--job", owner)
+    return (
+        f"wait for job {owner}; if its driver is dead, finish it: `{recover_it}` or take it back: `{back}` or, if "
+        f"the job is gone, release its lock: `{clean_it}`"
+    )
+
+
 @contextmanager
-def guided(target: Target, *, rollback: bool = False) -> Iterator[None]:
+def guided(target: Target, *, rollback: bool = False, from_attempts: bool = False) -> Iterator[None]:
     """Has the errors of a block say the next step as a command, where the engine says it as a Python call.
 
     Args:
         target: The job.
         rollback: It was to be taken back: without that word `recover` would publish it.
+        from_attempts: The attempts that committed were to win.
     """
     try:
         yield
     except DestinationBusyError as error:
-        recover_it = command("recover", target.uri, error.owner)
-        clean_it = command("cleanup", target.uri, "--job", error.owner)
-        error.next_step = f"wait for that job; if its driver is dead: {recover_it}; if the job is gone: {clean_it}"
+        error.next_step = "; ".join(_released_by(target, owner) for owner in error.owners)
         raise
     except JobUndecidedError as error:
-        error.next_step = f"{target.command('commit')} if all its tasks are done, else {target.command('abort')}"
+        commit_it, abort_it = ways_out(target.uri, target.job_id, error.delivery)
+        error.next_step = f"if all its tasks are done, N of them: `{commit_it}` else: `{abort_it}`"
+        raise
+    except OutcomeKeptError as error:
+        forced = command("cleanup", target.uri, "--job", target.job_id, "--force")
+        error.next_step = f"leave it, its stream removes it later; only where no stream will run it again: `{forced}`"
         raise
     except TaskCommitsRequiredError as error:
-        error.next_step = "--task-commits FILE with the messages of the winners; the job stays open until then"
+        error.next_step = how_to_name_winners(target, from_attempts=from_attempts)
+        raise
+    except TaskMissingError as error:
+        abort_it = target.command("abort")
+        error.next_step = f"give the right --tasks, or run the missing tasks again; if nobody will: `{abort_it}`"
         raise
     except JobNotFoundError as error:
-        error.next_step = f"{command('jobs', target.uri)} shows the jobs that are there"
+        error.next_step = f"`{command('jobs', target.uri)}` shows the jobs that are there"
         raise
     except CommitterError as error:
         # What is wrong with a record, as a destination that its tasks spelled in another way, stays wrong.
         own_advice = isinstance(error, RecordError) and error.next_step and "recover(" not in error.next_step
+        # Neither is there one way only where the engine names several.
+        own_advice = own_advice or (not rollback and len(commands_of(as_commands(error.next_step))) > 1)
         if error.outcome in ("unknown", "partial") and target.job_id and not own_advice:
-            forced = target.command("recover", "--rollback", "--force")
             if rollback and "force=True" in error.next_step:
-                error.next_step = f"make sure no other driver of the job is alive, then {forced}"
+                forced = target.command("recover", "--rollback", "--force")
+                error.next_step = f"make sure no other driver of the job is alive, then: `{forced}`"
             else:
-                error.next_step = target.command("recover", *["--rollback"] * rollback)
+                error.next_step = f"`{target.command('recover', *['--rollback'] * rollback)}`"
         raise
+
+
+def how_to_name_winners(target: Target, *, from_attempts: bool = False) -> str:
+    """How a job by message is committed, or ended without its messages.
+
+    Args:
+        target: The job.
+        from_attempts: That was tried, and several attempts of a task committed.
+    """
+    by_hand = target.command("commit", "--task-commits", "FILE")
+    commit_it, abort_it = ways_out(target.uri, target.job_id, "message")
+    unheard = (
+        ""
+        if from_attempts
+        else f"without them, to take the attempts that committed if there is one of each of the N tasks: `{commit_it}` "
+    )
+    return f"with the winners' messages, one encoded TaskCommit a line: `{by_hand}` {unheard}else: `{abort_it}`"
 
 
 def interrupted(target: Target, doing: str) -> Callable[[], Answer]:

@@ -5,15 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 
-import msgspec
-
 from committer import uploads as engine
 from committer.cli.exits import Exit
 from committer.cli.output import Answer, Part, copyable, line, table
 from committer.cli.session import Session, named
-from committer.cli.text import age, command, count, size
+from committer.cli.text import age, command
 from committer.errors import ConfigurationError
 from committer.paths import StorePath
+from committer.readable import count, size
 from committer.uploads import UploadInfo
 
 
@@ -94,7 +93,7 @@ async def _find(session: Session, uri: str, older_than: timedelta | None, *, siz
 
 
 def _rows(found: Sequence[UploadInfo]) -> list[dict[str, object]]:
-    return [{**msgspec.structs.asdict(upload), "path": str(upload.path)} for upload in found]
+    return [upload.to_dict() for upload in found]
 
 
 def _older(older_than: timedelta | None) -> str:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from committer.cli.exits import Exit
 from committer.cli.output import Answer, Part, line, pairs
 from committer.cli.session import Session, named
-from committer.cli.text import count
-from committer.validation import validate
+from committer.readable import count
+from committer.validation import ValidationReport, validate
 
 
 async def compare(session: Session, uri: str, limit: int) -> Answer:
-    """Compares; exit code 1 when something is missing, wrong or extra.
+    """Compares; exit code 1 when something is missing, wrong or extra, 6 when not every file could be compared.
 
     Raises:
         JobNotFoundError: There is no `_SUCCESS`.
@@ -18,17 +18,29 @@ async def compare(session: Session, uri: str, limit: int) -> Answer:
     """
     report = await validate(uri, storage_options=session.storage, config=session.config)
     verdict = "as its _SUCCESS says" if report.ok else "NOT as its _SUCCESS says"
-    parts: list[Part] = [
-        line(f"{uri} is {verdict}", "green" if report.ok else "bold red"),
+    parts: list[Part] = [line(f"{uri} is {verdict}", "green" if report.ok else "bold red")]
+    if not report.complete:
+        few = f"compared {report.files:,} of {count(report.committed, 'file')}: _SUCCESS names no more"
+        verdict = f"in these, {uri} is {verdict}"
+        parts = [line(few, "bold yellow"), line(verdict, "" if report.ok else "bold red")]
+    parts.append(
         pairs(
             [
                 ("job", report.job_id),
                 ("compared", count(report.files, "file")),
-                ("complete", "yes" if report.complete else "no: _SUCCESS names at most 100 files"),
+                ("complete", "yes" if report.complete else "no"),
+                ("list", report.file_list),
+                ("remark", report.remark),
             ],
             indent=2,
-        ),
-    ]
+        )
+    )
     for head, names in (("missing", report.missing), ("wrong", report.wrong), ("extra", report.extra)):
         parts += named(head, names, "bold", limit)
-    return Answer({"destination": uri, "report": report}, parts, Exit.OK if report.ok else Exit.FAILED)
+    return Answer({"destination": uri, "report": report}, parts, _code(report))
+
+
+def _code(report: ValidationReport) -> Exit:
+    if not report.ok:
+        return Exit.FAILED
+    return Exit.OK if report.complete else Exit.NOT_ALL_COMPARED

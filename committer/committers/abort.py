@@ -5,12 +5,15 @@ from __future__ import annotations
 from committer.committers.finish import save_report
 from committer.errors import JobDecidedError, JobNotFoundError
 from committer.events import audit, names
+from committer.events.logs import job_logger
 from committer.stages.abort_uploads import AbortUploads
 from committer.stages.base import StageContext
 from committer.stages.cleanup import CleanupJob, RemoveFate, remove_emptied
 from committer.stages.decide import abort_decision, create_decision
 from committer.stages.intent import release_lock
-from committer.stages.job_directory import look_at_job, read_outcome
+from committer.stages.job_directory import look_at_job, read_outcome, refuse_links
+
+_log = job_logger("committer.committers")
 
 
 async def abort_job(context: StageContext) -> bool:
@@ -28,6 +31,7 @@ async def abort_job(context: StageContext) -> bool:
         except JobNotFoundError:
             await release_lock(context)
             return False
+        await refuse_links(context.store, found, operation="abort")
         if found.ended:
             outcome = await read_outcome(context.store, context.layout)
             if outcome is not None and outcome.outcome == "committed":
@@ -51,7 +55,8 @@ async def abort_job(context: StageContext) -> bool:
                 operation="abort",
                 path=context.layout.decision,
                 outcome="partial",
-                next_step=f"call {context.recover_command} to finish it, with rollback=True to take it back",
+                next_step=f"call {context.recover_call()} to finish it, or {context.recover_call(rollback=True)} to "
+                "take it back",
             )
         await release_lock(context)
         if not context.config.cleanup_skipped:
@@ -61,4 +66,5 @@ async def abort_job(context: StageContext) -> bool:
         await save_report(context, success=False, published=None, error=None, only_if_absent=True)
         if not context.config.cleanup_skipped:
             await RemoveFate(context).run(None)
+        _log.info("job %s is aborted", context.layout.job_id)
         return True

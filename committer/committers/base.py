@@ -9,7 +9,6 @@ from committer.committers.results import CommitPlan, JobReport
 from committer.errors import UnsupportedError
 from committer.paths import StorePath
 from committer.records.task_commit import TaskCommit
-from committer.spec import Delivery
 from committer.stages.abort_task import AbortRequest
 from committer.stages.attempt_files import AttemptFiles
 from committer.stages.base import StageContext
@@ -29,14 +28,12 @@ class Committer(ABC):
 
     Attributes:
         name: What it is called in options and records.
-        default_delivery: How its drivers learn of task commits unless told otherwise.
         needs: What it needs of a store: capabilities, each with what it is to say.
         is_commit_repeatable: Whether a job commit that died can be run again.
         is_recovery_supported: Whether a driver that lost the message of a task can find it again.
     """
 
     name: str
-    default_delivery: Delivery
     needs: Mapping[str, str]
     is_commit_repeatable: bool
     is_recovery_supported: bool
@@ -66,6 +63,10 @@ class Committer(ABC):
         """Finds what a committed task attempt left, for a driver that lost its message."""
 
     @abstractmethod
+    async def recover_tasks(self, context: StageContext, tasks: int) -> list[TaskCommit]:
+        """Finds what committed of a job by message whose driver died, where each task has exactly one such attempt."""
+
+    @abstractmethod
     async def commit_job(
         self, context: StageContext, task_commits: Iterable[TaskCommit] | None, tasks: int | None
     ) -> JobReport:
@@ -76,11 +77,17 @@ class Committer(ABC):
         """Finishes what a driver began."""
 
     @abstractmethod
+    async def check_recovery(self, context: StageContext, *, rollback: bool, force: bool) -> None:
+        """Raises what `recover_job` would raise from where the job stands, as far as it is known before it is tried."""
+
+    @abstractmethod
     async def abort_job(self, context: StageContext) -> bool:
         """Decides that the job never becomes visible, and removes it; False when it ended before."""
 
     @abstractmethod
-    async def plan(self, context: StageContext, task_commits: Iterable[TaskCommit] | None) -> CommitPlan:
+    async def plan(
+        self, context: StageContext, task_commits: Iterable[TaskCommit] | None, tasks: int | None
+    ) -> CommitPlan:
         """What `commit_job` would do; changes nothing."""
 
 

@@ -27,7 +27,7 @@ from committer.stages.load_records import (
 )
 from committer.stages.names import NameFolding, is_absolute
 from committer.stages.planned_files import PlannedFiles
-from committer.stages.preflight import MOST_CONFLICTS, Conflicts, Preflight, PreflightRequest
+from committer.stages.preflight import MOST_CONFLICTS, Conflicts, Preflight, PreflightRequest, refused_moves
 from committer.stages.superseded import ListSuperseded
 from committer.stages.target_directories import LookIntoTargets
 from committer.stores.base import FileStatus
@@ -68,7 +68,7 @@ async def find_refs(
     """
     refs = refs_of_messages(context, task_commits) if task_commits is not None else None
     if refs is not None:
-        check_task_count(refs, tasks, context.layout.job_id)
+        check_task_count(context.layout, refs, tasks)
     if context.spec.delivery == "listing":
         frozen = await freeze_manifests(context) if freeze else await _is_frozen(context)
         if refs is None:
@@ -78,7 +78,7 @@ async def find_refs(
     elif refs:
         await check_attempt_records(context, refs)
     refs = refs or []
-    check_task_count(refs, tasks, context.layout.job_id)
+    check_task_count(context.layout, refs, tasks)
     return refs
 
 
@@ -117,6 +117,7 @@ async def prepare(context: StageContext, refs: list[RecordRef], *, copy_records:
         if context.config.superseded_scope == "destination":
             scope = ["", *filter(is_absolute, scope)]
         superseded.update(await ListSuperseded(context).run(scope))
+    conflicts.rights.extend(refused_moves(superseded)[:MOST_CONFLICTS])
     conflicts.targets.extend(_not_nameable(superseded, context.layout.roots))
     return Prepared(loaded, files, view, superseded, conflicts)
 
@@ -132,6 +133,8 @@ async def _make_way(context: StageContext, view: DestinationView) -> dict[str, F
         return {}
     found = await LookIntoTargets(context).run(standing)
     view.jobs.update(found.jobs)
+    for name, mounted in found.mounted.items():
+        view.closed[name] = f"another volume is mounted at {mounted}"
     if not context.store.capabilities.directories:
         for name in standing:
             del view.targets[name]

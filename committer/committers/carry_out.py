@@ -23,21 +23,29 @@ from committer.errors import (
     JobNotFoundError,
     JobRolledBackError,
     JobStateError,
+    MultipleError,
+    StoreError,
+    StoreLinkError,
+    StoreNotFoundError,
     TargetExistsError,
 )
+from committer.events.logs import job_logger
 from committer.flow.together import both
 from committer.records.job_state import Decision, JobOutcome
 from committer.records.success import FILENAMES_LIMIT
 from committer.stages.base import StageContext
 from committer.stages.cleanup import CleanupJob, RemoveFate
-from committer.stages.commit_state import CommitState, EndedElsewhereError, is_forward_only
+from committer.stages.commit_state import CommitState, EndedElsewhereError, is_fenced, is_forward_only
 from committer.stages.decide import remove_side_files
+from committer.stages.durability import sync_directories
 from committer.stages.end_job import Ended, EndJob
 from committer.stages.job_directory import look_at_job, read_decision, read_outcome
 from committer.stages.publish import Published
 from committer.stages.roll_back import RollBackRequest, fence
 from committer.stages.success_file import named_uris, read_success, was_completed
 from committer.stores.helpers import exists
+
+_log = job_logger("committer.committers")
 
 
 class CarryOut:
@@ -60,6 +68,7 @@ class CarryOut:
         self.published: Published | None = None
         self._started = started
         self._action = action
+        self._proved = False
 
     async def is_gone(self) -> bool:
         """Whether the decision being carried out is gone: another driver ended the job and cleaned up. One call."""
@@ -83,7 +92,7 @@ class CarryOut:
             JobStateError: It was to be rolled back.
         """
         if rollback:
-            raise self._refuse_rollback()
+            raise self.refuse_rollback()
         await finish_kept(self.context)
         return await self.report_of_finished()
 
@@ -115,20 +124,19 @@ class CarryOut:
             if rollback:
                 await abort_job(context)
                 return report_of(context, self._started, success=False, published=Published(), directories=0)
-            raise JobDecidedError(
-                f"job {layout.job_id} was aborted",
-                operation="commit_job",
-                path=layout.decision,
-                next_step="run the job again under another id; cleanup removes what is left of this one",
-            )
+            raise self._was_aborted()
+        if state is None:
+            await self._force()
         if state is not None and store.capabilities.refuses_late_writes:
             # Made by this driver a moment ago. What others did since is met where it matters: a fence by the first
             # rename, an outcome when this driver's is created.
             outcome, fenced = None, False
         else:
-            outcome, fenced = await both(read_outcome(store, layout), self._is_fenced())
+            outcome, fenced = await both(read_outcome(store, layout), is_fenced(context))
         if outcome is None or not outcome.finished:
-            refuse_roots_not_given(layout, decision.config)
+            refuse_roots_not_given(layout, decision.config, rollback=rollback, force=force)
+            if state is None and (outcome is None or outcome.outcome == "rolled-back"):
+                await self._prove_abilities()
         if outcome is not None:
             if not (outcome.finished or store.capabilities.refuses_late_writes):
                 await self._refuse_void(decision, outcome)
@@ -141,9 +149,26 @@ class CarryOut:
             return await self._roll_back(state, reason="on demand", force=force, raising=not rollback)
         return await self._forward(state)
 
-    async def _is_fenced(self) -> bool:
-        store = self.context.store
-        return store.capabilities.atomic_directory_rename and await exists(store, self.context.layout.tasks_fenced)
+    async def _prove_abilities(self) -> None:
+        """Finds out what the store can do here, once: a disk's missing abilities show only when they are tried.
+
+        Whether the job can be taken back, and where its old files are kept then, depends on them; and the process that
+        set it up, which found out, is another.
+        """
+        context = self.context
+        if self._proved or not await exists(context.store, context.layout.job_attempt_directory):
+            return
+        # Another driver may clean up meanwhile: then nothing is left that asks for them.
+        with contextlib.suppress(StoreNotFoundError):
+            await context.store.probe(context.layout.job_attempt_directory)
+        self._proved = True
+
+    async def _force(self) -> None:
+        """Forces the name of a decision to the disk: its driver may have died, or been refused, before it did."""
+        try:
+            await sync_directories(self.context, [self.context.layout.job_directory], missing_ok=True)
+        except CommitterError as error:
+            raise _decided(self.context, error) from error
 
     async def _refuse_void(self, decision: Decision, outcome: JobOutcome | None = None) -> None:
         """Takes back a decision, and an outcome, about a job that was emptied already when the decision was made.
@@ -193,23 +218,63 @@ class CarryOut:
         if outcome.outcome == "rolled-back":
             return await self._end_rolled_back(state, raising=not rollback, reason=outcome.reason, undone=finished)
         if rollback:
-            raise self._refuse_rollback()
+            raise self.refuse_rollback()
         return await self._complete(state, None)
 
-    def _refuse_rollback(self) -> JobStateError:
+    async def check(self, decision: Decision, *, rollback: bool, force: bool) -> None:
+        """Raises what `obey` would raise from where the job stands; changes nothing: 2 calls, with `rollback` more.
+
+        What shows only when it is tried is not foreseen.
+        """
+        self.context = context = replace(self.context, config=trusted_config(decision.config, self.context.config))
+        outcome = await read_outcome(context.store, context.layout)
+        if decision.decision == "abort":
+            if rollback or (outcome is not None and outcome.kept):
+                return
+            raise self._was_aborted()
+        if outcome is None or not outcome.finished:
+            refuse_roots_not_given(context.layout, decision.config, rollback=rollback, force=force)
+        if not rollback:
+            return
+        if outcome is not None:
+            if outcome.outcome == "committed":
+                raise self.refuse_rollback()
+            return
+        state = await CommitState.read(context, decision)
+        self._action.roll_back(context).refuse(RollBackRequest(state, "on demand", force))
+
+    def _was_aborted(self) -> JobDecidedError:
+        layout = self.context.layout
+        return JobDecidedError(
+            f"job {layout.job_id} was aborted",
+            operation="commit_job",
+            path=layout.decision,
+            next_step="run the job again under another id; "
+            f"{self.context.cleanup_call()} removes what is left of this one",
+        )
+
+    def refuse_rollback(self) -> JobStateError:
+        """What to raise where a job that committed was to be rolled back."""
         layout = self.context.layout
         return JobStateError(
             f"job {layout.job_id} is committed: it cannot be rolled back",
             operation="recover",
             path=layout.outcome,
             outcome="committed",
-            next_step="recover it without rollback to clean up; remove its files by hand if you must",
+            next_step=f"{self.context.recover_call()} cleans up behind it; remove its files by hand if you must",
         )
 
     async def _forward(self, state: CommitState) -> JobReport:
         context = self.context
         try:
             published = self.published = await self._action.publish(context, state)
+            _log.info(
+                "job %s: %d files and %d bytes are published",
+                context.layout.job_id,
+                published.files,
+                published.size,
+                extra={"files": published.files, "bytes": published.size},
+            )
             ended = await EndJob(context).run((state.decision, "committed", ""))
         except EndedElsewhereError as over:
             return await self._after_elsewhere(state, over.outcome)
@@ -249,18 +314,20 @@ class CarryOut:
         if published is None:
             published = await _published_before(self.context, state)
         self.published = published
-        untold = await finish_committed(self.context, state, published, self._action, ended)
+        finished = await finish_committed(self.context, state, published, self._action, ended)
         return report_of(
             self.context,
             self._started,
             success=True,
             published=published,
             directories=state.decision.directories,
-            uploads_left=untold,
+            uploads_left=finished.untold,
+            kept=finished.kept,
         )
 
     async def _take_back_refused(self, state: CommitState, refusal: Refusal) -> JobReport:
         """A publish action was refused for good: the job is rolled back, whole."""
+        _log.warning("job %s is rolled back: %s", self.context.layout.job_id, refusal.message)
         try:
             await self._roll_back(state, reason=refusal.message, force=True, raising=False)
         except CommitterError as error:
@@ -269,7 +336,7 @@ class CarryOut:
                 operation=error.operation,
                 path=refusal.path,
                 outcome="partial",
-                next_step=f"call {self.context.recover_command} with rollback=True",
+                next_step=f"call {self.context.recover_call(rollback=True)}",
                 causes=[refusal, error],
             ) from refusal
         refusal.outcome = "unchanged"
@@ -278,9 +345,7 @@ class CarryOut:
 
     async def _roll_back(self, state: CommitState, *, reason: str, force: bool, raising: bool) -> JobReport:
         context = self.context
-        # A disk's missing abilities show only when they are tried, and a fence must not be found out half way.
-        if await exists(context.store, context.layout.job_attempt_directory):
-            await context.store.probe(context.layout.job_attempt_directory)
+        await self._prove_abilities()
         try:
             outcome = await self._action.roll_back(context).run(RollBackRequest(state, reason, force))
         except EndedElsewhereError as ended:
@@ -288,9 +353,8 @@ class CarryOut:
                 raise
             outcome = ended.outcome
         except CommitterError as error:
-            error.next_step = (
-                error.next_step or f"remove the cause, then call {context.recover_command} with rollback=True"
-            )
+            if not error.next_step or _advises_one_call(error):
+                error.next_step = f"remove the cause, then call {context.recover_call(rollback=True)}"
             _decided(context, error)
             raise
         if outcome.outcome == "rolled-back":
@@ -344,7 +408,7 @@ async def _published_before(context: StageContext, state: CommitState) -> Publis
         return published
     try:
         async for file in state.files:
-            published.add(context.layout, [file])
+            published.add(context.layout, [file], 1)
             if len(published.filenames) >= FILENAMES_LIMIT:
                 break
     except CommitterError:
@@ -357,6 +421,13 @@ def _decided(context: StageContext, error: CommitterError) -> CommitterError:
     """A failure after the decision, which changed the destination or may have."""
     if error.outcome == "unchanged":
         error.outcome = "partial"
-    if not error.next_step or isinstance(error, TargetExistsError):
-        error.next_step = f"remove the cause, then call {context.recover_command}"
+    if isinstance(error, StoreLinkError):
+        error.next_step = f"{error.next_step}, then call {context.recover_call()}"
+    elif not error.next_step or (_advises_one_call(error) and "committer.recover(" not in error.next_step):
+        error.next_step = f"remove the cause, then call {context.recover_call()}"
     return error
+
+
+def _advises_one_call(error: CommitterError) -> bool:
+    """Whether what an error advises is meant for one call, or for a job that is not decided."""
+    return isinstance(error, StoreError | MultipleError | TargetExistsError) and not isinstance(error, StoreLinkError)

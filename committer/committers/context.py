@@ -8,6 +8,7 @@ from typing import cast
 
 import msgspec
 
+from committer.advice import call
 from committer.committers.base import committer_for, default_committer
 from committer.config import CommitterConfig
 from committer.errors import (
@@ -18,12 +19,12 @@ from committer.errors import (
     StoreNotFoundError,
 )
 from committer.events import Listener, Progress, Statistics
-from committer.flow.pacing import Weights, pacer_for
+from committer.flow.pacing import Claim, Weights, claim_limits
 from committer.flow.retry import DEFAULT_POLICY
 from committer.flow.runtime import current_runtime
 from committer.flow.together import both
-from committer.layout import TEMPORARY, JobLayout, check_job_id
-from committer.paths import StorePath, has_reserved_segment, root_of
+from committer.layout import JobLayout, check_job_id
+from committer.paths import StorePath, has_reserved_segment, root_of, working_directory_in
 from committer.records.job_state import JobSetup
 from committer.spec import JobSpec
 from committer.stages.base import StageContext
@@ -35,13 +36,25 @@ from committer.stores.paced import PacedStore
 from committer.stores.registry import find_store
 
 
-def paced(store: Store, config: CommitterConfig, statistics: Statistics, *, owned: bool) -> PacedStore:
-    """Wraps a store: limits shared by all jobs of the process on its endpoint, counts kept for one job or task."""
-    rate = config.io_rate_for(store.scheme, store.capabilities.default_io_rate)
-    pacer = pacer_for(store.endpoint, concurrency=config.io_concurrency, rate=rate or None)
+def paced(
+    store: Store, config: CommitterConfig, statistics: Statistics, *, owned: bool, claim: Claim | None = None
+) -> PacedStore:
+    """Wraps a store: limits shared by all jobs of the process on its endpoint, counts kept for one job or task.
+
+    Args:
+        store: The store.
+        config: Says which limits to ask for, and what calls cost.
+        statistics: Where calls are counted.
+        owned: Whether closing it closes the store.
+        claim: The limits that were asked for already, for another view of the same opened store.
+    """
+    if claim is None:
+        rate = config.io_rate_for(store.scheme, store.capabilities.default_io_rate)
+        claim = claim_limits(store.endpoint, concurrency=config.io_concurrency, rate=rate or None)
     return PacedStore(
         store,
-        pacer=pacer,
+        pacer=claim.pacer,
+        claim=claim,
         statistics=statistics,
         retry_policy=DEFAULT_POLICY,
         owned=owned,
@@ -99,6 +112,7 @@ def _check_report_places(config: CommitterConfig, layout: JobLayout) -> None:
     places = {
         "summary_report_directory": (config.summary_report_directory, ""),
         "diagnostics_manifest_directory": (config.diagnostics_manifest_directory, layout.job_id),
+        "file_list_directory": (config.file_list_directory, ""),
     }
     for name, (text, below) in places.items():
         if not text:
@@ -111,7 +125,7 @@ def _check_report_places(config: CommitterConfig, layout: JobLayout) -> None:
         place = directory / below if below else directory
         if place == layout.destination or (place.is_under(layout.destination) and _is_visible(place, layout)):
             raise ConfigurationError(
-                f"{name}={text!r} would put files among the output of the job, or into {TEMPORARY}",
+                f"{name}={text!r} would put files among the output of the job, or into a job's directory",
                 operation="open_job",
                 path=place,
                 next_step="choose a directory elsewhere, or one whose name starts with an underscore",
@@ -141,15 +155,15 @@ def _check_roots(layout: JobLayout, folding: NameFolding) -> None:
 
 
 def _is_visible(place: StorePath, layout: JobLayout) -> bool:
-    first = place.relative_to(layout.destination).partition("/")[0]
-    return first == TEMPORARY or not is_hidden(first)
+    name = place.relative_to(layout.destination)
+    return bool(working_directory_in(name)) or not is_hidden(name.partition("/")[0])
 
 
 def fresh_statistics(context: StageContext) -> StageContext:
     """The same job with counts of its own: for a task attempt, or a second call."""
     statistics = Statistics()
     store = cast("PacedStore", context.store)
-    fresh = paced(store.inner, context.config, statistics, owned=store.owned)
+    fresh = paced(store.inner, context.config, statistics, owned=store.owned, claim=store.claim)
     return replace(context, store=fresh, statistics=statistics)
 
 
@@ -208,7 +222,8 @@ async def find_job(
                 f"there is no job {job_id} at {dest}: no record speaks of one, and no task attempt of Hadoop's",
                 operation="find_job",
                 path=layout.job_directory,
-                next_step="it was cleaned up; if Hadoop set it up, join it with JobSpec.for_hadoop(dest, job_id)",
+                next_step="it was cleaned up; if Hadoop set it up, `job = await committer.attach_job("
+                f"committer.JobSpec.for_hadoop({str(dest)!r}, {job_id!r}))` joins it",
             )
         spec = JobSpec.for_hadoop(dest, job_id, job_attempt, config=config)
         return msgspec.structs.replace(spec, committer=default_committer(store.capabilities)), None
@@ -224,34 +239,53 @@ async def _setup_or_none(store: Store, layout: JobLayout) -> JobSetup | None:
 
 
 def trusted_config(stored: CommitterConfig, given: CommitterConfig | None) -> CommitterConfig:
-    """Choices as a record holds them, but for places outside the destination: those only the caller may name (G10)."""
+    """Choices as a record holds them, but for places outside the destination: those only the caller may name (G10).
+
+    The rate is the calling process's, too, where the caller gives one: what a store bears may have changed since.
+    """
+    paced_by = stored if given is None or (given.io_rate, given.azure_io_rate) == (None, None) else given
     return msgspec.structs.replace(
         stored,
+        io_rate=paced_by.io_rate,
+        azure_io_rate=paced_by.azure_io_rate,
         absolute_roots=given.absolute_roots if given is not None else (),
         summary_report_directory=given.summary_report_directory if given is not None else "",
         diagnostics_manifest_directory=given.diagnostics_manifest_directory if given is not None else "",
+        file_list_directory=given.file_list_directory if given is not None else "",
+        file_list_format=given.file_list_format if given is not None else stored.file_list_format,
     )
 
 
-def refuse_roots_not_given(layout: JobLayout, stored: CommitterConfig) -> None:
+def refuse_roots_not_given(
+    layout: JobLayout, stored: CommitterConfig, *, rollback: bool = False, force: bool = False
+) -> None:
     """Refuses to go on with a job that publishes outside its destination where the caller did not say it may (G10).
 
     Args:
         layout: The job, with the roots that the caller gave.
         stored: What the decision says: the roots that are written to.
+        rollback: The job is to be taken back, not finished; so is the advice.
+        force: As the caller of `recover` said.
 
     Raises:
         ConfigurationError: One of them lies below none that was given. Nothing was changed.
     """
     missing = [root for root in stored.absolute_roots if not _is_given(layout, root)]
     if missing:
-        named = ", ".join(f"{root!r}" for root in stored.absolute_roots)
+        recover = call(
+            "recover",
+            str(layout.destination),
+            layout.job_id,
+            rollback=rollback,
+            force=force,
+            config={"absolute_roots": list(stored.absolute_roots)},
+        )
         raise ConfigurationError(
             f"job {layout.job_id} publishes files outside its destination, and whoever goes on with it must "
             f"say that it may write below {', '.join(missing)}",
             operation="commit_job",
             path=layout.decision,
-            next_step=f"if that is right, give config=CommitterConfig(absolute_roots=({named},)); nothing was changed",
+            next_step=f"if that is right, call {recover}; nothing was changed",
         )
 
 

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import copy
 from typing import TypeAlias, TypeVar
 
 from committer.errors import (
     CommitterError,
+    JobError,
     JobNotFoundError,
     MultipleError,
+    RecordError,
     StoreCrossDeviceError,
     StoreNotFoundError,
     StorePartsError,
     TargetExistsError,
+    TaskError,
 )
 
 E = TypeVar("E", bound=BaseException)
@@ -30,6 +34,8 @@ def is_missing(error: CommitterError) -> bool:
     return isinstance(error, StoreNotFoundError | JobNotFoundError)
 
 
+_MEANINGS = (JobError, RecordError, TaskError)
+
 Refusal: TypeAlias = TargetExistsError | StoreCrossDeviceError | StorePartsError
 
 
@@ -41,3 +47,21 @@ def definite_refusal(error: CommitterError) -> Refusal | None:
         return error
     found = [cause for cause in error.causes if isinstance(cause, Refusal)]
     return found[0] if found and len(found) == len(error.causes) else None
+
+
+def as_one(error: CommitterError) -> CommitterError:
+    """Several failures that mean the same as one error of their type, which has them all as `causes`; else `error`.
+
+    A caller that tells a record that is not one, or an outcome that is unknown, from other failures need not know that
+    two workers met it.
+    """
+    if not isinstance(error, MultipleError):
+        return error
+    first = error.causes[0]
+    if not isinstance(first, _MEANINGS) or any(type(cause) is not type(first) for cause in error.causes):
+        return error
+    one = copy.copy(first)
+    one.message = f"{first.message} (and {len(error.causes) - 1} more)"
+    one.args = (one.message,)
+    one.outcome, one.causes = error.outcome, error.causes
+    return one

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Final, NamedTuple
 
-from committer.committers.context import open_store
+from committer.committers.listing import KeptList, keep_list, list_told, store_of
 from committer.committers.publish_action import PublishAction
 from committer.committers.results import JobReport
-from committer.errors import CommitterError, JobNotFoundError, RecordError, StoreNotFoundError
+from committer.errors import CommitterError, JobNotFoundError, RecordError, StoreLinkError, StoreNotFoundError
 from committer.events import names
+from committer.events.logs import job_logger
 from committer.flow.together import together
 from committer.flow.workers import run_workers
 from committer.paths import StorePath
@@ -47,7 +48,21 @@ from committer.stages.success_file import (
 from committer.stores.base import Store
 from committer.stores.helpers import walk
 
-_log = logging.getLogger("committer.committers")
+_log = job_logger("committer.committers")
+
+_NO_LIST: Final = KeptList()
+
+
+class Finished(NamedTuple):
+    """What is left to say of a job that is over.
+
+    Attributes:
+        untold: What `AbortUploads` says of uploads that may be anybody's.
+        kept: What became of the complete list of its files.
+    """
+
+    untold: list[str]
+    kept: KeptList
 
 
 async def finish_committed(
@@ -56,7 +71,7 @@ async def finish_committed(
     published: Published,
     action: PublishAction,
     ended: Ended | None = None,
-) -> list[str]:
+) -> Finished:
     """Everything after `outcome=committed`. Idempotent; a failure here leaves a committed job.
 
     Args:
@@ -65,9 +80,6 @@ async def finish_committed(
         published: What is at the destination.
         action: How it got there.
         ended: What this driver's `EndJob` found; what it did not is looked up.
-
-    Returns:
-        What `AbortUploads` says of uploads that may be anybody's.
 
     Raises:
         CommitterError: With `outcome="committed"`: the output is complete; `recover` does the rest.
@@ -85,8 +97,11 @@ async def finish_committed(
         # at `_SUCCESS`.
         gone = outcome is None
         was_empty = alone and fresh
+        # Hardly ever does a job hold the lock that takes none; should it, every driver that meets the mark releases it.
+        holds_lock = state.decision.replacing or config.takes_replace_lock
         if fresh:
             await action.supersede(context, state)
+        kept = await keep_list(context, state, fresh=fresh)
         if config.mark_successful_jobs and (fresh or gone):
             data = success_data(
                 context,
@@ -96,27 +111,26 @@ async def finish_committed(
                 was_empty=was_empty,
                 directories=state.decision.directories,
                 decided_by=state.decision.driver,
+                more=kept.diagnostics,
+                committed_at=_ended_at(state, outcome or (ended.outcome if ended is not None else None)),
             )
-            await SaveSuccess(context, only_if_absent=gone).run(data)
+            await SaveSuccess(context, outcome=outcome, replacing=holds_lock).run(data)
             await sync_directories(context, [context.layout.destination])
         if config.diagnostics_manifest_directory and fresh:
             await _keep_records(context)
         if state.superseded:
             await _remove_emptied_directories(context, state)
         looked: list[Found] = []
-        # Hardly ever does a job hold the lock that takes none; should it, whoever meets the mark releases it, too.
-        holds_lock = state.decision.replacing or config.takes_replace_lock
-        if holds_lock:
-            await release_lock(context)
         await together(
             *([] if holds_lock else [release_lock(context)]),
             *([mark_finished(context, outcome)] if outcome is not None and fresh else []),
             *([] if config.cleanup_skipped else [_look_before_cleanup(context, looked)]),
         )
+        if holds_lock:
+            await release_lock(context)
         cleaned, untold = await _clean_up(context, *looked, skipped=config.cleanup_skipped)
     except CommitterError as error:
-        error.outcome = "committed"
-        error.next_step = f"the output is complete; call {context.recover_command} to finish the rest"
+        _leave_rest(context, error)
         raise
     await save_report(
         context,
@@ -124,10 +138,16 @@ async def finish_committed(
         published=published,
         was_empty=was_empty,
         directories=state.decision.directories,
+        more=kept.diagnostics,
     )
     if cleaned:
         await _remove_fate(context, kept=context.config.outcome_kept and outcome is not None)
-    return untold
+    return Finished(untold, kept)
+
+
+def _ended_at(state: CommitState, outcome: JobOutcome | None) -> str:
+    """When the job ended; where that is not known any more, when it was decided, which was before."""
+    return outcome.created if outcome is not None else state.decision.created
 
 
 async def finish_kept(context: StageContext) -> None:
@@ -141,9 +161,15 @@ async def finish_kept(context: StageContext) -> None:
         if cleaned:
             await _remove_fate(context, kept=True)
     except CommitterError as error:
-        error.outcome = "committed"
-        error.next_step = f"the output is complete; call {context.recover_command} to finish the rest"
+        _leave_rest(context, error)
         raise
+
+
+def _leave_rest(context: StageContext, error: CommitterError) -> None:
+    """Says of a failure after the outcome that nothing is missing, and what does the rest."""
+    first = f"{error.next_step}, then " if isinstance(error, StoreLinkError) else ""
+    error.outcome = "committed"
+    error.next_step = f"the output is complete; {first}call {context.recover_call()} to finish the rest"
 
 
 def report_of(
@@ -154,6 +180,7 @@ def report_of(
     published: Published,
     directories: int,
     uploads_left: Sequence[str] = (),
+    kept: KeptList = _NO_LIST,
 ) -> JobReport:
     """The report of a job that this driver ended, or saw end."""
     statistics = context.statistics.snapshot()
@@ -170,6 +197,42 @@ def report_of(
         statistics=statistics,
         filenames=published.filenames,
         uploads_left=list(uploads_left),
+        file_list=kept.uri,
+        file_list_problem=kept.problem,
+    )
+
+
+async def check_reported(context: StageContext) -> None:
+    """Makes sure that a report speaks of a job that has no directory any more: 1 or 2 calls, changes nothing.
+
+    Raises:
+        JobNotFoundError: None does.
+    """
+    if await _find_report(context) is None:
+        raise _not_found(context, decided=False)
+
+
+async def _find_report(context: StageContext) -> SuccessData | None:
+    found = await _read_summary(context)
+    if found is None or not found.success:
+        # A driver that failed says so in its summary, whatever another did later; `_SUCCESS` comes only with success.
+        marker = await read_success(context)
+        found = marker if marker is not None and marker.jobId == context.layout.job_id else found
+    return found
+
+
+def _not_found(context: StageContext, *, decided: bool) -> JobNotFoundError:
+    layout = context.layout
+    return JobNotFoundError(
+        f"there is no job {layout.job_id} at {layout.destination}, and neither a summary report nor _SUCCESS "
+        "speaks of it",
+        operation="recover",
+        path=layout.job_directory,
+        outcome="unknown" if decided else "unchanged",
+        next_step="look at the destination: somebody deleted the job's directory while it was committed, or it "
+        "ended and a later job wrote _SUCCESS"
+        if decided
+        else "it never was, was aborted, or ended and was cleaned up while a later job wrote _SUCCESS",
     )
 
 
@@ -192,29 +255,16 @@ async def report_of_finished(context: StageContext, started: float, *, decided: 
     await remove_taken_lock(context)
     # Whoever ended it may have died between its last two deletes.
     await remove_emptied(context)
-    found = await _read_summary(context)
-    if found is None or not found.success:
-        # A driver that failed says so in its summary, whatever another did later; `_SUCCESS` comes only with success.
-        marker = await read_success(context)
-        found = marker if marker is not None and marker.jobId == layout.job_id else found
+    found = await _find_report(context)
     if found is None or not found.success:
         outcome = await read_outcome(context.store, layout)
         if outcome is not None and outcome.kept:
             return _report_of_kept(context, outcome, started)
     if found is None:
-        raise JobNotFoundError(
-            f"there is no job {layout.job_id} at {layout.destination}, and neither a summary report nor _SUCCESS "
-            "speaks of it",
-            operation="recover",
-            path=layout.job_directory,
-            outcome="unknown" if decided else "unchanged",
-            next_step="look at the destination: somebody deleted the job's directory while it was committed, or it "
-            "ended and a later job wrote _SUCCESS"
-            if decided
-            else "it never was, was aborted, or ended and was cleaned up while a later job wrote _SUCCESS",
-        )
+        raise _not_found(context, decided=decided)
     statistics = found.statistics()
     counters = statistics.counters
+    kept = list_told(context, found)
     return JobReport(
         success=found.success,
         job_id=layout.job_id,
@@ -226,6 +276,8 @@ async def report_of_finished(context: StageContext, started: float, *, decided: 
         duration_s=context.runtime.monotonic() - started,
         statistics=statistics,
         filenames=named_uris(found, layout.destination),
+        file_list=kept.uri,
+        file_list_problem=kept.problem,
     )
 
 
@@ -248,7 +300,7 @@ async def _read_summary(context: StageContext) -> SuccessData | None:
     if not context.config.summary_report_directory:
         return None
     directory = StorePath.of(context.config.summary_report_directory)
-    store = await _store_of(context, directory)
+    store = await store_of(context, directory)
     path = context.layout.summary(directory)
     try:
         data = await store.read(path, limit=context.config.record_size_limit)
@@ -266,10 +318,10 @@ async def finish_rolled_back(context: StageContext) -> list[str]:
     Returns:
         What `AbortUploads` says of uploads that may be anybody's.
     """
-    await release_lock(context)
     outcome = await read_outcome(context.store, context.layout)
     if outcome is not None and not outcome.finished:
         await mark_finished(context, outcome)
+    await release_lock(context)
     cleaned, untold = await _clean_up(context, skipped=context.config.cleanup_skipped)
     if cleaned:
         await _remove_fate(context, kept=False)
@@ -310,6 +362,7 @@ async def _remove_fate(context: StageContext, *, kept: bool) -> None:
     except CommitterError as error:
         if not context.config.cleanup_failures_ignored:
             error.outcome = "committed"
+            error.next_step = f"the output is complete; call {context.recover_call()} to finish the rest"
             raise
         _log.warning("cleanup of job %s failed and is ignored: %s", context.layout.job_id, error)
 
@@ -341,7 +394,7 @@ async def _keep_records(context: StageContext) -> None:
     try:
         directory = StorePath.of(context.config.diagnostics_manifest_directory)
         kept_in = directory / layout.job_id
-        other = await _store_of(context, directory)
+        other = await store_of(context, directory)
         await other.make_directory(kept_in, parents=True)
         for source in (layout.manifests_frozen, layout.manifests, layout.attempts):
             await _copy_records(context, store, source, other, kept_in)
@@ -380,13 +433,14 @@ async def save_report(
     only_if_absent: bool = False,
     was_empty: bool = False,
     directories: int = 0,
+    more: Mapping[str, str] | None = None,
 ) -> None:
     """Saves the summary report when the job asks for one; never raises a `CommitterError`."""
     if not context.config.summary_report_directory:
         return
     try:
         directory = StorePath.of(context.config.summary_report_directory)
-        store = await _store_of(context, directory)
+        store = await store_of(context, directory)
     except CommitterError as problem:
         _log.warning("could not save the summary report of job %s: %s", context.layout.job_id, problem)
         return
@@ -400,15 +454,9 @@ async def save_report(
             trace=trace,
             was_empty=was_empty,
             directories=directories,
+            more=more,
         )
         await SaveReport(context, store=store, directory=directory, only_if_absent=only_if_absent).run(data)
     finally:
         if store is not context.store:
             await store.close()
-
-
-async def _store_of(context: StageContext, directory: StorePath) -> Store:
-    destination = context.layout.destination
-    if (directory.scheme, directory.authority) == (destination.scheme, destination.authority):
-        return context.store
-    return await open_store(directory, config=context.config)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping
 from typing import Final
 
@@ -10,9 +9,9 @@ from committer.committers.publish_action import PublishAction
 from committer.committers.recording import RecordingCommitter
 from committer.committers.upload_action import UploadAction
 from committer.errors import StoreError
+from committer.events.logs import job_logger
 from committer.paths import StorePath
 from committer.records.task_commit import TaskCommit
-from committer.spec import Delivery
 from committer.stages.abort_task import AbortRequest
 from committer.stages.attempt_files import AttemptFiles
 from committer.stages.base import StageContext
@@ -21,7 +20,7 @@ from committer.stages.pending_files import PendingFiles
 from committer.stages.setup_task import AttemptIdentity
 from committer.stages.uploaded_files import UploadedFiles
 
-_log = logging.getLogger("committer.committers")
+_log = job_logger("committer.committers")
 
 _NEEDS: Final = {
     "multipart": "withhold the completion of an upload",
@@ -38,7 +37,6 @@ class MagicCommitter(RecordingCommitter):
     """
 
     name = "magic"
-    default_delivery: Delivery = "message"
     needs: Mapping[str, str] = _NEEDS
     action: PublishAction = UploadAction()
 

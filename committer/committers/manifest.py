@@ -9,7 +9,6 @@ from committer.committers.publish_action import PublishAction
 from committer.committers.recording import RecordingCommitter
 from committer.committers.rename_action import RenameAction
 from committer.paths import StorePath
-from committer.spec import Delivery
 from committer.stages.attempt_files import AttemptFiles
 from committer.stages.base import StageContext
 from committer.stages.setup_task import AttemptIdentity
@@ -29,7 +28,6 @@ class ManifestCommitter(RecordingCommitter):
     """
 
     name = "manifest"
-    default_delivery: Delivery = "listing"
     needs: Mapping[str, str] = _NEEDS
     action: PublishAction = RenameAction()
 

@@ -8,17 +8,17 @@ from committer.committers.basis import find_refs, prepare
 from committer.committers.results import CommitPlan
 from committer.errors import CommitterError
 from committer.events import audit
-from committer.records.task_commit import TaskCommit
+from committer.records.task_commit import TaskCommit, messages_in
 from committer.stages.base import StageContext
 from committer.stages.job_directory import look_at_job
 from committer.stages.load_records import RecordRef
 
 
-async def plan_job(context: StageContext, task_commits: Iterable[TaskCommit] | None) -> CommitPlan:
+async def plan_job(context: StageContext, task_commits: Iterable[TaskCommit] | None, tasks: int | None) -> CommitPlan:
     """Loads and checks without freezing or writing anything."""
     with audit(ji=context.layout.job_id):
         await look_at_job(context.store, context.layout)
-        refs = await find_refs(context, list(task_commits) if task_commits is not None else None, None, freeze=False)
+        refs = await find_refs(context, messages_in(task_commits), tasks, freeze=False)
         prepared = await prepare(context, refs, copy_records=False)
     replaced = {*prepared.view.targets, *prepared.view.blocking, *prepared.superseded}
     return CommitPlan(

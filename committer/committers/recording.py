@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterable
 
 from committer.committers.abort import abort_job
@@ -12,10 +13,13 @@ from committer.committers.publish_action import PublishAction
 from committer.committers.results import CommitPlan, JobReport
 from committer.errors import CommitterError, StoreNotFoundError, TaskError
 from committer.events import audit
+from committer.flow.workers import run_workers
+from committer.layout import MANIFEST_SUFFIX
 from committer.paths import StorePath
 from committer.records.manifest import relative_entries
 from committer.records.task_commit import TaskCommit, digest_of, inline_record
 from committer.stages.abort_task import AbortRequest, AbortTask
+from committer.stages.attempt_records import CommittedAttempt, one_attempt_a_task
 from committer.stages.base import StageContext
 from committer.stages.commit_task import CommitTask, TaskOutput
 from committer.stages.load_records import decode_listed
@@ -72,35 +76,45 @@ class RecordingCommitter(Committer):
                 data = await store.read(path, limit=context.config.record_size_limit)
             except StoreNotFoundError:
                 continue
-            manifest = decode_listed(context, path, data)
-            if manifest.taskAttemptID != attempt_id:
-                continue
-            files, _directories = relative_entries(
-                manifest,
-                destination=layout.destination,
-                source_root=layout.tasks,
-                source=str(path),
-                roots=layout.roots,
-            )
-            nonce = path.name.removeprefix(f"{attempt_id}-").removesuffix("-manifest.json")
-            return TaskCommit(
-                job_id=layout.job_id,
-                task=task,
-                attempt=attempt,
-                nonce=nonce if context.spec.delivery == "message" else "",
-                record=path.uri,
-                digest=digest_of(data),
-                length=len(data),
-                files=len(files),
-                size=sum(entry[2] for entry in files),
-                inline=inline_record(data),
-            )
+            message = _message_of(context, path, data, task, attempt)
+            if message is not None:
+                return message
         raise TaskError(
             f"{attempt_id} did not commit, or its record was replaced: there is nothing to recover",
             operation="recover_task",
             path=layout.job_attempt_directory,
             next_step="run the task again",
         )
+
+    async def recover_tasks(self, context: StageContext, tasks: int) -> list[TaskCommit]:
+        """Finds the one committed attempt of each task and makes its message anew: one listing, one read a task.
+
+        Raises:
+            TaskCommitsRequiredError: Of a task several attempts committed.
+            TaskMissingError: Of a task none did, or tasks did that the job does not have.
+            TaskError: A record was taken away since it was listed.
+        """
+        layout = context.layout
+        messages: dict[int, TaskCommit] = {}
+
+        async def read(run: CommittedAttempt) -> None:
+            path = run.record(layout)
+            message = None
+            with contextlib.suppress(StoreNotFoundError):
+                data = await context.store.read(path, limit=context.config.record_size_limit)
+                message = _message_of(context, path, data, run.task, run.attempt)
+            if message is None:
+                raise TaskError(
+                    f"the record of task {run.task} was taken away, or is of another attempt than its name says",
+                    operation="commit_job",
+                    path=path,
+                    next_step="run the task again; nothing was published",
+                )
+            messages[run.task] = message
+
+        runs = await one_attempt_a_task(context, tasks)
+        await run_workers(runs, read, workers=context.config.io_concurrency, operation="recover_tasks")
+        return [messages[run.task] for run in runs]
 
     async def commit_job(
         self, context: StageContext, task_commits: Iterable[TaskCommit] | None, tasks: int | None
@@ -112,6 +126,10 @@ class RecordingCommitter(Committer):
         """Runs the job-commit core from where the store says the job stands."""
         return await JobCommit(context, self.action).recover(rollback=rollback, force=force)
 
+    async def check_recovery(self, context: StageContext, *, rollback: bool, force: bool) -> None:
+        """Asks the job-commit core."""
+        await JobCommit(context, self.action).check_recover(rollback=rollback, force=force)
+
     async def abort_job(self, context: StageContext) -> bool:
         """Decides against the job and removes it; what stops that says how it goes on."""
         try:
@@ -120,6 +138,37 @@ class RecordingCommitter(Committer):
             error.next_step = error.next_step or "remove the cause, then abort the job again"
             raise
 
-    async def plan(self, context: StageContext, task_commits: Iterable[TaskCommit] | None) -> CommitPlan:
+    async def plan(
+        self, context: StageContext, task_commits: Iterable[TaskCommit] | None, tasks: int | None
+    ) -> CommitPlan:
         """Loads and checks, changes nothing."""
-        return await plan_job(context, task_commits)
+        return await plan_job(context, task_commits, tasks)
+
+
+def _message_of(context: StageContext, path: StorePath, data: bytes, task: int, attempt: int) -> TaskCommit | None:
+    """The message of the attempt whose record these bytes are; None when they are another attempt's."""
+    layout = context.layout
+    attempt_id = layout.task_attempt_id(task, attempt)
+    manifest = decode_listed(context, path, data)
+    if manifest.taskAttemptID != attempt_id:
+        return None
+    files, _directories = relative_entries(
+        manifest,
+        destination=layout.destination,
+        source_root=layout.tasks,
+        source=str(path),
+        roots=layout.roots,
+    )
+    nonce = path.name.removeprefix(f"{attempt_id}-").removesuffix(MANIFEST_SUFFIX)
+    return TaskCommit(
+        job_id=layout.job_id,
+        task=task,
+        attempt=attempt,
+        nonce=nonce if context.spec.delivery == "message" else "",
+        record=path.uri,
+        digest=digest_of(data),
+        length=len(data),
+        files=len(files),
+        size=sum(entry[2] for entry in files),
+        inline=inline_record(data),
+    )

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator, Mapping
+
 import msgspec
 
+from committer.records.file_list import CommittedFile
 from committer.records.statistics import IOStatistics
+from committer.shown import Shown
 
 
-class JobReport(msgspec.Struct, frozen=True, kw_only=True):
+class JobReport(Shown, frozen=True, kw_only=True):
     """How a job ended.
 
     Attributes:
@@ -23,6 +27,9 @@ class JobReport(msgspec.Struct, frozen=True, kw_only=True):
         filenames: URIs of at most a hundred of the files.
         uploads_left: Paths of at most a hundred uploads that are still pending at the destination, began since the job
             was set up, and may be anybody's: no list and no name says that they are the job's, so they were left alone.
+        file_list: URI of the complete list of its files, which `files` reads; empty where none was asked for
+            (`CommitterConfig.file_list_directory`), or none could be kept.
+        file_list_problem: Why the list that was asked for could not be kept. The job is committed all the same.
     """
 
     success: bool
@@ -34,11 +41,19 @@ class JobReport(msgspec.Struct, frozen=True, kw_only=True):
     renames_recovered: int = 0
     duration_s: float = 0.0
     statistics: IOStatistics = msgspec.field(default_factory=IOStatistics)
-    filenames: list[str] = []
-    uploads_left: list[str] = []
+    filenames: list[str] = msgspec.field(default_factory=list)
+    uploads_left: list[str] = msgspec.field(default_factory=list)
+    file_list: str = ""
+    file_list_problem: str = ""
+
+    def files(self, *, storage_options: Mapping[str, object] | None = None) -> AsyncIterator[CommittedFile]:
+        """Every file that the job committed: ``async for file in report.files(): ...``; see `committed_files`."""
+        from committer.committers.listing import committed_files
+
+        return committed_files(self, storage_options=storage_options)
 
 
-class CommitPlan(msgspec.Struct, frozen=True, kw_only=True):
+class CommitPlan(Shown, frozen=True, kw_only=True):
     """What a commit would do now.
 
     Attributes:
@@ -55,6 +70,6 @@ class CommitPlan(msgspec.Struct, frozen=True, kw_only=True):
     bytes: int
     directories: list[str]
     conflicts: list[str]
-    replaced: list[str] = []
+    replaced: list[str] = msgspec.field(default_factory=list)
     tasks: int = 0
-    stray: list[str] = []
+    stray: list[str] = msgspec.field(default_factory=list)

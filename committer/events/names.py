@@ -1,4 +1,10 @@
-"""Statistic names: Hadoop's, so that one dashboard reads reports of both engines, and a few that Hadoop lacks here."""
+"""Statistic names: Hadoop's, so that one dashboard reads reports of both engines, and a few that Hadoop lacks here.
+
+Each is counted somewhere. Hadoop's ``op_msync``, ``op_is_file``, ``op_is_directory``, ``op_create_one_directory``,
+``op_directory_scan``, ``op_delete_file_under_destination``, ``object_list_request`` and
+``object_continue_list_request`` are not here: this engine makes no such call, or counts it as ``op_list_status`` or
+``op_mkdirs``.
+"""
 
 from __future__ import annotations
 
@@ -25,24 +31,16 @@ TASK_STAGE_SAVE_TASK_MANIFEST: Final = "task_stage_save_task_manifest"
 # Durations. Calls to the store, and what stages do with several of them.
 COMMIT_FILE_RENAME: Final = "commit_file_rename"
 OP_CREATE_DIRECTORIES: Final = "op_create_directories"
-OP_CREATE_ONE_DIRECTORY: Final = "op_create_one_directory"
-OP_DIRECTORY_SCAN: Final = "op_directory_scan"
 OP_DELETE: Final = "op_delete"
 OP_DELETE_DIR: Final = "op_delete_dir"
-OP_DELETE_FILE_UNDER_DESTINATION: Final = "op_delete_file_under_destination"
 OP_GET_FILE_STATUS: Final = "op_get_file_status"
-OP_IS_DIRECTORY: Final = "op_is_directory"
-OP_IS_FILE: Final = "op_is_file"
 OP_LIST_STATUS: Final = "op_list_status"
 OP_LOAD_MANIFEST: Final = "op_load_manifest"
 OP_LOAD_ALL_MANIFESTS: Final = "op_load_all_manifests"
 OP_MKDIRS: Final = "op_mkdirs"
 OP_MKDIR_RETURNED_FALSE: Final = "op_mkdir_returned_false"
-OP_MSYNC: Final = "op_msync"
 OP_PREPARE_DIR_ANCESTORS: Final = "op_prepare_dir_ancestors"
 OP_RENAME: Final = "op_rename"
-OBJECT_LIST_REQUEST: Final = "object_list_request"
-OBJECT_CONTINUE_LIST_REQUEST: Final = "object_continue_list_request"
 STORE_IO_RATE_LIMITED: Final = "store_io_rate_limited"
 
 # Samples: a counter that adds values up, with their minimum, maximum and mean.
@@ -58,11 +56,6 @@ COMMITTER_TASK_FILE_COUNT: Final = "committer_task_file_count"
 COMMITTER_TASK_FILE_SIZE: Final = "committer_task_file_size"
 COMMITTER_TASK_MANIFEST_FILE_SIZE: Final = "committer_task_manifest_file_size"
 COMMIT_FILE_RENAME_RECOVERED: Final = "commit_file_rename_recovered"
-
-# Counters that Hadoop's manifest committer declares and never counts.
-COMMITTER_COMMITS_ABORTED: Final = "committer_commits_aborted"
-COMMITTER_COMMITS_REVERTED: Final = "committer_commits_reverted"
-COMMITTER_COMMITS_FAILURES: Final = "committer_commits.failures"
 
 # Hadoop's names for store calls that its manifest committer does not count, and ours.
 OP_CREATE: Final = "op_create"
@@ -88,58 +81,3 @@ FAILURES: Final = ".failures"
 MINIMUM: Final = ".min"
 MAXIMUM: Final = ".max"
 MEAN: Final = ".mean"
-
-DURATIONS: Final[tuple[str, ...]] = (
-    JOB_STAGE_ABORT,
-    JOB_STAGE_CLEANUP,
-    COMMITTER_COMMIT_JOB,
-    JOB_STAGE_CREATE_TARGET_DIRS,
-    JOB_STAGE_LOAD_MANIFESTS,
-    JOB_STAGE_RENAME_FILES,
-    JOB_STAGE_SAVE_SUCCESS_MARKER,
-    JOB_STAGE_SETUP,
-    JOB_STAGE_OPTIONAL_VALIDATE_OUTPUT,
-    TASK_STAGE_ABORT_TASK,
-    TASK_STAGE_COMMIT,
-    TASK_STAGE_SAVE_MANIFEST,
-    TASK_STAGE_SCAN_DIRECTORY,
-    TASK_STAGE_SETUP,
-    COMMIT_FILE_RENAME,
-    OP_CREATE_DIRECTORIES,
-    OP_CREATE_ONE_DIRECTORY,
-    OP_DIRECTORY_SCAN,
-    OP_DELETE,
-    OP_DELETE_DIR,
-    OP_DELETE_FILE_UNDER_DESTINATION,
-    OP_GET_FILE_STATUS,
-    OP_IS_DIRECTORY,
-    OP_IS_FILE,
-    OP_LIST_STATUS,
-    OP_LOAD_MANIFEST,
-    OP_LOAD_ALL_MANIFESTS,
-    OP_MKDIRS,
-    OP_MKDIR_RETURNED_FALSE,
-    OP_MSYNC,
-    OP_PREPARE_DIR_ANCESTORS,
-    OP_RENAME,
-    TASK_STAGE_SAVE_SUMMARY_FILE,
-    TASK_STAGE_SAVE_TASK_MANIFEST,
-    OBJECT_LIST_REQUEST,
-    OBJECT_CONTINUE_LIST_REQUEST,
-    STORE_IO_RATE_LIMITED,
-)
-"""The duration statistics that Hadoop's manifest committer tracks."""
-
-SAMPLES: Final[tuple[str, ...]] = (
-    COMMITTER_BYTES_COMMITTED,
-    COMMITTER_FILES_COMMITTED,
-    COMMITTER_TASKS_COMPLETED,
-    COMMITTER_TASKS_FAILED,
-    COMMITTER_TASK_DIRECTORY_COUNT,
-    COMMITTER_TASK_DIRECTORY_DEPTH,
-    COMMITTER_TASK_FILE_COUNT,
-    COMMITTER_TASK_FILE_SIZE,
-    COMMITTER_TASK_MANIFEST_FILE_SIZE,
-    COMMIT_FILE_RENAME_RECOVERED,
-)
-"""The sample statistics that Hadoop's manifest committer tracks."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from contextvars import ContextVar
@@ -10,9 +9,10 @@ from typing import Final, Literal, TypeAlias
 
 import msgspec
 
+from committer.events.logs import Logger, job_logger
 from committer.flow.runtime import Runtime, Timer, current_runtime
 
-logger: logging.Logger = logging.getLogger(__name__)
+logger: Logger = job_logger(__name__)
 
 EventKind: TypeAlias = Literal["stage_started", "advanced", "stage_completed", "stage_failed", "heartbeat", "message"]
 

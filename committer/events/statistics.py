@@ -25,6 +25,8 @@ class Statistics:
         self._means: dict[str, list[int]] = {}
         # Calls that were counted and timed and not yet added to the above: how many, milliseconds in all, least, most.
         self._done: dict[str, list[int]] = {}
+        # Blocks that are being timed: Hadoop counts one when it begins, so a record that is written inside it has it.
+        self._running: dict[str, int] = {}
 
     def count(self, name: str, n: int = 1) -> None:
         """Adds to a counter."""
@@ -45,7 +47,7 @@ class Statistics:
         self._measured(name, name, name, value)
 
     def timed(self, name: str, *, since: float | None = None) -> Timed:
-        """A context manager that counts `name` and times its block.
+        """A context manager that counts `name`, from its beginning on, and times its block.
 
         A block that raises, cancellation included, counts `name` and ``name.failures``, and its time goes to the
         failures alone. Times are whole milliseconds, rounded down.
@@ -96,10 +98,13 @@ class Statistics:
                 self._add_to_mean(name, mean.samples, mean.sum)
 
     def snapshot(self) -> IOStatistics:
-        """A copy of what is there, without what was never counted or measured."""
+        """A copy of what is there, blocks that still run counted too, without what was never counted or measured."""
         self._fold()
+        counters = dict(self._counters)
+        for name, running in self._running.items():
+            counters[name] = counters.get(name, 0) + running
         return IOStatistics(
-            counters={name: value for name, value in self._counters.items() if value},
+            counters={name: value for name, value in counters.items() if value},
             gauges={name: value for name, value in self._gauges.items() if value},
             minimums=dict(self._minimums),
             maximums=dict(self._maximums),
@@ -146,12 +151,15 @@ class Timed:
         self._started = 0.0
 
     def __enter__(self) -> None:
+        running = self._statistics._running
+        running[self._name] = running.get(self._name, 0) + 1
         self._started = self._statistics._monotonic() if self._since is None else self._since
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         statistics, name = self._statistics, self._name
+        statistics._running[name] -= 1
         elapsed = statistics._monotonic() - self._started
         if kind is None:
             statistics.done(name, elapsed)

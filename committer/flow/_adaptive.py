@@ -8,6 +8,7 @@ figures these constants were chosen by.
 
 from __future__ import annotations
 
+import math
 from typing import Final
 
 DECREASE: Final = 0.7
@@ -45,27 +46,32 @@ class AdaptiveLimit:
 
     Attributes:
         most: The full limit.
-        value: The limit now.
     """
 
-    __slots__ = ("_least", "_refused", "most", "value")
+    __slots__ = ("_least", "_reached", "_refused", "most")
 
     def __init__(self, most: float, least: float) -> None:
         self.most: float = most
-        self.value: float = most
+        # How far it came since the last cut, which `most` may hide; without bound when it was never cut, or came back.
+        self._reached = math.inf
         self._least = least
         self._refused = 0.0
 
     @property
+    def value(self) -> float:
+        """The limit now."""
+        return min(self._reached, self.most)
+
+    @property
     def is_full(self) -> bool:
         """Whether nothing is left to grow."""
-        return self.value >= self.most
+        return self._reached >= self.most
 
     def cut(self, *, in_a_storm: bool) -> None:
         """The store refused at this value."""
-        self._refused = self.value
-        kept = self.value * (DECREASE_IN_A_STORM if in_a_storm else DECREASE)
-        self.value = max(min(self._least, self.value), kept)
+        value = self._refused = self.value
+        kept = value * (DECREASE_IN_A_STORM if in_a_storm else DECREASE)
+        self._reached = max(min(self._least, value), kept)
 
     def grow(self, steps: int) -> None:
         """The store answered, that many intervals after the last step."""
@@ -73,17 +79,16 @@ class AdaptiveLimit:
             self._step()
 
     def _step(self) -> None:
+        value = self.value
         careful = CAUTION * self._refused
-        if careful <= self.value < self._refused:
-            grown = self.value + (self._refused - careful) / CAUTIOUS_STEPS
+        if careful <= value < self._refused:
+            grown = value + (self._refused - careful) / CAUTIOUS_STEPS
         else:
-            grown = self.value + self.most / GROWTH_STEPS
-            if self.value < careful:
+            grown = value + self.most / GROWTH_STEPS
+            if value < careful:
                 grown = min(grown, careful)
-        self.value = min(self.most, grown)
+        self._reached = grown if grown < self.most else math.inf
 
-    def widen(self, most: float) -> None:
-        """Raises the full limit; what was cut grows to it."""
-        if self.is_full:
-            self.value = most
+    def limit(self, most: float) -> None:
+        """Changes the full limit. What a refusal cut, and has not grown back yet, stays cut below a wider one."""
         self.most = most

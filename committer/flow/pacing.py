@@ -15,12 +15,15 @@ from collections import deque
 from collections.abc import Mapping
 from types import TracebackType
 from typing import Final, Literal, NamedTuple, Self, TypeAlias
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, WeakSet
 
 from committer.errors import StoreError, StoreOutcomeUnknownError, StoreThrottledError, StoreUnavailableError
+from committer.events.logs import job_logger
 from committer.flow._adaptive import GROWTH_INTERVAL_S, MOST_STEPS, STORM_S, AdaptiveLimit
 from committer.flow._bucket import Bucket
 from committer.flow.runtime import Runtime, Timer, current_runtime
+
+_log = job_logger("committer.flow")
 
 Kind: TypeAlias = Literal["read", "write", "delete"]
 
@@ -104,12 +107,41 @@ class _Waiter:
         self.granted_at = 0.0
 
 
+class Claim:
+    """What one user of an endpoint asked of its limits: a job, a task attempt, an operation. Made by `Pacer.claim`.
+
+    It counts until it is released; one that is dropped unreleased counts until it is collected.
+
+    Attributes:
+        pacer: The limits.
+        concurrency: Permits held at once.
+        rate: Tokens per second; None for no limit.
+    """
+
+    __slots__ = ("__weakref__", "concurrency", "pacer", "rate")
+
+    def __init__(self, pacer: Pacer, concurrency: int, rate: float | None) -> None:
+        self.pacer: Pacer = pacer
+        self.concurrency: int = concurrency
+        self.rate: float | None = rate
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return Pacer.claim, (self.pacer, self.concurrency, self.rate)
+
+    def release(self) -> None:
+        """Ends the claim: the other claims alone make the endpoint's limits. Does nothing the second time."""
+        self.pacer._released(self)
+
+
 class Pacer:
-    """The limits of one endpoint. Used by one event loop; see `pacer_for` for the shared one.
+    """The limits of one endpoint. Used by one event loop; see `claim_limits` for the shared one.
 
     In any stretch of `t` seconds at most ``rate * t + min(burst, rate)`` tokens are given out (at least one at a time),
     those of a permit that costs more than the burst while it waits; and never more than `concurrency` permits are held
     at once.
+
+    The limits are those it is made with until the first `claim`. From then on the lowest rate of the claims that are
+    held is its rate. Concurrency only grows, to the greatest that was claimed: each job bounds its own work.
 
     Attributes:
         endpoint: What the limits are of.
@@ -138,6 +170,7 @@ class Pacer:
         self._slots: float = concurrency
         self._per_second = None if rate is None else AdaptiveLimit(rate, _SLOWEST_RATE)
         self._bucket = self._make_bucket(rate) if rate is not None else None
+        self._claims: WeakSet[Claim] = WeakSet()
         self._in_use = 0
         self._waiters: deque[_Waiter] = deque()
         self._timer: Timer | None = None
@@ -222,6 +255,7 @@ class Pacer:
         """
         now = self.runtime.monotonic()
         self.throttles += 1
+        pause_s = DEFAULT_PAUSE_S if retry_after_s is None else retry_after_s
         fresh = now >= self._reduced_at + _DECREASE_INTERVAL_S if granted_at is None else granted_at > self._reduced_at
         if fresh:
             in_a_storm = now < self._reduced_at + STORM_S
@@ -231,7 +265,15 @@ class Pacer:
             if self._per_second is not None:
                 self._per_second.cut(in_a_storm=in_a_storm)
             self._apply()
-        self.pause(DEFAULT_PAUSE_S if retry_after_s is None else retry_after_s)
+            _log.warning(
+                "%s asked to slow down, %d times so far: no calls for %.1f s, then %s in flight and %s a second",
+                self.endpoint,
+                self.throttles,
+                pause_s,
+                self.concurrency,
+                "any number" if self.rate is None else round(self.rate),
+            )
+        self.pause(pause_s)
 
     def pause(self, seconds: float) -> None:
         """Gives out no permit for the next `seconds`, at most `LONGEST_PAUSE_S`; never shortens a pause.
@@ -244,17 +286,43 @@ class Pacer:
             self._bucket.drain(self._paused_until - now)
         self._rearm()
 
-    def widen(self, *, concurrency: int, rate: float | None) -> None:
-        """Raises the limits to these where they are wider; None as a rate says nothing, and limits nothing."""
+    def claim(self, concurrency: int, rate: float | None = None) -> Claim:
+        """Asks for limits, which hold together with those that others ask for until `Claim.release`.
+
+        Raises:
+            ValueError: `concurrency` is below 1, or `rate` is neither positive nor None.
+        """
         _check(concurrency, rate, self._burst)
-        if concurrency > self._in_flight.most:
-            self._in_flight.widen(concurrency)
-        if rate is not None and self._per_second is None:
+        made = Claim(self, concurrency, rate)
+        self._claims.add(made)
+        self._follow_claims()
+        return made
+
+    def _released(self, claim: Claim) -> None:
+        self._claims.discard(claim)
+        self._follow_claims()
+
+    def _follow_claims(self) -> None:
+        claims = tuple(self._claims)
+        # With none left the limits stay: what was learnt of the store counts for the next. Held before it is asked for,
+        # since the garbage collector may take the last of those that nobody released at any moment.
+        if not claims:
+            return
+        self._in_flight.limit(max(self._in_flight.most, *(claim.concurrency for claim in claims)))
+        rate = min((claim.rate for claim in claims if claim.rate is not None), default=None)
+        if rate is None:
+            self._per_second = None
+        elif self._per_second is None:
             self._per_second = AdaptiveLimit(rate, _SLOWEST_RATE)
-        elif rate is not None and self._per_second is not None and rate > self._per_second.most:
-            self._per_second.widen(rate)
+        else:
+            self._per_second.limit(rate)
+        self._reduced = not self._is_full
         self._apply()
         self._rearm()
+
+    @property
+    def _is_full(self) -> bool:
+        return self._in_flight.is_full and (self._per_second is None or self._per_second.is_full)
 
     async def _acquire(self, kind: Kind, amount: float, now: float) -> float:
         """Waits for a permit and returns when it was given."""
@@ -322,17 +390,16 @@ class Pacer:
             return
         self._grown_at = now
         self._in_flight.grow(steps)
-        full = self._in_flight.is_full
         if self._per_second is not None:
             self._per_second.grow(steps)
-            full = full and self._per_second.is_full
-        self._reduced = not full
+        self._reduced = not self._is_full
         self._apply()
 
     def _apply(self) -> None:
         """Makes the limits hold as they are now."""
         self._slots = self._in_flight.value
         if self._per_second is None:
+            self._bucket = None
             return
         rate = self._per_second.value
         if self._bucket is None:
@@ -368,12 +435,13 @@ def _check(concurrency: int, rate: float | None, burst: int) -> None:
 _shared: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[tuple[str, Runtime], Pacer]] = WeakKeyDictionary()
 
 
-def pacer_for(endpoint: str, *, concurrency: int, rate: float | None = None) -> Pacer:
-    """The pacer that everything in the running loop shares for an endpoint; it lives as long as the loop.
+def claim_limits(endpoint: str, *, concurrency: int, rate: float | None = None) -> Claim:
+    """Asks for limits of the pacer that everything in the running loop shares for an endpoint, and names it.
 
-    The first caller sets the limits. A later one can only widen them: the greatest concurrency and the greatest rate
-    asked for hold, and a rate holds against None. So a job never slows down another one, and never gets less than it
-    asked for; a process that must stay below some rate gives that rate to all of its jobs.
+    The lowest rate that a claim which is held asks for holds for all of them; when that claim is released, the next. So
+    a user who finds a store overloaded can start a job with a lower rate in a living process, and a process that must
+    stay below some rate is below it as long as one of its jobs says so. Of concurrencies the greatest holds, for as
+    long as the loop: each job bounds its own work.
 
     Raises:
         ValueError: `concurrency` is below 1, or `rate` is neither positive nor None.
@@ -385,6 +453,4 @@ def pacer_for(endpoint: str, *, concurrency: int, rate: float | None = None) -> 
     pacer = pacers.get(key)
     if pacer is None:
         pacer = pacers[key] = Pacer(endpoint, concurrency=concurrency, rate=rate)
-    else:
-        pacer.widen(concurrency=concurrency, rate=rate)
-    return pacer
+    return pacer.claim(concurrency, rate)

@@ -216,8 +216,8 @@ def decode_record(data: bytes, kind: type[R], *, source: str) -> R:
         raise RecordError(
             f"not a {kind.__struct_config__.tag} record: {error}",
             path=source,
-            next_step="it was damaged, or somebody else wrote it: look at the destination, then remove the job with "
-            "cleanup(destination, job_id=..., force=True)",
+            next_step="it was damaged, or another program wrote it: look at the destination; what the job did not "
+            "publish is lost when cleanup of that job with force=True removes it",
         ) from error
     if record.version != VERSION:
         raise RecordError(

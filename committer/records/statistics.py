@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final, TypeAlias
+from typing import Final, TypeAlias, TypeVar
 
 import msgspec
 
 from committer.records.hadoop_json import decode
+
+T = TypeVar("T")
 
 UNSET: Final = -1
 """What Hadoop writes as the minimum or maximum of something that was never measured."""
@@ -52,6 +54,20 @@ class IOStatistics(msgspec.Struct):
             maximums={name: value for name, value in self.maximums.items() if value != UNSET},
             meanstatistics={name: mean for name, mean in self.meanstatistics.items() if mean.samples},
         )
+
+    def only(self, name: str) -> IOStatistics:
+        """What one statistic counted and measured."""
+        return IOStatistics(
+            counters=_only(name, self.counters),
+            gauges=_only(name, self.gauges),
+            minimums=_only(name, self.minimums),
+            maximums=_only(name, self.maximums),
+            meanstatistics=_only(name, self.meanstatistics),
+        )
+
+
+def _only(name: str, values: dict[str, T]) -> dict[str, T]:
+    return {key: value for key, value in values.items() if key == name or key.startswith(f"{name}.")}
 
 
 LazyStatistics: TypeAlias = IOStatistics | msgspec.Raw | None

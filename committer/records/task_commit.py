@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterable
 
 import msgspec
 
-from committer.errors import RecordError
+from committer.errors import ConfigurationError, RecordError
 
 INLINE_LIMIT = 6 * 1024
 MESSAGE_LIMIT = 8 * 1024
@@ -80,3 +81,18 @@ class TaskCommit(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 def inline_record(record: bytes) -> str | None:
     """The record as the message carries it: None when it is over 6 KiB."""
     return record.decode() if len(record) <= INLINE_LIMIT else None
+
+
+def messages_in(task_commits: Iterable[TaskCommit] | None) -> list[TaskCommit] | None:
+    """The messages that a caller gave for a commit, drawn once; None where it gave none.
+
+    Raises:
+        ConfigurationError: One message was given in place of a list of them.
+    """
+    if isinstance(task_commits, TaskCommit):
+        raise ConfigurationError(
+            "one task commit message was given in place of a list of them",
+            operation="commit_job",
+            next_step="give task_commits=[message, ...], the task_commit of every task",
+        )
+    return None if task_commits is None else list(task_commits)

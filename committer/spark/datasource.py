@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import asyncio
 import importlib.util
-import logging
 import uuid
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -25,11 +24,19 @@ from typing import TYPE_CHECKING
 import msgspec
 from anyio.from_thread import start_blocking_portal
 from pyspark import TaskContext
-from pyspark.sql.datasource import DataSource, DataSourceArrowWriter, WriterCommitMessage
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceArrowWriter,
+    DataSourceReader,
+    DataSourceStreamReader,
+    WriterCommitMessage,
+)
 from pyspark.sql.types import StructType
 
 from committer.committers.results import JobReport
 from committer.errors import (
+    COMMIT_AGAIN,
+    CommitterError,
     JobDecidedError,
     JobNotFoundError,
     RecordError,
@@ -38,6 +45,7 @@ from committer.errors import (
     UnsupportedError,
 )
 from committer.events import JobEvent
+from committer.events.logs import job_logger
 from committer.job import attach_job, open_job
 from committer.records.task_commit import TaskCommit
 from committer.spark import missing_package
@@ -56,7 +64,7 @@ if TYPE_CHECKING:
 
     from committer.spark.streaming import CommitterStreamWriter
 
-_LOG = logging.getLogger("committer.spark")
+_LOG = job_logger("committer.spark")
 _ATTEMPT_BITS = 0x7FFFFFFF
 
 SMALL_MESSAGE = 3 * 1024
@@ -71,6 +79,33 @@ class CommitterDataSource(DataSource):
     def name(cls) -> str:
         """The format's name."""
         return "committer"
+
+    def schema(self) -> StructType:
+        """Refuses to read.
+
+        Raises:
+            UnsupportedError: Always.
+        """
+        raise self._reads_nothing()
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        """Refuses to read, as `schema` does."""
+        raise self._reads_nothing()
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
+        """Refuses to read, as `schema` does."""
+        raise self._reads_nothing()
+
+    def _reads_nothing(self) -> UnsupportedError:
+        given = {key.lower(): value for key, value in self.options.items()}
+        kind, path = given.get("format", "parquet"), given.get("path", "...")
+        return UnsupportedError(
+            'format("committer") only writes: what it leaves are plain files',
+            operation="read",
+            path=path,
+            next_step=f'read them by their own format: spark.read.format("{kind}").load("{path}"); a stream with'
+            f' spark.readStream.format("{kind}")',
+        )
 
     def writer(self, schema: StructType, overwrite: bool) -> CommitterWriter | IgnoringWriter:
         """Checks everything that can be checked without data, then sets the job up.
@@ -290,6 +325,10 @@ async def _commit(spec: JobSpec, options: WriteOptions, commits: list[TaskCommit
     job = await attach_job(spec, storage_options=await options.resolve_storage(), listeners=[_log_event])
     try:
         return await job.commit(task_commits=commits, tasks=len(commits))
+    except CommitterError as error:
+        # Spark aborts the job of a write that could not be committed.
+        error.next_step = error.next_step.replace(COMMIT_AGAIN, "write again")
+        raise
     finally:
         await job.close()
 

@@ -9,10 +9,9 @@ import msgspec
 from committer.committers.base import default_committer
 from committer.committers.context import open_store
 from committer.errors import ConfigurationError, StoreNotADirectoryError, StoreNotFoundError, UnsupportedError
-from committer.paths import StorePath
+from committer.paths import StorePath, working_directory_in
 from committer.spark.modes import SaveMode
 from committer.spark.options import WriteOptions
-from committer.stages.names import in_job_directory
 from committer.stores.base import Store
 from committer.stores.helpers import status_or_none
 
@@ -68,7 +67,7 @@ async def look_at_destination(options: WriteOptions, mode: SaveMode) -> Destinat
 async def _is_used(store: Store, destination: StorePath) -> bool:
     try:
         async for child in store.list(destination):
-            if not in_job_directory(child.path.name):
+            if not working_directory_in(child.path.name):
                 return True
     except StoreNotFoundError:
         return False

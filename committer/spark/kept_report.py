@@ -8,7 +8,6 @@ a Spark task does it, which takes ten times as long.
 
 from __future__ import annotations
 
-import logging
 from typing import Final
 
 import msgspec
@@ -23,6 +22,7 @@ from committer.errors import (
     StoreError,
     StoreNotFoundError,
 )
+from committer.events.logs import job_logger
 from committer.flow.runtime import current_runtime
 from committer.layout import TEMPORARY
 from committer.operations import recover
@@ -30,7 +30,7 @@ from committer.paths import StorePath
 from committer.spark.options import WriteOptions
 from committer.stores.base import FileStatus, Store
 
-_LOG = logging.getLogger("committer.spark")
+_LOG = job_logger("committer.spark")
 _PREFIX: Final = ".report-"
 _SUFFIX: Final = ".json"
 _STALE_S: Final = 86_400.0

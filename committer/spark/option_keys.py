@@ -8,13 +8,17 @@ from collections.abc import Mapping
 from typing import Final
 
 from committer.config import CommitterConfig
+from committer.documentation import page
 from committer.errors import ConfigurationError
+from committer.events.logs import job_logger
 from committer.options import (
     FILE_OUTPUT,
     JOB_ATTEMPT,
     MANIFEST,
     NATIVE,
     OPTIONS,
+    OUTPUT_COMMITTER,
+    S3A,
     S3A_UUID,
     SPARK_HADOOP,
     WRITE_JOB_UUID,
@@ -26,7 +30,9 @@ from committer.options import (
 _SPELLED: Final = {
     option.key.lower(): option.key for option in OPTIONS if option.key not in {JOB_ATTEMPT, WRITE_JOB_UUID, S3A_UUID}
 }
-_HADOOP_PREFIXES: Final = (MANIFEST, FILE_OUTPUT, NATIVE, "mapreduce.outputcommitter.")
+_HADOOP_PREFIXES: Final = (MANIFEST, FILE_OUTPUT, OUTPUT_COMMITTER, S3A, NATIVE)
+_log = job_logger("committer.spark")
+
 _NO_LETTERS: Final = re.compile(r"[^a-z0-9]+")
 _SECRET: Final = re.compile(
     r"secret|passw(?:or)?d|passphrase|token|credential|signature|connectionstring|(?:access|account|private|shared|api|sas)key"
@@ -39,6 +45,12 @@ def is_hadoop_key(key: str) -> bool:
     return plain.startswith(_HADOOP_PREFIXES) or plain in _SPELLED
 
 
+def spelled_as_hadoop(key: str) -> str:
+    """A key in lower case as Hadoop writes it, without Spark's prefix."""
+    plain = key.removeprefix(SPARK_HADOOP)
+    return _SPELLED.get(plain, plain)
+
+
 def config_of_hadoop(options: Mapping[str, str]) -> CommitterConfig:
     """The choices that Hadoop's options make.
 
@@ -48,16 +60,16 @@ def config_of_hadoop(options: Mapping[str, str]) -> CommitterConfig:
     Raises:
         ConfigurationError: A value is not one its option takes, or there is no such option.
     """
-    given = {}
-    for key, value in options.items():
-        plain = key.removeprefix(SPARK_HADOOP)
-        given[_SPELLED.get(plain, plain)] = value
-    for key, value in given.items():
-        found = resolve({key: value})
-        if found.warnings and not found.values and key not in _SPELLED.values():
-            raise ConfigurationError(found.warnings[0], operation="save", next_step="docs/options.md lists the options")
+    given = {spelled_as_hadoop(key): value for key, value in options.items()}
+    found = resolve(given)
+    for key in found.unknown:
+        said = resolve({key: given[key]}).warnings[0]
+        raise ConfigurationError(said, operation="save", next_step=f"the options are at {page('options.md')}")
+    for said in found.warnings:
+        # The process that reads options is not the user's, where a Python warning would be lost: what is logged there
+        # reaches the driver's log.
+        _log.warning("%s", said)
     with warnings.catch_warnings():
-        # The process that reads options is not the user's: nobody would see them.
         warnings.simplefilter("ignore", ConfigurationWarning)
         return CommitterConfig.from_hadoop(given)
 

@@ -18,10 +18,13 @@ import msgspec
 from committer.config import CommitterConfig
 from committer.errors import ConfigurationError, InvalidPathError
 from committer.paths import StorePath
+from committer.references import resolved
 from committer.spark.formats import FORMAT_OPTIONS, FileFormat, parse_format
 from committer.spark.formats.parquet import SNAPPY_PARQUET
 from committer.spark.modes import PartitionOverwriteMode, SaveMode, partition_overwrite_mode, save_mode
 from committer.spark.option_keys import config_of_hadoop, is_hadoop_key, refuse_secret
+from committer.storage_options import check_text
+from committer.stores.registry import options_of
 
 _STORAGE: Final = "storage."
 _OWN: Final = (
@@ -53,7 +56,7 @@ class WriteOptions(msgspec.Struct, frozen=True, kw_only=True):
         overwrite_mode: What overwriting replaces where there are partitions; None when not said.
         keep_report: Leave the `JobReport` in ``_temporary`` for `committer.spark.write`, which takes it away.
         config: The commit's choices.
-        storage: Storage options as references: ``env:NAME`` or ``file:PATH``.
+        storage: Storage options; of secrets references, ``env:NAME`` or ``file:PATH``.
     """
 
     path: str
@@ -74,7 +77,7 @@ class WriteOptions(msgspec.Struct, frozen=True, kw_only=True):
         Raises:
             ConfigurationError: An environment variable is not set, or a file cannot be read.
         """
-        return {key: _resolved(key, reference) for key, reference in self.storage.items()}
+        return {key: resolved(value, f"{_STORAGE}{key}") for key, value in self.storage.items()}
 
     async def resolve_storage(self) -> dict[str, object]:
         """`storage_options` on an event loop, which reading a file must not stop."""
@@ -87,7 +90,7 @@ def parse_options(options: Mapping[str, str]) -> WriteOptions:
     Args:
         options: As Spark hands them over. ``partitionBy`` is ``"a,b"``, or a JSON list where a name holds a comma;
             fields of `CommitterConfig` go by their names, or by Hadoop's keys; ``storage.<key>`` takes ``env:NAME`` or
-            ``file:PATH``; a key that looks like a secret's is refused.
+            ``file:PATH``, and what is no secret as it is; a key that looks like a secret's is refused.
 
     Raises:
         ConfigurationError: A key is unknown, a value is not one the option takes, or the path is missing or relative.
@@ -103,7 +106,7 @@ def parse_options(options: Mapping[str, str]) -> WriteOptions:
     for key, value in options.items():
         folded = key.lower()
         if folded.startswith(_STORAGE):
-            storage[folded.removeprefix(_STORAGE)] = _reference(folded, value)
+            storage[folded.removeprefix(_STORAGE)] = value
         elif folded in own_keys:
             own[own_keys[folded]] = value
         elif folded in config_keys:
@@ -128,8 +131,22 @@ def parse_options(options: Mapping[str, str]) -> WriteOptions:
         else None,
         keep_report=_flag("keep_report", own.get("keep_report", "false")),
         config=_config(config, hadoop),
-        storage=storage,
+        storage=_storage(own.get("path"), storage),
     )
+
+
+def path_option(uri: str | os.PathLike[str] | StorePath) -> str:
+    """The text of the option ``path`` that means this destination: its names as they are, without escapes.
+
+    Raises:
+        InvalidPathError: A path object holds a URI, which it cannot.
+    """
+    if isinstance(uri, StorePath):
+        return str(uri)
+    text = os.fspath(uri)
+    if not isinstance(uri, str) and _ABSOLUTE.match(text):
+        StorePath.of(uri)
+    return text
 
 
 def _path(text: str | None) -> str:
@@ -205,36 +222,11 @@ def _unknown(key: str, known: list[str]) -> ConfigurationError:
     )
 
 
-def _reference(key: str, value: str) -> str:
-    kind, _, name = value.partition(":")
-    if kind not in {"env", "file"} or not name:
-        raise ConfigurationError(
-            f"the option {key} must say where its value is found, and not be the value: Spark shows options in plans"
-            " and logs",
-            operation="save",
-            next_step="use env:NAME for an environment variable or file:PATH for a file, on every machine",
-        )
-    return value
-
-
-def _resolved(key: str, reference: str) -> str:
-    kind, _, name = reference.partition(":")
-    if kind == "env":
-        value = os.environ.get(name)
-        if value is None:
-            raise ConfigurationError(
-                f"the environment variable {name}, which {_STORAGE}{key} refers to, is not set here",
-                operation="save",
-                next_step="set it for the driver and for every executor",
-            )
-        return value
-    try:
-        with open(name, encoding="utf-8") as file:
-            return file.read().strip()
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigurationError(
-            f"the file that {_STORAGE}{key} refers to cannot be read: {type(error).__name__}",
-            operation="save",
-            path=name,
-            next_step="put it on the driver's machine and on every executor's",
-        ) from error
+def _storage(path: str | None, options: Mapping[str, str]) -> dict[str, str]:
+    """Storage options by the names they were given by, checked; nothing is looked up yet."""
+    if not options:
+        return {}
+    table = options_of(StorePath.of(_path(path)).scheme)
+    for key, value in options.items():
+        check_text(table, key, value, shown=f"{_STORAGE}{key}", why="Spark shows options in plans and logs")
+    return dict(options)

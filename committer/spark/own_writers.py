@@ -30,7 +30,6 @@ from __future__ import annotations
 
 import importlib.util
 import inspect
-import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias, overload
@@ -42,14 +41,14 @@ from pyspark.sql.types import StructType
 
 from committer import sync
 from committer.committers.results import JobReport
-from committer.config import CommitterConfig
+from committer.config import ConfigLike
 from committer.errors import TaskError, TaskMissingError, UnsupportedError
 from committer.events import Listener
-from committer.paths import StorePath
+from committer.job import Destination
 from committer.records.task_commit import TaskCommit
 from committer.spark import missing_package
 from committer.spark.datasource import TaskCommitMessage, task_commits
-from committer.spark.options import WriteOptions, parse_options
+from committer.spark.options import WriteOptions, parse_options, path_option
 from committer.spark.sessions import is_connect, missing_in_worker
 from committer.spec import JobSpec
 from committer.sync import TaskAttempt
@@ -70,13 +69,13 @@ _ATTEMPT_BITS: Final = 0x7FFFFFFF
 @overload
 def foreach_partition(
     df: DataFrame,
-    uri: str | os.PathLike[str] | StorePath,
+    uri: Destination,
     write_fn: RowWriter,
     *,
     arrow: Literal[False] = False,
     job_id: str | None = None,
     committer: str | None = None,
-    config: CommitterConfig | None = None,
+    config: ConfigLike | None = None,
     storage_options: Mapping[str, str] | None = None,
     listeners: Iterable[Listener] = (),
 ) -> JobReport: ...
@@ -85,13 +84,13 @@ def foreach_partition(
 @overload
 def foreach_partition(
     df: DataFrame,
-    uri: str | os.PathLike[str] | StorePath,
+    uri: Destination,
     write_fn: BatchWriter,
     *,
     arrow: Literal[True],
     job_id: str | None = None,
     committer: str | None = None,
-    config: CommitterConfig | None = None,
+    config: ConfigLike | None = None,
     storage_options: Mapping[str, str] | None = None,
     listeners: Iterable[Listener] = (),
 ) -> JobReport: ...
@@ -99,13 +98,13 @@ def foreach_partition(
 
 def foreach_partition(
     df: DataFrame,
-    uri: str | os.PathLike[str] | StorePath,
+    uri: Destination,
     write_fn: RowWriter | BatchWriter,
     *,
     arrow: bool = False,
     job_id: str | None = None,
     committer: str | None = None,
-    config: CommitterConfig | None = None,
+    config: ConfigLike | None = None,
     storage_options: Mapping[str, str] | None = None,
     listeners: Iterable[Listener] = (),
 ) -> JobReport:
@@ -132,7 +131,7 @@ def foreach_partition(
         job_id: The job's id; a UUID when None.
         committer: The committer's name; the store's default when None.
         config: The commit's choices.
-        storage_options: How to reach the store, as references that each process resolves: ``env:NAME`` or
+        storage_options: How to reach the store; of secrets references that each process resolves: ``env:NAME`` or
             ``file:PATH``.
         listeners: Called with each event of the commit's progress, on the thread of `committer.sync`'s loop.
 
@@ -147,8 +146,7 @@ def foreach_partition(
     """
     if importlib.util.find_spec("pyarrow") is None:
         raise missing_package("pyarrow")
-    where = uri.uri if isinstance(uri, StorePath) else os.fspath(uri)
-    options = _parse(where, storage_options)
+    options = _parse(uri, storage_options)
     if df.isStreaming:
         raise UnsupportedError(
             "a streaming DataFrame has no partitions to go through",
@@ -192,14 +190,14 @@ def task_attempt(spec: JobSpec, storage_options: Mapping[str, str] | None = None
 
     Args:
         spec: The job, from ``job.spec``.
-        storage_options: How to reach the store, as references that are resolved here: ``env:NAME`` or ``file:PATH``.
+        storage_options: How to reach the store; of secrets references, ``env:NAME`` or ``file:PATH``, resolved here.
 
     Raises:
         UnsupportedError: This is not a Spark task.
         JobNotFoundError: The job was never set up, or was cleaned up.
         JobDecidedError: The job is decided.
     """
-    options = _parse(spec.layout.destination.uri, storage_options)
+    options = _parse(spec.layout.destination, storage_options)
     task, attempt = _current_task("task_attempt")
     return sync.open_task(spec, task=task, attempt=attempt, storage_options=options.storage_options())
 
@@ -237,8 +235,9 @@ def check_every_partition(commits: Iterable[TaskCommit], partitions: int | None)
         )
 
 
-def _parse(where: str, storage_options: Mapping[str, str] | None) -> WriteOptions:
-    return parse_options({"path": where} | {f"storage.{key}": value for key, value in (storage_options or {}).items()})
+def _parse(where: Destination, storage_options: Mapping[str, str] | None) -> WriteOptions:
+    storage = {f"storage.{key}": value for key, value in (storage_options or {}).items()}
+    return parse_options({"path": path_option(where), **storage})
 
 
 def _number_of_partitions(frame: DataFrame) -> int | None:

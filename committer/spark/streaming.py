@@ -19,7 +19,6 @@ So the first task of a batch sets its job up, the others join it, and messages c
 from __future__ import annotations
 
 import asyncio
-import logging
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -33,6 +32,7 @@ from pyspark.sql.types import StructType
 from committer.committers.context import open_store
 from committer.committers.results import JobReport
 from committer.errors import (
+    COMMIT_AGAIN,
     CommitterError,
     ConfigurationError,
     JobDecidedError,
@@ -46,13 +46,14 @@ from committer.errors import (
     TaskMissingError,
     UnsupportedError,
 )
-from committer.job import attach_job, open_job
+from committer.events.logs import job_logger
+from committer.job import Destination, attach_job, open_job
 from committer.layout import JobLayout
-from committer.operations import cleanup, recover
+from committer.operations import forget_outcome, recover
 from committer.paths import StorePath
 from committer.records.task_commit import TaskCommit
 from committer.spark.datasource import CommitterWriter, TaskCommitMessage, _log_event, task_commits
-from committer.spark.options import WriteOptions, parse_options
+from committer.spark.options import WriteOptions, parse_options, path_option
 from committer.spark.schema import FilePlan, plan_files
 from committer.spark.sessions import is_connect, save
 from committer.spec import JobSpec
@@ -62,7 +63,7 @@ if TYPE_CHECKING:
     from pyarrow import RecordBatch
     from pyspark.sql import DataFrame
 
-_LOG = logging.getLogger("committer.spark")
+_LOG = job_logger("committer.spark")
 
 QUERY_ID: Final = "sql.streaming.queryId"
 BATCH_ID: Final = "streaming.sql.batchId"
@@ -147,8 +148,8 @@ async def forget_batch(options: WriteOptions, query: str, batch: int, sink: str 
 
 async def _forget(options: WriteOptions, job_id: str) -> None:
     try:
-        await cleanup(
-            options.path, job_id=job_id, storage_options=await options.resolve_storage(), config=options.config
+        await forget_outcome(
+            options.path, job_id, storage_options=await options.resolve_storage(), config=options.config
         )
     except JobNotFoundError:
         return
@@ -384,14 +385,19 @@ async def _commit(options: WriteOptions, job_id: str, commits: list[TaskCommit] 
     async with attach_job(
         options.path, job_id=job_id, config=options.config, storage_options=storage, listeners=[_log_event]
     ) as job:
-        return await job.commit(task_commits=commits, tasks=len(commits))
+        try:
+            return await job.commit(task_commits=commits, tasks=len(commits))
+        except CommitterError as error:
+            # Spark aborts the job of a batch that could not be committed, and stops the query.
+            error.next_step = error.next_step.replace(COMMIT_AGAIN, "start the query again")
+            raise
 
 
 # -- foreachBatch ----------------------------------------------------------------------------------------------------
 
 
 def foreach_batch(
-    uri: str,
+    uri: Destination,
     *,
     format: str = "parquet",
     partition_by: Iterable[str] = (),
@@ -421,7 +427,7 @@ def foreach_batch(
     columns = (partition_by,) if isinstance(partition_by, str) else tuple(partition_by)
     if columns:
         given["partitionBy"] = msgspec.json.encode(columns).decode()
-    parsed = parse_options({**given, "format": format, "path": uri})
+    parsed = parse_options({**given, "format": format, "path": path_option(uri)})
     _refuse_job_id(parsed)
     if mode not in ("append", "overwrite"):
         raise ConfigurationError(

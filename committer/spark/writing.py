@@ -9,8 +9,6 @@ task.
 from __future__ import annotations
 
 import asyncio
-import logging
-import os
 import re
 import time
 import uuid
@@ -23,12 +21,22 @@ import msgspec
 import committer.errors
 from committer.committers.base import DEFAULT_COMMITTER
 from committer.committers.results import JobReport
-from committer.config import CommitterConfig
-from committer.errors import CommitterError, ConfigurationError, DestinationBusyError, JobNotFoundError, Outcome
+from committer.config import CommitterConfig, ConfigLike, config_of
+from committer.errors import (
+    CommitterError,
+    ConfigurationError,
+    DestinationBusyError,
+    JobNotFoundError,
+    Outcome,
+    StorePermissionError,
+)
+from committer.events.logs import job_logger
+from committer.job import Destination
 from committer.spark.destination import look_at_destination
 from committer.spark.kept_report import take_kept_report, take_report
 from committer.spark.modes import SaveMode, save_mode
-from committer.spark.options import WriteOptions, parse_options
+from committer.spark.options import WriteOptions, parse_options, path_option
+from committer.spark.session_settings import choices_of, set_by_user, store_settings
 from committer.spark.sessions import is_connect, missing_in_worker, save
 from committer.sync.portal import wait_for
 
@@ -36,7 +44,7 @@ if TYPE_CHECKING:
     from pyarrow import RecordBatch
     from pyspark.sql import DataFrame, SparkSession
 
-_LOG = logging.getLogger("committer.spark")
+_LOG = job_logger("committer.spark")
 _OVERWRITE_MODE: Final = "spark.sql.sources.partitionOverwriteMode"
 _ERROR: Final = re.compile(
     r"^.*\bcommitter\.errors\.(?P<kind>\w+): (?P<message>.*?)"
@@ -44,12 +52,12 @@ _ERROR: Final = re.compile(
     r"; outcome: (?P<outcome>unchanged|partial|committed|unknown)(?:; next step: (?P<next_step>.*))?$",
     re.MULTILINE,
 )
-_OWNER: Final = re.compile(r"now: job (\S+) ")
+_OWNERS: Final = re.compile(r" now: jobs? (\S+(?:, \S+)*) ")
 
 
 def write(
     df: DataFrame,
-    uri: str | os.PathLike[str],
+    uri: Destination,
     *,
     format: str = "parquet",
     partition_by: str | Iterable[str] = (),
@@ -57,7 +65,7 @@ def write(
     partition_overwrite_mode: str | None = None,
     options: Mapping[str, object] | None = None,
     committer: str | None = None,
-    config: CommitterConfig | None = None,
+    config: ConfigLike | None = None,
     storage_options: Mapping[str, str] | None = None,
     job_id: str | None = None,
 ) -> JobReport:
@@ -80,8 +88,10 @@ def write(
             data.
         options: More options of the data source, ``compression`` for example.
         committer: The committer's name; the store's default when None.
-        config: The commit's choices.
-        storage_options: How to reach the store, as references: ``env:NAME`` or ``file:PATH``.
+        config: The commit's choices. In a classic session keys ``spark.hadoop.*`` that its configuration sets make
+            those that neither this nor `options` makes, a `CommitterConfig` being all of them; and likewise
+            `storage_options`, but for secrets.
+        storage_options: How to reach the store; of secrets references: ``env:NAME`` or ``file:PATH``.
         job_id: The job's id; a UUID when None.
 
     Returns:
@@ -101,7 +111,7 @@ def write(
     chosen = save_mode(mode)
     settings = _settings(
         options,
-        path=os.fspath(uri),
+        path=path_option(uri),
         format=format,
         partitionBy=_columns(partition_by),
         existing=chosen,
@@ -112,7 +122,10 @@ def write(
         **_config_options(config),
         **{f"storage.{key}": value for key, value in (storage_options or {}).items()},
     )
+    withheld = _add_from_session(df, settings, config)
     parsed = parse_options(settings)
+    if withheld:
+        _LOG.warning("%s", withheld)
     job_id = settings["job_id"]
     session = df.sparkSession
     # Looked at first, so that Spark computes nothing for a write that is to be ignored.
@@ -123,6 +136,8 @@ def write(
         save(session, writer)
     except BaseException as error:
         raised = error_behind(error)
+        if withheld and isinstance(raised, StorePermissionError):
+            raised.next_step = f"{withheld}; {raised.next_step}"
         _note(raised or error, parsed, job_id)
         if raised is None:
             raise
@@ -157,10 +172,10 @@ def error_behind(error: BaseException) -> CommitterError | None:
     message, outcome = match["message"], msgspec.convert(match["outcome"], Outcome)
     path, operation, next_step = (match[key] or "" for key in ("path", "operation", "next_step"))
     if kind is DestinationBusyError:
-        owner = _OWNER.search(message)
+        owners = _OWNERS.search(message)
         return DestinationBusyError(
             message,
-            owner=owner[1] if owner else "",
+            owners=owners[1].split(", ") if owners else (),
             path=path,
             operation=operation,
             outcome=outcome,
@@ -188,17 +203,39 @@ def _settings(more: Mapping[str, object] | None, **own: str | None) -> dict[str,
     return settings
 
 
+def _add_from_session(df: DataFrame, settings: dict[str, str], config: ConfigLike | None) -> str:
+    """Adds what the session's configuration says and the call does not; returns how to give its secrets, if missed."""
+    session = set_by_user(df)
+    if not session:
+        return ""
+    own = [key for key in settings if not key.lower().startswith("storage.")]
+    storage = [key[len("storage.") :] for key in settings if key.lower().startswith("storage.")]
+    store = store_settings(session, parse_options({"path": settings["path"]}).path, storage)
+    if not isinstance(config, CommitterConfig):  # which says everything; a mapping, what it holds
+        chosen = choices_of(session, [*own, *(config or ())])
+        settings.update({key: _as_option(value) for key, value in chosen.items()})
+    settings.update({f"storage.{key}": value for key, value in store.options.items()})
+    return store.withheld
+
+
 def _columns(names: str | Iterable[str]) -> str:
     # As a list, because a name may hold a comma.
     return msgspec.json.encode([names] if isinstance(names, str) else list(names)).decode()
 
 
-def _config_options(config: CommitterConfig | None) -> dict[str, str]:
-    if config is None:
+def _config_options(config: ConfigLike | None) -> dict[str, str]:
+    choices = config_of(config)
+    if choices is None:
         return {}
     defaults = CommitterConfig()
-    changed = {key: value for key, value in config.to_record().items() if value != getattr(defaults, key)}
-    return {key: str(value).lower() if isinstance(value, bool) else str(value) for key, value in changed.items()}
+    changed = {key: value for key, value in choices.to_record().items() if value != getattr(defaults, key)}
+    return {key: _as_option(value) for key, value in changed.items()}
+
+
+def _as_option(value: object) -> str:
+    if isinstance(value, tuple):
+        return ",".join(value)
+    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _overwrite_mode(df: DataFrame, mode: SaveMode, chosen: str | None) -> str | None:

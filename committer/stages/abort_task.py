@@ -143,7 +143,7 @@ class AbortTask(Stage[AbortRequest, None]):
                 f"job {layout.job_id} is being committed: a task attempt may be part of it and is not aborted now",
                 operation=self.name,
                 path=layout.intent,
-                next_step=f"wait for the commit to end; if its driver is dead, call {self.context.recover_command}",
+                next_step=f"wait for the commit to end; if its driver is dead, call {self.context.recover_call()}",
             )
 
     async def _runs(self, directory: StorePath, attempt_id: str) -> list[StorePath]:

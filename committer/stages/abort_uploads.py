@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import math
 import re
 from collections.abc import AsyncIterator, Collection, Iterable
@@ -15,6 +14,7 @@ from committer.errors import (
     StoreNotFoundError,
     StorePermissionError,
 )
+from committer.events.logs import job_logger
 from committer.flow.workers import run_workers
 from committer.layout import SUCCESS
 from committer.paths import StorePath, check_absolute_name, check_file_name
@@ -26,7 +26,7 @@ from committer.stages.recorded_uploads import is_place_of, places_of_records, re
 from committer.stores.helpers import children_of, end_upload, status_or_none
 from committer.stores.uploads import PendingUpload, SupportsUploads
 
-_log = logging.getLogger("committer.stages")
+_log = job_logger("committer.stages")
 
 # An id without a UUID may be part of anybody's name: people count, and name by the day; Spark's and Hadoop's ids are
 # counters and times that another application can draw, too (SPARK-33402).

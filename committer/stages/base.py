@@ -6,17 +6,24 @@ Hadoop's statistic name, and refuses a second run (``AbstractJobOrTaskStage`` in
 
 from __future__ import annotations
 
+import logging
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar, final
 
+from committer.advice import call
 from committer.config import CommitterConfig
 from committer.errors import JobStateError
 from committer.events import Progress, Statistics, audit
+from committer.events.logs import job_logger
 from committer.flow.runtime import Runtime, current_runtime
 from committer.layout import JobLayout
 from committer.spec import JobSpec
 from committer.stores.base import Store
+
+_log = job_logger("committer.stages")
 
 In = TypeVar("In")
 Out = TypeVar("Out")
@@ -61,12 +68,16 @@ class StageContext:
         """Whether what is written must survive a power loss."""
         return self.config.durability == "fsync" and self.store.capabilities.durable
 
-    @property
-    def recover_command(self) -> str:
-        """What to tell a user whose job is decided but not ended."""
-        roots = tuple(str(self.layout.target(root)) for root in sorted(self.layout.roots))
-        given = f", config=CommitterConfig(absolute_roots={roots!r})" if roots else ""
-        return f"committer.recover({str(self.layout.destination)!r}, {self.layout.job_id!r}{given})"
+    def recover_call(self, *, rollback: bool = False, force: bool = False) -> str:
+        """The call that a user makes whose job is decided but not ended."""
+        roots = [str(self.layout.target(root)) for root in sorted(self.layout.roots)]
+        config = {"absolute_roots": roots} if roots else None
+        place = str(self.layout.destination)
+        return call("recover", place, self.layout.job_id, rollback=rollback, force=force, config=config)
+
+    def cleanup_call(self) -> str:
+        """The call that a user makes whose job is over, with something left of it."""
+        return call("cleanup", str(self.layout.destination), job_id=self.layout.job_id)
 
 
 class Stage(ABC, Generic[In, Out]):
@@ -94,11 +105,25 @@ class Stage(ABC, Generic[In, Out]):
         if self._ran:
             raise JobStateError(f"stage {self.name} ran already", operation=self.name)
         self._ran = True
-        with audit(st=self.name), self.context.progress.stage(self.name):
+        with audit(st=self.name), self.context.progress.stage(self.name), self._logged():
             if not self.statistic:
                 return await self.execute(value)
             with self.context.statistics.timed(self.statistic):
                 return await self.execute(value)
+
+    @contextmanager
+    def _logged(self) -> Iterator[None]:
+        if not _log.isEnabledFor(logging.DEBUG):
+            yield
+            return
+        monotonic = self.context.runtime.monotonic
+        started = monotonic()
+        try:
+            yield
+        except BaseException as error:
+            _log.debug("stage %s failed after %.3f s: %s", self.name, monotonic() - started, type(error).__name__)
+            raise
+        _log.debug("stage %s took %.3f s", self.name, monotonic() - started)
 
     @abstractmethod
     async def execute(self, value: In) -> Out:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterable
 from typing import TypeAlias
 
@@ -13,6 +12,7 @@ from committer.errors import (
     StoreIsADirectoryError,
     StoreNotFoundError,
 )
+from committer.events.logs import job_logger
 from committer.flow.outlast import UNDO_BOUND_S, outlast
 from committer.flow.together import together
 from committer.flow.workers import run_workers
@@ -24,7 +24,7 @@ from committer.stages.job_directory import OWN_RECORD_LIMIT
 from committer.stores.base import FileStatus
 from committer.stores.helpers import children_of, exists
 
-_log = logging.getLogger("committer.stages")
+_log = job_logger("committer.stages")
 
 
 Found: TypeAlias = dict[StorePath, list[FileStatus]]
@@ -180,7 +180,7 @@ async def _delete(context: StageContext, child: FileStatus) -> None:
         await context.store.delete_file(child.path)
 
 
-async def remove_job_directory(context: StageContext, claim: bytes) -> None:
+async def remove_job_directory(context: StageContext, claim: bytes) -> bool:
     """Removes what a failed setup made of a job's directory: shielded, bounded, and silent.
 
     The whole directory where the setup record is this driver's; an empty one where there is none; else nothing: it is
@@ -190,23 +190,33 @@ async def remove_job_directory(context: StageContext, claim: bytes) -> None:
     Args:
         context: The job.
         claim: The setup record that this driver wrote, or was about to write.
+
+    Returns:
+        Whether nothing of this driver's is left.
     """
+    done = False
 
     async def remove() -> None:
+        nonlocal done
         layout = context.layout
         try:
             if await _claimed(context) == claim:
                 if await exists(context.store, layout.outcome):
                     # The id was another job's, which committed and keeps its outcome: only the claim came too late.
                     await context.store.delete_file(layout.setup)
+                    done = True
                     return
+                # In this order: directories that stand without the record are taken for a job of Hadoop's.
+                await context.store.delete_directory(layout.job_attempt_directory, recursive=True)
                 await context.store.delete_directory(layout.job_directory, recursive=True)
         except CommitterError as error:
             _log.warning("could not remove %s after a failed setup: %s", layout.job_directory, error)
             return
+        done = True
         await remove_emptied(context)
 
     await outlast(remove, bound_s=UNDO_BOUND_S)
+    return done
 
 
 async def _claimed(context: StageContext) -> bytes | None:

@@ -11,6 +11,7 @@ from committer.errors import (
     JobRolledBackError,
     JobStateError,
     StoreError,
+    StoreLinkError,
     StoreOutcomeUnknownError,
 )
 from committer.paths import StorePath
@@ -19,7 +20,7 @@ from committer.stages.base import StageContext
 from committer.stages.decide import read_facts
 from committer.stages.job_directory import read_decision, read_outcome
 from committer.stages.planned_files import PlannedFile, PlannedFiles
-from committer.stores.helpers import exists
+from committer.stores.helpers import status_or_none
 
 T = TypeVar("T")
 
@@ -109,18 +110,41 @@ async def explain_missing(context: StageContext, error: CommitterError) -> BaseE
             return EndedElsewhereError(outcome)
         if await read_decision(store, layout) is None:
             return EndedElsewhereError(None)
-        if store.capabilities.atomic_directory_rename and await exists(store, layout.tasks_fenced):
+        if await is_fenced(context):
             return JobRolledBackError(
                 f"job {layout.job_id} is being rolled back by somebody else",
                 operation=error.operation,
                 path=error.path,
                 outcome="partial",
-                next_step=f"call {context.recover_command} to finish it",
+                next_step=f"call {context.recover_call()} to finish it",
                 causes=[error],
             )
     except StoreError as unreadable:
         error.causes = (*error.causes, unreadable)
     return error
+
+
+async def is_fenced(context: StageContext) -> bool:
+    """Whether a rollback began on a store where that can be seen: one call there.
+
+    Raises:
+        StoreLinkError: A link stands where that is looked for.
+    """
+    if not context.store.capabilities.atomic_directory_rename:
+        return False
+    return await stands_fenced(context, context.layout.tasks_fenced)
+
+
+async def stands_fenced(context: StageContext, fenced: StorePath) -> bool:
+    """Whether a directory has the name that a fence gives it: one call.
+
+    Raises:
+        StoreLinkError: A link has it, which no fence put there.
+    """
+    status = await status_or_none(context.store, fenced)
+    if status is not None and status.is_link:
+        raise StoreLinkError.at(fenced, operation="fence")
+    return status is not None
 
 
 async def looking_again(step: Callable[[], Awaitable[T]]) -> T:
@@ -144,7 +168,7 @@ def fenced_off(context: StageContext, operation: str, path: StorePath) -> JobSta
         operation=operation,
         path=path,
         outcome="partial",
-        next_step=f"call {context.recover_command} to see how it ended",
+        next_step=f"call {context.recover_call()} to see how it ended",
     )
 
 

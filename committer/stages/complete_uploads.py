@@ -59,8 +59,8 @@ class CompleteUploads(Stage[CommitState, Published]):
         self.context.progress.expect(value.decision.files)
         published, workers = Published(), self.context.config.io_concurrency
         async for batch in value.files.batches():
-            await run_workers(batch, self._publish, workers=workers, operation=self.name)
-            published.add(self.context.layout, batch)
+            done = await run_workers(batch, self._publish, workers=workers, operation=self.name)
+            published.add(self.context.layout, batch, done)
         return published
 
     async def _publish(self, file: PlannedFile) -> None:
@@ -142,9 +142,10 @@ class CompleteUploads(Stage[CommitState, Published]):
             operation=self.name,
             path=target,
             next_step="look for a lifecycle rule that aborts uploads, or for who changed it; nothing was deleted, and "
-            f"{self.context.recover_command} goes on from here, with rollback=True it takes the job's files back"
+            f"{self.context.recover_call()} goes on from here; {self.context.recover_call(rollback=True)} takes the "
+            "job's files back"
             if gone
-            else f"call {self.context.recover_command}: it goes on from here, nothing was deleted",
+            else f"call {self.context.recover_call()}: it goes on from here, nothing was deleted",
             causes=[error] if error is not None else [],
         )
 

@@ -9,8 +9,10 @@ from typing import Literal
 import msgspec
 
 from committer.errors import (
+    CommitterError,
     InvalidPathError,
     JobNotFoundError,
+    OutcomeUnknownError,
     RecordError,
     StoreError,
     StoreNotFoundError,
@@ -18,7 +20,7 @@ from committer.errors import (
 )
 from committer.flow.together import both
 from committer.flow.workers import run_workers
-from committer.paths import StorePath, check_absolute_name, check_file_name, root_of
+from committer.paths import StorePath, check_absolute_name, check_file_name, root_of, working_directory_in
 from committer.records.job_state import (
     Decision,
     Fact,
@@ -34,8 +36,8 @@ from committer.records.task_commit import digest_of
 from committer.stages.base import Stage, StageContext
 from committer.stages.cleanup import remove_emptied
 from committer.stages.durability import sync_directories
-from committer.stages.job_directory import OWN_RECORD_LIMIT, JobDirectory
-from committer.stages.names import in_job_directory, is_absolute
+from committer.stages.job_directory import OWN_RECORD_LIMIT, JobDirectory, read_decision
+from committer.stages.names import is_absolute
 from committer.stores.base import FileStatus
 from committer.stores.helpers import create_exclusively, status_or_none
 
@@ -82,7 +84,8 @@ class DecideCommit(Stage[CommitBasis, Decision]):
     Postconditions: the job is decided, and everything needed to finish it or roll it back is on the store.
     With `durability="fsync"` all of that survives a power loss, with the names of the frozen listing and of the place
     for what is moved aside.
-    Failure modes: `JobNotFoundError` when the job's directory vanished; nothing was published.
+    Failure modes: `JobNotFoundError` when the job's directory vanished; nothing was published. `OutcomeUnknownError`
+    when it may be decided; every other failure comes before the decision.
     Cost: 2 calls, and one a 50,000 facts where they are more than 1,000; with `durability="fsync"` one more.
     """
 
@@ -160,7 +163,8 @@ async def create_decision(context: StageContext, decision: Decision) -> Decision
 
     Raises:
         JobNotFoundError: The job's directory vanished.
-        StoreOutcomeUnknownError: A decision may stand, this one or another driver's, and could not be looked at.
+        OutcomeUnknownError: A decision may stand, this one or another driver's, and could not be looked at; or one
+            stands that could not be forced to the disk. Nothing was published or deleted.
     """
     layout, store = context.layout, context.store
     wanted = encode_record(decision)
@@ -168,6 +172,8 @@ async def create_decision(context: StageContext, decision: Decision) -> Decision
         found = await create_exclusively(store, layout.decision, wanted, durable=context.durable)
     except StoreNotFoundError as error:
         raise vanished(context) from error
+    except StoreOutcomeUnknownError as error:
+        raise await _undetermined(context, error) from error
     anchor = layout.job_attempt_directory if context.spec.hadoop else layout.setup
     if context.spec.hadoop and layout.pending_sets:
         anchor = layout.magic_directory
@@ -176,10 +182,11 @@ async def create_decision(context: StageContext, decision: Decision) -> Decision
             standing = await status_or_none(store, anchor)
         except StoreError as error:
             # Whoever takes this for a decision that failed would take the intent of a decided job back.
-            raise StoreOutcomeUnknownError(
+            raise OutcomeUnknownError(
                 f"job {layout.job_id} is decided, but whether its directory still stands could not be looked up",
                 operation=DecideCommit.name,
                 path=anchor,
+                next_step=_step_of(context, decision),
                 causes=[error],
             ) from error
         if standing is None or (decision.decision == "commit" and is_another_setup(context, standing)):
@@ -188,6 +195,38 @@ async def create_decision(context: StageContext, decision: Decision) -> Decision
             raise vanished(context)
     # Decoding one's own would make all of it a second time.
     return decision if found == wanted else decode_record(found, Decision, source=str(layout.decision))
+
+
+async def _undetermined(context: StageContext, error: StoreOutcomeUnknownError) -> OutcomeUnknownError:
+    """What to raise when the create of a decision ended in an unknown way: what stands, where that can be told."""
+    layout = context.layout
+    try:
+        standing = await read_decision(context.store, layout)
+    except CommitterError:
+        standing = None
+    if standing is None:
+        return OutcomeUnknownError(
+            f"cannot tell whether job {layout.job_id} was decided: {error.message}",
+            operation=DecideCommit.name,
+            path=layout.decision,
+            next_step=f"call {context.recover_call()}: it finishes what was decided",
+            causes=[error],
+        )
+    how = "to be committed" if standing.decision == "commit" else "to be aborted"
+    return OutcomeUnknownError(
+        f"job {layout.job_id} is decided {how}, but a power loss could take the decision back: {error.message}",
+        operation=DecideCommit.name,
+        path=layout.decision,
+        outcome="partial",
+        next_step=f"see that the disk works and has room, then {_step_of(context, standing)}",
+        causes=[error],
+    )
+
+
+def _step_of(context: StageContext, decision: Decision) -> str:
+    if decision.decision == "commit":
+        return f"call {context.recover_call()}: it finishes what was decided"
+    return f"call {context.cleanup_call()}: it removes what is left of the job"
 
 
 def abort_decision(context: StageContext) -> Decision:
@@ -243,7 +282,7 @@ def check_superseded(name: str, roots: AbstractSet[str]) -> None:
         check_absolute_name(name, roots)
     else:
         check_file_name(name)
-    if in_job_directory(name):
+    if working_directory_in(name):
         raise InvalidPathError("it lies in a job's own directory, below this destination")
 
 

@@ -12,7 +12,7 @@ from committer.records.job_state import Decision, DecisionHead, JobOutcome, deco
 from committer.stages.base import Stage, StageContext
 from committer.stages.cleanup import remove_emptied
 from committer.stages.commit_state import EndedElsewhereError, check_still_decided, looking_again
-from committer.stages.job_directory import read_outcome, read_record
+from committer.stages.job_directory import other_job_stands, read_outcome, read_record
 from committer.stages.success_file import is_unmarked
 from committer.stores.helpers import create_exclusively, exists
 
@@ -118,14 +118,10 @@ async def runs_alone(context: StageContext, *, asked: bool = True) -> bool:
     """
     if not asked:
         return False
-    layout = context.layout
     try:
-        async for child in context.store.list(layout.temporary):
-            if child.is_directory and child.path != layout.job_directory:
-                return False
+        return not await other_job_stands(context.store, context.layout)
     except StoreError:
         return False
-    return True
 
 
 async def mark_finished(context: StageContext, outcome: JobOutcome) -> None:

@@ -8,8 +8,7 @@ from committer.errors import InvalidPathError, StoreNotADirectoryError, StoreNot
 from committer.events import names
 from committer.flow.together import together
 from committer.flow.workers import run_workers
-from committer.layout import SUCCESS
-from committer.paths import StorePath
+from committer.paths import StorePath, is_reserved
 from committer.stages.base import Stage, StageContext
 from committer.stages.identity import as_entry
 from committer.stages.load_records import LoadedRecords
@@ -33,6 +32,7 @@ class DestinationView:
         linked: Directories of the job that are links to one elsewhere.
         jobs: A job's own directory in a directory that is to make room for a file, by the name of that.
         occupied: Directories that files go into and that hold something visible.
+        closed: Directories into which nothing can be put, with the reason.
         success: The `_SUCCESS` that stands there.
         was_empty: Whether the destination held nothing visible.
     """
@@ -43,6 +43,7 @@ class DestinationView:
     linked: set[str] = field(default_factory=set)
     jobs: dict[str, StorePath] = field(default_factory=dict)
     occupied: set[str] = field(default_factory=set)
+    closed: dict[str, str] = field(default_factory=dict)
     success: FileStatus | None = None
     was_empty: bool = True
 
@@ -83,6 +84,7 @@ class InspectDestination(Stage[InspectionRequest, DestinationView]):
         self._few_names: dict[str, list[str]] = {}
         self._files: set[str] | None = None
         self._directories: set[str] = set()
+        self._refusing: dict[str, str] = {}
 
     async def execute(self, value: InspectionRequest) -> DestinationView:
         """Looks, level by level."""
@@ -110,12 +112,18 @@ class InspectDestination(Stage[InspectionRequest, DestinationView]):
                 for directory in level:
                     for name in wanted.get(directory, ()):
                         status = found.get(fold(name))
+                        if (status is None or not status.is_directory) and directory in self._refusing:
+                            view.closed[directory] = self._refusing[directory]
                         if status is None:
                             self._absent(name, wanted)
                         elif status.is_directory:
                             below.append(name)
                             if status.is_link:
                                 view.linked.add(name)
+                            if status.refuses is not None and status.refuses.enter:
+                                self._refusing[name] = status.refuses.enter
+                                if status.refuses.mounted or name in loaded.written:
+                                    view.closed[name] = status.refuses.enter
                         else:
                             view.blocking[name] = status
                             self._absent(name, wanted)
@@ -210,7 +218,7 @@ class InspectDestination(Stage[InspectionRequest, DestinationView]):
                     found[folded] = child
                 if not keep_files or (self._files is not None and folded not in self._files):
                     continue
-                if directory or not (name == SUCCESS or name.startswith("_temporary")):
+                if directory or not is_reserved(name):
                     if child.is_directory:
                         # A file of the same name can stand beside it where directories are not real, and counts.
                         self._found.setdefault(folded, child)

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass
+from typing import NamedTuple
 
+from committer.advice import call
 from committer.errors import (
+    COMMIT_AGAIN,
     CommitterError,
     ConfigurationError,
     DestinationBusyError,
@@ -25,11 +29,12 @@ from committer.paths import StorePath
 from committer.records.job_state import Intent, NamedRecord, ReplaceLock, decode_record, encode_record
 from committer.stages.base import Stage, StageContext
 from committer.stages.cleanup import remove_emptied
-from committer.stages.job_directory import look_at_job, read_decision, read_record
+from committer.stages.job_directory import JobDirectory, look_at_job, read_decision, read_outcome, read_record
 from committer.stores.base import FileStatus
 from committer.stores.helpers import create_exclusively, move_file
 
 _LOCK_TRIES = 5
+_MOST_NAMED = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +64,7 @@ class DeclareIntent(Stage[CommitIntent, StorePath]):
     Preconditions: the job stands, undecided.
     Postconditions: the intent stands; for a replacing job so does the lock, and no other job's intent does.
     Returns: this driver's own intent.
-    Failure modes: `DestinationBusyError` names the owner; an intent of one's own, and the lock, are gone again.
+    Failure modes: `DestinationBusyError` names the owners; an intent of one's own, and the lock, are gone again.
     Cost: 1 call; for a replacing job 2 more and one a neighbouring job; 2 more beside another driver.
     """
 
@@ -83,7 +88,9 @@ class DeclareIntent(Stage[CommitIntent, StorePath]):
             try:
                 await TakeReplaceLock(self.context).run(None)
             except CommitterError:
-                await withdraw(self.context, own)
+                # The caller finds an intent that could not be taken back, and says so.
+                with suppress(CommitterError):
+                    await withdraw(self.context, own)
                 raise
         return own
 
@@ -111,15 +118,18 @@ class DeclareIntent(Stage[CommitIntent, StorePath]):
 
 
 class TakeReplaceLock(Stage[None, None]):
-    """Takes the replace lock, then looks for other jobs that are about to commit.
+    """Takes the replace lock, then looks for other jobs that are about to commit, or have not finished with it.
+
+    A job that has its outcome is still in the way: it is about to write `_SUCCESS`, or to put old files back. Were its
+    files replaced before, its `_SUCCESS` would name files that are gone, and stand where this job's belongs.
 
     The lock is the job's: where another driver of the job took it, this one rests on it, and from then on only the
     job's end releases it.
 
     Preconditions: this job's intent stands.
-    Postconditions: the lock is this job's, and no other job has an intent without an end.
-    Failure modes: `DestinationBusyError` names the owner; the caller withdraws.
-    Cost: 2 calls and one or two a neighbouring job; 3 more where another driver of the job took the lock.
+    Postconditions: the lock is this job's, and every other job that has an intent is finished.
+    Failure modes: `DestinationBusyError` names every owner; the caller withdraws.
+    Cost: 2 calls and one to three a neighbouring job; 3 more where another driver of the job took the lock.
     """
 
     name = "job_stage_take_replace_lock"
@@ -150,10 +160,10 @@ class TakeReplaceLock(Stage[None, None]):
                 continue
             standing = decode_record(found, ReplaceLock, source=str(layout.replace_lock))
             if standing.job_id != layout.job_id:
-                raise _busy(self.context, standing.job_id, "replaces data there")
+                raise _busy(self.context, [standing.job_id], "replaces data there")
             if standing.driver == self.context.driver or await self._rest_on(standing, lock):
                 return
-        raise _busy(self.context, layout.job_id, "has another driver, which takes the lock again and again")
+        raise _busy(self.context, [layout.job_id], "has another driver, which takes the lock again and again")
 
     async def _rest_on(self, standing: ReplaceLock, own: ReplaceLock) -> bool:
         """Keeps the lock of another driver of this job from being taken back. False when it was, so that none stands.
@@ -185,6 +195,7 @@ class TakeReplaceLock(Stage[None, None]):
         ]
         # Of a job of Hadoop's magic committer nothing may stand there but the intent.
         pending_sets = self.context.store.capabilities.publishes_uploads
+        busy: dict[str, _InTheWay] = {}
 
         async def look(job_id: str) -> None:
             if job_id == layout.job_id:
@@ -192,30 +203,76 @@ class TakeReplaceLock(Stage[None, None]):
             try:
                 check_job_id(job_id)
                 other = JobLayout(layout.destination, job_id, layout.job_attempt, pending_sets=pending_sets)
-                found = await look_at_job(self.context.store, other)
-                # An intent that came after a cleanup, where directories are not real, is nobody's.
-                if found.ended or not (found.decided or (found.intents and not found.is_void)):
-                    return
-                decision = await read_decision(self.context.store, other) if found.decided else None
+                found = await self._in_the_way(other)
             except (ConfigurationError, JobNotFoundError):
                 return
-            except (RecordError, StoreIsADirectoryError) as error:
-                raise _busy(self.context, job_id, f"may be committed there: {error.message}") from error
-            if decision is None or decision.decision == "commit":
-                raise _busy(self.context, job_id, "is being committed there")
+            if found is not None:
+                busy[job_id] = found
 
         await run_workers(neighbours, look, workers=self.context.config.io_concurrency, operation=self.name)
+        if busy:
+            owners = sorted(busy)
+            raise _busy(self.context, owners, busy[owners[0]].what, causes=[one.error for one in busy.values()])
+
+    async def _in_the_way(self, other: JobLayout) -> _InTheWay | None:
+        """Why a job that replaces cannot commit beside another one; None when it can."""
+        store = self.context.store
+        try:
+            found = await look_at_job(store, other)
+            # An intent that came after a cleanup, where directories are not real, is nobody's.
+            if not (found.decided or (found.intents and not found.is_void and not found.ended)):
+                return None
+            decision = await read_decision(store, other) if found.decided else None
+            if decision is not None and decision.decision == "abort":
+                return None
+            if not found.ended:
+                return _InTheWay("is being committed there")
+            # Without a decision it is a kept outcome, or what a cleanup leaves: only a finished job comes that far.
+            outcome = await read_outcome(store, other) if decision is not None else None
+            if outcome is None or outcome.finished:
+                return None
+            return _InTheWay(
+                "is committed there and has yet to write _SUCCESS"
+                if outcome.outcome == "committed"
+                else "is being rolled back there"
+            )
+        except (RecordError, StoreIsADirectoryError) as error:
+            return _InTheWay(f"may be committed there: {error.message}", error)
 
 
-def _busy(context: StageContext, owner: str, what: str) -> DestinationBusyError:
-    destination = str(context.layout.destination)
+class _InTheWay(NamedTuple):
+    what: str
+    error: CommitterError | None = None
+
+
+def _busy(
+    context: StageContext, owners: list[str], what: str, causes: Iterable[CommitterError | None] = ()
+) -> DestinationBusyError:
+    destination, job_id = str(context.layout.destination), context.layout.job_id
+    if owners == [job_id]:
+        who, step = f"job {job_id} {what}", f"{COMMIT_AGAIN}: it goes on from where the other driver stands"
+    elif len(owners) == 1:
+        who = f"job {owners[0]} {what}"
+        step = (
+            f"{COMMIT_AGAIN} once job {owners[0]} has ended; if its driver is dead, "
+            f"{call('recover', destination, owners[0])} finishes it, and "
+            f"{call('recover', destination, owners[0], rollback=True)} aborts it or takes it back"
+        )
+    else:
+        more = f" and {len(owners) - _MOST_NAMED} more" if len(owners) > _MOST_NAMED else ""
+        who = f"jobs {', '.join(owners[:_MOST_NAMED])}{more} are in the way, the first {what}"
+        step = (
+            f"{COMMIT_AGAIN} once each of these jobs has ended; if the driver of one is dead, "
+            f"{call('recover', destination, owners[0])} finishes the first, and "
+            f"{call('recover', destination, owners[0], rollback=True)} aborts it or takes it back"
+        )
     return DestinationBusyError(
-        f"job {context.layout.job_id} cannot commit into {destination} now: job {owner} {what}",
-        owner=owner,
+        f"job {job_id} cannot commit into {destination} now: {who}",
+        owners=owners,
         operation=DeclareIntent.name,
         path=destination,
-        next_step=f"commit again once job {owner} has ended; if its driver is dead, "
-        f"recover({destination!r}, {owner!r}) or abort it",
+        next_step=step,
+        causes=[cause for cause in causes if cause is not None],
     )
 
 
@@ -231,7 +288,7 @@ async def look_for_lock(context: StageContext) -> Exception | None:
         return error
     if owner is None or owner == context.layout.job_id:
         return None
-    return _busy(context, owner, "replaces data there")
+    return _busy(context, [owner], "replaces data there")
 
 
 async def lock_owner(context: StageContext) -> str | None:
@@ -351,6 +408,17 @@ async def remove_taken_lock(context: StageContext) -> None:
     if lock is not None and lock.job_id == layout.job_id:
         await context.store.delete_file(taken)
         await remove_emptied(context)
+
+
+async def own_intent(context: StageContext, found: JobDirectory) -> StorePath | None:
+    """This driver's intent among what stands in a job's directory; at most one call."""
+    joined = context.layout.joined_intent(context.driver)
+    if joined.name in found.children:
+        return joined
+    if context.layout.intent.name not in found.children:
+        return None
+    standing = await read_record(context.store, context.layout.intent, Intent)
+    return context.layout.intent if standing is not None and standing.driver == context.driver else None
 
 
 async def withdraw(context: StageContext, intent: StorePath) -> None:

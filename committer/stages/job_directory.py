@@ -2,19 +2,31 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from typing import Literal, TypeAlias, cast
 
-from committer.errors import JobDecidedError, JobNotFoundError, StoreError, StoreNotADirectoryError, StoreNotFoundError
+from committer.advice import call
+from committer.errors import (
+    JobDecidedError,
+    JobNotFoundError,
+    StoreError,
+    StoreLinkError,
+    StoreNotADirectoryError,
+    StoreNotFoundError,
+)
 from committer.layout import JobLayout, has_nonce
 from committer.paths import StorePath
 from committer.records.job_state import Decision, Intent, JobOutcome, JobSetup, R, decode_record
-from committer.stores.base import FileStatus, Store
+from committer.stores.base import FileStatus, Store, SupportsLinks
 from committer.stores.helpers import children_of
 
 JobState: TypeAlias = Literal["open", "committing", "committed", "aborted", "rolled-back", "unknown"]
 
 OWN_RECORD_LIMIT = 1 << 30
+
+# Temporary files of records (`Store.put`), intents, side files of decisions, marks about the lock, files taken away.
+_REMNANT = re.compile(r"\..+\.(tmp|aside)|intent(-.+)?|plan-.+|replace-lock-.+|taken-.+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,9 +101,35 @@ class JobDirectory:
         return self.is_void or (late and not decision.hadoop)
 
     @property
+    def is_remains(self) -> bool:
+        """Whether it holds no record of any job: nothing but what a driver of this engine leaves that died in a setup,
+        or wrote when its job was over and cleaned up.
+        """
+        if self.magic or self.has_records:
+            return False
+        files = (not (child.is_directory or child.is_link or child.is_special) for child in self.children.values())
+        return all(files) and all(map(_REMNANT.fullmatch, self.children))
+
+    def outlived(self, name: str, *, directories: bool) -> bool:
+        """Whether an intent that stands there is of an earlier job of this id, whose directory was claimed since.
+
+        The driver that claims it removes such intents, before it makes the directory of the job attempt.
+
+        Args:
+            name: The intent's.
+            directories: Whether directories are real.
+        """
+        if not self.set_up:
+            return False
+        if directories:
+            return not self.attempts
+        setup, intent = self.children["setup"].modified, self.children[name].modified
+        return setup is not None and intent is not None and intent < setup
+
+    @property
     def is_foreign(self) -> bool:
         """Whether it holds things that this engine did not put there: perhaps another committer's, and alive."""
-        own = any(name.startswith(("plan-", "replace-lock-")) for name in self.children)
+        own = self.is_remains or any(name.startswith(("plan-", "replace-lock-", "taken-")) for name in self.children)
         return bool(self.children) and not (self.is_job or own)
 
     @property
@@ -124,9 +162,31 @@ async def look_at_job(store: Store, layout: JobLayout) -> JobDirectory:
             f"there is no job {layout.job_id} at {layout.destination}",
             operation="look_at_job",
             path=layout.job_directory,
-            next_step="list_jobs(destination) shows the jobs that are there",
+            next_step=f"{call('list_jobs', str(layout.destination))} shows the jobs that are there",
         ) from missing
     return JobDirectory(layout, children, magic)
+
+
+async def refuse_links(store: Store, found: JobDirectory, *, operation: str) -> None:
+    """Refuses a job where a link stands in the place of a directory or a record: at most one call.
+
+    The store follows none; this is for those who want to know before they change anything.
+
+    Raises:
+        StoreLinkError: It names the link.
+    """
+    if not store.capabilities.links:
+        return
+    for child in found.children.values():
+        if child.is_link:
+            raise StoreLinkError.at(child.path, operation=operation)
+    layout = found.layout
+    attempts = [name for name, child in found.children.items() if child.is_directory and name.isdecimal()]
+    if attempts:
+        inside = [f"{attempt}/{name}" for attempt in attempts for name in layout.of_attempts]
+        link = await cast("SupportsLinks", store).find_link(layout.job_directory, inside)
+        if link is not None:
+            raise StoreLinkError.at(layout.job_directory / link, operation=operation)
 
 
 async def list_job_directory(store: Store, layout: JobLayout) -> list[FileStatus]:
@@ -143,6 +203,18 @@ async def list_job_directory(store: Store, layout: JobLayout) -> list[FileStatus
     if not store.capabilities.directories and all(child.is_directory for child in children):
         await store.status(layout.job_directory)
     return children
+
+
+async def other_job_stands(store: Store, layout: JobLayout) -> bool:
+    """Whether another job has a directory at the destination. One listing.
+
+    Raises:
+        StoreNotFoundError: No job has.
+    """
+    async for child in store.list(layout.temporary):
+        if child.is_directory and child.path != layout.job_directory:
+            return True
+    return False
 
 
 async def magic_stands(store: Store, layout: JobLayout) -> bool:
@@ -286,7 +358,10 @@ async def read_outcome(store: Store, layout: JobLayout) -> JobOutcome | None:
 
 async def read_intent(store: Store, found: JobDirectory) -> Intent | None:
     """Reads the intent that a recovery goes by, None when nobody began to commit the job: one call."""
+    directories = store.capabilities.directories
     for name in found.intents:
+        if found.outlived(name, directories=directories):
+            continue
         intent = await read_record(store, found.layout.job_directory / name, Intent)
         if intent is not None:
             return intent

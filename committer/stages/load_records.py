@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 
 from committer.errors import (
+    COMMIT_AGAIN,
     CommitterError,
     JobNotFoundError,
     RecordError,
@@ -51,6 +52,9 @@ PARTS_AN_ENTRY = 5
 
 # Sentences about names that the store cannot hold; a job can have millions of such names.
 MOST_PROBLEMS = 100
+
+# Tasks that one sentence names.
+MOST_NAMED = 20
 
 
 @dataclass(slots=True)
@@ -260,7 +264,10 @@ class LoadRecords(Stage[list[RecordRef], LoadedRecords]):
                     winners[number] = await self._load(number, ref, loaded)
                 self.context.progress.advance()
 
-            await run_workers(enumerate(value), load, workers=self.context.config.io_concurrency, operation=self.name)
+            with self.context.statistics.timed(names.OP_LOAD_ALL_MANIFESTS):
+                await run_workers(
+                    enumerate(value), load, workers=self.context.config.io_concurrency, operation=self.name
+                )
             loaded.winners = [winners[number] for number in range(len(value))]
             _refuse_one_task_twice(loaded.winners)
         except BaseException:
@@ -495,15 +502,21 @@ async def check_attempt_records(context: StageContext, refs: list[RecordRef]) ->
         )
 
 
-def check_task_count(refs: list[RecordRef], tasks: int | None, job_id: str) -> None:
+def check_task_count(layout: JobLayout, refs: list[RecordRef], tasks: int | None) -> None:
     """Refuses a commit with another number of tasks than the job has.
 
     Raises:
-        TaskMissingError: The numbers differ.
+        TaskMissingError: The numbers differ; it names tasks that did not commit.
     """
-    if tasks is not None and len(refs) != tasks:
-        raise TaskMissingError(
-            f"job {job_id} has {tasks} tasks, {len(refs)} committed",
-            operation="commit_job",
-            next_step="run the missing tasks, then commit again; nothing was published",
-        )
+    if tasks is None or len(refs) == tasks:
+        return
+    committed = {layout.task_of_record(ref.record) for ref in refs}
+    missing = [] if None in committed else [str(task) for task in range(tasks) if task not in committed]
+    more = f" and {len(missing) - MOST_NAMED:,} more" if len(missing) > MOST_NAMED else ""
+    named = f"; not committed: {', '.join(missing[:MOST_NAMED])}{more}" if missing else ""
+    raise TaskMissingError(
+        f"job {layout.job_id} has {tasks} tasks, {len(refs)} committed{named}",
+        operation="commit_job",
+        path=layout.job_directory,
+        next_step=f"run the missing tasks, or give their right number, then {COMMIT_AGAIN}; nothing was published",
+    )

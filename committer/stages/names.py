@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-import re
 import unicodedata
 from collections.abc import Iterable, Iterator
 from collections.abc import Set as AbstractSet
-from typing import Final
 
-from committer.layout import MAGIC, TEMPORARY
-from committer.paths import StorePath
+from committer.layout import TEMPORARY
+from committer.paths import StorePath, working_directory_in
 from committer.stores.base import Capabilities, FileStatus
-
-# In whatever case, as `check_file_name` refuses them: on some disks it is one name.
-_IN_JOB_DIRECTORY: Final = re.compile(f"(?:\\A|/)(?:{TEMPORARY}|{MAGIC})", re.IGNORECASE)
 
 
 def with_ancestors(directories: Iterable[str], roots: AbstractSet[str] = frozenset()) -> set[str]:
@@ -115,11 +110,6 @@ def is_absolute(name: str) -> bool:
     return name[:1] == "/"
 
 
-def in_job_directory(name: str) -> bool:
-    """Whether a name lies in some job's own directory, at whatever depth: jobs may run into a directory below."""
-    return _IN_JOB_DIRECTORY.search(name) is not None
-
-
 def working_directory(status: FileStatus, above: StorePath) -> StorePath | None:
     """The job's own directory that something found below `above` is, or lies in; None where it is no job's.
 
@@ -130,9 +120,11 @@ def working_directory(status: FileStatus, above: StorePath) -> StorePath | None:
     segments = status.path.relative_to(above).split("/")
     for position, segment in enumerate(segments):
         path = path / segment
+        if not working_directory_in(segment):
+            continue
         below = segments[position + 1 :]
-        if segment.startswith(MAGIC) and (below or status.is_directory):
-            return path
-        if segment.startswith(TEMPORARY) and (below[1:] or (below and status.is_directory)):
+        if segment.casefold() != TEMPORARY:
+            return path if below or status.is_directory else None
+        if below[1:] or (below and status.is_directory):
             return path / below[0]
     return None

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
 from itertools import islice
 
+from committer.advice import call
 from committer.errors import ConfigurationError, PreflightError, TargetExistsError
-from committer.layout import MAGIC_JOB, TEMPORARY, check_job_id
+from committer.layout import MAGIC_JOB, SUCCESS, TEMPORARY, check_job_id
 from committer.paths import StorePath
 from committer.stages.base import Stage, StageContext
 from committer.stages.inspect_destination import DestinationView
 from committer.stages.load_records import MOST_PROBLEMS, LoadedRecords
 from committer.stages.names import NameFolding, is_absolute
 from committer.stages.planned_files import PlannedFiles
+from committer.stores.base import FileStatus
 
 MOST_CONFLICTS = MOST_PROBLEMS
 
@@ -41,15 +43,17 @@ class Conflicts:
         output: Of the tasks with one another, or with what the store can hold.
         targets: With what stands at the destination.
         next_step: What to do about the first of `targets`, where it is not what helps with most.
+        rights: With what the store would refuse at the destination.
     """
 
     output: list[str]
     targets: list[str]
     next_step: str = ""
+    rights: list[str] = field(default_factory=list)
 
     def all(self) -> list[str]:
-        """Both kinds, at most a hundred."""
-        return (self.output + self.targets)[:MOST_CONFLICTS]
+        """Every kind, at most a hundred."""
+        return (self.output + self.targets + self.rights)[:MOST_CONFLICTS]
 
 
 class Preflight(Stage[PreflightRequest, Conflicts]):
@@ -59,7 +63,8 @@ class Preflight(Stage[PreflightRequest, Conflicts]):
     (case, Unicode normalisation) or cannot hold; files that stand where a file or directory goes, unless the job may
     replace them; directories in the place of a file that a job runs into, whatever this one may replace; directories
     that hold files, when the job refuses to add to them; directories that are links, when the job takes away all that
-    stands at the destination, those links too. Hadoop checks none of it: its last rename wins.
+    stands at the destination, those links too; what the store is known to refuse (another volume, another user's files
+    in a sticky directory, no right to write or to link). Hadoop checks none of it: its last rename wins.
 
     Preconditions: records loaded, destination inspected.
     Postconditions: the conflicts, or none; nothing changed.
@@ -79,7 +84,22 @@ class Preflight(Stage[PreflightRequest, Conflicts]):
         conflicts.output.extend(value.loaded.unstorable)
         self._collect_jobs(value, conflicts)
         self._collect_targets(value, conflicts.targets)
+        self._collect_rights(value.view, conflicts.rights)
         return conflicts
+
+    def _collect_rights(self, view: DestinationView, rights: list[str]) -> None:
+        rights.extend(f"no file can go into {name}: {reason}" for name, reason in sorted(view.closed.items()))
+        rights.extend(refused_moves(view.blocking))
+        marker = {} if view.success is None else {SUCCESS: view.success}
+        rights.extend(refused_moves(marker))
+        if "replace" in (self.context.config.existing_target, self.context.config.conflict_mode):
+            # Before another file takes its name, a file is linked aside; a directory is moved.
+            linked = self.context.store.capabilities.hard_links
+            for name, status in sorted(view.targets.items()):
+                refuses = status.refuses
+                reason = refuses and (refuses.move or (refuses.link if linked else ""))
+                if reason:
+                    rights.append(f"{name} cannot be replaced: {reason}")
 
     async def _collect_duplicates(self, value: PreflightRequest, output: list[str]) -> None:
         loaded = value.loaded
@@ -149,14 +169,26 @@ class Preflight(Stage[PreflightRequest, Conflicts]):
         )
 
 
+def refused_moves(standing: Mapping[str, FileStatus]) -> list[str]:
+    """What cannot make room, of what is to be moved aside; one sentence each."""
+    return [
+        f"{name} cannot be moved aside: {status.refuses.move}"
+        for name, status in sorted(standing.items())
+        if status.refuses is not None and status.refuses.move
+    ]
+
+
 def end_it_first(job: StorePath) -> str:
     """What to do about a job's own directory that is in the way."""
     runs_into, job_id = job.parent, job.name.removeprefix(MAGIC_JOB)
-    if runs_into.name.startswith(TEMPORARY):
+    if runs_into.name.casefold() == TEMPORARY:
         runs_into = runs_into.parent
     try:
         check_job_id(job_id)
-        ends = f"recover({str(runs_into)!r}, {job_id!r}), or cleanup of it, ends one that died"
+        ends = (
+            f"if its driver died in its commit, {call('recover', str(runs_into), job_id)} finishes it; if it died "
+            f"before, {call('cleanup', str(runs_into), job_id=job_id)} removes it"
+        )
     except ConfigurationError:
         # S3A's before Hadoop 3.4.0 name no job: all of a destination share it.
         ends = f"delete {job} once no job uses it"
@@ -173,14 +205,18 @@ def refuse(context: StageContext, conflicts: Conflicts) -> None:
     found = conflicts.all()
     if not found:
         return
-    kind = PreflightError if conflicts.output else TargetExistsError
+    kind = PreflightError if conflicts.output or not conflicts.targets else TargetExistsError
+    if conflicts.output:
+        step = "have the tasks write other names"
+    elif conflicts.targets:
+        step = conflicts.next_step or "remove what is in the way, or set existing_target='replace'"
+    else:
+        step = "give the user of this process the right to it, or unmount it; nothing was published"
     raise kind(
         f"job {context.layout.job_id} cannot be committed: {found[0]}"
         + (f" (and {len(found) - 1} more)" if len(found) > 1 else ""),
         conflicts=found,
         operation=Preflight.name,
         path=context.layout.destination,
-        next_step=conflicts.next_step or "remove what is in the way, or set existing_target='replace'"
-        if kind is TargetExistsError
-        else "have the tasks write other names",
+        next_step=step,
     )

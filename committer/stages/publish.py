@@ -72,9 +72,9 @@ class Published:
     filenames: list[str] = field(default_factory=list)
     lengths: list[int] = field(default_factory=list)
 
-    def add(self, layout: JobLayout, files: list[PlannedFile]) -> None:
-        """Counts files that are in place."""
-        self.files += len(files)
+    def add(self, layout: JobLayout, files: list[PlannedFile], done: int) -> None:
+        """Counts files that are in place: `done` of them is what their publish actions said, one by one."""
+        self.files += done
         self.size += sum([file.size for file in files])
         for file in files[: FILENAMES_LIMIT - len(self.filenames)]:
             self.filenames.append(layout.target(file.destination).uri)
@@ -133,22 +133,24 @@ class PublishFiles(Stage[CommitState, Published]):
 
         workers = self.context.config.io_concurrency
         async for batch in value.files.batches():
-            rest = batch
+            rest, done = batch, 0
             if isinstance(store, SupportsBatchRename) and store.renames_in_batches:
                 plain, rest = _without(batch, known)
-                await self._publish_together(store, _by_directory(plain))
-            await run_workers(rest, publish, workers=workers, operation=self.name)
-            published.add(layout, batch)
+                done = await self._publish_together(store, _by_directory(plain))
+            done += await run_workers(rest, publish, workers=workers, operation=self.name)
+            published.add(layout, batch, done)
         return published
 
-    async def _publish_together(self, store: SupportsBatchRename, files: list[PlannedFile]) -> None:
-        """Publishes files at whose targets nothing is known to stand, many in one call."""
+    async def _publish_together(self, store: SupportsBatchRename, files: list[PlannedFile]) -> int:
+        """Publishes files at whose targets nothing is known to stand, many in one call; says how many."""
+        done = 0
         advance = self.context.progress.advance
         # No more in flight than the job allows, as where each file is a call of its own.
         most = self.context.config.io_concurrency
         together = max(1, min(_TOGETHER, most // 2))
 
         async def publish(start: int) -> None:
+            nonlocal done
             some = files[start : start + together]
             renames = [self._ends(file) for file in some]
             errors = await store.rename_files(renames)
@@ -157,11 +159,13 @@ class PublishFiles(Stage[CommitState, Published]):
                 await self._settle(some[index], *renames[index], errors[index])
 
             await run_workers(errors, settle, workers=most, operation=self.name)
+            done += len(some)
             advance(len(some), sum([file.size for file in some]))
 
         starts = range(0, len(files), together)
         at_once = min(_BATCHES_AT_ONCE, most // together)
         await run_workers(starts, publish, workers=at_once, operation=self.name)
+        return done
 
     async def _settle(self, file: PlannedFile, source: StorePath, target: StorePath, error: StoreError | None) -> None:
         """Looks at source and target and does what is left to do, until nothing is."""
@@ -195,6 +199,9 @@ class PublishFiles(Stage[CommitState, Published]):
         if isinstance(error, StoreExistsError):
             # The store sees something there that it does not show. The file is at its source, and nothing happened.
             raise self._refusal(file, target, "something that cannot be looked at", [error])
+        if isinstance(error, StoreUnavailableError | StoreThrottledError):
+            # The file is at its source, and nothing happened.
+            raise error
         raise self._unknown(file, target, None, error, gone=False)
 
     async def _look(self, path: StorePath) -> FileStatus | None:
@@ -305,7 +312,7 @@ class PublishFiles(Stage[CommitState, Published]):
             f"cannot tell what happened to {file.destination}: {found}",
             operation=self.name,
             path=path,
-            next_step=f"find out who changed it; {self.context.recover_command} goes on from here, nothing was deleted",
+            next_step=f"find out who changed it; {self.context.recover_call()} goes on from here, nothing was deleted",
             causes=[error] if error is not None else [],
         )
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import AsyncIterator, Iterator
 
 from committer.errors import InvalidPathError, RecordError, StoreNotADirectoryError, StoreNotFoundError
+from committer.events.logs import job_logger
 from committer.layout import PENDING_SET_SUFFIX
 from committer.paths import StorePath, check_absolute_name, check_file_name
 from committer.records.pending_set import (
@@ -20,7 +20,7 @@ from committer.stages.names import is_absolute
 from committer.stages.pending_sets import target_of
 from committer.stores.helpers import children_of, walk
 
-_log = logging.getLogger("committer.stages")
+_log = job_logger("committer.stages")
 
 
 async def places_of_records(context: StageContext) -> list[StorePath]:

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import logging
-
 from committer.errors import CommitterError, RecordError, StoreNotFoundError
 from committer.events import names
+from committer.events.logs import job_logger
 from committer.paths import StorePath
 from committer.records.success import SuccessData, decode_success, encode_success
 from committer.stages.base import Stage, StageContext
 from committer.stores.base import Store
 from committer.stores.helpers import exists
 
-_log = logging.getLogger("committer.stages")
+_log = job_logger("committer.stages")
 
 
 class SaveReport(Stage[SuccessData, None]):

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from committer.errors import (
     JobStateError,
     OutcomeUnknownError,
+    RecordError,
     StoreError,
     StoreExistsError,
     StoreNotADirectoryError,
@@ -20,12 +21,15 @@ from committer.flow.workers import run_workers
 from committer.layout import SUCCESS
 from committer.paths import StorePath
 from committer.records.job_state import Fact, JobOutcome
+from committer.records.success import decode_success
 from committer.stages.base import Stage, StageContext
-from committer.stages.commit_state import CommitState, explain_missing, is_forward_only, looking_again
+from committer.stages.commit_state import CommitState, explain_missing, is_forward_only, looking_again, stands_fenced
 from committer.stages.end_job import EndJob
-from committer.stages.identity import is_file_of, stands_as_directory, stood_there
+from committer.stages.identity import is_file_of, is_regular, stands_as_directory, stood_there
+from committer.stages.job_directory import read_outcome
 from committer.stages.planned_files import PlannedFile
-from committer.stages.success_file import PLACE_TAKEN
+from committer.stages.success_file import PLACE_TAKEN, make_room_for
+from committer.stages.take_away import take_away
 from committer.stores.helpers import exists, move_file, status_or_none
 
 
@@ -57,7 +61,7 @@ async def fence(context: StageContext) -> None:
             await store.rename_directory(directory, fenced)
         except (StoreNotFoundError, StoreExistsError) as error:
             # Fenced before; or a task of this job that came too late made the directory again, which harms nobody.
-            if not await exists(store, fenced):
+            if not await stands_fenced(context, fenced):
                 unexplained = JobStateError(
                     f"job {context.layout.job_id} cannot be fenced: {directory.name} is gone",
                     operation="fence",
@@ -68,7 +72,7 @@ async def fence(context: StageContext) -> None:
                 raise await explain_missing(context, unexplained) from error
         except StoreError:
             # A lost answer: what counts is what stands there.
-            if await exists(store, directory) or not await exists(store, fenced):
+            if await exists(store, directory) or not await stands_fenced(context, fenced):
                 raise
 
 
@@ -85,7 +89,7 @@ class RollBack(Stage[RollBackRequest, JobOutcome]):
     Failure modes: a store error leaves it half way; running it again finishes it. `OutcomeUnknownError` where the store
     cannot prove which files are the job's, a `RecordError` where they cannot be read: nothing was taken back.
     Cost: one read a record where entries are not kept; 3 calls a file that was published (2 where a rename can be told
-    what its source is), 1 a file that was not.
+    what its source is; 3 more where it came with its directory), 1 a file that was not.
     """
 
     name = "job_stage_roll_back"
@@ -98,8 +102,13 @@ class RollBack(Stage[RollBackRequest, JobOutcome]):
         self._superseded = context.layout.superseded_fenced if fenced else context.layout.superseded
         self._kept_aside: list[str] = []
 
-    async def execute(self, value: RollBackRequest) -> JobOutcome:
-        """Fences, ends, undoes."""
+    def refuse(self, value: RollBackRequest) -> None:
+        """Refuses what cannot be taken back, or not on this word. No call; nothing was changed.
+
+        Raises:
+            JobStateError: The job can only go forward, or its other drivers can be neither fenced off nor are said to
+                be dead.
+        """
         layout = self.context.layout
         if is_forward_only(self.context, value.state):
             raise JobStateError(
@@ -107,9 +116,13 @@ class RollBack(Stage[RollBackRequest, JobOutcome]):
                 operation=self.name,
                 path=layout.destination,
                 outcome="partial",
-                next_step=f"call {self.context.recover_command} to finish it",
+                next_step=f"call {self.context.recover_call()} to finish it",
             )
         self._check_fencing(value)
+
+    async def execute(self, value: RollBackRequest) -> JobOutcome:
+        """Fences, ends, undoes."""
+        self.refuse(value)
         await self._check_readable(value.state)
         await self._check_provable(value.state, self.context.layout.tasks)
         await fence(self.context)
@@ -128,7 +141,8 @@ class RollBack(Stage[RollBackRequest, JobOutcome]):
             operation=self.name,
             path=self.context.layout.destination,
             outcome="partial",
-            next_step="make sure no other driver of the job is alive, then roll back with force=True",
+            next_step="make sure that no other driver of the job is alive, then call "
+            f"{self.context.recover_call(rollback=True, force=True)}",
         )
 
     async def _check_readable(self, state: CommitState) -> None:
@@ -153,7 +167,7 @@ class RollBack(Stage[RollBackRequest, JobOutcome]):
                     f"cannot tell whether what stands at {file.destination} is the job's: the store keeps no proof",
                     operation=self.name,
                     path=self.context.layout.target(file.destination),
-                    next_step=f"look at it; {self.context.recover_command} goes on from here, nothing was deleted",
+                    next_step=f"look at it; {self.context.recover_call()} goes on from here, nothing was deleted",
                 )
 
         await run_workers(state.files, look, workers=self.context.config.io_concurrency, operation=self.name)
@@ -190,7 +204,7 @@ class RollBack(Stage[RollBackRequest, JobOutcome]):
                 await self.context.store.delete_directory(self._tasks, recursive=True)
             await run_workers(
                 state.files,
-                lambda file: self._delete_ours(file, state.targets.get(file.destination)),
+                lambda file: looking_again(lambda: self._delete_ours(file, state.targets.get(file.destination))),
                 workers=self.context.config.io_concurrency,
                 operation=self.name,
             )
@@ -205,7 +219,7 @@ class RollBack(Stage[RollBackRequest, JobOutcome]):
                 path=self._superseded,
                 outcome="partial",
                 next_step=f"they are kept in {self._superseded}: move them where they belong, or delete them, then "
-                f"call {self.context.recover_command}",
+                f"call {self.context.recover_call()}",
             )
 
     async def _each(self, facts: list[Fact], work: Callable[[Fact], Awaitable[None]]) -> None:
@@ -267,7 +281,7 @@ class RollBack(Stage[RollBackRequest, JobOutcome]):
     async def _delete_ours(self, file: PlannedFile, stood: Fact | None) -> None:
         target = self.context.layout.target(file.destination)
         if not stood_there(file, stood) and await self._stands(target, file):
-            await self.context.store.delete_file(target)
+            await take_away(self.context, target, self._superseded, identity=file.identity)
 
     async def _put_back(self, fact: Fact) -> None:
         await looking_again(lambda: self._restore(self._superseded / f"{fact.aside:08d}", fact))
@@ -284,12 +298,25 @@ class RollBack(Stage[RollBackRequest, JobOutcome]):
             if kept is None:
                 return
             with contextlib.suppress(StoreNotFoundError):
-                if kept.size == len(PLACE_TAKEN) and await store.read(aside, limit=kept.size) == PLACE_TAKEN:
+                is_marker = is_regular(kept) and kept.size == len(PLACE_TAKEN)
+                if is_marker and await store.read(aside, limit=kept.size) == PLACE_TAKEN:
                     return
+            await self._make_room_for_success(aside)
             # Also another than the recorded one: a later job's, which this one took by mistake.
             await self._restore(aside, fact)
 
         await looking_again(put_back)
+
+    async def _make_room_for_success(self, aside: StorePath) -> None:
+        """Has an older `_SUCCESS` than that one make room: a driver that was stopped, of a job long over, wrote it."""
+        context = self.context
+        try:
+            data = await context.store.read(aside, limit=context.config.record_size_limit)
+            kept = decode_success(data, source=str(aside))
+        except (StoreNotFoundError, RecordError):
+            return
+        outcome = await read_outcome(context.store, context.layout)
+        await make_room_for(context, kept, outcome, of_this_engine=True)
 
     async def _restore(self, aside: StorePath, fact: Fact) -> None:
         """Moves one thing back from the job's directory, replacing nothing."""
@@ -326,7 +353,7 @@ class RollBack(Stage[RollBackRequest, JobOutcome]):
                 and not stands_as_directory(kept)
             )
             if same:
-                await store.delete_file(aside)
+                await take_away(self.context, aside, self._superseded, identity=kept.identity)
             elif fact.path != SUCCESS:
                 # A `_SUCCESS` that stands there is a later job's, and the one that counts.
                 self._kept_aside.append(fact.path)

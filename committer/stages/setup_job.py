@@ -6,9 +6,11 @@ from collections.abc import Mapping
 from contextlib import suppress
 
 from committer.errors import (
+    CommitterError,
     JobExistsError,
     StoreCrossDeviceError,
     StoreExistsError,
+    StoreLinkError,
     StoreNotADirectoryError,
     StoreNotFoundError,
     StoreOutcomeUnknownError,
@@ -21,8 +23,9 @@ from committer.records.job_state import JobSetup, encode_record
 from committer.stages.base import Stage, StageContext
 from committer.stages.cleanup import remove_job_directory
 from committer.stages.durability import missing_directories, sync_directories
-from committer.stages.job_directory import list_job_directory, magic_stands
-from committer.stores.helpers import create_exclusively, exists
+from committer.stages.job_directory import JobDirectory, list_job_directory, magic_stands
+from committer.stores.base import FileStatus
+from committer.stores.helpers import create_exclusively, exists, status_or_none
 
 _CLAIM_TRIES = 10
 
@@ -34,7 +37,8 @@ class SetupJob(Stage[None, str | None]):
         context: The job.
         needs: What the committer needs of the store: capabilities, each with what it is to say.
 
-    Preconditions: the store can what the committer needs; nothing is in the job's directory.
+    Preconditions: the store can what the committer needs; the job's directory holds no record of any job: what a driver
+    left there that died in a setup, or came to a job of this id that was over, does not keep the id.
     Postconditions: the setup record and the directories for task attempts and their records stand; the store proved
     that a rename keeps identity. Nothing at the destination outside `_temporary/<job id>` changed: an old `_SUCCESS`
     stays until the commit decision (Hadoop deletes it here). Roots outside the destination stand, and are on its volume
@@ -43,11 +47,11 @@ class SetupJob(Stage[None, str | None]):
     Returns: the setup record's identity, on stores that take late writes: whoever decides tells it by that from one
     that a late request makes after a cleanup.
     Failure modes: `JobExistsError` changes nothing; any other failure, and a cancellation, removes what was made below
-    `_temporary`, so that the id is free again.
+    `_temporary`, so that the id is free again; where that fails too the error says so.
     Cost: about 9 calls in 7 round trips, and the store's probe beside the last; with `outcome_kept` one more. On
     stores that take late writes one look at the setup record beside the last, too. With
     `durability="fsync"` 5 more (one look, four directories synced), one where `_temporary` is made, and two a directory
-    made above it. For a failed setup 4 or 5. For a root 4.
+    made above it. For a failed setup 5 or 6. For a root 4. Two for an intent that was left there.
     Hadoop: ``SetupJobStage``.
     """
 
@@ -90,11 +94,23 @@ class SetupJob(Stage[None, str | None]):
             await sync_directories(self.context, made_in)
         except JobExistsError:
             raise
-        except BaseException:
+        except BaseException as error:
             # Also while claiming: a create that was cancelled or whose answer was lost may have come through.
-            await remove_job_directory(self.context, claim)
+            free = await remove_job_directory(self.context, claim)
+            if isinstance(error, CommitterError):
+                self._say_what_is_left(error, free=free)
             raise
         return identity
+
+    def _say_what_is_left(self, error: CommitterError, *, free: bool) -> None:
+        job_id = self.context.layout.job_id
+        if not free:
+            error.message = f"{error.message}; what was made of job {job_id} until then could not be removed"
+            cause = error.next_step if isinstance(error, StoreLinkError) else "remove the cause"
+            error.next_step = f"{cause}, then call {self.context.cleanup_call()}: it frees the id"
+        elif error.outcome == "unknown":
+            error.outcome = "unchanged"
+            error.next_step = error.next_step or f"set the job up again; its id {job_id} is free"
 
     async def _identify(self) -> str | None:
         store = self.context.store
@@ -173,9 +189,11 @@ class SetupJob(Stage[None, str | None]):
             ) from error
         # A directory alone claims nothing: a lost answer to its creation cannot be told from somebody else's. The
         # record does. Anything else in the directory belongs to another job: Hadoop's, or one being cleaned up.
-        if await self._is_vacant():
+        remains = await self._remains()
+        if remains is not None:
             found = await create_exclusively(store, layout.setup, claim, durable=self.context.durable)
             if found == claim and not await self._is_taken():
+                await self._remove_intents(remains)
                 return
         raise JobExistsError(
             f"job id {layout.job_id} is in use at {layout.destination}",
@@ -196,12 +214,32 @@ class SetupJob(Stage[None, str | None]):
         await store.delete_file(layout.setup)
         return True
 
-    async def _is_vacant(self) -> bool:
+    async def _remains(self) -> JobDirectory | None:
+        """What stands in the job's directory when that is no job; else None."""
         store, layout = self.context.store, self.context.layout
+        children: list[FileStatus] = []
         with suppress(StoreNotFoundError):
-            if await list_job_directory(store, layout):
-                return False
-        return not (layout.pending_sets and await magic_stands(store, layout))
+            children = await list_job_directory(store, layout)
+        found = JobDirectory(layout, {child.path.name: child for child in children})
+        if not found.is_remains or (layout.pending_sets and await magic_stands(store, layout)):
+            return None
+        return found
+
+    async def _remove_intents(self, remains: JobDirectory) -> None:
+        """Removes intents to commit an earlier job of this id: a recovery would take them for this job's.
+
+        Not before the id is claimed: until then they may become another driver's that claims it.
+        """
+        store = self.context.store
+        for name in remains.intents:
+            left = remains.children[name]
+            standing = await status_or_none(store, left.path)
+            if standing is not None and _tells(standing) == _tells(left):
+                await store.delete_file(left.path)
+
+
+def _tells(status: FileStatus) -> tuple[object, ...]:
+    return status.identity, status.size, status.modified
 
 
 def check_store(context: StageContext, needs: Mapping[str, str], *, operation: str) -> None:

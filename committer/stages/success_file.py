@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import functools
+import getpass
 import platform
+from collections.abc import Mapping
+from datetime import UTC, datetime
 
 import msgspec
 
@@ -21,13 +25,16 @@ from committer.events import names
 from committer.layout import SUCCESS
 from committer.options import S3A_UUID, WRITE_JOB_UUID
 from committer.paths import StorePath
-from committer.records.job_state import Decision
+from committer.records.job_state import Decision, JobOutcome
 from committer.records.pending_set import java_date
 from committer.records.statistics import IOStatistics
 from committer.records.success import SuccessData, decode_success, encode_success, hadoop_date
 from committer.stages.base import Stage, StageContext
 from committer.stages.commit_state import explain_missing, fenced_off, looking_again
+from committer.stages.intent import lock_owner
+from committer.stages.job_directory import other_job_stands, read_outcome
 from committer.stages.publish import Published
+from committer.stages.take_away import take_away
 from committer.stores.helpers import create_exclusively, move_file, status_or_none
 
 # What Hadoop's committers call themselves in `_SUCCESS`: the manifest committer by its class, S3A's by their names.
@@ -35,11 +42,14 @@ COMMITTER_CLASS = "org.apache.hadoop.mapreduce.lib.output.committer.manifest.Man
 
 _HADOOP_NAMES = {"manifest": COMMITTER_CLASS}
 _LIKE_S3A = "magic"
+_OWN_ID = "lake-committer"
 
 # Ours among the diagnostics, which Hadoop prints as they are.
 WAS_EMPTY = "committer.destination.was.empty"
 DIRECTORIES_CREATED = "committer.directories.created"
 DECIDED_BY = "committer.decided.by"
+
+_ROUNDS = 5
 
 PLACE_TAKEN = b"No _SUCCESS: only that none may arrive here late.\n"
 """What takes the place of an old `_SUCCESS` that another job had set aside before."""
@@ -103,7 +113,7 @@ class SetAsideSuccess(Stage[Decision, None]):
             if standing is None or kept is None or kept.identity is None:
                 return
             if standing.identity == kept.identity == value.success_identity:
-                await store.delete_file(layout.success)
+                await take_away(self.context, layout.success, layout.superseded, identity=kept.identity)
 
     async def _speaks_for_this_job(self) -> bool:
         found = await read_success(self.context)
@@ -111,48 +121,147 @@ class SetAsideSuccess(Stage[Decision, None]):
 
 
 class SaveSuccess(Stage[SuccessData, None]):
-    """Writes `_SUCCESS` by one atomic replace; replaces nothing once the job's directory is gone.
+    """Writes `_SUCCESS` where none stands; an older one that came since the old one was set aside makes room first.
 
-    Whoever removed that directory may have finished the job, and a later job may have written its own marker since.
+    So a driver that was stopped since the outcome, while another one finished the job and later jobs came, replaces
+    nothing. Nor does it write once its job's directory is gone while another job has one. Where it still writes while a
+    later job has set the one before it aside, that job takes this one away when it ends.
 
     Args:
         context: The job.
-        only_if_absent: The job's directory is known to be gone.
+        outcome: The outcome that stood; None when the job's directory is known to be gone.
+        replacing: The job holds the replace lock, so no other job of this engine ends beside it.
 
     Preconditions: outcome `committed` stands: every file of every committed task is in place (G9).
-    Postconditions: `_SUCCESS` names this job, or another one that came later.
-    Cost: 1 call (2 on stores that write first and rename after).
+    Postconditions: `_SUCCESS` names this job, or one that committed later.
+    Cost: 1 call (2 on stores that write first and rename after); some 7 more where another one stands.
     Hadoop: ``SaveSuccessFileStage``.
     """
 
     name = "committer_commit_job"
     statistic = "job_stage_save_success_marker"
 
-    def __init__(self, context: StageContext, *, only_if_absent: bool = False) -> None:
+    def __init__(self, context: StageContext, *, outcome: JobOutcome | None = None, replacing: bool = False) -> None:
         super().__init__(context)
-        self._only_if_absent = only_if_absent
+        self._outcome = outcome
+        self._replacing = replacing
 
     async def execute(self, value: SuccessData) -> None:
         """Writes it; a directory of that name is a definite refusal."""
-        layout, store, durable = self.context.layout, self.context.store, self.context.durable
+        layout, store = self.context.layout, self.context.store
         data = encode_success(value)
-        temporary = layout.success_temporary(self.context.driver)
+        # Below the job's directory: on a disk this write fails once another driver has finished the job.
+        temporary = layout.success_temporary(self.context.driver) if self._outcome is not None else None
         try:
-            if not self._only_if_absent:
+            if temporary is None and await self._others_run():
+                return
+            for tries_left in reversed(range(_ROUNDS)):
                 try:
-                    await store.put(layout.success, data, temporary=temporary, durable=durable)
+                    found = await create_exclusively(
+                        store, layout.success, data, temporary=temporary, durable=self.context.durable
+                    )
                 except StoreNotFoundError:
-                    self._only_if_absent = True
-            if self._only_if_absent:
-                await create_exclusively(store, layout.success, data, durable=durable)
+                    # The job's directory is gone; or what stood there is.
+                    if temporary is None:
+                        raise
+                    temporary = None
+                    if await self._others_run():
+                        return
+                    continue
+                # What is moved away after the last try would be missed.
+                if found == data or not tries_left or not await self._make_room(value):
+                    return
         except StoreIsADirectoryError as error:
             raise JobStateError(
                 f"a directory stands at {layout.success}: the job is committed, but its marker cannot be written",
                 operation=self.name,
                 path=layout.success,
                 outcome="committed",
-                next_step=f"remove it, then call {self.context.recover_command}",
+                next_step=f"remove it, then call {self.context.recover_call()}",
             ) from error
+
+    async def _others_run(self) -> bool:
+        """Whether another job may be replacing what this one, which is gone, published."""
+        try:
+            return await other_job_stands(self.context.store, self.context.layout)
+        except StoreNotFoundError:
+            return False
+
+    async def _make_room(self, value: SuccessData) -> bool:
+        return await make_room_for(self.context, value, self._outcome, replacing=self._replacing)
+
+
+async def make_room_for(
+    context: StageContext,
+    value: SuccessData,
+    outcome: JobOutcome | None,
+    *,
+    replacing: bool = False,
+    of_this_engine: bool = False,
+) -> bool:
+    """Moves an older `_SUCCESS` than this one into the job's directory; False when what stands there stays.
+
+    Only while the job is not finished, looked at after what stands there: what came later than that is not moved.
+
+    Args:
+        context: The job that writes `_SUCCESS`, or puts it back.
+        value: What is to stand there.
+        outcome: The job's outcome as this driver knows it; None when it is gone.
+        replacing: The job took the replace lock. While it holds that, no other job can have ended since this one
+            decided, so what stands there is older, whatever it says.
+        of_this_engine: Only what a driver of this engine wrote makes room: a committer of Hadoop's, whose `_SUCCESS`
+            may say nothing, replaces an older one when its job ends, and never comes late.
+    """
+    layout, store = context.layout, context.store
+    standing = await status_or_none(store, layout.success)
+    if standing is None:
+        return True
+    found = await _content(context, layout.success)
+    if outcome is None or _is_same(found, value) or (of_this_engine and not _is_of_this_engine(found)):
+        return False
+    if not (_is_older(found, value) or (replacing and await lock_owner(context) == layout.job_id)):
+        return False
+    now = await read_outcome(store, layout)
+    if now is None or now.finished or (now.driver, now.created) != (outcome.driver, outcome.created):
+        return False
+    # Where it is not taken another driver was faster, and what stands there now is looked at again.
+    with contextlib.suppress(StoreExistsError, StoreOutcomeUnknownError):
+        await take_away(context, layout.success, layout.job_directory, identity=standing.identity)
+    return True
+
+
+async def _content(context: StageContext, path: StorePath) -> bytes | None:
+    """What a file says; None when it is gone, or too long to be a record."""
+    try:
+        return await context.store.read(path, limit=context.config.record_size_limit)
+    except (StoreNotFoundError, RecordError):
+        return None
+
+
+def _is_older(found: bytes | None, value: SuccessData) -> bool:
+    """Whether what was read speaks of a job that committed before. What does not say is no job's of this engine."""
+    marker = _decoded(found)
+    return marker is None or marker.timestamp < value.timestamp
+
+
+def _is_of_this_engine(found: bytes | None) -> bool:
+    marker = _decoded(found)
+    return marker is not None and DECIDED_BY in marker.diagnostics
+
+
+def _is_same(found: bytes | None, value: SuccessData) -> bool:
+    """Whether what was read speaks of the same decision of the same job."""
+    marker = _decoded(found)
+    if marker is None or marker.jobId != value.jobId:
+        return False
+    return marker.diagnostics.get(DECIDED_BY) == value.diagnostics.get(DECIDED_BY)
+
+
+def _decoded(data: bytes | None) -> SuccessData | None:
+    try:
+        return decode_success(data or b"", source=SUCCESS)
+    except RecordError:
+        return None
 
 
 def success_data(
@@ -166,15 +275,24 @@ def success_data(
     trace: str = "",
     directories: int = 0,
     decided_by: str = "",
+    more: Mapping[str, str] | None = None,
+    committed_at: str = "",
 ) -> SuccessData:
     """The content of `_SUCCESS` and of the summary report, in the form of Hadoop's committer of that name.
+
+    It bears the time of the outcome, where that is known, whoever writes it and whenever: by that two are told apart.
 
     S3A's differs from the manifest committer's: files by bare absolute paths, the date as Java prints it, and what its
     filesystem counted among the metrics.
     """
-    now, like_s3a = context.runtime.now(), context.spec.committer == _LIKE_S3A
+    now = _moment(committed_at) or context.runtime.now()
+    like_s3a = context.spec.committer == _LIKE_S3A
     statistics = context.statistics.snapshot()
     diagnostics = {"stage": stage, "committer.engine": "lake-committer"}
+    user = _user()
+    if user:
+        diagnostics["principal"] = user
+    diagnostics.update(more or {})
     if published is not None:
         set_totals(statistics, published)
         if like_s3a:
@@ -191,7 +309,6 @@ def success_data(
     filenames = published.filenames if published is not None else []
     if like_s3a:
         filenames = [StorePath.from_uri(uri).path for uri in filenames]
-    source = S3A_UUID if like_s3a else WRITE_JOB_UUID
     return SuccessData(
         success=success,
         timestamp=int(now.timestamp() * 1000),
@@ -200,13 +317,39 @@ def success_data(
         committer=_HADOOP_NAMES.get(context.spec.committer, context.spec.committer),
         jobId=context.layout.job_id,
         description=f"Job committer {context.layout.job_id}" if like_s3a else None,
-        jobIdSource="JobID" if context.layout.job_id.startswith("job_") else source,
+        jobIdSource=_job_id_source(context, like_s3a=like_s3a),
         metrics={name: value for name, value in statistics.counters.items() if value} if like_s3a else {},
         diagnostics=diagnostics,
         filenames=filenames,
         lengths=published.lengths if published is not None else None,
         iostatistics=statistics,
     )
+
+
+@functools.cache
+def _user() -> str:
+    """The short name of the user this process runs as; empty where the system has none, as in some containers."""
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError, ImportError):
+        return ""
+
+
+def _job_id_source(context: StageContext, *, like_s3a: bool) -> str:
+    """Where the job's id came from, by the key of Hadoop's that gave it where one did."""
+    if context.layout.job_id.startswith("job_"):
+        return "JobID"
+    if context.spec.hadoop:
+        return S3A_UUID if like_s3a else WRITE_JOB_UUID
+    return _OWN_ID
+
+
+def _moment(text: str) -> datetime | None:
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        return None
+    return moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
 
 
 def set_totals(statistics: IOStatistics, published: Published) -> None:

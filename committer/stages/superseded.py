@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 
+import msgspec
+
 from committer.errors import (
     StoreExistsError,
     StoreIsADirectoryError,
@@ -12,13 +14,14 @@ from committer.errors import (
     StorePreconditionError,
 )
 from committer.flow.workers import run_workers
-from committer.paths import StorePath
+from committer.paths import StorePath, working_directory_in
 from committer.records.job_state import Fact
 from committer.stages.base import Stage, StageContext
 from committer.stages.commit_state import explain_missing, fenced_off, looking_again
 from committer.stages.identity import as_entry, is_recorded, stands_as_directory
-from committer.stages.names import NameFolding, in_job_directory, is_absolute, is_hidden, with_ancestors
-from committer.stores.base import FileStatus
+from committer.stages.names import NameFolding, is_absolute, is_hidden, with_ancestors
+from committer.stages.take_away import take_away
+from committer.stores.base import FileStatus, Refusals
 
 
 class ListSuperseded(Stage[list[str], dict[str, FileStatus]]):
@@ -38,6 +41,7 @@ class ListSuperseded(Stage[list[str], dict[str, FileStatus]]):
     def __init__(self, context: StageContext) -> None:
         super().__init__(context)
         self._folding = NameFolding(context.store.capabilities)
+        self._mounted: dict[StorePath, Refusals] = {}
 
     async def execute(self, value: list[str]) -> dict[str, FileStatus]:
         """Lists the topmost of the directories `value` and all that is below, each directory once, level by level."""
@@ -60,11 +64,16 @@ class ListSuperseded(Stage[list[str], dict[str, FileStatus]]):
     def _take(self, child: FileStatus, written: set[str], found: dict[str, FileStatus], below: list[StorePath]) -> None:
         name = self.context.layout.name_of(child.path)
         # Jobs may run into a directory below this one, and their own directories are theirs (G11).
-        if in_job_directory(name) or (self._is_at_top(name) and is_hidden(child.path.name)):
+        if working_directory_in(name) or (self._is_at_top(name) and is_hidden(child.path.name)):
             return
         if child.is_directory and (not child.is_link or self._folding.fold(name) in written):
             below.append(child.path)
+            if child.refuses is not None and child.refuses.mounted:
+                self._mounted[child.path] = child.refuses
         elif not stands_as_directory(child):
+            volume = next((top for top in self._mounted if child.path.is_under(top)), None)
+            if volume is not None:
+                child = msgspec.structs.replace(child, refuses=self._mounted[volume])
             found[name] = as_entry(child)
 
     def _is_at_top(self, name: str) -> bool:
@@ -141,6 +150,5 @@ class MoveAside(Stage[list[Fact], int]):
         except StoreNotFoundError:
             return False
         if fact.identity is not None and standing.identity == moved.identity == fact.identity:
-            await store.delete_file(path)
-            return True
+            return await take_away(self.context, path, self.context.layout.superseded, identity=fact.identity)
         return False

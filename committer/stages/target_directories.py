@@ -6,10 +6,10 @@ from dataclasses import dataclass, field
 
 from committer.errors import StoreNotADirectoryError, StoreNotFoundError
 from committer.flow.workers import run_workers
-from committer.paths import StorePath
+from committer.paths import StorePath, working_directory_in
 from committer.stages.base import Stage
 from committer.stages.identity import as_entry
-from committer.stages.names import in_job_directory, working_directory
+from committer.stages.names import working_directory
 from committer.stores.base import FileStatus, Store
 from committer.stores.helpers import walk
 
@@ -21,10 +21,12 @@ class TargetDirectories:
     Attributes:
         jobs: A job's own directory, by the name of the target that holds it; at most one a target.
         files: Every file below them by name, where directories are not real; empty elsewhere.
+        mounted: Another volume's top below one, by the name of the target that holds it; at most one a target.
     """
 
     jobs: dict[str, StorePath] = field(default_factory=dict)
     files: dict[str, FileStatus] = field(default_factory=dict)
+    mounted: dict[str, StorePath] = field(default_factory=dict)
 
 
 class LookIntoTargets(Stage[list[str], TargetDirectories]):
@@ -53,8 +55,12 @@ class LookIntoTargets(Stage[list[str], TargetDirectories]):
                     if job is not None:
                         found.jobs[target] = job
                         return
+                    if status.refuses is not None and status.refuses.mounted:
+                        found.mounted[target] = status.path
+                        return
                     name = context.layout.name_of(status.path)
-                    if not (status.is_directory or context.store.capabilities.directories or in_job_directory(name)):
+                    real = status.is_directory or context.store.capabilities.directories
+                    if not (real or working_directory_in(name)):
                         found.files[name] = as_entry(status)
             except (StoreNotFoundError, StoreNotADirectoryError):
                 # It vanished while we looked, or a file took its place: publishing meets that.

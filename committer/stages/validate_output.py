@@ -86,6 +86,6 @@ class ValidateOutput(Stage[tuple[CommitState, Published], None]):
             + (f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""),
             operation=self.name,
             path=self.context.layout.destination,
-            next_step=f"find out who changed it; {self.context.recover_command} looks again, with rollback=True it "
-            "takes the job's files back",
+            next_step=f"find out who changed it; {self.context.recover_call()} looks again, "
+            f"{self.context.recover_call(rollback=True)} takes the job's files back",
         )

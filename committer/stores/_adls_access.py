@@ -20,7 +20,7 @@ from typing import Any, Final
 
 from committer.errors import ConfigurationError, StorePermissionError, StoreUnavailableError, UnsupportedError
 from committer.flow.runtime import current_runtime
-from committer.stores._secrets import Secret
+from committer.references import Held, Secret
 from committer.stores.http import redact
 
 SCOPE: Final = "https://storage.azure.com/.default"
@@ -64,6 +64,14 @@ class Access(ABC):
             length: Of the body.
         """
 
+    @abstractmethod
+    async def for_sdk(self) -> Any:
+        """What lets a client of Azure's own package in, which is installed, in a form that its clients take.
+
+        Raises:
+            CommitterError: As `prepare`.
+        """
+
     def refused(self) -> bool:
         """Told that the service took a request for unauthenticated: what was cached is not used again.
 
@@ -76,7 +84,7 @@ class Access(ABC):
 class SharedKey(Access):
     """Signs every request with the account's key ("Authorize with Shared Key")."""
 
-    def __init__(self, account: str, key: Secret) -> None:
+    def __init__(self, account: str, key: Secret | Held) -> None:
         self._account = account
         self._secret = key
         self._key = b""
@@ -123,11 +131,17 @@ class SharedKey(Access):
         digest = hmac.digest(self._key, "\n".join(lines).encode(), hashlib.sha256)
         headers["Authorization"] = f"SharedKey {self._account}:{binascii.b2a_base64(digest, newline=False).decode()}"
 
+    async def for_sdk(self) -> Any:
+        """The account's name and its key."""
+        if not self.ready:
+            await self.prepare()
+        return {"account_name": self._account, "account_key": base64.b64encode(self._key).decode()}
+
 
 class SharedAccessSignature(Access):
     """Puts a shared access signature at the end of every URL, and of the source of a rename."""
 
-    def __init__(self, token: Secret) -> None:
+    def __init__(self, token: Secret | Held) -> None:
         self._secret = token
 
     def __repr__(self) -> str:
@@ -150,31 +164,38 @@ class SharedAccessSignature(Access):
     def authorise(self, method: str, path: str, query: Query, headers: dict[str, str], length: int) -> None:
         """Nothing: the URL has it."""
 
+    async def for_sdk(self) -> Any:
+        """The signature, as a credential: of text the clients guess what it is."""
+        from azure.core.credentials import AzureSasCredential
+
+        if not self.ready:
+            await self.prepare()
+        return AzureSasCredential(self.signature)
+
 
 class Token(Access):
     """Sends an OAuth token, got from a credential, kept for the most of its life, and never sent without TLS.
 
     Args:
-        credential: Anything with ``get_token``, blocking (then called in a thread) or not; None for
+        credential: Holds anything with ``get_token``, blocking (then called in a thread) or not; None for
             ``DefaultAzureCredential``, made when it is first needed.
-        given: Whether one was given: such a one does not travel in a pickle.
     """
 
     needs_tls = True
 
-    def __init__(self, credential: Any = None, *, given: bool | None = None) -> None:
-        self._credential = credential
-        self._given = credential is not None if given is None else given
+    def __init__(self, credential: Held | None = None) -> None:
+        self._given = credential
+        self._credential: Any = None
         self._token = ""
         self._fresh_until = 0.0
         self._valid_until = 0.0
         self._locks: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = weakref.WeakKeyDictionary()
 
     def __repr__(self) -> str:
-        return f"Token({type(self._credential).__name__ if self._given else 'DefaultAzureCredential'})"
+        return f"Token({self._given or 'DefaultAzureCredential'})"
 
     def __reduce__(self) -> tuple[object, ...]:
-        return _token, (self._given,)
+        return Token, (self._given,)
 
     async def prepare(self) -> None:
         """Gets a token when there is none, or five minutes before the old one ends; many callers get one together."""
@@ -204,6 +225,17 @@ class Token(Access):
         """Adds the token."""
         headers["Authorization"] = f"Bearer {self._token}"
 
+    async def for_sdk(self) -> Any:
+        """A credential that gives the token that this sends; whoever gives tokens is asked once for both."""
+        return _TokensOf(self)
+
+    async def current(self) -> _GotToken:
+        """The token, got anew when there is none."""
+        if not self.ready:
+            await self.prepare()
+        left = self._valid_until - current_runtime().monotonic()
+        return _GotToken(self._token, int(current_runtime().now().timestamp() + left))
+
     @property
     def ready(self) -> bool:  # type: ignore[override]
         """Whether the token is good for some time."""
@@ -216,14 +248,10 @@ class Token(Access):
 
     async def _fetch(self) -> tuple[str, float]:
         if self._credential is None:
-            if self._given:
-                raise ConfigurationError(
-                    "the option credential was given as an object, which never leaves its process",
-                    operation="open_store",
-                    next_step="give storage_options in each process, or leave credential out where the process has one"
-                    " of its own (DefaultAzureCredential)",
-                )
-            self._credential = await current_runtime().run_blocking(_default_credential)
+            if self._given is not None:
+                self._credential = self._given.reveal()
+            else:
+                self._credential = await current_runtime().run_blocking(_default_credential)
         get = self._credential.get_token
         try:
             if inspect.iscoroutinefunction(get):
@@ -247,19 +275,73 @@ class Token(Access):
         )
 
 
-def _token(given: bool) -> Token:
-    return Token(given=given)
+class _GotToken:
+    """A token as clients of the SDK read it; it shows nothing."""
+
+    __slots__ = ("expires_on", "token")
+
+    def __init__(self, token: str, expires_on: int) -> None:
+        self.token: str = token
+        self.expires_on: int = expires_on
+
+
+class _TokensOf:
+    """A credential for clients of the SDK that are not blocking."""
+
+    def __init__(self, access: Token) -> None:
+        self._access = access
+
+    async def get_token(self, *_scopes: str, **_options: object) -> _GotToken:
+        """The one scope there is, whatever is asked for."""
+        return await self._access.current()
+
+
+class ServicePrincipal(Token):
+    """Sends tokens of a service principal, whose secret may be a reference.
+
+    Args:
+        tenant_id: Its tenant.
+        client_id: Its id.
+        secret: Its secret.
+    """
+
+    def __init__(self, tenant_id: str, client_id: str, secret: Secret) -> None:
+        super().__init__()
+        self._principal = (tenant_id, client_id, secret)
+
+    def __repr__(self) -> str:
+        return f"ServicePrincipal{self._principal!r}"
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return ServicePrincipal, self._principal
+
+    async def _fetch(self) -> tuple[str, float]:
+        if self._credential is None:
+            self._credential = await current_runtime().run_blocking(self._made)
+        return await super()._fetch()
+
+    def _made(self) -> Any:
+        tenant_id, client_id, secret = self._principal
+        kind = _identity("ClientSecretCredential", "the options tenant_id, client_id and client_secret are given")
+        return kind(tenant_id, client_id, secret.reveal())
 
 
 def _default_credential() -> Any:
+    kind = _identity(
+        "DefaultAzureCredential", "neither account_key, sas_token, connection_string nor credential is given"
+    )
+    # The blocking one, in threads: the other kind belongs to the event loop it was first used on.
+    return kind()
+
+
+def _identity(name: str, why: str) -> Any:
+    """A kind of credential of azure-identity."""
     try:
-        from azure.identity import DefaultAzureCredential
+        import azure.identity
     except ImportError:
         raise UnsupportedError(
-            "without account_key, sas_token, connection_string or credential a token is needed, and azure-identity is"
-            " not installed",
+            f"{why}: that takes a token, and azure-identity, which gets one, is not installed",
             operation="open_store",
             next_step="pip install 'lake-committer[adls]'",
         ) from None
-    # The blocking one, in threads: the other kind belongs to the event loop it was first used on.
-    return DefaultAzureCredential()
+    return getattr(azure.identity, name)

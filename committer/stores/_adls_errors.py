@@ -6,9 +6,11 @@ import re
 from dataclasses import dataclass
 from typing import Final
 
+from committer.documentation import page
 from committer.errors import (
     CommitterError,
     ConfigurationError,
+    DestinationNotFoundError,
     InvalidPathError,
     StoreConflictError,
     StoreError,
@@ -42,6 +44,12 @@ _STANDS_THERE: Final = _NOT_EMPTY | {
     "ConditionNotMet",
     "InvalidSourceOrDestinationResourceType",
 }
+
+
+RIGHTS: Final = (
+    "needed is the role Storage Blob Data Contributor; or --x on every directory above the destination, and rwx on it"
+    f" and below; or a signature with rwdlc for containers and objects: {page('stores/adls.md#rights-that-are-needed')}"
+)
 
 
 def code_of(answer: Answer) -> str:
@@ -105,7 +113,7 @@ def error_of(
         return refusal.as_error(
             StorePermissionError,
             "the service refuses the credentials, or they lack a right",
-            next_step="docs/stores/adls.md lists the rights that are needed",
+            next_step=RIGHTS,
         )
     if status == 404:
         return _missing(refusal)
@@ -130,9 +138,10 @@ def _failed(refusal: _Refusal, *, changes: bool) -> CommitterError:
 
 def _missing(refusal: _Refusal) -> CommitterError:
     if refusal.code in _NO_FILESYSTEM:
-        # Not StoreNotFoundError: a name that was mistyped is no directory without jobs.
         return refusal.as_error(
-            StoreError, "there is no such container", next_step="create the container first, or correct its name"
+            DestinationNotFoundError,
+            f"there is no such container: {refusal.path.authority}",
+            next_step="create the container first, or correct its name",
         )
     if refusal.code == "RenameDestinationParentPathNotFound":
         return refusal.as_error(StoreNotFoundError, "the parent of the destination is missing")

@@ -3,13 +3,65 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final
+from typing import Any, Final
 
-from committer.errors import ConfigurationError
-from committer.stores._adls_access import Access, SharedAccessSignature, SharedKey, Token
-from committer.stores._secrets import Secret, is_reference, resolved
+from committer.errors import ConfigurationError, InvalidPathError
+from committer.references import Held, Secret, is_reference, resolved
+from committer.stores._adls_access import Access, ServicePrincipal, SharedAccessSignature, SharedKey, Token
+from committer.stores._adls_names import TABLE, with_hadoop
 
-OPTIONS: Final = ("endpoint", "account_key", "sas_token", "connection_string", "credential")
+_PRINCIPAL: Final = ("tenant_id", "client_id", "client_secret")
+
+
+def place_of(scheme: str, authority: str) -> tuple[str, str, str]:
+    """The container, the account's name and the host that a URI's authority names.
+
+    Raises:
+        InvalidPathError: It names none.
+    """
+    container, at, host = authority.partition("@")
+    if not (container and at and host):
+        raise InvalidPathError(
+            f"{scheme}://{authority} names no container and account",
+            next_step="write abfss://container@account.dfs.core.windows.net/path",
+        )
+    return container, host.partition(".")[0], host
+
+
+def arguments_of(options: Mapping[str, object], account: str, container: str) -> dict[str, object]:
+    """Storage options under any name that `TABLE` knows, as arguments of the store.
+
+    May block, where a connection string or what is no secret is in a file.
+
+    Raises:
+        ConfigurationError: One is unknown, no text, for another account, or at odds with another.
+    """
+    found = TABLE.named(with_hadoop(options, account, container))
+    for option in TABLE.options:
+        if option.name in found and not option.instance:
+            _text(option.name, found[option.name])
+    for name, own in (("account_name", account), ("container_name", container)):
+        if found.pop(name, own) != own:
+            raise ConfigurationError(f"the option {name} is not the path's, {own}", operation="open_store")
+    client = found.pop("client", None)
+    if client is not None:
+        others = sorted(found.keys() - {"http_session"})
+        if others:
+            raise ConfigurationError(f"the options client and {others[0]} exclude one another", operation="open_store")
+        return {**found, **from_client(client, account, container)}
+    principal = [found.pop(name) for name in _PRINCIPAL if name in found]
+    if not principal:
+        return found
+    if len(principal) < len(_PRINCIPAL):
+        raise ConfigurationError(
+            f"the options {', '.join(_PRINCIPAL)} go together",
+            operation="open_store",
+            next_step="give all three; for a managed identity none of them: AZURE_CLIENT_ID says which it is",
+        )
+    if "credential" in found:
+        raise ConfigurationError("the options credential and client_secret exclude one another", operation="open_store")
+    tenant_id, client_id, secret = map(str, principal)
+    return {**found, "credential": ServicePrincipal(tenant_id, client_id, Secret(secret, "client_secret"))}
 
 
 class _InConnectionString(Secret):
@@ -50,37 +102,73 @@ def access_of(account: str, options: Mapping[str, object]) -> Access:
         return SharedKey(account, value) if name == "account_key" else SharedAccessSignature(value)
     if isinstance(value, Access):
         return value
+    return _access_by_object(name, value)
+
+
+def _access_by_object(option: str, value: object) -> Access:
+    """What a credential of azure-identity or azure-core lets in, or what a client of the SDK made of one."""
     if callable(getattr(value, "get_token", None)):
-        return Token(value)
-    # AzureSasCredential and AzureNamedKeyCredential of azure-core.
+        return Token(Held(value, option))
+    # AzureSasCredential, AzureNamedKeyCredential, and the SDK's policy for a key.
     signature, named_key = getattr(value, "signature", None), getattr(value, "named_key", None)
     if isinstance(signature, str):
-        return SharedAccessSignature(Secret(signature, name))
+        return SharedAccessSignature(Held(signature, option))
     if named_key is not None:
-        return SharedKey(str(named_key.name), Secret(str(named_key.key), name))
+        return SharedKey(str(named_key.name), Held(str(named_key.key), option))
+    account_name, account_key = getattr(value, "account_name", None), getattr(value, "account_key", None)
+    if isinstance(account_name, str) and isinstance(account_key, str):
+        return SharedKey(account_name, Held(account_key, option))
     raise ConfigurationError(
-        f"the option credential is a {type(value).__name__}, which has no get_token",
+        f"the option {option} is a {type(value).__name__}, which has no get_token",
         operation="open_store",
         next_step="give a credential of azure-identity, or account_key or sas_token",
     )
+
+
+def from_client(client: Any, account: str, container: str) -> dict[str, object]:
+    """The endpoint, and the way to be let in, of a client of azure-storage-file-datalake, blocking or not.
+
+    Raises:
+        ConfigurationError: It is none, is for another account or container, or has no credential.
+    """
+    kinds = {kind.__name__ for kind in type(client).__mro__}
+    if not kinds & {"DataLakeServiceClient", "FileSystemClient"}:
+        raise ConfigurationError(
+            f"the option client is a {type(client).__name__}",
+            operation="open_store",
+            next_step="give a DataLakeServiceClient or a FileSystemClient",
+        )
+    its_container = getattr(client, "file_system_name", container)
+    if (client.account_name, its_container) != (account, container):
+        raise ConfigurationError(
+            f"the option client is for {its_container}@{client.account_name}, and the path for {container}@{account}",
+            operation="open_store",
+        )
+    url, _, query = str(client.url).partition("?")
+    endpoint = url.rstrip("/")
+    if "FileSystemClient" in kinds:
+        endpoint = endpoint.removesuffix(f"/{container}")
+    if client.credential is not None:
+        return {"endpoint": endpoint, "credential": _access_by_object("client", client.credential)}
+    if "sig=" not in query:
+        raise ConfigurationError(
+            "the option client has no credential",
+            operation="open_store",
+            next_step="make it with one, or give account_key, sas_token or credential",
+        )
+    return {"endpoint": endpoint, "credential": SharedAccessSignature(Held(query, "client"))}
 
 
 def parse_connection_string(text: object) -> dict[str, str]:
     """The parts of a connection string, by their names in lower case.
 
     Args:
-        text: The string, or ``env:NAME``.
+        text: The string, or a reference; reading a file blocks.
 
     Raises:
         ConfigurationError: It is none; what it says is not repeated.
     """
     value = _text("connection_string", text)
-    if value.startswith("file:"):
-        raise ConfigurationError(
-            "the option connection_string cannot be read from a file: it holds the endpoint, needed at once",
-            operation="open_store",
-            next_step="give it as env:NAME, or endpoint and account_key=file:PATH",
-        )
     parts: dict[str, str] = {}
     for part in resolved(value, "connection_string").split(";"):
         if part.strip():

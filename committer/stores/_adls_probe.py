@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from typing import Final
 
 from committer.errors import (
     StoreError,
@@ -17,6 +18,9 @@ from committer.stores._adls_errors import code_of, error_of
 from committer.stores._adls_wire import AdlsWire
 from committer.stores.base import Store
 from committer.stores.helpers import status_or_none
+
+FLAT: Final = "this storage account has no hierarchical namespace: its renames are copies and deletes, file by file"
+FLAT_STEP: Final = "use an account with hierarchical namespace; the committer 'block-list' is foreseen for others"
 
 
 async def probe(store: Store, wire: AdlsWire, directory: StorePath) -> None:
@@ -75,8 +79,8 @@ async def _refuse_flat(wire: AdlsWire, directory: StorePath) -> None:
         flat = answer.status == 400 and code_of(answer) in ("", "UnsupportedQueryParameter", "UnsupportedHeader")
     if flat:
         raise UnsupportedError(
-            "this storage account has no hierarchical namespace: its renames are copies and deletes, file by file",
+            FLAT,
             operation="probe",
             path=directory,
-            next_step="use an account with hierarchical namespace; the committer 'block-list' is foreseen for others",
+            next_step=FLAT_STEP,
         )

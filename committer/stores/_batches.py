@@ -30,7 +30,8 @@ _SLOW_MANY_S: Final = 0.02
 _LONGEST_SAMPLE: Final = 8
 # Calls that wait so long behind others of their kind, none of which ends, get one more thread.
 _HELD_UP_S: Final = 0.05
-
+# Between two tries to tell the loop of a batch, where there is no memory to do so.
+_NO_MEMORY_S: Final = 0.05
 
 # Forks between this process and the first that loaded this module: cheaper to compare than to ask for the process id at
 # each call.
@@ -50,12 +51,19 @@ class _Call:
 
     __slots__ = ("args", "done", "error", "function", "handed_over", "number", "result", "waiter", "weight")
 
-    def __init__(self, function: Callable[..., object], args: tuple[object, ...], weight: int, number: int) -> None:
+    def __init__(
+        self,
+        function: Callable[..., object],
+        args: tuple[object, ...],
+        weight: int,
+        number: int,
+        waiter: asyncio.Future[None],
+    ) -> None:
         self.function = function
         self.args = args
         self.weight = weight
         self.number = number
-        self.waiter: asyncio.Future[None] | None = None
+        self.waiter = waiter
         self.handed_over = False
         self.done = False
         self.result: object = None
@@ -161,7 +169,7 @@ class _Lane:
         insist: bool,
     ) -> T:
         call = self._enqueue(function, args, weight)
-        waiter = call.waiter = self._new_future()
+        waiter = call.waiter
         try:
             await waiter
         except asyncio.CancelledError:
@@ -215,12 +223,13 @@ class _Lane:
 
     def _enqueue(self, function: Callable[..., object], args: tuple[object, ...], weight: int) -> _Call:
         self._calls += 1
-        call = _Call(function, args, weight, self._calls)
-        self._queue_of(call).waiting.append(call)
+        call = _Call(function, args, weight, self._calls, self._new_future())
         if not self._scheduled and self._busy < self._threads:
             # Not now but at the end of this turn: what other coroutines ask for until then goes along.
-            self._scheduled = True
             asyncio.get_running_loop().call_soon(self._hand_over)
+            self._scheduled = True
+        # Last: where memory runs out before, nobody waits for the call, and it must not be made later.
+        self._queue_of(call).waiting.append(call)
         return call
 
     def _hand_over(self) -> None:
@@ -247,17 +256,17 @@ class _Lane:
         longest = WHOLE_BATCH
         if queue.slow:
             longest = -(-len(queue.waiting) // (self._threads - self._busy))
-        batch = queue.take(longest)
         if self._executor is None:
             self._executor = ThreadPoolExecutor(self._threads, thread_name_prefix="committer-local")
+        batch = queue.take(longest)
         self._busy += 1
         self.hops += 1
         ticket = [None]
         try:
             self._executor.submit(_run_batch, ticket, batch, asyncio.get_running_loop(), self._finish)
-        except RuntimeError as error:
-            # No thread can be had (or the interpreter is going): the callers must hear of it, not wait for ever. By now
-            # the batch is in the executor's queue, where a thread may find it.
+        except (RuntimeError, MemoryError) as error:
+            # No thread can be had, or no memory, or the interpreter is going: the callers must hear of it, not wait for
+            # ever. By now the batch may be in the executor's queue, where a thread may find it.
             if not _took(ticket):
                 return
             for call in batch:
@@ -266,11 +275,22 @@ class _Lane:
 
     def _finish(self, batch: list[_Call], seconds: float) -> None:
         self._busy -= 1
-        self._queue_of(batch[0]).finish(batch, seconds)
+        try:
+            self._queue_of(batch[0]).finish(batch, seconds)
+        finally:
+            self._settle(batch)
+
+    def _settle(self, batch: list[_Call]) -> None:
+        """Tells the callers of a batch; whatever goes wrong with one, all the others are told."""
         for call in batch:
             call.done = True
-            if call.waiter is not None and not call.waiter.done():
-                call.waiter.set_result(None)
+        try:
+            for call in batch:
+                if not call.waiter.done():
+                    call.waiter.set_result(None)
+        except MemoryError:
+            asyncio.get_running_loop().call_soon(self._settle, batch)
+            raise
         if self._waits():
             self._hand_over()
         elif not self._busy and self._idle is not None:
@@ -298,11 +318,17 @@ def _run_batch(
     started = time.perf_counter()
     for call in batch:
         call.run()
-    try:
-        loop.call_soon_threadsafe(finish, batch, time.perf_counter() - started)
-    except RuntimeError:
-        # The loop was closed under its own calls: nobody is left to hear of them.
-        return
+    while True:
+        try:
+            loop.call_soon_threadsafe(finish, batch, time.perf_counter() - started)
+        except RuntimeError:
+            # The loop was closed under its own calls: nobody is left to hear of them.
+            return
+        except MemoryError:
+            # The callers wait for this for ever, and memory may be had again.
+            time.sleep(_NO_MEMORY_S)
+        else:
+            return
 
 
 class BatchExecutor:

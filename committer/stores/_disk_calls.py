@@ -12,25 +12,25 @@ import errno
 import os
 import stat
 import sys
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterator
 from contextlib import suppress
 from itertools import islice
-from typing import Final, TypeAlias
+from typing import Final, Self, TypeAlias
 
-from committer.paths import StorePath
-from committer.stores.base import FileStatus
+from committer.paths import StorePath, working_part
+from committer.stores import _renames
+from committer.stores._disk_rights import is_closed, refusals
+from committer.stores._places import LISTED, Held, Place, open_directory, refuse_link
+from committer.stores.base import FileStatus, Refusals
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
 Page: TypeAlias = list[FileStatus]
-Entries: TypeAlias = "os._ScandirIterator[str]"
 
 PAGE: Final = 1000
 WORTH_A_LISTING: Final = 4
 """Names in one directory from which on listing it costs less than a look at each."""
 LEADS_NOWHERE: Final = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ELOOP})
 GONE: Final = (FileNotFoundError, NotADirectoryError)
-
-_DIRECTORY: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 def write_all(handle: int, data: Buffer, offset: int) -> None:
@@ -42,22 +42,64 @@ def write_all(handle: int, data: Buffer, offset: int) -> None:
         offset += count
 
 
-def describe(path: StorePath, found: os.stat_result) -> FileStatus:
+class Entries:
+    """An open directory that is read page by page.
+
+    Args:
+        path: Where it is; a link is followed, but to and in a job's directories.
+    """
+
+    def __init__(self, path: str) -> None:
+        # What `os.scandir` gives looks at its entries by this number, not by one of its own.
+        self.handle = open_directory(path, working_part(path), LISTED)
+        try:
+            self._entries = os.scandir(self.handle)
+        except BaseException:
+            os.close(self.handle)
+            raise
+
+    def __iter__(self) -> Iterator[os.DirEntry[str]]:
+        return self._entries
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Lets go of the directory."""
+        self._entries.close()
+        os.close(self.handle)
+
+
+def describe(path: StorePath, found: os.stat_result, place: Place, refuses: Refusals | None = None) -> FileStatus:
     """The status of a path, from what the system says of it, a link not followed; looks where a link leads."""
     kind = found.st_mode
     if stat.S_ISDIR(kind):
-        return FileStatus(path, True, 0, found.st_mtime)
+        return FileStatus(path, True, 0, found.st_mtime, refuses=refuses)
     identity = f"{found.st_ino}:{found.st_mtime_ns}"
     if stat.S_ISREG(kind):
-        return FileStatus(path, False, found.st_size, found.st_mtime, identity)
+        return FileStatus(path, False, found.st_size, found.st_mtime, identity, refuses=refuses)
     is_link = stat.S_ISLNK(kind)
-    # isdir() says no for a link to nowhere, in a circle, or to where we may not look.
-    leads_to_directory = is_link and os.path.isdir(path.path)
-    return FileStatus(path, leads_to_directory, found.st_size, found.st_mtime, identity, is_link, not is_link)
+    leads_to_directory = is_link and _leads_to_directory(place)
+    return FileStatus(
+        path, leads_to_directory, found.st_size, found.st_mtime, identity, is_link, not is_link, refuses=refuses
+    )
 
 
-def read_page(directory: StorePath, entries: Entries) -> Page:
-    """Reads up to `PAGE` children, all but sidecars."""
+def _leads_to_directory(place: Place) -> bool:
+    try:
+        return stat.S_ISDIR(os.stat(place.name, dir_fd=place.at).st_mode)
+    except OSError:
+        # To nowhere, in a circle, or to where we may not look.
+        return False
+
+
+def read_page(directory: StorePath, entries: Entries, *, links: bool) -> Page:
+    """Reads up to `PAGE` children, all but sidecars; `links` as for `refusals`."""
+    above = os.fstat(entries.handle)
+    closed = is_closed(directory.path, above)
     prefix = directory.path if directory.path == "/" else f"{directory.path}/"
     page: Page = []
     for entry in entries:
@@ -69,36 +111,47 @@ def read_page(directory: StorePath, entries: Entries) -> Page:
             if error.errno in LEADS_NOWHERE:
                 continue
             raise
-        if name.endswith(".crc") and name.startswith(".") and _is_sidecar(prefix, name, found.st_mode):
+        if name.endswith(".crc") and name.startswith(".") and _is_sidecar(entries.handle, name, found.st_mode):
             continue
-        page.append(describe(StorePath(directory.scheme, directory.authority, prefix + name), found))
+        refuses = refusals(prefix + name, found, above, links=links, closed_above=closed)
+        path = StorePath(directory.scheme, directory.authority, prefix + name)
+        page.append(describe(path, found, Place(name, entries.handle, guarded=False), refuses))
         if len(page) == PAGE:
             break
     return page
 
 
-def _is_sidecar(prefix: str, name: str, kind: int) -> bool:
+def _is_sidecar(directory: int, name: str, kind: int) -> bool:
     """Whether a file named as a sidecar has the file that it belongs to beside it."""
     if not stat.S_ISREG(kind):
         return False
     try:
-        return not stat.S_ISDIR(os.lstat(prefix + name[1 : -len(".crc")]).st_mode)
+        beside = os.lstat(name[1 : -len(".crc")], dir_fd=directory)
     except OSError:
         return False
+    return not stat.S_ISDIR(beside.st_mode)
 
 
-def make_one_directory(path: str) -> bool:
-    """Makes a directory; False when there is one."""
+def make_one_directory(place: Place, path: str) -> bool:
+    """Makes a directory; False when there is one.
+
+    Raises:
+        StoreLinkError: A link is there, where only a job's own directory may be.
+    """
     while True:
         try:
-            os.mkdir(path)
+            os.mkdir(place.name, dir_fd=place.at)
         except FileExistsError:
-            if os.path.isdir(path):
+            try:
+                found = place.look().st_mode
+            except FileNotFoundError:
+                # Removed between the two looks.
+                continue
+            if stat.S_ISLNK(found) and place.guarded:
+                raise refuse_link(path) from None
+            if stat.S_ISDIR(found) or (stat.S_ISLNK(found) and _leads_to_directory(place)):
                 return False
-            if os.path.lexists(path):
-                raise
-            # Removed between the two looks.
-            continue
+            raise
         return True
 
 
@@ -115,31 +168,40 @@ def read_all(handle: int, size: int, most: int) -> bytes:
     return b"".join(parts)
 
 
-def sidecar(path: str) -> str:
-    """The path of Java's checksum of a file."""
-    directory, _, name = path.rpartition("/")
-    return f"{directory}/.{name}.crc"
+def sidecar(place: Place) -> Place:
+    """Where Java's checksum of a file is."""
+    directory, slash, name = place.name.rpartition("/")
+    return place._replace(name=f"{directory}{slash}.{name}.crc")
 
 
-def drop_sidecar(path: str) -> None:
+def drop_sidecar(place: Place) -> None:
     """Deletes the sidecar of a file."""
     # Looking is half the price of a failing unlink, and hardly any file has a sidecar.
-    stale = sidecar(path)
-    if os.access(stale, os.F_OK) and not os.path.isdir(stale):
+    stale = sidecar(place)
+    if os.access(stale.name, os.F_OK, dir_fd=stale.at) and not _leads_to_directory(stale):
         unlink(stale)
 
 
-def drop_orphan(path: str) -> None:
+def drop_orphan(place: Place) -> None:
     """Deletes the sidecar of a name that nothing stands under; leaves that of what does."""
-    stale = sidecar(path)
-    if os.access(stale, os.F_OK) and not os.path.lexists(path) and not os.path.isdir(stale):
+    stale = sidecar(place)
+    if os.access(stale.name, os.F_OK, dir_fd=stale.at) and not stands(place) and not _leads_to_directory(stale):
         unlink(stale)
+
+
+def stands(place: Place) -> bool:
+    """Whether anything is there, a link to nowhere too."""
+    try:
+        place.look()
+    except OSError:
+        return False
+    return True
 
 
 def may_hold_sidecars(directory: str, most: int) -> bool | None:
     """Whether a directory holds anything named as a sidecar; None when `most` entries did not tell."""
     try:
-        with os.scandir(directory) as entries:
+        with Entries(directory) as entries:
             for number, entry in enumerate(entries):
                 name = entry.name
                 if name[0] == "." and name[-4:].lower() == ".crc":
@@ -151,8 +213,8 @@ def may_hold_sidecars(directory: str, most: int) -> bool | None:
     return False
 
 
-def directories_among(directory: str, names: Collection[str], most: int) -> list[str]:
-    """Which of some names in a directory are directories.
+def others_among(directory: str, names: Collection[str], most: int) -> dict[str, bool]:
+    """Which of some names in a directory are no regular files, each with whether it is a directory.
 
     Args:
         directory: Where they are.
@@ -160,92 +222,35 @@ def directories_among(directory: str, names: Collection[str], most: int) -> list
         most: Entries that are read before those not yet seen are looked at one by one.
     """
     unseen = set(names)
-    found: list[str] = []
-    with suppress(OSError), os.scandir(directory) as entries:
+    found: dict[str, bool] = {}
+    with suppress(OSError), Entries(directory) as entries:
         for entry in islice(entries, most):
             name = entry.name
             if name in unseen:
-                if entry.is_dir(follow_symlinks=False):
-                    found.append(name)
+                if not entry.is_file(follow_symlinks=False):
+                    found[name] = entry.is_dir(follow_symlinks=False)
                 unseen.discard(name)
     # Also what the disk lists under another spelling of its name.
     for name in unseen:
         with suppress(OSError):
-            if stat.S_ISDIR(os.lstat(f"{directory}/{name}").st_mode):
-                found.append(name)
+            kind = os.lstat(f"{directory}/{name}").st_mode
+            if not stat.S_ISREG(kind):
+                found[name] = stat.S_ISDIR(kind)
     return found
 
 
-def unlink(path: str) -> bool:
+def unlink(place: Place) -> bool:
     """Deletes a file or a link; False when there is none."""
     try:
-        os.unlink(path)
+        os.unlink(place.name, dir_fd=place.at)
     except GONE:
         return False
     return True
 
 
-def finish_rename(source: str, destination: str, found: os.stat_result) -> None:
-    """Makes a replacing rename of a file with several names complete."""
-    # rename(2) does nothing when both are names of one file. Whether the source still stands is no proof of that: on a
-    # disk that folds case "A" still answers after it became "a". So it moves away first, and comes back in that case.
-    aside = f"{os.path.dirname(source)}/.{found.st_ino}.{os.getpid()}.aside"
-    try:
-        left = os.lstat(source)
-        if (left.st_ino, left.st_dev) != (found.st_ino, found.st_dev):
-            return
-        os.rename(source, aside)
-    except FileNotFoundError:
-        return
-    if os.path.lexists(destination):
-        os.unlink(aside)
-    else:
-        os.rename(aside, destination)
-
-
-def remove_tree(path: str) -> None:
-    """Deletes a directory and all below it, links themselves included.
-
-    Everything is named relative to an open directory, so that no link put in the place of one leads elsewhere. A third
-    of the cost of `shutil.rmtree` where directories are empty, which those of a published task attempt are.
-
-    Raises:
-        FileNotFoundError: The directory itself is gone.
-    """
-    handle = os.open(path, _DIRECTORY)
-    try:
-        _empty(handle)
-    finally:
-        os.close(handle)
-    os.rmdir(path)
-
-
-def _empty(handle: int) -> None:
-    with os.scandir(handle) as entries:
-        children = [(entry.name, entry.is_dir(follow_symlinks=False)) for entry in entries]
-    for name, is_directory in children:
-        # What is gone already was deleted by another that cleans the same directory.
-        with suppress(FileNotFoundError):
-            if is_directory:
-                _remove_directory(name, handle)
-            else:
-                os.unlink(name, dir_fd=handle)
-
-
-def _remove_directory(name: str, above: int) -> None:
-    try:
-        os.rmdir(name, dir_fd=above)
-    except OSError as error:
-        if error.errno not in {errno.ENOTEMPTY, errno.EEXIST}:
-            raise
-    else:
-        return
-    handle = os.open(name, _DIRECTORY, dir_fd=above)
-    try:
-        _empty(handle)
-    finally:
-        os.close(handle)
-    os.rmdir(name, dir_fd=above)
+def rename(source: Place, destination: Place) -> None:
+    """rename(2)."""
+    os.rename(source.name, destination.name, src_dir_fd=source.at, dst_dir_fd=destination.at)
 
 
 def flush(handle: int) -> None:
@@ -266,7 +271,7 @@ def flush(handle: int) -> None:
 
 def flush_directory(path: str) -> None:
     """Forces the entries of a directory to the disk."""
-    handle = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    handle = open_directory(path, working_part(path), LISTED)
     try:
         flush(handle)
     finally:
@@ -278,47 +283,64 @@ def no_entry() -> FileNotFoundError:
     return FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
 
 
-def first_link(prefix: str, directories: Iterable[str]) -> str | None:
-    """The first of some relative directories, or of those above them, that is a link; None without any.
-
-    Args:
-        prefix: What they are relative to, with a slash at its end.
-        directories: Relative names; what is not there is passed over.
-    """
-    children: dict[str, set[str]] = {}
-    for directory in directories:
-        name = directory
-        while name:
-            parent, _, child = name.rpartition("/")
-            known = children.setdefault(parent, set())
-            if child in known:
-                break
-            known.add(child)
-            name = parent
-    # In this order a parent comes before what lies below it, so nothing is looked at through a link.
-    for parent in sorted(children):
-        link = _link_among(f"{prefix}{parent}", children[parent])
-        if link is not None:
-            return f"{parent}/{link}" if parent else link
-    return None
+def rename_no_replace(source: Place, destination: Place) -> None:
+    """A rename that fails when anything stands at the destination."""
+    _renames.rename_no_replace(source.name, destination.name, src_dir_fd=source.at, dst_dir_fd=destination.at)
 
 
-def _link_among(parent: str, names: set[str]) -> str | None:
+def make_directories(held: Held, path: str) -> None:
+    """Makes a directory with its parents, none of a job's through a link."""
+    start = working_part(path)
+    if start < 0:
+        _make_missing(path)
+        return
+    _make_missing(path[:start] or "/")
+    directory = path[:start]
+    for segment in path[start + 1 :].split("/"):
+        directory = f"{directory}/{segment}"
+        make_one_directory(held.place(directory), directory)
+
+
+def _make_missing(path: str) -> None:
+    """Makes a directory and those above it; not by `os.makedirs`, which calls itself for each level."""
+    missing: list[str] = []
+    while not os.path.lexists(path):
+        missing.append(path)
+        path = os.path.dirname(path)
+    while missing:
+        with suppress(FileExistsError):
+            os.mkdir(missing.pop())
+
+
+def open_file(place: Place, flags: int, path: StorePath) -> int:
+    """Opens a file; where only a job's own may be, no link."""
     try:
-        if len(names) < WORTH_A_LISTING:
-            return next((name for name in sorted(names) if _is_link(f"{parent}/{name}")), None)
-        with os.scandir(parent) as entries:
-            return min((entry.name for entry in entries if entry.name in names and entry.is_symlink()), default=None)
+        return os.open(place.name, flags | (os.O_NOFOLLOW if place.guarded else 0), 0o666, dir_fd=place.at)
     except OSError as error:
-        if error.errno in LEADS_NOWHERE:
-            return None
+        # Some systems have other numbers for it.
+        if error.errno in {errno.ELOOP, errno.EMLINK} and place.guarded and stat.S_ISLNK(place.look().st_mode):
+            raise refuse_link(path.path) from error
         raise
 
 
-def _is_link(path: str) -> bool:
-    try:
-        return stat.S_ISLNK(os.lstat(path).st_mode)
-    except OSError as error:
-        if error.errno in LEADS_NOWHERE:
-            return False
-        raise
+def open_to_read(path: StorePath) -> int:
+    """Opens a file, or whatever is there, without waiting for anything."""
+    with Held() as held:
+        # Without O_NONBLOCK a named pipe would hold the thread until somebody writes.
+        return open_file(held.place(path.path), os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK, path)
+
+
+def look_at_file(place: Place, path: StorePath) -> os.stat_result:
+    """What the system says of a file that was just written; it is no link by now."""
+    found = place.look()
+    if stat.S_ISLNK(found.st_mode):
+        raise refuse_link(path.path)
+    return found
+
+
+def take_link_back(place: Place, path: StorePath) -> None:
+    """Removes a link that came to a place because it took that of the file that was to go there."""
+    with suppress(FileNotFoundError):
+        if stat.S_ISLNK(place.look().st_mode):
+            unlink(place)
+            raise refuse_link(path.path)

@@ -22,8 +22,9 @@ from committer.errors import (
     UnsupportedError,
 )
 from committer.paths import StorePath
+from committer.stores._disk_rights import is_mount_point
 
-_LOOKS: Final = frozenset({"status", "list", "read"})
+_LOOKS: Final = frozenset({"status", "list", "read", "find_link"})
 _MAKES: Final = frozenset({"put", "open_writer", "make_directory"})
 
 _SIMPLE: Final[dict[int, tuple[type[StoreError], str]]] = {
@@ -39,8 +40,10 @@ _REFUSED: Final = frozenset({errno.EACCES, errno.EPERM, errno.EROFS})
 _EXHAUSTED: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN, errno.EBUSY})
 _NOT_OFFERED: Final = frozenset({errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP})
 _FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
-# A disk or a file server that fails half way does not say how far it got.
-_BROKEN: Final = frozenset({errno.EIO, errno.ESTALE, errno.ETIMEDOUT})
+# What the system finds out before it does anything.
+_INVALID: Final = frozenset(
+    {errno.EINVAL, errno.ELOOP, errno.EMLINK, errno.ETXTBSY, errno.EFBIG, errno.ENXIO, errno.EOVERFLOW, errno.EBADF}
+)
 
 
 def translate(
@@ -83,8 +86,22 @@ def translate(
         return StoreError(
             f"the disk is full: {reason}", operation=operation, path=at, next_step="free space and run it again"
         )
+    if number == errno.EBUSY:
+        mounted = next((one for one in (destination, path) if one is not None and is_mount_point(one.path)), None)
+        if mounted is not None:
+            return StoreCrossDeviceError(
+                "another volume is mounted there", operation=operation, path=mounted, next_step=f"unmount {mounted}"
+            )
     if number in _EXHAUSTED and operation not in _HOLDS_A_HANDLE:
         return StoreUnavailableError(f"the system is short of something: {reason}", operation=operation, path=at)
-    if number in _BROKEN and operation not in _LOOKS:
-        return StoreOutcomeUnknownError(f"the disk failed: {reason}", operation=operation, path=at)
-    return StoreError(f"the system refused: {reason}", operation=operation, path=at)
+    if operation in _LOOKS or number in _INVALID or number in _EXHAUSTED:
+        return StoreError(f"the system refused: {reason}", operation=operation, path=at)
+    # A disk or a file server that fails half way (EIO, ESTALE, ETIMEDOUT, EINTR, ENOTCONN, …) does not say how far it
+    # got.
+    return StoreOutcomeUnknownError(f"the disk failed: {reason}", operation=operation, path=at)
+
+
+def out_of_memory(operation: str, path: StorePath) -> StoreError:
+    """The error of a store method in which memory ran out, perhaps after its system call."""
+    kind: type[StoreError] = StoreUnavailableError if operation in _LOOKS else StoreOutcomeUnknownError
+    return kind("the process ran out of memory", operation=operation, path=path)

@@ -162,16 +162,25 @@ class Tree:
             return False
         if entry is not None:
             raise StoreExistsError("a file is there", operation="make_directory", path=path)
-        if (parents or self._makes_parents) and not self._is_directory(path.parent):
-            try:
-                self.make_directory(path.parent, parents=True)
-            except StoreExistsError as error:
-                raise StoreNotADirectoryError(
-                    "a file stands where a directory must be", operation="make_directory", path=path
-                ) from error
+        if parents or self._makes_parents:
+            self._make_parents(path)
         self._check_parent(path, "make_directory")
         self._add(self._key(path), _Entry(path, None))
         return True
+
+    def _make_parents(self, path: StorePath) -> None:
+        missing: list[StorePath] = []
+        above = path.parent
+        while not self._is_directory(above):
+            if self._find(above, "make_directory") is not None:
+                raise StoreNotADirectoryError(
+                    "a file stands where a directory must be", operation="make_directory", path=path
+                )
+            missing.append(above)
+            above = above.parent
+        while missing:
+            made = missing.pop()
+            self._add(self._key(made), _Entry(made, None))
 
     def rename_file(self, source: StorePath, destination: StorePath, *, replace: bool, identity: str | None) -> None:
         """Renames a file."""

@@ -7,9 +7,12 @@ from typing import Final, Literal, NoReturn, TypeAlias, TypeVar
 
 from committer.errors import StoreOutcomeUnknownError, StoreThrottledError, StoreUnavailableError
 from committer.events import Statistics, names
-from committer.flow.pacing import Kind, Pacer, Weights
+from committer.events.logs import job_logger
+from committer.flow.pacing import Claim, Kind, Pacer, Weights
 from committer.flow.retry import DEFAULT_POLICY, RetryPolicy, retry
 from committer.stores.base import Store
+
+_log = job_logger("committer.stores")
 
 T = TypeVar("T")
 
@@ -35,8 +38,10 @@ class PacedCalls:
         retry_policy: RetryPolicy = DEFAULT_POLICY,
         owned: bool = True,
         weights: Weights = DEFAULT_WEIGHTS,
+        claim: Claim | None = None,
     ) -> None:
         self.owned = owned
+        self.claim = claim
         self.inner = inner
         self.pacer = pacer
         self.statistics = statistics
@@ -44,6 +49,8 @@ class PacedCalls:
         self.weights = weights
         self._costs = weights.by_kind
         self._finds_links = False
+        self._retries = 0
+        self._retries_to_log = 10
 
     async def _call(self, statistic: str, call: Callable[[], Awaitable[T]], kind: Kind, repetition: Repetition) -> T:
         # What nearly every call meets, a free permit and a good answer, takes no further coroutine: a job makes
@@ -108,13 +115,15 @@ class PacedCalls:
                 self.statistics.count(names.STORE_IO_REQUEST)
                 try:
                     return await call()
-                except (StoreThrottledError, StoreOutcomeUnknownError) as error:
+                except (StoreThrottledError, StoreOutcomeUnknownError, MemoryError) as error:
                     self._fail(error, repetition)
 
         return await retry(attempt, policy=self.retry_policy, idempotent=repetition == REPEATABLE, on_retry=self._again)
 
     def _fail(self, error: Exception, repetition: Repetition) -> NoReturn:
         """Raises what a failed attempt means for a call of this kind."""
+        if isinstance(error, MemoryError):
+            error = out_of_memory(error)
         if isinstance(error, StoreThrottledError):
             self._refused()
         elif isinstance(error, StoreOutcomeUnknownError) and repetition == CHANGES_NOTHING:
@@ -126,6 +135,16 @@ class PacedCalls:
 
     def _again(self, error: BaseException, made: int, wait_s: float) -> None:
         self.statistics.count(names.STORE_IO_RETRY)
+        self._retries += 1
+        if self._retries == self._retries_to_log:
+            self._retries_to_log *= 10
+            _log.warning(
+                "%d calls to %s were sent again so far; the last failed %d times: %s",
+                self._retries,
+                self.pacer.endpoint,
+                made,
+                error,
+            )
 
     async def _stream(self, statistic: str, entries: Callable[[], AsyncIterator[T]]) -> AsyncIterator[T]:
         async def start() -> tuple[AsyncIterator[T], list[T]]:
@@ -151,8 +170,15 @@ class PacedCalls:
             raise
         except StoreOutcomeUnknownError as error:
             raise _unanswered(error) from error
+        except MemoryError as error:
+            raise _unanswered(out_of_memory(error)) from error
         finally:
             await _close(opened)
+
+
+def out_of_memory(error: MemoryError) -> StoreOutcomeUnknownError:
+    """A call that broke off where memory ran out: nobody knows whether the store did it."""
+    return StoreOutcomeUnknownError("the process ran out of memory in a call to the store", causes=(error,))
 
 
 def _unanswered(error: StoreOutcomeUnknownError) -> StoreUnavailableError:

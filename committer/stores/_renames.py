@@ -10,7 +10,8 @@ import sys
 from collections.abc import Callable
 from typing import Final
 
-_AT_FDCWD: Final = -100
+# macOS has another number for the current directory than Linux; what is named by a whole path needs neither.
+_ANYWHERE: Final = -2 if sys.platform == "darwin" else -100
 _RENAME_NOREPLACE: Final = 1
 _RENAME_EXCL: Final = 4
 # For C libraries without a wrapper (musl before 1.2.6, glibc before 2.28) the kernel is called by number.
@@ -20,12 +21,12 @@ _SYSTEM_CALL: Final = {"x86_64": 316, "aarch64": 276, "riscv64": 276, "ppc64le":
 NOT_OFFERED: Final = frozenset({errno.EINVAL, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP})
 
 
-def _find() -> Callable[[bytes, bytes], int] | None:
+def _find() -> Callable[[int, bytes, int, bytes], int] | None:
     library = ctypes.CDLL(None, use_errno=True)
     if sys.platform == "darwin":
-        exclusive = library.renamex_np
-        exclusive.argtypes = (ctypes.c_char_p, ctypes.c_char_p, ctypes.c_uint)
-        return lambda source, destination: int(exclusive(source, destination, _RENAME_EXCL))
+        exclusive = library.renameatx_np
+        exclusive.argtypes = (ctypes.c_int, ctypes.c_char_p, ctypes.c_int, ctypes.c_char_p, ctypes.c_uint)
+        return lambda near, source, at, destination: int(exclusive(near, source, at, destination, _RENAME_EXCL))
     if not sys.platform.startswith("linux"):
         return None
     try:
@@ -39,11 +40,9 @@ def _find() -> Callable[[bytes, bytes], int] | None:
         call.argtypes = (
             ctypes.c_long, ctypes.c_int, ctypes.c_char_p, ctypes.c_int, ctypes.c_char_p, ctypes.c_uint,
         )  # fmt: skip
-        return lambda source, destination: int(
-            call(number, _AT_FDCWD, source, _AT_FDCWD, destination, _RENAME_NOREPLACE)
-        )
+        return lambda near, source, at, destination: int(call(number, near, source, at, destination, _RENAME_NOREPLACE))
     wrapper.argtypes = (ctypes.c_int, ctypes.c_char_p, ctypes.c_int, ctypes.c_char_p, ctypes.c_uint)
-    return lambda source, destination: int(wrapper(_AT_FDCWD, source, _AT_FDCWD, destination, _RENAME_NOREPLACE))
+    return lambda near, source, at, destination: int(wrapper(near, source, at, destination, _RENAME_NOREPLACE))
 
 
 _rename: Final = _find()
@@ -51,8 +50,16 @@ _rename: Final = _find()
 OFFERED: Final = _rename is not None
 
 
-def rename_no_replace(source: str, destination: str) -> None:
+def rename_no_replace(
+    source: str, destination: str, *, src_dir_fd: int | None = None, dst_dir_fd: int | None = None
+) -> None:
     """Renames a file or directory in one step that fails when anything stands at `destination`.
+
+    Args:
+        source: A whole path, or relative to `src_dir_fd`.
+        destination: A whole path, or relative to `dst_dir_fd`.
+        src_dir_fd: An open directory.
+        dst_dir_fd: An open directory.
 
     Raises:
         OSError: As rename(2), with EEXIST for a target that exists and one of `NOT_OFFERED` where this file system
@@ -60,6 +67,8 @@ def rename_no_replace(source: str, destination: str) -> None:
     """
     if _rename is None:
         raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS), source, None, destination)
-    if _rename(os.fsencode(source), os.fsencode(destination)) != 0:
+    near = _ANYWHERE if src_dir_fd is None else src_dir_fd
+    at = _ANYWHERE if dst_dir_fd is None else dst_dir_fd
+    if _rename(near, os.fsencode(source), at, os.fsencode(destination)) != 0:
         number = ctypes.get_errno()
         raise OSError(number, os.strerror(number), source, None, destination)

@@ -10,13 +10,14 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import hmac
+import inspect
 import time
 import weakref
 from typing import Any, Final
 
 from committer.errors import ConfigurationError, StorePermissionError, StoreUnavailableError, UnsupportedError
 from committer.flow.runtime import current_runtime
-from committer.stores._secrets import Secret
+from committer.references import Held, Secret
 from committer.stores.http import redact
 
 NOTHING_SHA256: Final = hashlib.sha256(b"").hexdigest()
@@ -35,6 +36,7 @@ class S3Access:
         secret_access_key: The key itself.
         session_token: Of temporary keys.
         profile: A profile of the shared files, for the chain.
+        session: Holds a boto3 or botocore session, whose keys and region these are.
         region: None for what the profile says, and ``us-east-1`` where it says nothing.
     """
 
@@ -45,10 +47,12 @@ class S3Access:
         secret_access_key: Secret | None = None,
         session_token: Secret | None = None,
         profile: str | None = None,
+        session: Held | None = None,
         region: str | None = None,
     ) -> None:
         self._given = (access_key_id, secret_access_key, session_token)
         self._profile = profile
+        self._session = session
         self._given_region = region
         self.region: str = region or ""
         # Grows whenever keys or region become other ones: tells what a request was signed with.
@@ -68,11 +72,13 @@ class S3Access:
     def __repr__(self) -> str:
         if self._given[0] is not None:
             return f"S3Access({', '.join(repr(one) for one in self._given if one is not None)})"
+        if self._session is not None:
+            return f"S3Access({self._session!r})"
         return f"S3Access(profile={self._profile!r})" if self._profile else "S3Access(botocore)"
 
     def __reduce__(self) -> tuple[object, ...]:
         # Not a region that was learnt, nor keys that were found: each process looks for itself.
-        return _make, (*self._given, self._profile, self._given_region)
+        return _make, (*self._given, self._profile, self._session, self._given_region)
 
     @property
     def ready(self) -> bool:
@@ -179,9 +185,9 @@ class S3Access:
         # The loop may forget the chain while this thread asks it.
         chain = self._chain
         if chain is None:
-            session = _session(self._profile)
+            session = self._session.reveal() if self._session is not None else _session(self._profile)
             self._chain = chain = _asked("finds no keys", session.get_credentials)
-            self._region_found = str(session.get_config_variable("region") or "us-east-1")
+            self._region_found = _region_in(session)
         if chain is None:
             raise StorePermissionError(
                 "botocore finds no keys for S3",
@@ -199,6 +205,7 @@ def _make(
     secret_access_key: Secret | None,
     session_token: Secret | None,
     profile: str | None,
+    session: Held | None,
     region: str | None,
 ) -> S3Access:
     return S3Access(
@@ -206,6 +213,7 @@ def _make(
         secret_access_key=secret_access_key,
         session_token=session_token,
         profile=profile,
+        session=session,
         region=region,
     )
 
@@ -219,10 +227,32 @@ def _checked(keys: tuple[str, str, str]) -> tuple[str, str, str]:
 
 def _region_of(profile: str | None) -> str:
     try:
-        return str(_session(profile).get_config_variable("region") or "us-east-1")
+        return _region_in(_session(profile))
     except UnsupportedError:
         # With keys that were given, botocore is not needed.
         return "us-east-1"
+
+
+def _region_in(session: Any) -> str:
+    """The region of a botocore session, or of boto3's around one."""
+    ask = getattr(session, "get_config_variable", None)
+    return str((ask("region") if ask is not None else session.region_name) or "us-east-1")
+
+
+def checked_session(session: Any) -> Any:
+    """A boto3 or botocore session.
+
+    Raises:
+        ConfigurationError: It is none.
+    """
+    get = getattr(session, "get_credentials", None)
+    if not callable(get) or inspect.iscoroutinefunction(get):
+        raise ConfigurationError(
+            f"the option session is a {type(session).__module__}.{type(session).__name__}",
+            operation="open_store",
+            next_step="give a session of boto3 or botocore; an aiohttp session goes as http_session",
+        )
+    return session
 
 
 def _session(profile: str | None) -> Any:

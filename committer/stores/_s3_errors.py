@@ -6,9 +6,11 @@ from dataclasses import dataclass
 from html import escape
 from typing import Final
 
+from committer.documentation import page
 from committer.errors import (
     CommitterError,
     ConfigurationError,
+    DestinationNotFoundError,
     InvalidPathError,
     StoreConflictError,
     StoreError,
@@ -45,6 +47,11 @@ _IN_OTHER_REGION: Final = frozenset({
     "PermanentRedirect", "TemporaryRedirect", "Redirect", "AuthorizationHeaderMalformed",
     "IllegalLocationConstraintException",
 })  # fmt: skip
+RIGHTS: Final = (
+    "needed are s3:GetObject, s3:PutObject, s3:DeleteObject, s3:ListMultipartUploadParts and s3:AbortMultipartUpload on"
+    " the destination, s3:ListBucket and s3:ListBucketMultipartUploads on the bucket, with aws:kms also"
+    f" kms:GenerateDataKey and kms:Decrypt of the key: {page('stores/s3.md#rights-that-are-needed')}"
+)
 # Of keys that end; another try with new ones may do.
 ENDED: Final = frozenset({"ExpiredToken", "InvalidToken", "TokenRefreshRequired", "InvalidAccessKeyId"})
 
@@ -138,7 +145,7 @@ def _failed(refusal: _Refusal, *, changes: bool) -> CommitterError:
 
 
 def _refused(refusal: _Refusal) -> CommitterError:
-    step = "docs/stores/s3.md lists the rights that are needed"
+    step = RIGHTS
     if refusal.code == "RequestTimeTooSkewed":
         step = "set this machine's clock"
     return refusal.as_error(
@@ -148,7 +155,11 @@ def _refused(refusal: _Refusal) -> CommitterError:
 
 def _missing(refusal: _Refusal, *, upload: bool) -> CommitterError:
     if refusal.code == "NoSuchBucket":
-        return refusal.as_error(StoreNotFoundError, "there is no such bucket", next_step="create the bucket first")
+        return refusal.as_error(
+            DestinationNotFoundError,
+            f"there is no such bucket: {refusal.path.authority}",
+            next_step="create the bucket first, or correct its name",
+        )
     if upload:
         return refusal.as_error(StoreUploadNotFoundError, "no such upload is pending: it was completed or aborted")
     return refusal.as_error(StoreNotFoundError, "nothing is there")

@@ -54,7 +54,7 @@ async def pages(
         most: Ask for so many at most, and for one page.
 
     Raises:
-        StoreNotFoundError: There is no such bucket.
+        DestinationNotFoundError: There is no such bucket.
     """
     prefix = directory_prefix(directory)
     token = ""

@@ -1,6 +1,6 @@
-"""The storage options of S3: what may be given, under this library's names and Hadoop's, and what the environment says.
+"""The storage options of S3: what they must be, and what the environment says.
 
-What is a secret may be a reference, ``env:NAME`` or ``file:PATH``. The environment is looked at when a store is made,
+The environment is looked at when a store is made,
 in each process for itself: nothing of it travels in a pickle.
 """
 
@@ -14,48 +14,14 @@ from urllib.parse import urlsplit
 import msgspec
 
 from committer.errors import ConfigurationError, InvalidPathError, UnsupportedError
-from committer.stores._s3_access import S3Access
+from committer.references import Held, Secret
+from committer.stores._s3_access import S3Access, checked_session
 from committer.stores._s3_checksums import ALGORITHMS
-from committer.stores._secrets import Secret
-from committer.stores.helpers import check_options
+from committer.stores._s3_names import ENCRYPTION, TABLE, flattened, with_hadoop
 from committer.stores.http import checked_endpoint
 
-OPTIONS: Final = (
-    "endpoint_url",
-    "region",
-    "addressing_style",
-    "access_key_id",
-    "secret_access_key",
-    "session_token",
-    "profile",
-    "storage_class",
-    "server_side_encryption",
-    "kms_key_id",
-    "checksum_algorithm",
-)
 STYLES: Final = ("auto", "path", "virtual")
-_SECRETS: Final = ("access_key_id", "secret_access_key", "session_token")
-
-HADOOP_OPTIONS: Final[Mapping[str, str]] = {
-    "fs.s3a.access.key": "access_key_id",
-    "fs.s3a.secret.key": "secret_access_key",
-    "fs.s3a.session.token": "session_token",
-    "fs.s3a.endpoint": "endpoint_url",
-    "fs.s3a.endpoint.region": "region",
-    "fs.s3a.path.style.access": "addressing_style",
-    "fs.s3a.connection.ssl.enabled": "",
-    "fs.s3a.encryption.algorithm": "server_side_encryption",
-    "fs.s3a.encryption.key": "kms_key_id",
-    "fs.s3a.create.storage.class": "storage_class",
-    "fs.s3a.create.checksum.algorithm": "checksum_algorithm",
-}
-"""Hadoop's keys (core-default.xml of hadoop-aws) and the options they give; ``fs.s3a.bucket.NAME.`` goes before
-``fs.s3a.`` for one bucket. Whether TLS is used only matters to an endpoint without a scheme."""
-
-# As hadoop-aws names them (S3AEncryptionMethods).
-_HADOOP_ENCRYPTION: Final = {"AES256": "AES256", "SSE-KMS": "aws:kms", "DSSE-KMS": "aws:kms:dsse"}
-_ENCRYPTION: Final = tuple(_HADOOP_ENCRYPTION.values())
-_S3A: Final = "fs.s3a."
+_SECRETS: Final = tuple(option.name for option in TABLE.options if option.secret)
 
 
 class S3Options(msgspec.Struct, frozen=True, kw_only=True):
@@ -69,6 +35,7 @@ class S3Options(msgspec.Struct, frozen=True, kw_only=True):
         secret_access_key: See `S3Access`.
         session_token: See `S3Access`.
         profile: See `S3Access`.
+        session: Holds a boto3 or botocore session.
         storage_class: Of files that tasks write; None for the bucket's.
         server_side_encryption: ``AES256``, ``aws:kms`` or ``aws:kms:dsse``; None for the bucket's.
         kms_key_id: The key for the last two.
@@ -82,26 +49,28 @@ class S3Options(msgspec.Struct, frozen=True, kw_only=True):
     secret_access_key: Secret | None = None
     session_token: Secret | None = None
     profile: str | None = None
+    session: Held | None = None
     storage_class: str | None = None
     server_side_encryption: str | None = None
     kms_key_id: str | None = None
     checksum_algorithm: str | None = None
 
     @classmethod
-    def of(cls, options: Mapping[str, object], bucket: str, scheme: str) -> S3Options:
-        """Reads storage options.
+    def of(cls, options: Mapping[str, object], bucket: str) -> S3Options:
+        """Reads storage options, under any name that `TABLE` knows.
 
         Raises:
             ConfigurationError: One is unknown, has a value it cannot have, or is at odds with another.
             UnsupportedError: It asks for what this store cannot do.
         """
-        found = _with_hadoop(options, bucket)
-        check_options(found, known=OPTIONS, scheme=scheme)
+        found = TABLE.named(with_hadoop(flattened(options), bucket))
+        if found.pop("bucket", bucket) != bucket:
+            raise _bad(f"the option bucket is not the path's bucket, {bucket}")
         values: dict[str, object] = {}
-        for name in OPTIONS:
-            value = found.get(name)
-            if value is None:
-                continue
+        session = found.pop("session", None)
+        if session is not None:
+            values["session"] = Held(checked_session(session), "session")
+        for name, value in found.items():
             if not isinstance(value, str) or not value:
                 raise _bad(f"the option {name} is no text, or empty")
             values[name] = Secret(value, name) if name in _SECRETS else value
@@ -119,8 +88,11 @@ class S3Options(msgspec.Struct, frozen=True, kw_only=True):
             raise _bad("the option session_token goes with access_key_id and secret_access_key")
         if self.profile is not None and self.access_key_id is not None:
             raise _bad("the options profile and access_key_id exclude one another")
+        if self.session is not None and (self.profile is not None or self.access_key_id is not None):
+            other = "access_key_id" if self.profile is None else "profile"
+            raise _bad(f"the options session and {other} exclude one another")
         _one_of("addressing_style", self.addressing_style, STYLES)
-        _one_of("server_side_encryption", self.server_side_encryption, _ENCRYPTION)
+        _one_of("server_side_encryption", self.server_side_encryption, ENCRYPTION)
         _one_of("checksum_algorithm", self.checksum_algorithm, ALGORITHMS)
         if self.kms_key_id is not None and self.server_side_encryption in (None, "AES256"):
             raise _bad("the option kms_key_id goes with server_side_encryption aws:kms or aws:kms:dsse")
@@ -157,6 +129,7 @@ class S3Options(msgspec.Struct, frozen=True, kw_only=True):
             secret_access_key=self.secret_access_key,
             session_token=self.session_token,
             profile=self.profile,
+            session=self.session,
             region=region,
         )
 
@@ -175,69 +148,6 @@ def checked_bucket(scheme: str, authority: str) -> str:
             "directory buckets (S3 Express One Zone) are not in this release", operation="open_store", path=authority
         )
     return authority
-
-
-def _with_hadoop(options: Mapping[str, object], bucket: str) -> dict[str, object]:
-    """The options with Hadoop's keys read as this library's; what is given under both names is an error."""
-    own = {key: value for key, value in options.items() if not _plain(key).startswith(_S3A)}
-    of_bucket = f"{_S3A}bucket.{bucket}."
-    hadoop: dict[str, object] = {}
-    for key, value in sorted(options.items(), key=lambda item: _plain(item[0]).startswith(of_bucket)):
-        plain = _plain(key)
-        if plain.startswith(of_bucket):
-            plain = _S3A + plain.removeprefix(of_bucket)
-        elif plain.startswith(f"{_S3A}bucket."):
-            continue
-        if plain.startswith(_S3A) and value is not None:
-            if plain not in HADOOP_OPTIONS:
-                raise _bad(f"the option {key} is not known", f"known are: {', '.join(HADOOP_OPTIONS)}")
-            hadoop[plain] = value
-    for plain, value in hadoop.items():
-        name = HADOOP_OPTIONS[plain]
-        if not name:
-            continue
-        if own.get(name) is not None:
-            raise _bad(f"the options {name} and {plain} exclude one another")
-        translated = _translated(plain, value, hadoop)
-        if translated is not None:
-            own[name] = translated
-    return own
-
-
-def _plain(key: str) -> str:
-    return key.removeprefix("spark.hadoop.")
-
-
-def _translated(key: str, value: object, hadoop: Mapping[str, object]) -> object:
-    text = str(value).strip()
-    if key == "fs.s3a.endpoint":
-        if "://" in text:
-            return text
-        if not text or text == "s3.amazonaws.com":
-            return None
-        return f"{'https' if _boolean('fs.s3a.connection.ssl.enabled', hadoop, default=True) else 'http'}://{text}"
-    if key == "fs.s3a.path.style.access":
-        return "path" if _boolean(key, hadoop, default=False) else "virtual"
-    if key == "fs.s3a.encryption.algorithm":
-        if not text:
-            return None
-        if text.upper() not in _HADOOP_ENCRYPTION:
-            raise UnsupportedError(
-                f"the option {key} is {text!r}: of S3's ways to encrypt, those with a key of the client's are not here",
-                operation="open_store",
-                next_step=f"one of {', '.join(_HADOOP_ENCRYPTION)}",
-            )
-        return _HADOOP_ENCRYPTION[text.upper()]
-    if key in ("fs.s3a.create.storage.class", "fs.s3a.create.checksum.algorithm"):
-        return text.upper() or None
-    return text or None
-
-
-def _boolean(key: str, options: Mapping[str, object], *, default: bool) -> bool:
-    text = str(options.get(key, default)).strip().lower()
-    if text not in ("true", "false"):
-        raise _bad(f"the option {key} is {text!r}; it must be true or false")
-    return text == "true"
 
 
 def _one_of(name: str, value: str | None, allowed: tuple[str, ...]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import Final
 
+from committer.documentation import page
 from committer.errors import StoreError, StoreExistsError, UnsupportedError
 from committer.flow.runtime import current_runtime
 from committer.paths import StorePath
@@ -74,5 +75,6 @@ def _unsupported(what: str, path: StorePath) -> UnsupportedError:
         f"this service {what}, so nothing keeps jobs from destroying each other's files",
         operation="probe",
         path=path.parent,
-        next_step="docs/stores/s3.md says what a service must know",
+        next_step="needed are If-None-Match: * on puts and completions, and metadata kept from where an upload began:"
+        f" {page('stores/s3.md#services-that-speak-like-s3')}",
     )

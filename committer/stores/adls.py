@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 import aiohttp
 
@@ -20,16 +20,20 @@ from committer.errors import (
     StorePreconditionError,
 )
 from committer.paths import StorePath
+from committer.storage_options import OptionTable
 from committer.stores._adls_access import Access
 from committer.stores._adls_errors import code_of, error_of
 from committer.stores._adls_listing import status_in, statuses_in
-from committer.stores._adls_options import OPTIONS, access_of, from_connection_string
+from committer.stores._adls_names import TABLE
+from committer.stores._adls_options import access_of, arguments_of, from_connection_string, place_of
 from committer.stores._adls_probe import probe
 from committer.stores._adls_put import SmallFiles
+from committer.stores._adls_sdk import Sdk
 from committer.stores._adls_wire import AdlsWire
 from committer.stores._adls_writer import AdlsWriter
 from committer.stores.base import Capabilities, FileStatus, FileWriter, Store
-from committer.stores.helpers import check_options, status_or_none
+from committer.stores.examination import Finding
+from committer.stores.helpers import status_or_none
 from committer.stores.http import HttpClient, check_name, checked_endpoint
 
 _MAX_PATH_BYTES: Final = 1024
@@ -70,10 +74,10 @@ class AdlsStore(Store):
         endpoint: The account's DFS endpoint, where it is not ``https://`` and what follows the at sign.
         account_key: The account's key, or a reference: ``env:NAME``, ``file:PATH``.
         sas_token: A shared access signature, or a reference.
-        connection_string: A connection string, or ``env:NAME``; instead of the three above.
+        connection_string: A connection string, or a reference; instead of the three above.
         credential: Anything with ``get_token`` (azure-identity), or an ``AzureSasCredential`` or
             ``AzureNamedKeyCredential``. Without any of these, ``DefaultAzureCredential``.
-        session: An aiohttp session to use instead of its own.
+        http_session: An aiohttp session to use instead of its own.
 
     Raises:
         ConfigurationError: The options exclude one another, are none, or would send a token without TLS.
@@ -90,16 +94,10 @@ class AdlsStore(Store):
         sas_token: str | None = None,
         connection_string: str | None = None,
         credential: Any = None,
-        session: aiohttp.ClientSession | None = None,
+        http_session: aiohttp.ClientSession | None = None,
     ) -> None:
-        filesystem, at, host = authority.partition("@")
-        if not (filesystem and at and host):
-            raise InvalidPathError(
-                f"{scheme}://{authority} names no container and account",
-                next_step="write abfss://container@account.dfs.core.windows.net/path",
-            )
+        filesystem, account, host = place_of(scheme, authority)
         options: dict[str, object] = {"account_key": account_key, "sas_token": sas_token, "credential": credential}
-        account = host.partition(".")[0]
         if connection_string is not None:
             endpoint = from_connection_string(connection_string, account, endpoint, options)
         self._scheme = scheme
@@ -114,24 +112,23 @@ class AdlsStore(Store):
                 operation="open_store",
                 next_step="give account_key or sas_token, or an endpoint that begins with https:",
             )
-        self._http = HttpClient(session=session)
+        self._http = HttpClient(session=http_session)
         blob_endpoint = self._endpoint.replace(".dfs.", ".blob.", 1)
         self._wire = AdlsWire(self._endpoint, blob_endpoint, filesystem, self._access, self._http)
+        self._sdk = Sdk(self._endpoint, blob_endpoint, filesystem, self._access, http_session)
         self._small = SmallFiles(self._wire, self, self._explain_conflict)
+
+    storage_options: ClassVar[OptionTable] = TABLE
 
     @classmethod
     def open_for(cls, path: StorePath, options: Mapping[str, object]) -> AdlsStore:
-        """Makes the store for `path` from ``storage_options``: the arguments of the class from `endpoint` on.
+        """Makes the store for `path` from ``storage_options``, by any name that `storage_options` knows.
 
         Raises:
             ConfigurationError: An option is unknown or has a value it cannot have.
         """
-        check_options(options, known=OPTIONS, scheme=path.scheme)
-        for name in ("endpoint", "account_key", "sas_token", "connection_string"):
-            value = options.get(name)
-            if value is not None and not isinstance(value, str):
-                raise ConfigurationError(f"the option {name} is no text", operation="open_store")
-        return cls(path.scheme, path.authority, **options)  # type: ignore[arg-type]
+        container, account, _host = place_of(path.scheme, path.authority)
+        return cls(path.scheme, path.authority, **arguments_of(options, account, container))  # type: ignore[arg-type]
 
     def __repr__(self) -> str:
         return f"AdlsStore({self._scheme}://{self._authority}, {self._endpoint}, {self._access!r})"
@@ -162,6 +159,10 @@ class AdlsStore(Store):
             UnsupportedError: The account has no hierarchical namespace, or a rename changes etags here.
         """
         await probe(self, self._wire, self._checked(directory))
+
+    async def findings(self, directory: StorePath) -> list[Finding]:
+        """See `SupportsExamination.findings`; asks Azure's own package, where it is installed."""
+        return await self._sdk.findings(self._checked(directory))
 
     async def status(self, path: StorePath) -> FileStatus:
         """Looks at a path."""

@@ -21,6 +21,22 @@ from committer.errors import StoreError
 from committer.paths import StorePath
 
 
+class Refusals(msgspec.Struct, frozen=True, gc=False, kw_only=True):
+    """What a store knows that it would refuse to do with a file or directory; each a reason, empty where none is known.
+
+    Attributes:
+        move: To rename it away, to replace it or to delete it.
+        link: To give it a second name.
+        enter: To put anything into it.
+        mounted: Whether it is the top of another volume: nothing can be renamed into it, or out of it.
+    """
+
+    move: str = ""
+    link: str = ""
+    enter: str = ""
+    mounted: bool = False
+
+
 class FileStatus(msgspec.Struct, frozen=True, gc=False):
     """What a store says about one path.
 
@@ -37,6 +53,8 @@ class FileStatus(msgspec.Struct, frozen=True, gc=False):
         is_special: Whether it is neither file, directory nor link: a pipe, a socket, a device.
         stamp: What the file was stamped with when it was made (see `committer.stores.uploads`): proves, with its
             length, who wrote it. Told by `Store.status` only: S3's listings hold no metadata. None without one.
+        refuses: What the store would refuse to do with it, where it knows without a further call; None where it knows
+            of nothing. A job refuses before its decision what would stop it afterwards.
     """
 
     path: StorePath
@@ -47,6 +65,7 @@ class FileStatus(msgspec.Struct, frozen=True, gc=False):
     is_link: bool = False
     is_special: bool = False
     stamp: str | None = None
+    refuses: Refusals | None = None
 
 
 class Capabilities(msgspec.Struct, frozen=True, kw_only=True):
@@ -356,7 +375,7 @@ class SupportsBatchRename(Protocol):
         """Whether `rename_files` does what `Store.rename_file` would do; not where a subclass renames otherwise."""
 
     async def rename_files(self, renames: Sequence[tuple[StorePath, StorePath]]) -> dict[int, StoreError]:
-        """Renames files as `Store.rename_file` does one, replacing nothing, in any order.
+        """Renames files as `Store.rename_file` does one, replacing nothing, in any order; no link among them.
 
         What a thread has begun is ended before a cancellation goes on. It costs least where files that go into one
         directory stand next to one another.

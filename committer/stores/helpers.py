@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
-from typing import Final
+from typing import Final, cast
 
 from committer.errors import (
     CommitterError,
     ConfigurationError,
+    DestinationNotFoundError,
     StoreConflictError,
     StoreError,
     StoreExistsError,
@@ -21,7 +22,7 @@ from committer.errors import (
 )
 from committer.flow.runtime import current_runtime
 from committer.paths import StorePath
-from committer.stores.base import FileStatus, Store, SupportsConditionalDelete, SupportsMetadata
+from committer.stores.base import FileStatus, Store, SupportsConditionalDelete, SupportsMetadata, SupportsSync
 from committer.stores.uploads import UploadPart, uploads_of
 
 RECORD_LIMIT_BYTES: Final = 1 << 30
@@ -66,6 +67,32 @@ async def exists(store: Store, path: StorePath) -> bool:
     return await status_or_none(store, path) is not None
 
 
+async def check_destination(store: Store, destination: StorePath, operation: str) -> None:
+    """Asks for a destination below which nothing was found; one call, and none where directories are not real.
+
+    Raises:
+        DestinationNotFoundError: Nothing is there. Where directories are not real, none can be told from an empty one.
+        StoreNotADirectoryError: A file is there.
+    """
+    if not store.capabilities.directories:
+        return
+    status = await status_or_none(store, destination)
+    if status is not None and not status.is_directory and not status.is_link:
+        raise StoreNotADirectoryError(
+            "a file stands there, and a destination is a directory",
+            operation=operation,
+            path=destination,
+            next_step="correct the path",
+        )
+    if status is None:
+        raise DestinationNotFoundError(
+            "the destination does not exist",
+            operation=operation,
+            path=destination,
+            next_step="correct the path; a job makes its destination when it is set up",
+        )
+
+
 async def children_of(store: Store, directory: StorePath) -> list[FileStatus]:
     """What a directory holds; nothing where none is there. One listing."""
     try:
@@ -86,7 +113,8 @@ async def create_exclusively(
     """Creates a file that only one of many may create, and returns what stands there: `data`, or the winner's bytes.
 
     A lost answer is resolved by reading. So `data` must tell its writers apart: who finds its own bytes has won. One
-    call when it wins, two when it loses or the answer was lost.
+    call when it wins, two when it loses or the answer was lost; with `durable` one more then, since what was read may
+    not have been forced to the disk yet.
 
     Args:
         store: Where; it must have `Capabilities.exclusive_put`.
@@ -99,7 +127,7 @@ async def create_exclusively(
     Raises:
         StoreNotFoundError: The parent is missing, or the winner's file was deleted before it could be read.
         StoreOutcomeUnknownError: Answers kept being lost, or one was and what came after it was refused; it may stand
-            there or not.
+            there or not. Or, with `durable`, it stands but may not survive a power loss.
         RecordError: The winner's content is longer than `limit`.
     """
     lost: StoreOutcomeUnknownError | None = None
@@ -111,13 +139,18 @@ async def create_exclusively(
             raise
         except CommitterError as caught:
             error = caught
+        except MemoryError as caught:
+            error = _out_of_memory(caught, operation="put", path=path)
         # A request that is still under way can land later, but then it finds the one sent next, or is found by it.
         if isinstance(error, StoreOutcomeUnknownError):
             lost = lost or error
         elif lost is None and not isinstance(error, StoreExistsError):
             raise error
         try:
-            return await store.read(path, limit=limit)
+            found = await store.read(path, limit=limit)
+            if durable:
+                await cast("SupportsSync", store).sync(path.parent, kind="directory")
+            return found
         except StoreNotFoundError:
             if isinstance(error, StoreExistsError):
                 raise
@@ -127,6 +160,9 @@ async def create_exclusively(
             if lost is None:
                 raise
             raise unseen(lost, hidden, operation="put", path=path) from lost
+        except MemoryError as caught:
+            broken = _out_of_memory(caught, operation="read", path=path)
+            raise unseen(lost or error, broken, operation="put", path=path) from caught
     assert lost is not None  # noqa: S101
     raise lost
 
@@ -263,6 +299,11 @@ async def finish_upload(
         await current_runtime().sleep(_WAIT_S)
 
 
+def _out_of_memory(error: MemoryError, *, operation: str, path: StorePath) -> StoreOutcomeUnknownError:
+    """The error of a call that broke off where memory ran out: nobody knows how far it came."""
+    return StoreOutcomeUnknownError("the process ran out of memory", operation=operation, path=path, causes=[error])
+
+
 def unseen(
     error: CommitterError, hidden: CommitterError, *, operation: str, path: StorePath
 ) -> StoreOutcomeUnknownError:
@@ -330,12 +371,12 @@ def _is_meant(found: FileStatus | None, stamp: str, size: int, identity: str | N
 def check_options(options: Mapping[str, object], *, known: Iterable[str], scheme: str) -> None:
     """Refuses storage options that a store does not know.
 
-    ``session`` is always known: every store is offered it, those that speak HTTP use it.
+    ``http_session`` is always known: every store is offered it, those that speak HTTP use it.
 
     Raises:
         ConfigurationError: It names the first unknown one, and what may have been meant.
     """
-    allowed = sorted({*known, "session"})
+    allowed = sorted({*known, "http_session"})
     for key in options:
         if key not in allowed:
             close = difflib.get_close_matches(key, allowed, n=1)

@@ -206,7 +206,9 @@ class HttpClient:
     def _session(self) -> aiohttp.ClientSession:
         if self._given is not None:
             if self._given.closed:
-                raise ConfigurationError("the HTTP session given as the option session is closed", operation="send")
+                raise ConfigurationError(
+                    "the HTTP session given as the option http_session is closed", operation="send"
+                )
             return self._given
         loop = asyncio.get_running_loop()
         session = self._sessions.get(loop)

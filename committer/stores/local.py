@@ -12,6 +12,7 @@ from committer.paths import StorePath
 from committer.stores._batches import HEAVY, LIGHT, MANY, WHOLE_BATCH, BatchExecutor
 from committer.stores._disk import Disk
 from committer.stores._disk_calls import Buffer, Entries, Page
+from committer.stores._disk_probe import probe
 from committer.stores.base import Capabilities, FileStatus, FileWriter, Store
 from committer.stores.helpers import check_options
 
@@ -71,7 +72,7 @@ class LocalStore(Store):
             ConfigurationError: An option is unknown or has a value it cannot have.
         """
         check_options(options, known=("threads", "no_replace", "case_folding"), scheme="file")
-        return cls(**{key: value for key, value in options.items() if key != "session"})  # type: ignore[arg-type]
+        return cls(**{key: value for key, value in options.items() if key != "http_session"})  # type: ignore[arg-type]
 
     def __repr__(self) -> str:
         return "LocalStore()"
@@ -101,7 +102,7 @@ class LocalStore(Store):
     async def probe(self, directory: StorePath) -> None:
         """Tries renames, refusals and links in `directory`; one hop to a thread."""
         nonce = current_runtime().nonce()
-        await self._batches.run(self._disk.probe, _checked(directory), nonce, weight=WHOLE_BATCH, insist=True)
+        await self._batches.run(probe, self._disk, _checked(directory), nonce, weight=WHOLE_BATCH, insist=True)
 
     async def status(self, path: StorePath) -> FileStatus:
         """Looks at a path; of a link, at the link itself."""
@@ -165,8 +166,9 @@ class LocalStore(Store):
     async def rename_file(
         self, source: StorePath, destination: StorePath, *, replace: bool = False, identity: str | None = None
     ) -> None:
-        """Renames a file; `identity` is ignored."""
-        await self._batches.run(self._disk.rename_file, _checked(source), _checked(destination), replace)
+        """Renames a file; `identity` only tells a link that is meant from one that took a file's place."""
+        self._disk.token = self._disk.token or current_runtime().nonce()
+        await self._batches.run(self._disk.rename_file, _checked(source), _checked(destination), replace, identity)
 
     @property
     def renames_in_batches(self) -> bool:
@@ -319,7 +321,9 @@ _RENAME_FILE: Final = LocalStore.rename_file
 
 def _checked(path: StorePath) -> StorePath:
     if path.scheme != "file" or path.authority:
-        raise ConfigurationError("the path belongs to another store", path=path)
+        raise ConfigurationError(
+            "the path belongs to another store", path=path, next_step=f"a path of this disk is file://{path.path}"
+        )
     if "\0" in path.path:
         # The system would cut the name there.
         raise InvalidPathError("a path holds a NUL", path=ascii(str(path)))

@@ -9,7 +9,7 @@ from committer.errors import StoreError, UnsupportedError
 from committer.events import names
 from committer.flow.retry import RetryPolicy, nothing_was_done
 from committer.paths import StorePath
-from committer.stores._paced_calls import CHANGES_NOTHING, ONCE, REPEATABLE, PacedCalls
+from committer.stores._paced_calls import CHANGES_NOTHING, ONCE, REPEATABLE, PacedCalls, out_of_memory
 from committer.stores.base import (
     Capabilities,
     FileStatus,
@@ -67,6 +67,7 @@ class PacedStore(PacedCalls, Store):
         retry_policy: How often and how fast calls are sent again.
         owned: Whether closing this closes the inner store: not one that a user gave, who may have other work for it.
         weights: Tokens of the rate that a call costs, by what it does.
+        claim: What was asked of the endpoint's limits for this store, and ends when it is closed.
     """
 
     @property
@@ -133,9 +134,12 @@ class PacedStore(PacedCalls, Store):
 
     async def make_directory(self, path: StorePath, *, parents: bool) -> bool:
         """See `Store.make_directory`; False may be wrong after an answer was lost."""
-        return await self._call(
+        made = await self._call(
             names.OP_MKDIRS, lambda: self.inner.make_directory(path, parents=parents), "write", REPEATABLE
         )
+        if not made:
+            self.statistics.count(names.OP_MKDIR_RETURNED_FALSE)
+        return made
 
     async def rename_file(
         self, source: StorePath, destination: StorePath, *, replace: bool = False, identity: str | None = None
@@ -174,7 +178,11 @@ class PacedStore(PacedCalls, Store):
                 statistics.duration(names.STORE_IO_RATE_LIMITED, permit.waited_s)
             statistics.count(names.STORE_IO_REQUEST, many)
             started = self.pacer.runtime.monotonic()
-            errors = await cast("SupportsBatchRename", self.inner).rename_files(renames)
+            try:
+                errors = await cast("SupportsBatchRename", self.inner).rename_files(renames)
+            except MemoryError as error:
+                # Some were renamed, or all, or none.
+                errors = dict.fromkeys(range(many), out_of_memory(error))
         each = (self.pacer.runtime.monotonic() - started) / max(1, many)
         for _renamed in range(many - len(errors)):
             statistics.done(names.COMMIT_FILE_RENAME, each)
@@ -393,7 +401,9 @@ class PacedStore(PacedCalls, Store):
         )
 
     async def close(self) -> None:
-        """Closes the inner store where it is owned; takes no permit."""
+        """Closes the inner store where it is owned, and asks nothing more of the endpoint's limits; takes no permit."""
+        if self.claim is not None:
+            self.claim.release()
         if self.owned:
             await self.inner.close()
 
@@ -451,4 +461,5 @@ def without_retries(store: Store) -> Store:
         retry_policy=RetryPolicy(attempts=1),
         owned=store.owned,
         weights=store.weights,
+        claim=store.claim,
     )

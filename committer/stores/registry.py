@@ -13,6 +13,7 @@ from typing import Final, TypeAlias, cast
 from committer.errors import ConfigurationError, UnsupportedError
 from committer.flow.runtime import current_runtime
 from committer.paths import StorePath
+from committer.storage_options import OptionTable
 from committer.stores.base import Store
 
 GROUP: Final = "committer.stores"
@@ -28,17 +29,12 @@ _BUILT_IN: Final = {
     "s3": EntryPoint("s3", "committer.stores.s3:S3Store", GROUP),
     "s3a": EntryPoint("s3a", "committer.stores.s3:S3Store", GROUP),
 }
-_EXTRAS: Final = {
-    "abfs": "adls",
-    "abfss": "adls",
-    "gs": "gcs",
-    "hdfs": "hdfs",
-    "s3": "s3",
-    "s3a": "s3",
-    "s3n": "s3",
+# Names of other tools for what a store here serves.
+_OTHER_NAMES: Final = {
+    **dict.fromkeys(("s3n",), "s3a://BUCKET/PATH"),
+    **dict.fromkeys(("az", "azure", "wasb", "wasbs"), "abfss://CONTAINER@ACCOUNT.dfs.core.windows.net/PATH"),
 }
-# Hadoop's older driver, for the same accounts by their other endpoint.
-_BLOB_SCHEMES: Final = frozenset({"wasb", "wasbs"})
+_FORESEEN: Final = {"gs": "Google Cloud Storage", "gcs": "Google Cloud Storage", "hdfs": "HDFS"}
 
 _registered: dict[str, StoreFactory] = {}
 _loaded: dict[str, StoreFactory] = {}
@@ -68,14 +64,14 @@ def open_store(path: StorePath, storage_options: Mapping[str, object] | None = N
 
     Args:
         path: Any path in the store.
-        storage_options: What the store takes. ``store`` is a live `Store` to use as it is, ``session`` an HTTP
-            session; every store accepts that.
+        storage_options: What the store takes. ``store`` is a live `Store` to use as it is, ``http_session``
+            an aiohttp session; every store accepts that.
 
     Raises:
         UnsupportedError: No store is known for the scheme.
         ConfigurationError: An option is unknown or wrong, or the live store is for another scheme.
     """
-    options = dict(storage_options or {})
+    options = _checked(storage_options)
     if "store" in options:
         return _live_store(path, options)
     return _factory(path.scheme)(path, options)
@@ -83,16 +79,45 @@ def open_store(path: StorePath, storage_options: Mapping[str, object] | None = N
 
 async def find_store(path: StorePath, storage_options: Mapping[str, object] | None = None) -> Store:
     """As `open_store`, without ever blocking the event loop."""
-    if path.scheme not in _registered and path.scheme not in _loaded and "store" not in (storage_options or {}):
+    storage_options = _checked(storage_options)
+    if any(isinstance(value, str) and value.startswith("file:") for value in storage_options.values()):
+        # What is no secret is looked up when the store is made.
+        return await current_runtime().run_blocking(lambda: open_store(path, storage_options))
+    if path.scheme not in _registered and path.scheme not in _loaded and "store" not in storage_options:
         await current_runtime().run_blocking(lambda: _factory(path.scheme))
     return open_store(path, storage_options)
+
+
+def _checked(storage_options: object) -> dict[str, object]:
+    if storage_options is None:
+        return {}
+    if not isinstance(storage_options, Mapping) or not all(isinstance(key, str) for key in storage_options):
+        raise ConfigurationError(
+            f"storage_options is a mapping of names to values, not this {type(storage_options).__name__}",
+            operation="open_store",
+            next_step="give a dict with a str for each key, such as storage_options={'region': 'eu-west-1'}",
+        )
+    return dict(storage_options)
+
+
+def options_of(scheme: str) -> OptionTable | None:
+    """The storage options of the store for a scheme; None of one that shows no table.
+
+    Blocks as `open_store` does.
+
+    Raises:
+        UnsupportedError: No store is known for the scheme.
+    """
+    factory = _factory(scheme)
+    table = getattr(getattr(factory, "__self__", factory), "storage_options", None)
+    return table if isinstance(table, OptionTable) else None
 
 
 def _live_store(path: StorePath, options: Mapping[str, object]) -> Store:
     store = options["store"]
     if not isinstance(store, Store):
         raise ConfigurationError(f"the option 'store' is no store but a {type(store).__name__}", operation="open_store")
-    others = sorted(options.keys() - {"store", "session"})
+    others = sorted(options.keys() - {"store", "http_session"})
     if others:
         raise ConfigurationError(
             f"the option 'store' is a store that is open already; {others[0]!r} would have no effect",
@@ -117,23 +142,28 @@ def _factory(scheme: str) -> StoreFactory:
 def _load(scheme: str) -> StoreFactory:
     entry = _BUILT_IN.get(scheme) or next(iter(entry_points(group=GROUP, name=scheme)), None)
     if entry is None:
-        extra = _EXTRAS.get(scheme)
-        if scheme in _BLOB_SCHEMES:
-            next_step = "name it abfss://CONTAINER@ACCOUNT.dfs.core.windows.net/PATH"
-        elif extra:
-            next_step = f"pip install 'lake-committer[{extra}]'"
-        else:
-            next_step = f"install a package with a {GROUP} entry point"
-        raise UnsupportedError(
-            f"no store is installed for {scheme}: paths", operation="open_store", next_step=next_step
-        )
+        raise _no_store(scheme)
     try:
         found = entry.load()
     except ImportError as error:
-        extra = _EXTRAS.get(scheme)
         raise UnsupportedError(
             f"the store for {scheme}: paths cannot be imported: {error}",
             operation="open_store",
-            next_step=f"pip install 'lake-committer[{extra}]'" if extra else "",
+            next_step=f"install what {entry.value.partition(':')[0]} imports, or the package that holds it anew",
         ) from error
     return cast("StoreFactory", getattr(found, "open_for", found))
+
+
+def _no_store(scheme: str) -> UnsupportedError:
+    schemes = sorted({*_BUILT_IN, *_registered, *entry_points(group=GROUP).names})
+    known = f"there are stores for {', '.join(f'{name}:' for name in schemes)} paths"
+    other = _OTHER_NAMES.get(scheme)
+    if other:
+        message, step = f"there is no store for {scheme}: paths, which go by another name here", f"write {other}"
+    elif scheme in _FORESEEN:
+        message = f"this release has no store for {scheme}: paths ({_FORESEEN[scheme]})"
+        step = f"write to another store: {known}"
+    else:
+        message = f"no store is known for {scheme}: paths"
+        step = f"{known}; another comes with a package that has an entry point in {GROUP}, or with register_store"
+    return UnsupportedError(message, operation="open_store", next_step=step)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping, Sequence
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 import aiohttp
 import msgspec
@@ -25,10 +25,12 @@ from committer.errors import (
 )
 from committer.flow.runtime import current_runtime
 from committer.paths import StorePath
+from committer.storage_options import OptionTable
 from committer.stores._s3_access import S3Access
 from committer.stores._s3_checksums import md5_of
 from committer.stores._s3_errors import error_of, error_of_code
 from committer.stores._s3_listing import etag_in, pages, status_in
+from committer.stores._s3_names import TABLE
 from committer.stores._s3_options import S3Options, checked_bucket
 from committer.stores._s3_probe import probe
 from committer.stores._s3_uploads import Objects, UploadCalls
@@ -82,7 +84,7 @@ class S3Store(UploadCalls, Store):
         scheme: ``s3`` or ``s3a``.
         authority: The bucket.
         options: What was given as storage options.
-        session: An aiohttp session to use instead of its own.
+        http_session: An aiohttp session to use instead of its own.
 
     Raises:
         ConfigurationError: An option has a value it cannot have.
@@ -96,7 +98,7 @@ class S3Store(UploadCalls, Store):
         authority: str,
         options: S3Options | None = None,
         *,
-        session: aiohttp.ClientSession | None = None,
+        http_session: aiohttp.ClientSession | None = None,
     ) -> None:
         self._scheme = scheme
         self._bucket = checked_bucket(scheme, authority)
@@ -104,21 +106,24 @@ class S3Store(UploadCalls, Store):
         endpoint = self._options.endpoint()
         self._endpoint = f"{endpoint or 'https://s3.amazonaws.com'}/{self._bucket}"
         self._access: S3Access = self._options.access()
-        self._http = HttpClient(session=session)
+        self._http = HttpClient(session=http_session)
         self._capabilities = _CAPABILITIES
         wire = S3Wire(self._bucket, endpoint, self._options.addressing_style, self._access, self._http)
         super().__init__(wire, Objects(self._options))
 
+    storage_options: ClassVar[OptionTable] = TABLE
+
     @classmethod
     def open_for(cls, path: StorePath, options: Mapping[str, object]) -> S3Store:
-        """Makes the store for `path` from ``storage_options``: the fields of `S3Options`, or Hadoop's ``fs.s3a.`` keys.
+        """Makes the store for `path` from ``storage_options``: the fields of `S3Options`, by any name that
+        `storage_options` knows.
 
         Raises:
             ConfigurationError: An option is unknown or has a value it cannot have.
         """
         given = dict(options)
-        session: Any = given.pop("session", None)
-        return cls(path.scheme, path.authority, S3Options.of(given, path.authority, path.scheme), session=session)
+        http_session: Any = given.pop("http_session", None)
+        return cls(path.scheme, path.authority, S3Options.of(given, path.authority), http_session=http_session)
 
     def __repr__(self) -> str:
         return f"S3Store({self._scheme}://{self._bucket}, {self._endpoint}, {self._access!r})"

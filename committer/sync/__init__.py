@@ -26,12 +26,14 @@ from committer.config import CommitterConfig
 from committer.errors import CommitterError
 from committer.operations import JobInfo
 from committer.paths import StorePath
+from committer.records.file_list import CommittedFile
 from committer.records.task_commit import TaskCommit
 from committer.spec import JobSpec
 from committer.sync.jobs import Job, attach_job, open_job
 from committer.sync.operations import (
     abort_uploads,
     cleanup,
+    committed_files,
     list_jobs,
     list_uploads,
     load_record,
@@ -44,6 +46,7 @@ from committer.validation import ValidationReport
 
 __all__ = [
     "CommitPlan",
+    "CommittedFile",
     "CommitterConfig",
     "CommitterError",
     "Job",
@@ -58,6 +61,7 @@ __all__ = [
     "abort_uploads",
     "attach_job",
     "cleanup",
+    "committed_files",
     "list_jobs",
     "list_uploads",
     "load_record",

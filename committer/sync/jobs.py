@@ -9,10 +9,10 @@ from typing import Self, TypeVar
 
 from committer import job as engine
 from committer.committers.results import CommitPlan, JobReport
-from committer.config import CommitterConfig
+from committer.config import ConfigLike
 from committer.events import Listener
 from committer.job import Destination
-from committer.records.task_commit import TaskCommit
+from committer.records.task_commit import TaskCommit, messages_in
 from committer.spec import Delivery, JobSpec
 from committer.sync.portal import check_process, free_at_exit, is_ending, wait_for
 from committer.sync.tasks import TaskAttempt
@@ -34,11 +34,17 @@ class Job:
     is_commit_repeatable: bool = engine.Job.is_commit_repeatable
     """MapReduce's question: a commit that died is finished by `recover`, or by calling `commit` again."""
 
+    is_recovery_supported: bool = engine.Job.is_recovery_supported
+    """MapReduce's question: a driver that lost the message of a task attempt gets it again from `recover_task`."""
+
     def __init__(self, job: engine.Job) -> None:
         self.spec: JobSpec = job.spec
         self._job = job
         self._pid = os.getpid()
         free_at_exit(self)
+
+    def __repr__(self) -> str:
+        return repr(self._job)
 
     @property
     def job_id(self) -> str:
@@ -86,7 +92,13 @@ class Job:
         """
         return self._wait(lambda: self._job.recover_task(task, attempt), "recover_task")
 
-    def commit(self, task_commits: Iterable[TaskCommit] | None = None, tasks: int | None = None) -> JobReport:
+    def commit(
+        self,
+        task_commits: Iterable[TaskCommit] | None = None,
+        tasks: int | None = None,
+        *,
+        from_attempts: bool = False,
+    ) -> JobReport:
         """Makes the output of exactly the winners visible. A second call returns the same report.
 
         An interrupt while it runs takes nothing back that is decided: `next_step` of what comes then, and
@@ -97,17 +109,21 @@ class Job:
                 every record listed (`delivery="listing"`), or the messages of this Job's own attempts if no other
                 attempt committed (`delivery="message"`).
             tasks: How many tasks the job has; the commit is refused when another number committed.
+            from_attempts: With `tasks`, where the driver that had the messages is dead: the attempts that committed win
+                if there is exactly one of each task, from 0 to `tasks` - 1; else the commit is refused, and names those
+                tasks.
 
         Raises:
-            TaskCommitsRequiredError: Others committed too, and no messages say who wins. The job stays undecided.
+            TaskCommitsRequiredError: Others committed too, and no messages say who wins; or with `from_attempts`
+                several attempts of a task committed. The job stays undecided.
             TaskMissingError, PreflightError, TargetExistsError, DestinationBusyError: Nothing was published.
             JobDecidedError: The job was aborted.
             JobRolledBackError: It was decided, then rolled back.
             OutcomeUnknownError: See `next_step`; nothing was deleted.
             CommitterError: With `outcome` "partial" the job is decided: call commit or `recover` again.
         """
-        messages = _drawn(task_commits)
-        return self._wait(lambda: self._job.commit(messages, tasks), "commit")
+        messages = messages_in(task_commits)  # on the caller's thread: what it gives may block, or call this module
+        return self._wait(lambda: self._job.commit(messages, tasks, from_attempts=from_attempts), "commit")
 
     def abort(self) -> None:
         """Decides that the job never becomes visible, and removes it. Does nothing for a job that ended.
@@ -118,14 +134,25 @@ class Job:
         """
         self._wait(self._job.abort, "abort")
 
-    def plan(self, task_commits: Iterable[TaskCommit] | None = None) -> CommitPlan:
+    def plan(
+        self,
+        task_commits: Iterable[TaskCommit] | None = None,
+        tasks: int | None = None,
+        *,
+        from_attempts: bool = False,
+    ) -> CommitPlan:
         """What `commit` would do now; changes nothing.
 
         Args:
             task_commits: As for `commit`; None with `delivery="message"` takes this Job's own messages.
+            tasks: As for `commit`: another number is refused.
+            from_attempts: As for `commit`.
+
+        Raises:
+            TaskCommitsRequiredError, TaskMissingError: As `commit` would.
         """
-        messages = _drawn(task_commits)
-        return self._wait(lambda: self._job.plan(messages), "plan")
+        messages = messages_in(task_commits)  # on the caller's thread: what it gives may block, or call this module
+        return self._wait(lambda: self._job.plan(messages, tasks, from_attempts=from_attempts), "plan")
 
     def close(self) -> None:
         """Frees what this process opened; decides nothing. Interpreter exit does it too."""
@@ -159,19 +186,15 @@ class Job:
         return wait_for(function, operation, undo=undo)
 
 
-def _drawn(messages: Iterable[TaskCommit] | None) -> list[TaskCommit] | None:
-    """What the caller's iterable gives, drawn on the caller's thread: it may block, or call this module."""
-    return None if messages is None else list(messages)
-
-
 def open_job(
     dest: Destination,
     *,
     job_id: str | None = None,
     committer: str | None = None,
-    delivery: Delivery | None = None,
-    config: CommitterConfig | None = None,
+    delivery: Delivery = "listing",
+    config: ConfigLike | None = None,
     storage_options: Mapping[str, object] | None = None,
+    progress: bool | Listener | None = None,
     listeners: Iterable[Listener] = (),
 ) -> Job:
     """Sets a job up, and returns it open: ``with sync.open_job(dest) as job: ...`` commits it on a clean exit, else
@@ -182,10 +205,12 @@ def open_job(
         job_id: 1 to 128 of ``A-Z a-z 0-9 . _ -``; a UUID when None.
         committer: The committer's name; the store's default when None: ``magic`` on S3, else ``manifest``.
         delivery: How the driver learns of task commits: ``listing``, or ``message`` for engines whose tasks return
-            values; the committer's default when None: ``message`` with ``magic``, else ``listing``.
-        config: The job's choices.
+            values, whose commit then names the winners.
+        config: The job's choices: a `CommitterConfig`, or a mapping by field, as every function takes them.
         storage_options: How to reach the store. A live store or session given here is used on the loop of this module,
             and must not belong to another one.
+        progress: True shows a bar with rate and time left in a terminal or a notebook, elsewhere a line every five
+            seconds, on standard error; a callable is told each event, on the thread of this module's loop.
         listeners: Called with each event of the job's progress, on the thread of that loop.
 
     Raises:
@@ -200,21 +225,26 @@ def open_job(
         delivery=delivery,
         config=config,
         storage_options=storage_options,
+        progress=progress,
         listeners=listeners,
     )
 
     async def make() -> Job:
         return Job(await opening)
 
-    return wait_for(make, "open_job", undo=Job._undo)
+    try:
+        return wait_for(make, "open_job", undo=Job._undo)
+    finally:
+        opening.drop()
 
 
 def attach_job(
     job: JobSpec | Destination,
     *,
     job_id: str | None = None,
-    config: CommitterConfig | None = None,
+    config: ConfigLike | None = None,
     storage_options: Mapping[str, object] | None = None,
+    progress: bool | Listener | None = None,
     listeners: Iterable[Listener] = (),
 ) -> Job:
     """Joins a job that was set up before, by this engine or by Hadoop. Leaving its block only closes it.
@@ -222,17 +252,24 @@ def attach_job(
     Args:
         job: Its spec, or its destination together with `job_id`.
         job_id: Its id, with a destination.
-        config: Where reports and kept records go, and `absolute_roots`; all else is as the job was set up. For a job
-            that Hadoop set up, all choices.
+        config: Where reports and kept records go, `absolute_roots`, and the rate of calls from this process; all else
+            is as the job was set up. For a job that Hadoop set up, all choices.
         storage_options: How to reach the store.
+        progress: True shows a bar with rate and time left in a terminal or a notebook, elsewhere a line every five
+            seconds, on standard error; a callable is told each event, on the thread of this module's loop.
         listeners: Called with each event of the job's progress, on the thread of this module's loop.
 
     Raises:
         JobNotFoundError: There is no such job.
     """
-    opening = engine.attach_job(job, job_id=job_id, config=config, storage_options=storage_options, listeners=listeners)
+    opening = engine.attach_job(
+        job, job_id=job_id, config=config, storage_options=storage_options, progress=progress, listeners=listeners
+    )
 
     async def make() -> Job:
         return Job(await opening)
 
-    return wait_for(make, "attach_job", undo=Job._undo)
+    try:
+        return wait_for(make, "attach_job", undo=Job._undo)
+    finally:
+        opening.drop()

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import timedelta
 
 from committer import operations as engine
 from committer import record_files, uploads, validation
+from committer.committers.listing import committed_parts
 from committer.committers.results import JobReport
-from committer.config import CommitterConfig
+from committer.config import ConfigLike
 from committer.events import Listener
 from committer.operations import CleanupReport, Destination, JobInfo
 from committer.paths import StorePath
 from committer.record_files import AnyRecord
+from committer.records.file_list import CommittedFile
 from committer.sync.portal import wait_for
 from committer.uploads import UploadInfo, UploadsReport
 from committer.validation import ValidationReport
@@ -25,8 +27,9 @@ def recover(
     *,
     rollback: bool = False,
     force: bool = False,
-    config: CommitterConfig | None = None,
+    config: ConfigLike | None = None,
     storage_options: Mapping[str, object] | None = None,
+    progress: bool | Listener | None = None,
     listeners: Iterable[Listener] = (),
 ) -> JobReport:
     """Finishes a job whose driver died in its commit, as one undisturbed run would have ended.
@@ -39,8 +42,11 @@ def recover(
         rollback: Take back what a decided commit published instead of finishing it; abort an undecided job.
         force: The old driver is known to be dead: roll back where the store cannot fence it off, or commit what a
             listing finds although nobody began to.
-        config: Where reports and kept records go, and `absolute_roots`. All else is as the job was set up.
+        config: Where reports and kept records go, `absolute_roots`, and the rate of calls from this process. All else
+            is as the job was set up.
         storage_options: How to reach the store.
+        progress: True shows a bar with rate and time left in a terminal or a notebook, elsewhere a line every five
+            seconds, on standard error; a callable is told each event, on the thread of this module's loop.
         listeners: Called with each event of progress, on the thread of this module's loop.
 
     Raises:
@@ -59,6 +65,7 @@ def recover(
             force=force,
             config=config,
             storage_options=storage_options,
+            progress=progress,
             listeners=heard,
         ),
         "recover",
@@ -66,7 +73,7 @@ def recover(
 
 
 def list_jobs(
-    dest: Destination, *, storage_options: Mapping[str, object] | None = None, config: CommitterConfig | None = None
+    dest: Destination, *, storage_options: Mapping[str, object] | None = None, config: ConfigLike | None = None
 ) -> list[JobInfo]:
     """The jobs that left something below a destination, by id: one listing, and up to four calls a job.
 
@@ -82,24 +89,27 @@ def cleanup(
     older_than: timedelta | float | None = None,
     force: bool = False,
     storage_options: Mapping[str, object] | None = None,
-    config: CommitterConfig | None = None,
+    config: ConfigLike | None = None,
 ) -> CleanupReport:
     """Removes what jobs left below a destination's `_temporary`; never anything else.
 
     An open job is decided `abort` first, so that a driver that still lives learns of it. A job that is decided to be
-    committed but did not end is kept unless `force`: its files would be lost; `recover` it instead.
+    committed but did not end is kept unless `force`: its files would be lost; `recover` it instead. An outcome that is
+    kept (`CommitterConfig.outcome_kept`) stays unless `force`: without it a stream that repeats that job, as one does
+    after a crash, cannot tell that it committed, and publishes its rows a second time or stops at the files that stand.
 
     Args:
         dest: The destination.
         job_id: This job.
         older_than: Every job whose newest record is older than this (seconds, or a timedelta).
-        force: Remove even a decided commit without outcome.
+        force: Remove even a decided commit without outcome, and outcomes that are kept.
         storage_options: How to reach the store.
         config: Concurrency and rate of the deletes.
 
     Raises:
         ConfigurationError: Neither `job_id` nor `older_than` was given (it is a ValueError), or that is no age.
         JobDecidedError: The job named by `job_id` is decided to be committed, and not ended.
+        OutcomeKeptError: The job named by `job_id` committed, and its outcome is kept. Nothing was changed.
         JobNotFoundError: There is no such job.
     """
     return wait_for(
@@ -116,7 +126,7 @@ def list_uploads(
     older_than: timedelta | float | None = None,
     sizes: bool = False,
     storage_options: Mapping[str, object] | None = None,
-    config: CommitterConfig | None = None,
+    config: ConfigLike | None = None,
 ) -> list[UploadInfo]:
     """The pending uploads anywhere below a directory, by path and age: one call for 1,000.
 
@@ -131,7 +141,7 @@ def list_uploads(
 
     Raises:
         UnsupportedError: The store has no uploads.
-        StoreNotFoundError: There is no such bucket.
+        DestinationNotFoundError: There is no such bucket.
     """
     return wait_for(
         lambda: uploads.list_uploads(
@@ -147,7 +157,7 @@ def abort_uploads(
     older_than: timedelta | float | None = None,
     force: bool = False,
     storage_options: Mapping[str, object] | None = None,
-    config: CommitterConfig | None = None,
+    config: ConfigLike | None = None,
 ) -> UploadsReport:
     """Aborts the pending uploads below a directory: what was sent of their files is lost. Two calls for each.
 
@@ -164,7 +174,7 @@ def abort_uploads(
     Raises:
         ConfigurationError: Neither `older_than` nor `force` was given (it is a ValueError), or that is no age.
         UnsupportedError: The store has no uploads.
-        StoreNotFoundError: There is no such bucket.
+        DestinationNotFoundError: There is no such bucket.
     """
     return wait_for(
         lambda: uploads.abort_uploads(
@@ -178,12 +188,13 @@ def validate(
     dest: str | os.PathLike[str] | StorePath,
     *,
     storage_options: Mapping[str, object] | None = None,
-    config: CommitterConfig | None = None,
+    config: ConfigLike | None = None,
 ) -> ValidationReport:
-    """Compares a destination with its `_SUCCESS`: names, lengths, and in a destination that was empty, totals.
+    """Compares a destination with what its job committed: names, lengths, and in a destination that was empty, totals.
 
-    One look a file that `_SUCCESS` names (at most a hundred); when the destination was empty before the job, also one
-    listing a directory, which finds what `_SUCCESS` has no room to name by number and bytes.
+    Every file of the complete list that the job kept (`CommitterConfig.file_list_directory`), where `config` names its
+    directory again or it lies below the destination: one look a file. Else one look a file that `_SUCCESS` names (at
+    most a hundred). When the destination was empty before the job, also one listing a directory.
 
     Raises:
         JobNotFoundError: There is no `_SUCCESS`.
@@ -192,11 +203,40 @@ def validate(
     return wait_for(lambda: validation.validate(dest, storage_options=storage_options, config=config), "validate")
 
 
+def committed_files(
+    report: JobReport, *, storage_options: Mapping[str, object] | None = None
+) -> Iterator[CommittedFile]:
+    """Every file that a job committed, from its complete list: ``for file in sync.committed_files(report): ...``.
+
+    100,000 files are in memory at a time; each such part costs one call.
+
+    Args:
+        report: The job's report.
+        storage_options: How to reach the store of the list.
+
+    Raises:
+        ConfigurationError: No list was kept, see `JobReport.file_list_problem`; or it is Parquet, and pyarrow is not
+            there.
+        StoreNotFoundError: The list is gone.
+        RecordError: It is damaged, or names other totals than were committed.
+    """
+    parts = committed_parts(report, storage_options)
+
+    async def next_part() -> list[CommittedFile] | None:
+        return await anext(parts, None)
+
+    try:
+        while (part := wait_for(next_part, "committed_files")) is not None:
+            yield from part
+    finally:
+        wait_for(parts.aclose, "committed_files")
+
+
 def load_record(
     uri: Destination,
     *,
     storage_options: Mapping[str, object] | None = None,
-    config: CommitterConfig | None = None,
+    config: ConfigLike | None = None,
 ) -> AnyRecord:
     """Reads one record, whatever it is: task manifest, `_SUCCESS` or summary, ``.pending``, ``.pendingset``, setup,
     intent, decision, outcome, lock, list of uploads.

@@ -20,6 +20,7 @@ from typing import Any, Final, Generic, Protocol, TypeVar, cast
 import anyio
 from anyio.from_thread import BlockingPortal
 
+from committer.advice import blocking
 from committer.errors import CommitterError
 
 T = TypeVar("T")
@@ -289,6 +290,9 @@ def wait_for(
         raise
     try:
         return call.result()
+    except CommitterError as error:
+        error.next_step = blocking(error.next_step)
+        raise
     except asyncio.CancelledError as error:
         if is_ending():
             raise _ending(operation) from None
@@ -296,7 +300,7 @@ def wait_for(
             f"{operation} was cancelled from within",
             operation=operation,
             outcome="unknown",
-            next_step="look what came of it: list_jobs, then recover or abort",
+            next_step="committer.sync.list_jobs shows what came of the job, committer.sync.recover ends it",
         ) from error
     except RuntimeError as error:
         if threading.main_thread().is_alive():

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import inspect
 import os
 import threading
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
@@ -41,13 +40,9 @@ class TaskFile(task_files.BlockingTaskFile):
         else:
             super().__exit__(kind, error, trace)
 
-    def _wait(self, call: Coroutine[Any, Any, object]) -> None:
-        try:
-            check_process(self._pid, f"the file {self.name}", "write it in the process that opened it")
-            wait_for(lambda: call, "write")
-        finally:
-            if inspect.getcoroutinestate(call) == inspect.CORO_CREATED:
-                call.close()
+    def _wait(self, call: Callable[[], Coroutine[Any, Any, object]]) -> None:
+        check_process(self._pid, f"the file {self.name}", "write it in the process that opened it")
+        wait_for(call, "write")
 
 
 class TaskAttempt:
@@ -76,6 +71,9 @@ class TaskAttempt:
         # The engine claims names without awaiting, which makes a step of it on a loop but not among threads.
         self._claiming = threading.Lock()
         free_at_exit(self)
+
+    def __repr__(self) -> str:
+        return repr(self._attempt)
 
     def open(self, name: str) -> TaskFile:
         """Opens a file to write: ``with task.open("a=1/part-0.csv") as f: f.write(b"...")``.
@@ -261,4 +259,7 @@ def open_task(
     async def make() -> TaskAttempt:
         return TaskAttempt(await opening)
 
-    return wait_for(make, "open_task", undo=TaskAttempt._undo)
+    try:
+        return wait_for(make, "open_task", undo=TaskAttempt._undo)
+    finally:
+        opening.drop()

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable
 from typing import Protocol, runtime_checkable
 
 import pytest
@@ -10,13 +11,14 @@ import pytest
 from committer.errors import (
     StoreExistsError,
     StoreIsADirectoryError,
+    StoreLinkError,
     StoreNotADirectoryError,
     StoreNotFoundError,
 )
 from committer.paths import StorePath
 from committer.stores.base import Capabilities, FileStatus, Store, SupportsHardLinks, SupportsLinks
 from committer.stores.helpers import walk
-from committer.testing._conformance_base import Channel, ConformanceBase
+from committer.testing._conformance_base import Channel, ConformanceBase, names_in
 
 
 @runtime_checkable
@@ -157,6 +159,47 @@ class LinkConformance(ConformanceBase):
         assert await store.delete_directory(root / "in", recursive=True)
         assert await linked.links() == {}
         assert await linked.files() == {"d/file": b"1"}
+
+    async def test_no_link_is_followed_in_a_jobs_directories(
+        self, store: Store, root: StorePath, linked: LinkChannel | None
+    ) -> None:
+        """From `_temporary` on a path is a job's: a link there was put by another, wherever on the way it stands."""
+        if linked is None:
+            return
+        outside = {"outside/file": b"1", "outside/d/file": b"2"}
+        for name, data in outside.items():
+            await linked.write(name, data)
+        await linked.write("_temporary/job/own/file", b"3")
+        await linked.link("_temporary/job/link", "../../outside")
+        await linked.link("_temporary/job/record", "../../outside/file")
+        await linked.link("below/_temporary", "../outside")
+        for behind in (root / "_temporary/job/link", root / "below/_temporary"):
+            calls: list[Awaitable[object]] = [
+                store.status(behind / "file"),
+                names_in(store, behind),
+                names_in(store, behind / "d"),
+                store.read(behind / "file", limit=9),
+                store.put(behind / "new", b"4"),
+                store.open_writer(behind / "new"),
+                store.make_directory(behind, parents=True),
+                store.make_directory(behind / "new", parents=True),
+                store.rename_file(behind / "file", root / "stolen"),
+                store.rename_file(root / "_temporary/job/own/file", behind / "new"),
+                store.delete_file(behind / "file"),
+                store.delete_directory(behind / "d", recursive=True),
+            ]
+            if store.capabilities.atomic_directory_rename:
+                calls.append(store.rename_directory(behind / "d", root / "stolen"))
+            for call in calls:
+                with pytest.raises(StoreLinkError):
+                    await call
+        with pytest.raises(StoreLinkError):
+            await store.read(root / "_temporary/job/record", limit=9)
+        assert await linked.files() == {**outside, "_temporary/job/own/file": b"3"}
+        # A link itself can be seen and removed.
+        assert (await store.status(root / "_temporary/job/link")).is_link
+        assert await store.delete_directory(root / "_temporary/job", recursive=True)
+        assert await linked.files() == outside
 
     async def test_find_link(self, store: Store, root: StorePath, linked: LinkChannel | None) -> None:
         if linked is None:

@@ -10,10 +10,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from committer.cli.doctor import Check, Doctor
+from committer.cli.doctor import Doctor
 from committer.errors import StorePermissionError
 from committer.paths import StorePath
 from committer.stores.base import FileStatus
+from committer.stores.examination import Finding
 from committer.stores.local import LocalStore
 from committer.stores.memory import MemoryStore
 from committer.testing.faults import Fault, FaultyStore
@@ -104,8 +105,8 @@ def test_a_store_that_does_not_keep_its_word_is_found_out(tmp_path: Path, fault:
     assert tree(tmp_path) == []
 
 
-def examined(store: Any, path: Path | str) -> dict[str, Check]:
-    async def work() -> list[Check]:
+def examined(store: Any, path: Path | str) -> dict[str, Finding]:
+    async def work() -> list[Finding]:
         return await Doctor(store, StorePath.of(path)).examine()
 
     return {check.name: check for check in asyncio.run(work())}
@@ -154,3 +155,16 @@ def test_a_right_to_read_alone_is_not_enough(tmp_path: Path) -> None:
 def test_what_could_not_be_removed_is_said(tmp_path: Path) -> None:
     store = FaultyStore(LocalStore(), [Fault(kind="forbidden", operation="delete_directory", times=None)])
     assert examined(store, tmp_path)["clean up"].verdict == "failed"
+
+
+def test_what_to_do_about_a_refusal_is_said(run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    async def put(*_arguments: object, **_options: object) -> FileStatus:
+        raise StorePermissionError("a right is missing", next_step="give the right")
+
+    monkeypatch.setattr(LocalStore, "put", put)
+    result = run("doctor", tmp_path)
+    assert result.code == 1
+    assert "StorePermissionError: a right is missing" in result.out
+    assert "next step: give the right" in result.out
+    checks = run("doctor", tmp_path, "--output", "json").json["checks"]
+    assert [check["next_step"] for check in checks if check["verdict"] == "failed"] == ["give the right"]

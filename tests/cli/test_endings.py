@@ -235,8 +235,7 @@ def test_abort_removes_an_open_job(run: Run, lake: Lake) -> None:
 
 def test_abort_of_a_decided_job_is_refused(run: Run, lake: Lake) -> None:
     lake.decided()
-    shown = run("abort", lake.path, "decided")
-    assert "refuse" in shown.out
+    assert run("abort", lake.path, "decided").code == 3
     result = run("abort", lake.path, "decided", "--yes")
     assert result.code == 3
     assert f"committer recover {lake.path} decided" in result.err.replace("\n", "")
@@ -294,6 +293,44 @@ def test_cleanup_of_a_decided_job_needs_force(run: Run, lake: Lake) -> None:
     assert "recover" in kept.err
     assert run("cleanup", lake.path, "--job", "decided", "--force", "--yes").code == 0
     assert not lake.temporary.exists()
+
+
+def test_cleanup_of_what_is_kept_for_a_stream_needs_force(run: Run, lake: Lake) -> None:
+    lake.committed("batch", config=committer.CommitterConfig(outcome_kept=True))
+    files = lake.files()
+    for words in ((), ("--yes",), ("--output", "json")):
+        refused = run("cleanup", lake.path, "--job", "batch", *words)
+        assert refused.code == 1
+        assert "kept for a stream" in refused.err
+        assert f"committer cleanup {lake.path} --job batch --force" in refused.err
+    planned = run("cleanup", lake.path, "--job", "batch", "--force")
+    assert planned.code == 2
+    assert "published a second time, or stops" in planned.out
+    assert "its published files stay" in planned.out
+    assert (lake.temporary / "batch" / "outcome").exists()
+    assert run("cleanup", lake.path, "--job", "batch", "--force", "--yes").code == 0
+    assert not lake.temporary.exists()
+    assert lake.files() == files
+
+
+@pytest.mark.parametrize(
+    ("state", "said"),
+    [
+        ("open", "never published, and is lost"),
+        ("decided", "what it published stays, what it did not publish is lost"),
+        ("skipped", "its published files stay"),
+    ],
+)
+def test_cleanup_says_of_each_job_what_is_lost(run: Run, lake: Lake, state: str, said: str) -> None:
+    if state == "skipped":
+        lake.committed(state, config=committer.CommitterConfig(cleanup_skipped=True))
+    else:
+        getattr(lake, state)()
+    files = lake.files()
+    planned = run("cleanup", lake.path, "--job", state, "--force")
+    assert said in planned.out
+    assert run("cleanup", lake.path, "--job", state, "--force", "--yes").code == 0
+    assert lake.files() == files
 
 
 def test_cleanup_of_another_committers_directory_needs_force(run: Run, lake: Lake) -> None:

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+import committer
+from committer.cli.exits import Exit
 from tests.cli.conftest import JAVA, Lake, Run
 
 TRAP_MARKER = {
@@ -62,6 +64,16 @@ def test_uploads_that_java_left_waiting(run: Run, version: str, name: str, kind:
 def test_a_report_of_a_failure_says_so(run: Run) -> None:
     result = run("inspect", JAVA / "failures" / "commit-failed-summary-job_202401010000_0003.json")
     assert "NO: a report of a job that failed" in result.out
+
+
+def test_statistics_are_shown_as_hadoops_printer_shows_them(run: Run) -> None:
+    lines = [" ".join(line.split()) for line in run("inspect", JAVA / "mr-job" / "_SUCCESS").out.splitlines()]
+    shown = lines[lines.index("statistics") + 3 :]
+    assert "commit_file_rename 16 0 ms 0.6 ms 6 ms" in shown
+    assert "committer_task_file_count 32 0 3.2 7" in shown
+    assert "task_stage_save_manifest 5" in shown
+    assert [line.split()[0] for line in shown] == sorted(line.split()[0] for line in shown)
+    assert not any(line.split()[1] == "0" for line in shown)
 
 
 def test_every_record_of_this_engine(run: Run, lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -189,3 +201,46 @@ def test_validate(run: Run, lake: Lake) -> None:
         assert name in result.out
     report = run("validate", lake.path, "--output", "json").json["report"]
     assert [len(report[name]) for name in ("missing", "wrong", "extra")] == [1, 1, 1]
+
+
+def test_validate_says_first_what_it_could_not_compare(run: Run, tmp_path: Path) -> None:
+    dest, lists = tmp_path / "table", tmp_path / "lists"
+    (dest / "p=9").mkdir(parents=True)
+    (dest / "p=9" / "old").touch()
+
+    def overwrite(job_id: str, **options: str) -> None:
+        config = committer.CommitterConfig(
+            conflict_mode="replace",
+            superseded_scope="destination",
+            **options,  # type: ignore[arg-type]
+        )
+        with committer.sync.open_job(dest, job_id=job_id, config=config) as job:
+            with job.task_attempt(task=0) as task:
+                for number in range(1234):
+                    with task.open(f"p={number % 2}/part-{number}") as file:
+                        file.write(b"x")
+
+    overwrite("first")
+    result = run("validate", dest)
+    assert result.code == Exit.NOT_ALL_COMPARED == 6
+    first, second, *_rest = result.out.splitlines()
+    assert first == "compared 100 of 1,234 files: _SUCCESS names no more"
+    assert second == f"in these, {dest} is as its _SUCCESS says"
+    found = run("validate", dest, "--output", "json")
+    assert (found.code, found.json["report"]["files"], found.json["report"]["committed"]) == (6, 100, 1234)
+
+    overwrite("second", file_list_directory=str(lists))
+    result = run("validate", dest)
+    assert result.code == 6
+    assert "give file_list_directory" in result.out
+    result = run("validate", dest, "-o", f"file_list_directory={lists}")
+    assert result.code == 0
+    assert result.out.splitlines()[0] == f"{dest} is as its _SUCCESS says"
+    assert "1,234 files" in result.out
+
+    overwrite("third", file_list_directory=str(dest / "_lists"))
+    assert run("validate", dest).code == 0
+    (dest / "p=1" / "part-1233").unlink()
+    result = run("validate", dest)
+    assert result.code == 1
+    assert "part-1233" in result.out

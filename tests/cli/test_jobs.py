@@ -8,6 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from committer import CommitterConfig
+from committer.stores.local import LocalStore
+from committer.stores.registry import register_store, unregister_store
+from committer.testing.faults import Fault, FaultyStore
 from tests.cli.conftest import JAVA_JOB, Lake, Run
 
 
@@ -18,6 +22,7 @@ def rows(run: Run, lake: Lake) -> dict[str, dict[str, object]]:
 
 
 def test_nothing_there(run: Run, lake: Lake) -> None:
+    lake.path.mkdir(exist_ok=True)
     assert "no jobs" in run("jobs", lake.path).out
     lake.committed()
     assert "no jobs" in run("jobs", lake.path).out
@@ -73,6 +78,44 @@ def test_the_command_that_is_named_settles_the_job(run: Run, lake: Lake, state: 
     assert rows(run, lake) == {}
 
 
+def test_an_outcome_that_is_kept_for_a_stream_is_no_litter(run: Run, lake: Lake) -> None:
+    lake.committed("batch", config=CommitterConfig(outcome_kept=True))
+    row = rows(run, lake)["batch"]
+    assert (row["state"], row["kept"], row["next_step"]) == ("committed", True, "")
+    assert "kept for a stream" in str(row["attention"])
+    assert "committer cleanup" not in run("jobs", lake.path).out
+    (lake.temporary / "batch" / "intent-late").write_text("{}")
+    _, *words = shlex.split(str(rows(run, lake)["batch"]["next_step"]))
+    assert run(*words, "--yes").code == 0
+    assert [path.name for path in (lake.temporary / "batch").iterdir()] == ["outcome"]
+
+
+@pytest.mark.parametrize("record", ["setup", "decision", "outcome", "intent"])
+def test_a_record_of_a_newer_release_is_no_reason_to_remove_a_job(run: Run, lake: Lake, record: str) -> None:
+    getattr(lake, {"decision": "decided", "outcome": "unfinished", "intent": "begun"}.get(record, "open"))("newer")
+    path = lake.temporary / "newer" / record
+    path.write_text(path.read_text().replace('"version": 1', '"version": 2', 1))
+    row = rows(run, lake)["newer"]
+    assert "unknown to this release" in str(row["attention"])
+    assert "use the release that wrote it" in str(row["attention"])
+    assert row["next_step"] == ""
+    path.write_text("{")
+    row = rows(run, lake)["newer"]
+    assert "is lost" in str(row["attention"])
+    assert row["next_step"] == f"committer cleanup {lake.path} --job newer --force"
+
+
+def test_a_record_that_the_store_does_not_show_is_no_reason_to_remove_a_job(run: Run, lake: Lake) -> None:
+    lake.open("hidden")
+    fault = Fault(kind="forbidden", operation="read", path="setup")
+    register_store("file", lambda path, options: FaultyStore(LocalStore(), [fault]))
+    try:
+        row = rows(run, lake)["hidden"]
+    finally:
+        unregister_store("file")
+    assert (row["state"], row["next_step"]) == ("unknown", "")
+
+
 @pytest.mark.parametrize("name", ["0", "emptied", "foreign", "damaged"])
 def test_the_command_that_is_named_removes_what_is_left(run: Run, lake: Lake, name: str) -> None:
     directory = lake.temporary / name
@@ -122,7 +165,10 @@ def test_a_destination_with_a_space_is_quoted_in_commands(run: Run, tmp_path: Pa
     assert f"committer recover '{lake.path}' decided" in run("jobs", lake.path).out
 
 
-def test_a_link_in_the_place_of_a_job_is_no_job(run: Run, lake: Lake, tmp_path: Path) -> None:
+def test_a_link_in_the_place_of_a_job_is_shown_and_not_followed(run: Run, lake: Lake, tmp_path: Path) -> None:
     lake.open()
     os.symlink(tmp_path, lake.temporary / "link")
-    assert "link" not in rows(run, lake)
+    row = rows(run, lake)["link"]
+    assert (row["state"], row["owner"], row["next_step"]) == ("unknown", "unknown", "")
+    assert "link is a link" in str(row["attention"])
+    assert "remove the link by hand" in run("jobs", lake.path).out

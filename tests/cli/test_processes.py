@@ -25,7 +25,8 @@ from tests.cli.conftest import ROOT, Lake, shell
 SLOW = textwrap.dedent(
     """
     import asyncio, sys
-    from committer.cli import main, progress
+    from committer.cli import main
+    from committer.events import display
     from committer.stores.local import LocalStore
     from committer.stores.registry import register_store
 
@@ -36,7 +37,7 @@ SLOW = textwrap.dedent(
             await super().rename_file(source, destination, **options)
 
     register_store("file", lambda path, options: Slow())
-    progress.PLAIN_INTERVAL_S = 0.1
+    display.PLAIN_INTERVAL_S = 0.1
     sys.exit(main(sys.argv[1:]))
     """
 )

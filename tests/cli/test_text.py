@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from committer.cli.text import clean, seconds, size
+from committer.readable import clean, seconds, size
 from tests.cli.conftest import JAVA, Lake, Run, shell
 from tests.cli.test_inspect import TRAP_MARKER
 
@@ -119,7 +119,7 @@ def test_places_of_a_job_are_those_of_a_real_one(run: Run, lake: Lake) -> None:
 def test_a_store_that_is_not_installed(run: Run) -> None:
     result = run("explain", "nosuch://bucket/table")
     assert result.code == 1
-    assert "no store is installed" in result.out
+    assert "no store is known" in result.out
 
 
 @pytest.mark.parametrize(

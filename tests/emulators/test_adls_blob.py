@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from datetime import UTC, datetime, timedelta
 
 import aiohttp
 import pytest
 from azure.core import MatchConditions
 from azure.core.exceptions import HttpResponseError, ResourceNotFoundError
 from azure.storage.blob.aio import BlobServiceClient, ContainerClient
+from azure.storage.filedatalake import AccountSasPermissions, ResourceTypes, generate_account_sas
 from azure.storage.filedatalake.aio import DataLakeServiceClient, FileSystemClient
 
 from committer.testing.emulators.adls import AdlsEmulator, Settings, serve
@@ -197,3 +199,55 @@ async def test_the_kind_of_account_can_be_told(hierarchical: bool) -> None:
             assert caught.value.status_code == 400
         await write(files, "a/file")
         assert await names(files) == ["a", "a/file"]
+
+
+@pytest.mark.parametrize("days", [0, 30])
+async def test_the_properties_of_the_service(days: int) -> None:
+    async with serve(Settings(soft_delete_days=days)) as emulator, client(emulator) as service:
+        found = await service.get_service_properties()
+        policy = found["delete_retention_policy"]
+        assert (policy.enabled, policy.days) == (bool(days), days or None)
+        assert found["static_website"].enabled is False
+        assert (found["analytics_logging"].read, found["hour_metrics"].enabled, found["cors"]) == (False, False, [])
+
+
+@pytest.mark.parametrize(
+    ("method", "place", "status"),
+    [("GET", "", 200), ("HEAD", "", 501), ("PUT", "", 501), ("GET", "data", 501), ("GET", "data/file", 501)],
+)
+async def test_the_service_has_properties_of_its_own_only(method: str, place: str, status: int) -> None:
+    """A container and a blob have none of that kind; setting them is not emulated."""
+    async with serve(Settings(bearer_tokens=frozenset({"a.b.c"}))) as emulator, aiohttp.ClientSession() as session:
+        headers = {"Authorization": "Bearer a.b.c", "x-ms-version": "2017-04-17"}
+        url = f"{emulator.blob_url}/{place}?restype=service&comp=properties"
+        async with session.request(method, url, headers=headers) as answer:
+            assert answer.status == status
+            text = await answer.text()
+    # The version of the request says how much is told.
+    assert "DeleteRetentionPolicy" not in text
+
+
+@pytest.mark.parametrize(
+    ("resource_types", "permission", "code"),
+    [
+        ({"service": True}, {"read": True}, None),
+        ({"service": True}, {"write": True, "list": True}, "AuthorizationPermissionMismatch"),
+        ({"file_system": True, "object": True}, {"read": True}, "AuthorizationResourceTypeMismatch"),
+    ],
+)
+async def test_which_signature_may_ask_for_them(
+    emulator: AdlsEmulator, resource_types: dict[str, bool], permission: dict[str, bool], code: str | None
+) -> None:
+    sas = generate_account_sas(
+        emulator.settings.account,
+        emulator.settings.key,
+        resource_types=ResourceTypes(**resource_types),
+        permission=AccountSasPermissions(**permission),
+        expiry=datetime.now(UTC) + timedelta(hours=1),
+    )
+    async with client(emulator, sas) as service:
+        if code is None:
+            assert "delete_retention_policy" in await service.get_service_properties()
+        else:
+            with refused(403, code):
+                await service.get_service_properties()

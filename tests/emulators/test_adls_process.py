@@ -52,6 +52,19 @@ async def test_rate_kind_and_tokens_are_options() -> None:
     assert process.returncode == 0
 
 
+async def test_soft_delete_is_an_option() -> None:
+    process = await start("--key", KEY, "--soft-delete-days", "9")
+    assert process.stdout is not None
+    url = (await asyncio.wait_for(process.stdout.readline(), 30)).decode().strip()
+    try:
+        async with DataLakeServiceClient(url, credential=KEY, retry_total=0) as service:
+            assert (await service.get_service_properties())["delete_retention_policy"].days == 9
+    finally:
+        process.send_signal(signal.SIGINT)
+        await asyncio.wait_for(process.communicate(), 30)
+    assert process.returncode == 0
+
+
 async def test_a_filesystem_may_be_there_at_once() -> None:
     process = await start("--key", KEY, "--filesystem", "data", "--filesystem", "more")
     assert process.stdout is not None

@@ -24,7 +24,7 @@ Delivery = Literal["listing", "message"]
 
 PROFILES = ("disk", "local", "hdfs", "adls", "gcs")
 EVERY_COMMITTER = (*PROFILES, "s3")
-OF_JOBS = ("_temporary", "__magic_job-")
+OF_JOBS = ("_temporary/", "__magic_job-")
 
 
 class Place(ABC):
@@ -35,7 +35,7 @@ class Place(ABC):
         store: The store every call of the test goes through.
         committer: The committer that jobs have here.
         publishes_by: The call that makes one file visible.
-        delivery: How its jobs learn of task commits; None leaves it to the committer.
+        delivery: How its jobs learn of task commits.
         listed_record: How the name of a task's record ends, where records are listed.
     """
 
@@ -44,7 +44,7 @@ class Place(ABC):
     committer: str = "manifest"
     publishes_by: str = "rename_file"
     listed_record: str = "manifest.json"
-    delivery: Delivery | None = None
+    delivery: Delivery = "listing"
 
     @property
     def options(self) -> dict[str, object]:
@@ -91,14 +91,17 @@ class Place(ABC):
 
     def temporary(self) -> set[str]:
         """What jobs left of what they keep for themselves, directories too."""
-        return {name for name in {*self.all_files(), *self.directories()} if name.startswith(OF_JOBS)}
+        return {
+            name
+            for name in {*self.all_files(), *self.directories()}
+            if name == "_temporary" or name.startswith(OF_JOBS)
+        }
 
     # -- the engine ---------------------------------------------------------------------------------------------
 
     def open_job(self, **arguments: object):
         """`committer.open_job` at this place."""
-        if self.delivery is not None:
-            arguments.setdefault("delivery", self.delivery)
+        arguments.setdefault("delivery", self.delivery)
         return committer.open_job(self.dest, storage_options=self.options, **arguments)
 
     def attach_job(self, job_id: str, **arguments: object):
@@ -188,7 +191,8 @@ class MemoryPlace(Place):
 
     _numbers = count()
 
-    def __init__(self, profile: str = "local", **flags: bool) -> None:
+    def __init__(self, profile: str = "local", *, delivery: Delivery = "listing", **flags: bool) -> None:
+        self.delivery = delivery
         self.space: MemorySpace = MemoryStore.space(f"engine-{next(self._numbers)}", profile, **flags)
         self.dest = f"memory://{self.space.name}/table"
         self.store = FaultyStore(self.space.store())
@@ -220,7 +224,7 @@ class MemoryPlace(Place):
             self.space.tree.delete_directory(path, recursive=True)
 
 
-def place_fixture(*kinds: str, delivery: Delivery | None = "listing"):
+def place_fixture(*kinds: str, delivery: Delivery = "listing"):
     """A fixture that is each of these kinds of place in turn, and how jobs there learn of task commits."""
 
     @pytest.fixture(params=kinds)

@@ -9,6 +9,7 @@ import pytest
 
 import committer
 from committer import CommitterConfig, Job, JobSpec
+from committer.advice import call
 from committer.errors import CommitterError, ConfigurationError, InvalidPathError, JobUndecidedError, RecordError
 from committer.paths import StorePath
 from committer.records.job_state import Decision, Fact, PlanFile, decode_record, encode_facts, encode_record
@@ -66,7 +67,9 @@ async def test_decided_job_is_refused_without_its_roots(
     with pytest.raises(ConfigurationError, match="outside its destination") as caught:
         await place.recover("j-1", rollback=rollback, force=True, config=given)
     assert caught.value.outcome == "unchanged"
-    assert f"absolute_roots=({uri(place)!r},)" in caught.value.next_step
+    where = str(StorePath.of(place.dest))
+    again = call("recover", where, "j-1", rollback=rollback, force=True, config={"absolute_roots": [uri(place)]})
+    assert again in caught.value.next_step
     assert (place.all_files(), outside(place, directories=True)) == before
     async with place.attach_job("j-1") as job:
         with pytest.raises(ConfigurationError, match="outside its destination"):
@@ -82,7 +85,7 @@ async def test_the_next_step_of_a_failed_commit_names_the_roots(memory: MemoryPl
     memory.faults(Fault(kind="forbidden", operation="rename_file", path="part-0", times=None))
     with pytest.raises(CommitterError) as caught:
         await job.commit()
-    assert f"config=CommitterConfig(absolute_roots=({uri(memory)!r},))" in caught.value.next_step
+    assert call("recover", memory.dest, "j-1", config={"absolute_roots": [uri(memory)]}) in caught.value.next_step
 
 
 async def test_a_root_above_the_one_of_the_job_will_do(memory: MemoryPlace) -> None:

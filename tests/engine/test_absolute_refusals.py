@@ -43,7 +43,7 @@ def refused_names(place: Place) -> Iterator[tuple[str, str]]:
     yield f"{path}/a/", "ends in a slash"
     yield f"{path}/_SUCCESS", "_SUCCESS, which commits own"
     yield f"{path}/t/_temporary/j/decision", "_temporary, which commits own"
-    yield f"{path}/_temporary2/x", "which commits own"
+    yield f"{path}/_temporary/x", "which commits own"
     yield f"{path}/t/__magic_job-1/x", "which commits own"
     yield f"https://example.com{path}/x", "not in the store of the destination"
     yield f"{StorePath.of(place.dest).scheme}://elsewhere{path}/x", "not in the store of the destination"

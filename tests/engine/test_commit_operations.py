@@ -35,7 +35,7 @@ from committer.testing.virtual_time import VirtualRuntime
 from tests.engine.places import Delivery, MemoryPlace, place_fixture
 from tests.engine.uploads import pending
 
-place = place_fixture("s3", delivery=None)
+place = place_fixture("s3", delivery="message")
 
 BOTH = pytest.mark.parametrize("delivery", ["message", "listing"])
 SMALL = {"empty": b"", "a=1/small": b"small"}

@@ -363,6 +363,7 @@ async def test_earlier_marker_stays_until_the_decision(place: Place) -> None:
 async def test_lifecycle_facts_that_engines_ask_for(place: Place) -> None:
     async with place.open_job() as job:
         assert job.is_commit_repeatable is True
+        assert job.is_recovery_supported is True
         async with job.task_attempt(task=0) as task:
             assert task.needs_task_commit is True
 

@@ -6,8 +6,9 @@ import asyncio
 
 import pytest
 
+import committer
 from committer import CommitterConfig
-from committer.flow.pacing import pacer_for
+from committer.flow.pacing import claim_limits
 from committer.flow.runtime import use_runtime
 from committer.records.manifest import (
     DIRECTORY_IS_DIRECTORY,
@@ -18,7 +19,7 @@ from committer.records.manifest import (
     decode_task_manifest,
 )
 from committer.stages import load_records
-from committer.testing.faults import Call
+from committer.testing.faults import Call, Fault, SimulatedCrash
 from committer.testing.virtual_time import VirtualRuntime
 from tests.engine.places import MemoryPlace
 
@@ -102,10 +103,50 @@ async def test_weights_say_what_calls_cost_of_the_rate(field: str, kind: str) ->
         async with place.open_job(config=config) as job:
             await place.run_task(job, 0, FILES)
             await job.commit()
-            pacer = pacer_for(place.store.endpoint, concurrency=1)
+            pacer = claim_limits(place.store.endpoint, concurrency=1).pacer
     paid = pacer.granted[kind]  # type: ignore[index]
     assert paid > 0
     assert runtime.monotonic() == pytest.approx((2.0 * paid - 10.0) / 10.0 if paid > 5 else 0.0, abs=0.3)
+
+
+async def test_a_rate_can_be_lowered_in_a_living_process() -> None:
+    """What Hadoop's documents advise a user whose account is overloaded: reduce fs.azure.io.rate.limit."""
+    place = MemoryPlace("local")
+    runtime = VirtualRuntime()
+    with use_runtime(runtime):
+        key = "mapreduce.manifest.committer.io.rate"
+        await place.run_job(FILES, config=CommitterConfig.from_hadoop({key: "10000"}))
+        assert runtime.monotonic() < 1
+        before = dict(claim_limits(place.store.endpoint, concurrency=1).pacer.granted)
+        config = CommitterConfig.from_hadoop({key: "5", "committer.conflict_mode": "replace"})
+        await place.run_job(FILES, config=config)
+        slow = runtime.monotonic()
+        pacer = claim_limits(place.store.endpoint, concurrency=1).pacer
+        calls = sum(pacer.granted.values()) - sum(before.values())
+        assert slow == pytest.approx((calls - 5) / 5, abs=0.5)
+        assert pacer.rate is None  # both jobs are closed, and ask for nothing more
+
+
+@pytest.mark.parametrize("how", ["attach", "recover"])
+async def test_a_process_that_goes_on_with_a_job_may_give_its_own_rate(how: str) -> None:
+    place = MemoryPlace("local")
+    runtime = VirtualRuntime()
+    with use_runtime(runtime):
+        job = await place.open_job(job_id="j", config=CommitterConfig(io_rate=0))
+        await place.run_task(job, 0, FILES)
+        if how == "recover":
+            place.faults(Fault(kind="crash_before", operation="put", path="outcome"))
+            with pytest.raises(SimulatedCrash):
+                await job.commit()
+        await job.close()
+        began, options = runtime.monotonic(), {"store": place.space.store()}
+        config = CommitterConfig(io_rate=5)
+        if how == "recover":
+            await committer.recover(place.dest, "j", config=config, storage_options=options)
+        else:
+            async with committer.attach_job(place.dest, job_id="j", config=config, storage_options=options) as again:
+                await again.commit()
+        assert runtime.monotonic() - began > 2
 
 
 async def test_without_a_rate_nothing_waits(memory: MemoryPlace) -> None:

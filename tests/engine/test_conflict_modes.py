@@ -15,6 +15,7 @@ from tests.engine.places import Place
 OLD = {
     "p=1/old-0": b"old", "p=1/old-1": b"old", "p=1/q=1/old": b"old", "p=2/old": b"old", "root": b"old",
     "_metadata": b"meta", ".hidden": b"meta", "p=1/_hidden": b"meta", "_dir/x": b"meta", "_a=1/x": b"old",
+    "p=1/_temporary_id=1/old": b"old", "_temporary=2/old": b"old", "__magic_id=3/_temporary_x/old": b"old",
 }  # fmt: skip
 NEW = {"p=1/new-0": b"new", "p=3/new-1": b"new"}
 
@@ -63,7 +64,7 @@ async def test_replace_takes_the_directories_written_and_what_is_below(place: Pl
     fill(place)
     report = await place.run_job(NEW, config=config("replace"))
     expected = {**OLD, **NEW}
-    for name in ("p=1/old-0", "p=1/old-1", "p=1/q=1/old", "p=1/_hidden"):
+    for name in ("p=1/old-0", "p=1/old-1", "p=1/q=1/old", "p=1/_hidden", "p=1/_temporary_id=1/old"):
         del expected[name]
     assert place.files() == expected
     assert report.files_committed == 2
@@ -126,7 +127,7 @@ async def test_plan_of_a_replacing_job(place: Place) -> None:
     before = place.all_files()
     plan = await job.plan()
     assert (plan.files, plan.bytes, plan.tasks, plan.directories, plan.conflicts) == (2, 6, 1, ["p=3"], [])
-    assert plan.replaced == ["p=1/_hidden", "p=1/old-0", "p=1/old-1", "p=1/q=1/old"]
+    assert plan.replaced == ["p=1/_hidden", "p=1/_temporary_id=1/old", "p=1/old-0", "p=1/old-1", "p=1/q=1/old"]
     assert place.all_files() == before
     await job.abort()
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import pickle
+from collections.abc import Mapping
 from pathlib import Path
 
 import msgspec
 import pytest
 
 import committer
-from committer import TaskCommit
+from committer import CommitterConfig, TaskCommit
 from committer.errors import (
     CommitterError,
     ConfigurationError,
@@ -73,6 +74,49 @@ async def test_messages_may_be_any_iterable(place: Place, delivery: Delivery) ->
         messages = [await place.run_task(job, task, {f"part-{task}": b"x"}) for task in range(3)]
         await job.commit(task_commits=(message for message in messages), tasks=3)
     assert len(place.files()) == 3
+
+
+async def workers_then_commit(dest: object, options: Mapping[str, object], **arguments: object) -> committer.JobReport:
+    """A driver that knows nothing of its store, and workers that give it nothing back."""
+    async with committer.open_job(dest, storage_options=options, **arguments) as job:
+        for number in range(3):
+            async with committer.open_task(job.spec, task=number, storage_options=options) as task:
+                async with task.open(f"day={number % 2}/part-{number}") as file:
+                    await file.write(b"%d" % number)
+        return await job.commit()
+
+
+async def test_the_same_code_gives_the_same_on_every_store(place: Place) -> None:
+    report = await workers_then_commit(place.dest, place.options)
+    assert (report.success, report.files_committed, report.bytes_committed) == (True, 3, 3)
+    assert place.files() == {f"day={number % 2}/part-{number}": b"%d" % number for number in range(3)}
+    assert (await committer.validate(place.dest, storage_options=place.options)).ok
+    assert place.temporary() == set()
+
+
+async def test_the_error_of_a_message_job_names_each_way_out(place: Place) -> None:
+    config = CommitterConfig(existing_target="replace")
+    with pytest.raises(TaskCommitsRequiredError) as caught:
+        await workers_then_commit(place.dest, place.options, job_id="job-1", delivery="message")
+    assert "commit(task_commits=[...])" in caught.value.next_step
+    assert "commit(from_attempts=True, tasks=N)" in caught.value.next_step
+    assert 'delivery="listing"' in caught.value.next_step
+    # As `next_step` says, the one way:
+    async with place.attach_job("job-1") as job:
+        winners = [await job.recover_task(number, 0) for number in range(3)]
+        await (await committer.attach_job(job.spec, storage_options=place.options)).commit(task_commits=winners)
+    # Another:
+    with pytest.raises(TaskCommitsRequiredError):
+        await workers_then_commit(place.dest, place.options, job_id="job-3", delivery="message", config=config)
+    async with place.attach_job("job-3") as job:
+        await job.commit(from_attempts=True, tasks=3)
+    # And the last:
+    with pytest.raises(TaskCommitsRequiredError):
+        await workers_then_commit(place.dest, place.options, job_id="job-2", delivery="message")
+    async with place.attach_job("job-2") as job:
+        await job.abort()
+    assert (await workers_then_commit(place.dest, place.options, delivery="listing", config=config)).success
+    assert await place.states() == {}
 
 
 async def test_message_job_wants_messages_when_others_committed(place: Place) -> None:

@@ -18,6 +18,7 @@ from committer.errors import (
     JobStateError,
     RecordError,
     StoreCrossDeviceError,
+    StoreLinkError,
     TargetExistsError,
 )
 from committer.stores.local import LocalStore
@@ -383,10 +384,12 @@ async def test_job_directory_that_is_a_link_is_left_alone(tmp_path: Path) -> Non
     (tmp_path / "precious" / "file").write_bytes(b"x")
     (tmp_path / "table" / "_temporary").mkdir(parents=True)
     (tmp_path / "table" / "_temporary" / "x").symlink_to(tmp_path / "precious")
-    assert await committer.list_jobs(place.dest) == []
-    with pytest.raises(JobNotFoundError, match="is a link"):
+    assert [(info.job_id, info.state) for info in await committer.list_jobs(place.dest)] == [("x", "unknown")]
+    with pytest.raises(StoreLinkError, match="x is a link"):
         await committer.cleanup(place.dest, job_id="x", force=True)
-    assert (await committer.cleanup(place.dest, older_than=0)).removed == []
+    report = await committer.cleanup(place.dest, older_than=0)
+    assert (report.removed, list(report.kept)) == ([], ["x"])
+    assert "is a link" in report.kept["x"]
     assert (tmp_path / "precious" / "file").read_bytes() == b"x"
 
 

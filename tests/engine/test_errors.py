@@ -135,7 +135,7 @@ async def test_no_secret_in_what_is_written_or_said(place: Place, caplog: pytest
         with pytest.raises(CommitterError) as caught:
             await committer.open_job("memory://secrets/t", storage_options={option: SECRET})
         said.append(str(caught.value) + repr(caught.value))
-    options = {**place.options, "session": SECRET}
+    options = {**place.options, "http_session": SECRET}
     job = await committer.open_job(place.dest, job_id="job-1", storage_options=options)
     async with job.task_attempt(0) as task:
         async with task.open("part-0") as file:

@@ -157,8 +157,8 @@ async def test_what_has_the_name_of_a_jobs_own_directory_stays_and_keeps_no_reco
     """Decisions name no such file to be taken away, and whoever finishes the job holds them to it."""
     place = MemoryPlace(profile)
     place.write("part-0/old", b"old")
-    kept = dict.fromkeys(("part-0/_temporary", "part-0/_temporary.bak", "part-0/deep/__magic"), b"kept")
-    for name, data in kept.items():
+    kept = dict.fromkeys(("part-0/_temporary", "part-0/__magic_job-x", "part-0/deep/__magic"), b"kept")
+    for name, data in {**kept, "part-0/_temporary.bak": b"old"}.items():
         place.write(name, data)
     job = await place.open_job(job_id="mine", config=REPLACE)
     message = await place.run_task(job, 0, {"part-0": b"new"})

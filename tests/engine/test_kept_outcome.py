@@ -8,8 +8,17 @@ import pytest
 
 import committer
 from committer import CommitterConfig
-from committer.errors import CommitterError, JobExistsError, JobStateError, JobUndecidedError, StorePermissionError
+from committer.errors import (
+    CommitterError,
+    JobExistsError,
+    JobStateError,
+    JobUndecidedError,
+    OutcomeKeptError,
+    StorePermissionError,
+)
+from committer.operations import forget_outcome, plan_cleanup
 from committer.records.job_state import JobOutcome
+from committer.stores.local import LocalStore
 from committer.testing.faults import Call, Fault, FaultKind, FaultyStore, SimulatedCrash
 from tests.engine.places import MemoryPlace, Place
 
@@ -36,7 +45,7 @@ async def test_only_the_outcome_is_left(place: Place) -> None:
         "committed", 2, 5, True, True,
     )  # fmt: skip
     [info] = await committer.list_jobs(place.dest, storage_options=place.options)
-    assert (info.job_id, info.state, info.files) == ("job-1", "committed", 2)
+    assert (info.job_id, info.state, info.files, info.kept) == ("job-1", "committed", 2, True)
 
 
 async def test_without_the_choice_nothing_is_left(place: Place) -> None:
@@ -72,11 +81,44 @@ async def test_it_cannot_be_rolled_back_or_aborted(place: Place) -> None:
     assert place.all_files() == before
 
 
+@pytest.mark.parametrize("beside", [False, True])
+async def test_cleanup_by_name_refuses_it_unless_forced(place: Place, beside: bool) -> None:
+    """A stream that repeats the job would write it again, or stop at its files; so nothing is changed."""
+    await committed(place)
+    if beside:
+        place.write("_temporary/job-1/intent-late", b"{}")
+    before = place.all_files()
+    with pytest.raises(OutcomeKeptError, match="kept for a stream") as caught:
+        await committer.cleanup(place.dest, job_id="job-1", storage_options=place.options)
+    assert (caught.value.outcome, place.all_files()) == ("committed", before)
+    assert "force=True" in caught.value.next_step
+    planned = await plan_cleanup(place.dest, job_id="job-1", storage_options=place.options)
+    assert list(planned.kept) == ["job-1"]
+    report = await committer.cleanup(place.dest, job_id="job-1", force=True, storage_options=place.options)
+    assert (report.removed, report.kept, place.temporary()) == (["job-1"], {}, set())
+    assert len(place.files()) == 2
+
+
+async def test_forgetting_takes_an_outcome_and_no_decision(place: Place) -> None:
+    await committed(place)
+    report = await forget_outcome(place.dest, "job-1", storage_options=place.options)
+    assert (report.removed, place.temporary()) == (["job-1"], set())
+    job = await place.open_job(job_id="job-2", config=KEPT)
+    await place.run_task(job, 0, {"part-9": b"abc"})
+    place.faults(Fault(kind="crash_before", operation="rename_file", path="part-9"))
+    with pytest.raises(SimulatedCrash):
+        await job.commit()
+    place.store = FaultyStore(place.space.store()) if isinstance(place, MemoryPlace) else FaultyStore(LocalStore())
+    report = await forget_outcome(place.dest, "job-2", storage_options=place.options)
+    assert "recover" in report.kept["job-2"]
+    assert (await place.recover("job-2")).success
+
+
 async def test_its_id_stays_taken_until_it_is_cleaned_up_by_name(place: Place) -> None:
     await committed(place)
     with pytest.raises(JobExistsError):
         await place.open_job(job_id="job-1", config=KEPT)
-    report = await committer.cleanup(place.dest, job_id="job-1", storage_options=place.options)
+    report = await committer.cleanup(place.dest, job_id="job-1", force=True, storage_options=place.options)
     assert (report.removed, report.kept) == (["job-1"], {})
     assert place.temporary() == set()
     await place.run_job({"part-2": b"x"}, job_id="job-1", config=KEPT)
@@ -236,9 +278,11 @@ async def test_an_abort_that_comes_late_does_not_undo_the_outcome(place: Place, 
     if how == "abort":
         async with place.attach_job("job-1") as other:
             await other.abort()
+    elif how == "cleanup by name":
+        with pytest.raises(OutcomeKeptError):
+            await committer.cleanup(place.dest, job_id="job-1", storage_options=place.options)
     else:
-        arguments = {"job_id": "job-1"} if how == "cleanup by name" else {"older_than": 0}
-        report = await committer.cleanup(place.dest, storage_options=place.options, **arguments)
+        report = await committer.cleanup(place.dest, older_than=0, storage_options=place.options)
         assert list(report.kept) == ["job-1"]
     assert left(place) == OUTCOME
     assert (await place.recover("job-1")).success

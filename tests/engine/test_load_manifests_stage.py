@@ -57,7 +57,7 @@ async def test_what_is_kept_of_uploads_goes_by_their_parts(
 ) -> None:
     """HADOOP-16570: the records of 20 files with 60 parts each are read twice where 60 entries may be kept."""
     monkeypatch.setattr(load_records, "ENTRIES_IN_MEMORY", kept)
-    place, tasks, data = MemoryPlace("s3"), range(4), bytes(60)
+    place, tasks, data = MemoryPlace("s3", delivery="message"), range(4), bytes(60)
     job = await place.open_job(job_id="job-1", config=CommitterConfig(multipart_size=1))
     names = [[f"part-{task}-{number}" for number in range(5)] for task in tasks]
     messages = [await place.run_task(job, task, dict.fromkeys(names[task], data)) for task in tasks]

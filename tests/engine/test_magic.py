@@ -14,7 +14,7 @@ from committer.testing.faults import Call, Fault, FaultyStore, SimulatedCrash
 from tests.engine.places import MemoryPlace, place_fixture
 from tests.engine.uploads import committing, pending
 
-place = place_fixture("s3", delivery=None)
+place = place_fixture("s3", delivery="message")
 
 
 # -- what is seen when ------------------------------------------------------------------------------------------------
@@ -46,7 +46,7 @@ async def test_a_file_is_stamped_with_who_wrote_it(place: MemoryPlace) -> None:
 
 async def test_a_file_costs_four_calls_of_its_task_and_one_of_the_commit() -> None:
     async def calls(files: int) -> int:
-        place = MemoryPlace("s3")
+        place = MemoryPlace("s3", delivery="message")
         await committing(place, [f"f-{number}" for number in range(files)])
         return len(place.store.calls)
 
@@ -54,9 +54,9 @@ async def test_a_file_costs_four_calls_of_its_task_and_one_of_the_commit() -> No
     assert await calls(40) - await calls(20) == 20 * 5
 
 
-async def test_the_committer_and_its_delivery_follow_from_the_store(place: MemoryPlace) -> None:
-    async with place.open_job() as job:
-        assert (job.spec.committer, job.spec.delivery) == ("magic", "message")
+async def test_the_committer_follows_from_the_store_and_delivery_does_not(place: MemoryPlace) -> None:
+    async with committer.open_job(place.dest, storage_options=place.options) as job:
+        assert (job.spec.committer, job.spec.delivery) == ("magic", "listing")
         await job.commit([])
     async with MemoryPlace("local").open_job() as job:
         assert (job.spec.committer, job.spec.delivery) == ("manifest", "listing")
@@ -123,7 +123,7 @@ async def test_a_record_that_the_store_cannot_hold_fails_its_task_and_leaves_not
     """It was never sent, so nobody can have read it: attempt and job are aborted."""
     dest, options = f"{place.dest}/{'d' * 880}", {"store": place.store}
     with pytest.raises(InvalidPathError) as caught:
-        async with committer.open_job(dest, job_id="j" * 36, storage_options=options) as job:
+        async with committer.open_job(dest, job_id="j" * 36, delivery="message", storage_options=options) as job:
             async with job.task_attempt(0) as task, task.open("x") as file:
                 await file.write(b"x")
     assert (caught.value.outcome, getattr(caught.value, "__notes__", [])) == ("unchanged", [])
@@ -290,7 +290,7 @@ def test_a_manifest_of_files_that_wait_in_no_upload_is_hadoops_to_the_letter() -
 
 async def test_the_space_is_found_by_name() -> None:
     """Two stores of one bucket share its uploads, as two processes do."""
-    place = MemoryPlace("s3")
+    place = MemoryPlace("s3", delivery="message")
     async with place.open_job() as job:
         options = {"store": MemoryStore(place.space.name)}
         async with committer.open_task(job.spec, task=0, storage_options=options) as task, task.open("x") as file:

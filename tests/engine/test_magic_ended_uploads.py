@@ -13,7 +13,7 @@ from tests.engine.uploads import committing, pending
 
 LONG_ID = "0b6d7c1e-5a4f-4c36-9a55-2b1d8f0c9e11"
 
-place = place_fixture("s3", delivery=None)
+place = place_fixture("s3", delivery="message")
 
 
 async def test_uploads_of_an_attempt_that_lost_are_ended_with_the_job(place: MemoryPlace) -> None:

@@ -23,7 +23,7 @@ from committer.testing.faults import Call, Fault, FaultyStore, SimulatedCrash
 from tests.engine.places import MemoryPlace, place_fixture
 from tests.engine.uploads import committing, pending
 
-place = place_fixture("s3", delivery=None)
+place = place_fixture("s3", delivery="message")
 
 
 # -- refusals and rollback --------------------------------------------------------------------------------------------

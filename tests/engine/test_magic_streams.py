@@ -14,7 +14,7 @@ from committer.testing.faults import Fault
 from tests.engine.places import MemoryPlace, place_fixture
 from tests.engine.uploads import peak_of_a_stream, pending
 
-place = place_fixture("s3", delivery=None)
+place = place_fixture("s3", delivery="message")
 
 
 def small_parts(**more: object) -> CommitterConfig:

@@ -11,6 +11,7 @@ from committer import CommitterConfig, JobSpec
 from committer.errors import (
     CommitterError,
     ConfigurationError,
+    DestinationNotFoundError,
     JobDecidedError,
     JobNotFoundError,
     JobRolledBackError,
@@ -20,6 +21,7 @@ from committer.errors import (
     StoreNotFoundError,
 )
 from committer.flow.runtime import use_runtime
+from committer.paths import StorePath
 from committer.records.job_state import Decision, Intent, JobOutcome, JobSetup
 from committer.records.manifest import TaskManifest
 from committer.records.success import SuccessData
@@ -81,7 +83,33 @@ async def test_list_jobs_shows_every_state(place: Place) -> None:
             assert abs(job.updated - job.started) < timedelta(minutes=5)
 
 
+async def test_a_destination_that_does_not_exist(place: Place) -> None:
+    """A path that was mistyped is no destination without jobs, where the two can be told apart."""
+    asked = [
+        lambda: committer.list_jobs(place.dest, storage_options=place.options),
+        lambda: committer.cleanup(place.dest, older_than=0, storage_options=place.options),
+    ]
+    for ask in asked:
+        if place.store.capabilities.directories:
+            with pytest.raises(DestinationNotFoundError) as caught:
+                await ask()
+            assert (caught.value.path, caught.value.outcome) == (str(StorePath.of(place.dest)), "unchanged")
+        else:
+            await ask()
+    kind = DestinationNotFoundError if place.store.capabilities.directories else JobNotFoundError
+    with pytest.raises(kind):
+        await committer.validate(place.dest, storage_options=place.options)
+
+
+async def test_the_destination_is_looked_for_only_where_nothing_is_found(place: Place) -> None:
+    await place.open_job(job_id="open")
+    place.store.calls.clear()
+    await committer.list_jobs(place.dest, storage_options=place.options)
+    assert ("status", StorePath.of(place.dest)) not in [(call.operation, call.path) for call in place.store.calls]
+
+
 async def test_list_jobs_where_there_is_nothing(place: Place) -> None:
+    place.write("of-others", b"x")
     assert await committer.list_jobs(place.dest, storage_options=place.options) == []
     await place.run_job({"part-0": b"x"})
     assert await committer.list_jobs(place.dest, storage_options=place.options) == []
@@ -278,6 +306,7 @@ async def test_cleanup_of_an_open_job_decides_first(place: Place) -> None:
 
 
 async def test_cleanup_of_nothing(place: Place) -> None:
+    place.write("of-others", b"x")
     with pytest.raises(JobNotFoundError):
         await clean(place, job_id="nobody")
     report = await clean(place, older_than=0)

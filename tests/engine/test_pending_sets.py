@@ -36,7 +36,7 @@ MAGIC = f"__magic_job-{JOB}"
 ATTEMPT_DIRECTORY = f"{MAGIC}/job-{JOB}/00"
 JAVA_ATTEMPT = "attempt_202401010000_0001_m_{task:06d}_{attempt}"
 
-place = place_fixture("s3", delivery=None)
+place = place_fixture("s3", delivery="message")
 
 
 class JavaJob:
@@ -163,7 +163,7 @@ async def test_success_is_in_the_form_of_s3a(place: MemoryPlace) -> None:
     await place.run_job({"p=1/a b.csv": b"hello"}, job_id=JOB)
     marker = json.loads(place.read("_SUCCESS"))
     assert marker["filenames"] == ["/table/p=1/a b.csv"]
-    assert (marker["committer"], marker["jobIdSource"]) == ("magic", "fs.s3a.committer.uuid")
+    assert (marker["committer"], marker["jobIdSource"]) == ("magic", "lake-committer")
     assert marker["iostatistics"]["counters"]["committer_commits_completed"] == 1
     assert marker["metrics"]["op_create"] > 0
     assert marker["date"].split(" ")[-2] == "UTC"
@@ -182,7 +182,7 @@ async def test_what_javas_success_says(place: MemoryPlace) -> None:
     place.write("_SUCCESS", marker.read_bytes())
     place.write("a=1/x y.csv", b"hello")
     report = await committer.validate(place.dest, storage_options=place.options)
-    assert (report.ok, report.files, report.missing) == (False, 2, ["/table/ü/e"])
+    assert (report.ok, report.files, report.missing) == (False, 2, [f"{place.dest}/ü/e"])
     place.write("ü/e", b"")
     assert (await committer.validate(place.dest, storage_options=place.options)).ok
     ended = await place.recover(json.loads(marker.read_bytes())["jobId"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import getpass
 from itertools import count
 from pathlib import Path
 
@@ -277,3 +278,26 @@ async def test_failing_cleanup_can_be_ignored(place: Place) -> None:
     )
     assert report.success
     assert place.files() == {"part-0": b"x"}
+
+
+async def test_success_counts_what_javas_counts(place: Place) -> None:
+    """Each stage that Hadoop's `_SUCCESS` counts, as often: Hadoop counts one when it begins."""
+    await place.run_job({"a=1/part-0": b"abc"}, {"part-1": b"de"}, job_id="job_20260101_0001")
+    counters = decode_success(place.read("_SUCCESS"), source="").statistics().counters
+    wanted = {
+        names.COMMITTER_COMMIT_JOB: 1,
+        names.JOB_STAGE_SETUP: 1,
+        names.JOB_STAGE_LOAD_MANIFESTS: 1,
+        names.OP_LOAD_ALL_MANIFESTS: 1,
+        names.TASK_STAGE_SETUP: 2,
+        names.TASK_STAGE_COMMIT: 2,
+        names.TASK_STAGE_SAVE_MANIFEST: 2,
+    }
+    assert {name: counters.get(name) for name in wanted} == wanted
+
+
+async def test_diagnostics_say_who_committed_and_where_the_id_came_from(place: Place) -> None:
+    await place.run_job({"part-0": b"abc"}, job_id="mine")
+    marker = decode_success(place.read("_SUCCESS"), source="")
+    assert marker.diagnostics["principal"] == getpass.getuser()
+    assert marker.jobIdSource == "lake-committer"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -52,7 +53,7 @@ async def test_file_and_directory_of_one_name_fail_at_once(place: Place) -> None
     "name",
     [
         "", "/", "/etc/passwd", ".", "..", "../x", "a/../b", "a/./b", "a//b", "a/", "./a", "a\0b", "_SUCCESS",
-        "_SUCCESS/x", "_temporary", "_temporary/0", "_temporary_x/y", "__magic_job-1/x", "__magic",
+        "_SUCCESS/x", "_temporary", "_temporary/0", "_Temporary/y", "__magic_job-1/x", "__magic",
         "a/_temporary/J2/decision", "a/b/__magic_job-J2/x",
     ],
 )  # fmt: skip
@@ -67,7 +68,7 @@ async def test_names_that_preflight_would_refuse_fail_at_once(place: Place, name
 @pytest.mark.parametrize(
     "name",
     [
-        "_SUCCESS.bak", "a/_SUCCESS", "a/_temporary_x/b", "_metadata", "a/_delta_log/0", ".hidden", "a b/c%20d", "é/ü", "名/前",
+        "_SUCCESS.bak", "a/_SUCCESS", "a/_temporary_x/b", "_temporary_id=1/a", "__magic=1/a", "_temporary-absolute/0", "_metadata", "a/_delta_log/0", ".hidden", "a b/c%20d", "é/ü", "名/前",
         "a=1/b=%2F", "#?+&=[]", "a:b", "...a", "-", "~", "a\\b", "x\ny", "a'b\"c", "%", "%zz",
     ],
 )  # fmt: skip
@@ -437,3 +438,17 @@ async def test_unique_names_carry_the_jobs_id(place: Place) -> None:
         ".x-first", ".x-second", "a=1/part-0-first.snappy.parquet", "a=1/part-0-second.snappy.parquet",
         "plain-first", "plain-second",
     ]  # fmt: skip
+
+
+async def test_a_loop_that_does_not_count_its_tasks_loses_no_files(place: Place) -> None:
+    async with place.open_job() as job:
+        for number in range(2):
+            with pytest.raises(TaskError, match="committed already, with 1 files") if number else nullcontext():
+                async with job.task_attempt(task=0) as task:
+                    async with task.open(f"part-{number}") as file:
+                        await file.write(b"x")
+        # Another attempt of the task replaces what it wrote, as its next step says.
+        async with job.task_attempt(task=0, attempt=1) as task:
+            async with task.open("part-1") as file:
+                await file.write(b"y")
+    assert place.files() == {"part-1": b"y"}

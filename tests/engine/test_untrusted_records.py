@@ -64,7 +64,7 @@ def outside(place: Place) -> dict[str, str]:
         "marker": f"{root}/_SUCCESS",
         "below marker": f"{root}/_SUCCESS/x",
         "temporary": f"{root}/_temporary/other/decision",
-        "temporary like": f"{root}/_temporary2/x",
+        "temporary in other case": f"{root}/_Temporary/x",
         "magic": f"{root}/__magic_job-1/x",
         "temporary of a job below": f"{root}/a=1/_temporary/other/decision",
         "magic of a job below": f"{root}/a=1/__magic_job-1/x",

@@ -25,11 +25,12 @@ async def test_answers_side_by_side(hadoop: Hadoop, tmp_path: Path) -> None:
                 task.needs_task_commit,
             ),
             "isCommitJobRepeatable": (await job.is_commit_repeatable(), attached.is_commit_repeatable),
+            "isRecoverySupported": (await job.is_recovery_supported(), attached.is_recovery_supported),
         }
     print("\nquestion: Hadoop's manifest committer, this engine")
     for question, (java, python) in table.items():
         print(f"{question}: {java}, {python}")
-    assert list(table.values()) == [(True, True), (False, True)]
+    assert list(table.values()) == [(True, True), (False, True), (False, True)]
 
 
 async def test_recover_task(hadoop: Hadoop, tmp_path: Path) -> None:

@@ -46,6 +46,22 @@ async def commit(root: StorePath, options: dict[str, object], files: dict[str, b
         return await job.commit(tasks=1)
 
 
+async def test_workers_that_give_nothing_back_need_no_other_code_here(
+    root: StorePath, channel: BucketChannel, options: dict[str, object]
+) -> None:
+    async with committer.open_job(root, storage_options=options) as job:
+        for number in range(3):
+            async with committer.open_task(job.spec, task=number, storage_options=options) as task:
+                async with task.open(f"day={number % 2}/part-{number}") as file:
+                    await file.write(b"%d" % number)
+        report = await job.commit()
+    assert (report.success, report.files_committed, report.bytes_committed) == (True, 3, 3)
+    found = await channel.files()
+    found.pop("_SUCCESS")
+    assert found == {f"day={number % 2}/part-{number}": b"%d" % number for number in range(3)}
+    assert await channel.uploads() == []
+
+
 async def test_a_job_with_names_that_are_traps(
     root: StorePath, channel: BucketChannel, options: dict[str, object]
 ) -> None:
@@ -65,7 +81,7 @@ async def test_a_job_with_names_that_are_traps(
 async def test_nothing_is_seen_before_the_commit_and_losers_are_ended(
     root: StorePath, channel: BucketChannel, options: dict[str, object]
 ) -> None:
-    async with committer.open_job(root, storage_options=options) as job:
+    async with committer.open_job(root, delivery="message", storage_options=options) as job:
         messages = []
         for attempt in range(2):
             async with committer.open_task(job.spec, task=0, attempt=attempt, storage_options=options) as task:

@@ -11,6 +11,7 @@ import pytest
 
 from committer.errors import (
     ConfigurationError,
+    DestinationNotFoundError,
     InvalidPathError,
     StoreIsADirectoryError,
     StoreNotEmptyError,
@@ -128,9 +129,9 @@ async def test_a_bucket_that_is_not_there(moto_server: Server) -> None:
         lambda: store.status(root),
     ]
     for use in uses:
-        with pytest.raises(StoreNotFoundError, match="no such bucket") as caught:
+        with pytest.raises(DestinationNotFoundError, match="no such bucket: no-such-bucket") as caught:
             await use()
-        assert caught.value.next_step == "create the bucket first"
+        assert caught.value.next_step == "create the bucket first, or correct its name"
     await store.close()
 
 

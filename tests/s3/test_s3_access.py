@@ -17,6 +17,8 @@ from typing import Any
 from urllib.parse import quote
 
 import aiohttp
+import boto3
+import botocore.session
 import pytest
 from aiohttp import web
 from aiohttp.abc import AbstractResolver, ResolveResult
@@ -35,8 +37,8 @@ from committer.errors import (
     UnsupportedError,
 )
 from committer.paths import StorePath
+from committer.references import Secret
 from committer.stores._s3_access import NOTHING_SHA256, S3Access, sha256_of
-from committer.stores._secrets import Secret
 from committer.stores.http import redact
 from committer.stores.registry import find_store, open_store
 from committer.stores.s3 import S3Store
@@ -243,7 +245,7 @@ async def test_the_bucket_in_the_host_s_name(moto_server: Server, root: StorePat
     endpoint = f"http://s3.us-east-1.amazonaws.com:{moto_server.url.rpartition(':')[2]}"
     connector = aiohttp.TCPConnector(resolver=_Here())
     async with aiohttp.ClientSession(connector=connector, cookie_jar=aiohttp.DummyCookieJar()) as session:
-        options = options_for(moto_server, endpoint_url=endpoint, addressing_style="virtual", session=session)
+        options = options_for(moto_server, endpoint_url=endpoint, addressing_style="virtual", http_session=session)
         await works(S3Store.open_for(root, options), root)
         store = S3Store.open_for(root, options)
         await store.put(root / "virtual=1/file", b"1")
@@ -268,7 +270,7 @@ async def test_the_bucket_in_the_host_s_name(moto_server: Server, root: StorePat
         ({"checksum_algorithm": "CRC32C"}, "must be one of CRC32, SHA1, SHA256"),
         ({"kms_key_id": "k", "server_side_encryption": "AES256"}, "goes with server_side_encryption"),
         ({"acces_key_id": KEY_ID}, "did you mean 'access_key_id'"),
-        ({"fs.s3a.acces.key": CANARY}, "fs.s3a.acces.key is not known"),
+        ({"fs.s3a.acces.key": CANARY}, "knows no option 'fs.s3a.acces.key'"),
         ({"fs.s3a.endpoint": "http://a", "endpoint_url": "http://b"}, "exclude"),
         ({"fs.s3a.path.style.access": "yes"}, "must be true or false"),
         ({"fs.s3a.encryption.algorithm": "SSE-C"}, "key of the client's"),
@@ -534,7 +536,8 @@ async def test_a_wrong_key_is_told(server: Server, root: StorePath) -> None:
     store = S3Store.open_for(root, options_for(server, secret_access_key="wrong"))
     with pytest.raises(StorePermissionError, match="SignatureDoesNotMatch") as caught:
         await store.put(root / "file", b"1")
-    assert "docs/stores/s3.md" in caught.value.next_step
+    assert "s3:ListBucketMultipartUploads" in caught.value.next_step
+    assert "https://" in caught.value.next_step
     await store.close()
 
 
@@ -570,3 +573,52 @@ async def test_manifest_is_refused_and_magic_is_named(server: Server) -> None:
     for said in ("'manifest'", "rename", "'magic' completes uploads"):
         assert said in text
     assert caught.value.outcome == "unchanged"
+
+
+# --- Sessions -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["boto3", "botocore"])
+async def test_a_session_gives_keys_and_region(
+    kind: str, server: Server, root: StorePath, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session: Any
+    if kind == "boto3":
+        session = boto3.Session(KEY_ID, KEY, region_name="us-east-1")
+    else:
+        session = botocore.session.Session()
+        session.set_credentials(KEY_ID, KEY)
+        session.set_config_variable("region", "us-east-1")
+    options = {"endpoint_url": server.url, "addressing_style": "path", "session": session}
+    async with committer.open_job(root, storage_options=options) as job:
+        async with job.task_attempt(0) as task, task.open("a=1/file") as file:
+            await file.write(b"1")
+    assert server.client.get_object(Bucket=BUCKET, Key=f"{root.path[1:]}/a=1/file")["Body"].read() == b"1"
+    store = S3Store.open_for(root, options)
+    assert store._access.region == ""
+    await works(store, root)
+    assert store._access.region == "us-east-1"
+    pickled = pickle.dumps(store)
+    assert KEY.encode() not in pickled
+    copy = pickle.loads(pickled)
+    with pytest.raises(ConfigurationError, match="option session was given as an object, which never leaves") as caught:
+        await copy.put(root / "file", b"1")
+    assert "storage_options in each process" in caught.value.next_step
+    assert KEY not in repr(store) + repr(copy) + str(caught.value)
+    await copy.close()
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"session": boto3.Session(), "profile": "p"}, "session and profile exclude"),
+        ({"session": boto3.Session(), "key": KEY_ID, "secret": CANARY}, "session and access_key_id exclude"),
+        ({"session": "canary"}, "is a builtins.str"),
+        ({"session": boto3}, "http_session"),
+    ],
+)
+def test_sessions_that_do_not_fit(options: dict[str, Any], said: str) -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        open_store(StorePath.of("s3://bucket/x"), options)
+    assert said in str(caught.value)
+    assert CANARY not in str(caught.value)

@@ -63,12 +63,37 @@ def test_the_command_line(server: Server, root: StorePath, capsys: pytest.Captur
     assert main(["uploads", "list", "s3://no-such-bucket/x"]) == 4
 
 
+@pytest.mark.parametrize("where", ["seaweedfs", "moto"])
+@pytest.mark.usefixtures("environment")
+def test_a_mistyped_bucket_is_no_destination_without_jobs(
+    where: str,
+    request: pytest.FixtureRequest,
+    monkeypatch: pytest.MonkeyPatch,
+    root: StorePath,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    server: Server = request.getfixturevalue(f"{where}_server")
+    monkeypatch.setenv("AWS_ENDPOINT_URL_S3", server.url)
+    commands = ["jobs", "validate", "doctor", "inspect", "cleanup --older-than 1d --yes", "uploads list"]
+    commands += ["plan j", "recover j --yes", "abort j --yes", "commit j --yes"]
+    for command in commands:
+        name, *more = command.split()
+        words = [*(["uploads", "list"] if name == "uploads" else [name]), "s3://no-such-bucket/t"]
+        assert main([*words, *(more if name != "uploads" else [])]) == 4
+        told = capsys.readouterr()
+        assert "there is no such bucket: no-such-bucket" in told.err
+        assert told.out == ""
+    # Of a prefix without keys nobody can tell whether it is empty, or no destination.
+    assert main(["jobs", str(root)]) == 0
+    assert "no jobs" in capsys.readouterr().out
+
+
 @pytest.mark.usefixtures("environment")
 def test_who_spells_the_scheme_as_no_task_did_is_told_so(
     server: Server, root: StorePath, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def die() -> None:
-        job = await committer.open_job(f"s3a://{root.authority}{root.path}", job_id="j")
+        job = await committer.open_job(f"s3a://{root.authority}{root.path}", job_id="j", delivery="message")
         async with job.task_attempt(0) as task, task.open("x") as file:
             await file.write(b"x")
         with monkeypatch.context() as patched, pytest.raises(SimulatedCrash):

@@ -17,7 +17,9 @@ BEGIN = {
     "lost-answers-ignored": 540,
     "rollback-by-name": 225,
     "success-put-back-as-it-was": 490,
+    "success-written-over": 830,
     "superseded-deleted-before-outcome": 705,
+    "unfinished-neighbours-ignored": 610,
 }
 
 

@@ -91,7 +91,7 @@ def test_what_cannot_be_honoured_is_refused_before_anything_is_done(
     [
         (None, "no path"),
         ("relative/table", "the path is relative"),
-        ("s4://bucket/table", "no store is installed for s4: paths"),
+        ("s4://bucket/table", "no store is known for s4: paths"),
     ],
 )
 def test_paths_that_lead_nowhere(spark: SparkSession, path: str | None, text: str) -> None:

@@ -74,6 +74,24 @@ def test_overwrite(
     assert rows_by_directory(tmp_path, "v") == expected
 
 
+@pytest.mark.parametrize("mode", ["STATIC", "dynamic"])
+@pytest.mark.parametrize(
+    "columns", [("k", "_temporary_id"), ("_temporary_id", "k"), ("_k",), ("_temporary",), ("__magic",)]
+)
+def test_overwrite_replaces_partitions_named_almost_as_what_jobs_keep(
+    spark: SparkSession, tmp_path: Path, mode: str, columns: tuple[str, ...]
+) -> None:
+    """What a reader takes for data goes with an overwrite: a directory with `=` in its name is a partition."""
+    destination = str(tmp_path / "table")
+    for number, how in enumerate(["append", "overwrite", "overwrite"]):
+        frame = spark.range(number, number + 1, 1, 1).selectExpr("id v", *(f"'a' `{column}`" for column in columns))
+        writer = frame.write.format("committer").option("partitionBy", ",".join(columns))
+        writer.option("partitionOverwriteMode", mode).mode(how).save(destination)
+        seen = [row.v for row in spark.read.parquet(destination).collect()]
+        assert seen == [number]
+        assert committer.sync.validate(destination).ok
+
+
 def test_dynamic_overwrite_takes_leaf_partitions_whole_and_no_sibling(spark: SparkSession, tmp_path: Path) -> None:
     siblings = ["p=1/q=2/old", "p=1/q=10/old", "p=10/q=1/old", "p=1/loose", "p=1/q=1x/old"]
     fill(tmp_path, ["p=1/q=1/old", "p=1/q=1/r=1/s=1/old", "p=1/q=1/.hidden", *siblings])

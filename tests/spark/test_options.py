@@ -116,6 +116,32 @@ def test_references_are_resolved_late_and_never_pickled(monkeypatch: pytest.Monk
     assert "from-" not in repr(found)
 
 
+def test_what_is_no_secret_is_taken_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By the names and rules of the store that the path names."""
+    monkeypatch.setenv("TEST_COMMITTER_KEY", "hunter2")
+    given = {"storage.endpoint_url": "http://h:1", "storage.fs.s3a.secret.key": "env:TEST_COMMITTER_KEY"}
+    found = options(path="s3://lake/table", **given)
+    assert found.storage_options() == {"endpoint_url": "http://h:1", "fs.s3a.secret.key": "hunter2"}
+    assert b"hunter2" not in pickle.dumps(found)
+
+
+@pytest.mark.parametrize(
+    ("key", "said"),
+    [
+        ("aws_secret_access_key", "must say where its value is found"),
+        ("fs.s3a.bucket.lake.access.key", "must say where its value is found"),
+        ("session", "takes an object of a program"),
+        ("regoin", "did you mean 'region'?"),
+        ("account_key", "the options are endpoint_url"),
+    ],
+)
+def test_storage_options_that_the_store_would_refuse(key: str, said: str) -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        options(path="s3://lake/table", **{f"storage.{key}": "hunter2"})
+    assert said in str(caught.value)
+    assert "hunter2" not in str(caught.value)
+
+
 @pytest.mark.parametrize("reference", ["env:TEST_COMMITTER_UNSET", "file:/no/such/file"])
 def test_a_reference_that_leads_nowhere(reference: str) -> None:
     with pytest.raises(ConfigurationError, match=r"storage\.key refers to") as raised:
@@ -287,3 +313,18 @@ def test_every_own_option_is_no_secret() -> None:
     assert options(existing="IGNORE", partitionOverwriteMode="Dynamic", keep_report="True") == WriteOptions(
         path=DEST, existing="ignore", overwrite_mode="dynamic", keep_report=True
     )
+
+
+def test_a_hadoop_option_that_can_have_no_effect_is_logged_where_the_driver_sees_it(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    options = {"fs.s3a.committer.name": "directory", "mapreduce.outputcommitter.factory.scheme.abfs": "org.example.F"}
+    with caplog.at_level("WARNING", logger="committer.spark"):
+        parse_options({"path": "/d", **options})
+    assert [name for name in options if any(name in record.getMessage() for record in caplog.records)] == [*options]
+
+
+@pytest.mark.parametrize("key", ["fs.s3a.committer.nam", "mapreduce.outputcommitter.factory.clas"])
+def test_a_misspelt_hadoop_option_is_refused(key: str) -> None:
+    with pytest.raises(ConfigurationError, match="did you mean"):
+        parse_options({"path": "/d", key: "magic"})

@@ -16,6 +16,7 @@ from pyspark.errors import AnalysisException, StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 
 import committer
+from committer.cli import main as command_line
 from committer.errors import ConfigurationError
 from committer.spark import foreach_batch
 from committer.spark.streaming import batch_job_id
@@ -154,6 +155,23 @@ def test_a_cleanup_by_age_makes_no_duplicates(stream: Stream) -> None:
     stream.forget_that_it_committed(1)
     stream.run()
     assert stream.rows() == [1, 2, 3, 4]
+
+
+def test_an_operator_who_follows_the_command_line_breaks_no_stream(
+    stream: Stream, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What `committer jobs` advises is done, and a cleanup of every job tried; then the last batch is repeated."""
+    stream.add([1, 2], [3, 4])
+    stream.run()
+    assert command_line(["jobs", str(stream.table), "--output", "json"]) == 0
+    for row in json.loads(capsys.readouterr().out)["jobs"]:
+        assert (row["kept"], row["next_step"]) == (True, "")
+        assert command_line(["cleanup", str(stream.table), "--job", row["job_id"], "--yes"]) == 1
+    stream.forget_that_it_committed(1)
+    stream.run()
+    stream.add([5])
+    stream.run()
+    assert stream.rows() == [1, 2, 3, 4, 5]
 
 
 def test_a_batch_that_fails_is_repeated_whole(stream: Stream) -> None:

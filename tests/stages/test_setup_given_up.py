@@ -13,7 +13,7 @@ import pytest
 
 import committer
 from committer import CommitterConfig, StorePath
-from committer.errors import JobExistsError, StoreOutcomeUnknownError, StorePermissionError
+from committer.errors import DestinationNotFoundError, JobExistsError, StoreOutcomeUnknownError, StorePermissionError
 from committer.flow.runtime import use_runtime
 from committer.stores.base import Store
 from committer.stores.local import LocalStore
@@ -73,7 +73,10 @@ async def _sweep(store: Store, destination: StorePath, config: CommitterConfig, 
     options = {"store": store}
     for at in count(1):
         how = await _cancelled(store, destination, at, turns, config)
-        jobs = await committer.list_jobs(destination, storage_options=options)
+        try:
+            jobs = await committer.list_jobs(destination, storage_options=options)
+        except DestinationNotFoundError:
+            jobs = []
         assert len(jobs) == (how != "cancelled"), f"call {at}"
         if jobs:
             await (await committer.attach_job(destination, job_id="J", storage_options=options)).abort()

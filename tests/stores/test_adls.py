@@ -13,6 +13,7 @@ import pytest
 import committer
 from committer.errors import (
     ConfigurationError,
+    DestinationNotFoundError,
     InvalidPathError,
     StoreConflictError,
     StoreError,
@@ -236,7 +237,7 @@ async def test_a_stale_view_of_the_source_is_repaired_once(store: AdlsStore, emu
         (502, "BadGateway", StoreOutcomeUnknownError, "unknown"),
         (401, "InvalidAuthenticationInfo", StorePermissionError, "unchanged"),
         (403, "AuthorizationPermissionMismatch", StorePermissionError, "unchanged"),
-        (404, "FilesystemNotFound", StoreError, "unchanged"),
+        (404, "FilesystemNotFound", DestinationNotFoundError, "unchanged"),
         (412, "SourceConditionNotMet", StorePreconditionError, "unchanged"),
         (412, "LeaseIdMissing", StorePermissionError, "unchanged"),
         (409, "SomethingNew", StoreConflictError, "unchanged"),
@@ -490,9 +491,8 @@ async def test_a_container_that_is_not_there(emulator: AdlsEmulator) -> None:
     place = StorePath("abfss", "other@devstoreaccount1.dfs.core.windows.net", "/d")
     store = open_store(place, {"endpoint": emulator.url, "account_key": emulator.settings.key})
     for call in (store.probe(place), store.put(place, b"1"), store.status(place), store.delete_file(place)):
-        with pytest.raises(StoreError, match="no such container") as caught:
+        with pytest.raises(DestinationNotFoundError, match="no such container: other@devstoreaccount1"):
             await call
-        assert not isinstance(caught.value, StoreNotFoundError)
     await store.close()
     options: dict[str, object] = {"endpoint": emulator.url, "account_key": emulator.settings.key}
     for operation in (
@@ -501,7 +501,7 @@ async def test_a_container_that_is_not_there(emulator: AdlsEmulator) -> None:
         committer.validate(place.uri, storage_options=options),
         committer.open_job(place.uri, storage_options=options),
     ):
-        with pytest.raises(committer.CommitterError, match="no such container"):
+        with pytest.raises(DestinationNotFoundError, match="no such container"):
             await operation
 
 
@@ -571,7 +571,7 @@ async def test_a_session_of_the_users_own(emulator: AdlsEmulator, channel: Accou
     import aiohttp
 
     async with aiohttp.ClientSession() as session:
-        store = store_on(emulator, session=session)
+        store = store_on(emulator, http_session=session)
         await store.put(ROOT / "file", b"1")
         await store.close()
         assert not session.closed

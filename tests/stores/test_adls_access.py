@@ -94,7 +94,7 @@ async def test_credentials_of_azure_core(emulator: AdlsEmulator) -> None:
         ({"connection_string": "AccountKey=1", "account_key": KEY}, "connection_string and account_key exclude"),
         ({"connection_string": "canary"}, "without an equals sign"),
         ({"connection_string": "AccountName=other;AccountKey=1"}, "another account"),
-        ({"connection_string": "file:/etc/connection"}, "from a file"),
+        ({"connection_string": "file:/not/there"}, "cannot be read: FileNotFoundError"),
         ({"account_kee": KEY}, "did you mean 'account_key'"),
         ({"account_key": 7}, "no text"),
         ({"account_key": ""}, "no text, or empty"),
@@ -176,7 +176,7 @@ async def over_tls(certificate: Path, credential: Any) -> AsyncIterator[tuple[Ad
     async with serve(Settings(key=KEY, bearer_tokens=frozenset({TOKEN})), ssl_context=serving) as emulator:
         put_files(emulator)
         async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(ssl=trusting)) as session:
-            yield store_on(emulator, account_key=None, credential=credential, session=session), emulator
+            yield store_on(emulator, account_key=None, credential=credential, http_session=session), emulator
 
 
 @pytest.mark.parametrize("kind", [Credential, AsyncCredential])

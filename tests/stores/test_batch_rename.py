@@ -11,7 +11,14 @@ from pathlib import Path
 import pytest
 
 import committer
-from committer.errors import StoreError, StoreExistsError, StoreIsADirectoryError, StoreNotFoundError, TargetExistsError
+from committer.errors import (
+    StoreError,
+    StoreExistsError,
+    StoreIsADirectoryError,
+    StoreLinkError,
+    StoreNotFoundError,
+    TargetExistsError,
+)
 from committer.events import Statistics, names
 from committer.flow.pacing import Pacer
 from committer.paths import StorePath
@@ -173,8 +180,23 @@ def test_a_directory_is_found_among_more_than_are_listed(tmp_path: Path) -> None
         (tmp_path / "in" / f"other-{number}").touch()
     for source, destination in renames:
         Path(source.path).rename(destination.path)
-    found = disk_calls.directories_among(str(tmp_path / "in"), {path.name for _, path in renames}, 3)
-    assert found == ["to-7"]
+    found = disk_calls.others_among(str(tmp_path / "in"), {path.name for _, path in renames}, 3)
+    assert found == {"to-7": True}
+
+
+@pytest.mark.parametrize("count", [2, 12])
+async def test_a_link_among_the_sources_stays_where_it_is(tmp_path: Path, count: int) -> None:
+    """A batch publishes: what took the place of a file since it was committed is not it."""
+    renames = into(tmp_path, count)
+    (tmp_path / "from-1").unlink()
+    (tmp_path / "from-1").symlink_to("/nowhere")
+    store = LocalStore()
+    errors = await store.rename_files(renames)
+    await store.close()
+    assert {index: type(error) for index, error in errors.items()} == {1: StoreLinkError}
+    assert errors[1].outcome == "unchanged"
+    assert (tmp_path / "from-1").is_symlink()
+    assert len(list((tmp_path / "in").iterdir())) == count - 1
 
 
 async def test_a_directory_that_is_missing_is_told_of_each_file(tmp_path: Path) -> None:
@@ -190,7 +212,7 @@ async def test_a_directory_that_is_missing_is_told_of_each_file(tmp_path: Path) 
 async def test_what_cannot_be_renamed_at_once_is_linked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A file system says only when it is tried that it has no rename that replaces nothing."""
 
-    def refuse(source: str, destination: str) -> None:
+    def refuse(source: str, destination: str, **_at: int | None) -> None:
         raise OSError(errno.EINVAL, os.strerror(errno.EINVAL))
 
     monkeypatch.setattr(_renames, "rename_no_replace", refuse)

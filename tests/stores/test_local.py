@@ -22,6 +22,7 @@ from committer.errors import (
     StoreExistsError,
     StoreIsADirectoryError,
     StoreNotADirectoryError,
+    StoreNotEmptyError,
     StoreNotFoundError,
     StoreOutcomeUnknownError,
     StorePermissionError,
@@ -30,8 +31,8 @@ from committer.errors import (
 )
 from committer.paths import StorePath
 from committer.stores import _renames
-from committer.stores._disk_calls import finish_rename
 from committer.stores._disk_errors import translate
+from committer.stores._disk_links import drop_linked_name
 from committer.stores.local import LocalStore
 from committer.stores.memory import MemoryStore
 from committer.testing._conformance_base import names_in
@@ -221,7 +222,7 @@ def no_flag(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """A file system that does not know the flag, as NFS; gives the sources it was asked to rename with it."""
     asked: list[str] = []
 
-    def refuse(source: str, destination: str) -> None:
+    def refuse(source: str, destination: str, **_at: int | None) -> None:
         asked.append(source)
         raise OSError(errno.EINVAL, os.strerror(errno.EINVAL), source, None, destination)
 
@@ -292,9 +293,9 @@ async def test_probe_refuses_what_changes_identities(
 ) -> None:
     rename = _renames.rename_no_replace
 
-    def touching(source: str, destination: str) -> None:
-        rename(source, destination)
-        os.utime(destination, ns=(1, 1))
+    def touching(source: str, destination: str, **at: int | None) -> None:
+        rename(source, destination, **at)
+        os.utime(destination, ns=(1, 1), dir_fd=at["dst_dir_fd"])
 
     monkeypatch.setattr(_renames, "rename_no_replace", touching)
     with pytest.raises(UnsupportedError, match="inode or time"):
@@ -329,7 +330,7 @@ def test_a_name_that_folds_into_itself_is_not_lost(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"1")
     os.link(tmp_path / "file", tmp_path / "aside")
     path = str(tmp_path / "file")
-    finish_rename(path, path, os.lstat(path))
+    drop_linked_name(path, path, str(tmp_path / "private"))
     assert sorted(os.listdir(tmp_path)) == ["aside", "file"]
 
 
@@ -456,6 +457,23 @@ async def test_close_lets_go_of_abandoned_files(store: LocalStore, root: StorePa
         await writers[0].close()
 
 
+DEFINITE = {
+    errno.EACCES, errno.EPERM, errno.EROFS, errno.EEXIST, errno.EISDIR, errno.EXDEV, errno.ENAMETOOLONG, errno.ENOTSUP,
+    errno.EOPNOTSUPP, errno.ENOSYS, errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN, errno.EWOULDBLOCK,
+    errno.EBUSY, errno.ENOSPC, errno.EDQUOT, errno.ELOOP, errno.ENOENT, errno.ENOTDIR, errno.ENOTEMPTY, errno.EMLINK,
+    errno.ETXTBSY, errno.EINVAL, errno.EFBIG, errno.ENXIO, errno.EOVERFLOW, errno.EBADF,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("number", sorted(errno.errorcode), ids=errno.errorcode.get)
+def test_what_no_system_call_promises_is_unknown(number: int, root: StorePath) -> None:
+    """Only an error that comes before any effect may say that nothing was done; what only looks does nothing ever."""
+    error = translate(OSError(number, os.strerror(number)), "rename_file", root, root / "destination")
+    assert error.outcome == ("unchanged" if number in DEFINITE else "unknown")
+    for look in ("status", "list", "read", "find_link"):
+        assert translate(OSError(number, os.strerror(number)), look, root).outcome == "unchanged"
+
+
 @pytest.mark.parametrize(
     ("number", "kind"),
     [
@@ -472,6 +490,22 @@ async def test_close_lets_go_of_abandoned_files(store: LocalStore, root: StorePa
         (errno.EIO, StoreOutcomeUnknownError),
         (errno.ESTALE, StoreOutcomeUnknownError),
         (errno.ELOOP, StoreError),
+        (errno.ENOENT, StoreNotFoundError),
+        (errno.ENOTDIR, StoreNotADirectoryError),
+        (errno.ENOTEMPTY, StoreNotEmptyError),
+        (errno.EDQUOT, StoreError),
+        (errno.EMLINK, StoreError),
+        (errno.ETXTBSY, StoreError),
+        (errno.EINVAL, StoreError),
+        (errno.EFBIG, StoreError),
+        (errno.ENXIO, StoreError),
+        (errno.EOVERFLOW, StoreError),
+        (errno.EBADF, StoreError),
+        (errno.ENOSYS, UnsupportedError),
+        (errno.ENFILE, StoreUnavailableError),
+        (errno.ENOMEM, StoreUnavailableError),
+        (errno.EAGAIN, StoreUnavailableError),
+        (errno.EBUSY, StoreUnavailableError),
     ],
 )
 def test_what_the_systems_errors_mean(number: int, kind: type[CommitterError], root: StorePath) -> None:
@@ -510,13 +544,13 @@ async def test_what_is_forced_to_the_disk_and_when(
         done.append(f"sync {os.path.basename(os.readlink(f'/proc/self/fd/{handle}'))}")
         fsync(handle)
 
-    def traced_rename(source: str, destination: str) -> None:
+    def traced_rename(source: str, destination: str, **at: int | None) -> None:
         done.append("rename")
-        rename(source, destination)
+        rename(source, destination, **at)
 
-    def traced_exclusive(source: str, destination: str) -> None:
+    def traced_exclusive(source: str, destination: str, **at: int | None) -> None:
         done.append("rename")
-        exclusive(source, destination)
+        exclusive(source, destination, **at)
 
     monkeypatch.setattr(os, "fsync", traced_fsync)
     monkeypatch.setattr(os, "rename", traced_rename)

@@ -111,7 +111,7 @@ def test_unknown_profiles_and_flags() -> None:
             MemoryStore.open_for(path, options)
     with pytest.raises(ConfigurationError, match="did you mean 'case_folding'"):
         MemoryStore.space("never-made", case_foldin=True)
-    assert MemoryStore.open_for(path, {"profile": "gcs", "session": None}).capabilities == PROFILES["gcs"]
+    assert MemoryStore.open_for(path, {"profile": "gcs", "http_session": None}).capabilities == PROFILES["gcs"]
 
 
 def test_what_the_profiles_can() -> None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import itertools
 import sys
+import tomllib
 from collections.abc import Iterator, Mapping
-from importlib.metadata import entry_points
 from pathlib import Path
 
 import pytest
@@ -20,12 +20,13 @@ from committer.stores.registry import find_store, open_store, register_store, un
 from committer.testing.faults import FaultyStore
 
 _numbers = itertools.count()
+ROOT = Path(__file__).parent.parent.parent
 
 
 def test_built_in_schemes() -> None:
     assert isinstance(open_store(StorePath.of("/tmp")), LocalStore)
     assert isinstance(open_store(StorePath.of("memory://registry/x")), MemoryStore)
-    flat = open_store(StorePath.of("memory://registry-flat/x"), {"profile": "gcs", "session": object()})
+    flat = open_store(StorePath.of("memory://registry-flat/x"), {"profile": "gcs", "http_session": object()})
     assert not flat.capabilities.directories
 
 
@@ -34,30 +35,47 @@ def test_unknown_options_are_refused() -> None:
         open_store(StorePath.of("memory://registry/x"), {"profil": "gcs"})
 
 
-@pytest.mark.parametrize(
-    ("uri", "extra"),
-    [("gs://b/x", "gcs"), ("hdfs://nn:8020/x", "hdfs")],
-)
-@pytest.mark.allow_blocking("the metadata of installed packages is read")
-async def test_a_store_that_is_not_installed(uri: str, extra: str) -> None:
+@pytest.mark.parametrize("uri", ["gs://b/x", "gcs://b/x", "hdfs://nn:8020/x"])
+async def test_a_store_that_this_release_has_not(uri: str) -> None:
+    """No extra brings it, so none is advised."""
     path = StorePath.of(uri)
-    if path.scheme in {entry.name for entry in entry_points(group=registry.GROUP)}:
-        pytest.skip(f"a store for {path.scheme} is installed")
+    with pytest.raises(UnsupportedError, match=f"this release has no store for {path.scheme}: paths") as caught:
+        await find_store(path)
+    assert "pip install" not in str(caught.value)
+    assert "stores for abfs:, abfss:, file:, memory:, s3:, s3a: paths" in caught.value.next_step
+
+
+@pytest.mark.parametrize(
+    ("uri", "instead"),
+    [
+        ("s3n://b/x", "s3a://BUCKET/PATH"),
+        ("wasbs://c@acct.blob.core.windows.net/x", "abfss://CONTAINER@ACCOUNT.dfs.core.windows.net/PATH"),
+        ("az://c/x", "abfss://CONTAINER@ACCOUNT.dfs.core.windows.net/PATH"),
+    ],
+)
+async def test_another_name_of_a_store(uri: str, instead: str) -> None:
     with pytest.raises(UnsupportedError) as caught:
-        open_store(path)
-    assert f"lake-committer[{extra}]" in caught.value.next_step
+        await find_store(StorePath.of(uri))
+    assert caught.value.next_step == f"write {instead}"
 
 
-async def test_an_unknown_scheme() -> None:
-    with pytest.raises(UnsupportedError, match="ftp:"):
+async def test_an_unknown_scheme_tells_the_known_ones() -> None:
+    with pytest.raises(UnsupportedError, match="ftp:") as caught:
         await find_store(StorePath.of("ftp://host/x"))
+    assert "stores for abfs:, abfss:, file:, memory:, s3:, s3a: paths" in caught.value.next_step
+
+
+def test_every_extra_is_used() -> None:
+    """An extra that brings what nothing here imports would be advice that cannot help."""
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["optional-dependencies"]
+    assert not {"gcs", "hdfs"} & extras.keys()
 
 
 def test_a_live_store() -> None:
     store = FaultyStore(MemoryStore("registry-live"))
     path = StorePath.of("memory://registry-live/x")
     assert open_store(path, {"store": store}) is store
-    assert open_store(path, {"store": store, "session": None}) is store
+    assert open_store(path, {"store": store, "http_session": None}) is store
     for options in ({"store": store, "profile": "gcs"}, {"store": "memory"}, {"store": None}):
         with pytest.raises(ConfigurationError):
             open_store(path, options)
@@ -117,5 +135,6 @@ async def test_built_in_schemes_cannot_be_taken_over(installed: str) -> None:
 
 
 async def test_a_store_whose_import_fails(installed: str) -> None:
-    with pytest.raises(UnsupportedError, match="cannot be imported"):
+    with pytest.raises(UnsupportedError, match="cannot be imported") as caught:
         await find_store(StorePath.of("broken://x/y"))
+    assert f"install what {installed}_missing imports" in caught.value.next_step

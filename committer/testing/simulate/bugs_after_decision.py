@@ -9,6 +9,7 @@ from typing import Any
 from committer.committers.recording import RecordingCommitter
 from committer.committers.results import JobReport
 from committer.errors import CommitterError, StoreExistsError, StoreNotFoundError, StoreOutcomeUnknownError
+from committer.records.success import encode_success
 from committer.stages.base import StageContext
 from committer.stages.cleanup import CleanupJob, RemoveDecision, RemoveFate
 from committer.stages.intent import release_lock
@@ -91,6 +92,15 @@ def success_before_validation(patches: Patches) -> None:
         await validate(self, value)
 
     patches.method(ValidateOutput, "execute", execute)
+
+
+def success_written_over(patches: Patches) -> None:
+    """`_SUCCESS` is written over whatever stands there (Hadoop does)."""
+
+    async def execute(self: SaveSuccess, value: Any) -> None:
+        await self.context.store.put(self.context.layout.success, encode_success(value))
+
+    patches.method(SaveSuccess, "execute", execute)
 
 
 def outcome_not_exclusive(patches: Patches) -> None:
@@ -181,6 +191,7 @@ AFTER_DECISION: tuple[Callable[[Patches], None], ...] = (
     lost_answers_ignored,
     superseded_set_listed_anew,
     success_before_validation,
+    success_written_over,
     outcome_not_exclusive,
     cleanup_of_all_temporary,
     decision_cleaned_first,

@@ -11,6 +11,7 @@ from committer.stages.base import StageContext
 from committer.stages.commit_task import CommitTask
 from committer.stages.decide import DecideCommit
 from committer.stages.intent import TakeReplaceLock, lock_owner, release_lock
+from committer.stages.job_directory import read_outcome
 from committer.stages.load_records import RecordRef, freeze_manifests
 from committer.stages.preflight import Conflicts, Preflight
 from committer.testing.simulate.patches import Patches, create_by_put
@@ -78,6 +79,18 @@ def replace_lock_ignored(patches: Patches) -> None:
     patches.function(lock_owner, nobody)
 
 
+def unfinished_neighbours_ignored(patches: Patches) -> None:
+    """A replacing job takes no notice of jobs that have an outcome, whatever they have yet to do."""
+    original = getattr(TakeReplaceLock, "_in_the_way")  # noqa: B009
+
+    async def in_the_way(self: TakeReplaceLock, other: Any) -> Any:
+        if await read_outcome(self.context.store, other) is not None:
+            return None
+        return await original(self, other)
+
+    patches.method(TakeReplaceLock, "_in_the_way", in_the_way)
+
+
 def lock_deleted_blindly(patches: Patches) -> None:
     """Whoever ends, or withdraws, deletes the replace lock, whose ever it is."""
 
@@ -119,6 +132,7 @@ BEFORE_DECISION: tuple[Callable[[Patches], None], ...] = (
     listing_trusted,
     no_freeze,
     replace_lock_ignored,
+    unfinished_neighbours_ignored,
     lock_deleted_blindly,
     decision_not_exclusive,
     decided_after_publishing,

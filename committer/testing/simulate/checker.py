@@ -54,6 +54,7 @@ class Checker:
         self.jobs: dict[str, JobWatch] = {job_id: JobWatch(job_id, ledger, world) for job_id, ledger in ledgers.items()}
         self.must_stand: dict[str, bytes] = dict(world.visible())
         self._markers = {self.must_stand[SUCCESS]} if SUCCESS in self.must_stand else set()
+        self._marker = self.must_stand.get(SUCCESS)
         self._strangers: dict[str, bytes] = {}
         self._before_directories = {name for name in world.directories() if name.startswith(_VISIBLE)}
         self._around = {
@@ -118,6 +119,7 @@ class Checker:
         self._last = visible
         self.steps += 1
         self._check_around()
+        self._check_order(visible)
         for name, data in visible.items():
             if name == SUCCESS:
                 self._check_marker(data, visible)
@@ -147,6 +149,9 @@ class Checker:
                 continue
             if watch.replacing or other.replacing:
                 self._fail(f"G11: {watch.job_id} and {other.job_id} commit at once, and one of them replaces", {})
+        for other in self.jobs.values():
+            if watch.replacing and other is not watch and other.unfinished and not other.running:
+                self._fail(f"G9: {watch.job_id} replaces, and {other.job_id} has yet to finish", {})
 
     def _commit(self, watch: JobWatch, visible: Mapping[str, bytes]) -> None:
         """A job is committed from here on: its files are what must stand."""
@@ -178,6 +183,13 @@ class Checker:
         for name, data in self._around.items():
             if self.world.read(name) != data:
                 self._fail(f"G10, G11: {name} belongs to somebody else and changed", {})
+
+    def _check_order(self, visible: Files) -> None:
+        """`_SUCCESS` of an older job never takes the place of a later one's."""
+        before, self._marker = self._marker, visible.get(SUCCESS)
+        was, now = self.jobs.get(job_of(before) or ""), self.jobs.get(job_of(self._marker) or "")
+        if was is not None and now is not None and now.ended_at < was.ended_at:
+            self._fail(f"G9: _SUCCESS of {now.job_id} replaced that of {was.job_id}, which committed later", visible)
 
     def _check_marker(self, data: bytes, visible: Files) -> None:
         if data in self._markers:
@@ -317,6 +329,11 @@ class Checker:
         marking = {watch.job_id for watch in committed if watch.ledger.config.mark_successful_jobs}
         if marking and job_of(marker) not in marking:
             self._fail("G9: a job committed and _SUCCESS does not say so", visible)
+        elif marking:
+            speaks = self.jobs[job_of(marker) or ""]
+            newest = max((self.jobs[job_id] for job_id in marking), key=lambda watch: watch.ended_at)
+            if speaks.ended_at < newest.ended_at:
+                self._fail(f"G9: _SUCCESS is of {speaks.job_id}, and {newest.job_id} committed later", visible)
         elif not marking and marker != old:
             self._fail("G4, G9: no job that writes _SUCCESS committed, and it changed", visible)
 

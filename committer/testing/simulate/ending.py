@@ -9,6 +9,7 @@ from committer.committers.failures import definite_refusal
 from committer.errors import (
     CommitterError,
     DestinationBusyError,
+    DestinationNotFoundError,
     JobDecidedError,
     JobNotFoundError,
     JobRolledBackError,
@@ -16,6 +17,7 @@ from committer.errors import (
     OutcomeUnknownError,
     PreflightError,
 )
+from committer.operations import forget_outcome
 from committer.paths import StorePath
 from committer.testing.simulate.scenario import ENGINE
 
@@ -151,12 +153,17 @@ async def _sweep(simulation: Simulation) -> None:
     destination = simulation.world.destination
     for _round in range(2):
         options = {"store": simulation.process(f"sweep{_round}")}
-        for job in await committer.list_jobs(destination, storage_options=options):
+        try:
+            jobs = await committer.list_jobs(destination, storage_options=options)
+        except DestinationNotFoundError:
+            # No job came so far as to make it.
+            return
+        for job in jobs:
             if job.job_id not in simulation.jobs:
                 simulation.find("G11", f"list_jobs knows {job.job_id}, which nobody set up")
                 continue
             try:
-                await committer.cleanup(destination, job_id=job.job_id, storage_options=options)
+                await forget_outcome(destination, job.job_id, storage_options=options)
             except CommitterError as error:
                 simulation.judge(f"sweep{_round}", job.job_id, error)
                 await _end(simulation, simulation.jobs[job.job_id], simulation.process(f"late{_round}"), set())

@@ -14,6 +14,7 @@ from committer.errors import (
     JobRolledBackError,
     JobUndecidedError,
 )
+from committer.operations import forget_outcome
 from committer.testing.simulate.process import Process
 from committer.testing.simulate.scenario import Event, EventKind
 
@@ -77,9 +78,10 @@ async def _abort(simulation: Simulation, job: JobRun, event: Event) -> None:
 
 
 async def _clean_up(simulation: Simulation, job: JobRun, event: Event) -> None:
+    """By name, a kept outcome too: as a stream does with a batch that is never repeated."""
     job.forgotten = True
     options = {"store": _operator(simulation, event)}
-    await committer.cleanup(simulation.world.destination, job_id=job.plan.job_id, storage_options=options)
+    await forget_outcome(simulation.world.destination, job.plan.job_id, storage_options=options)
 
 
 async def _clean_up_old(simulation: Simulation, job: JobRun, event: Event) -> None:

@@ -26,6 +26,7 @@ class JobWatch:
         decided: Whether a commit decision was seen, or a model of another committer said so.
         aborted: Whether an abort decision was seen.
         outcome: The first outcome seen.
+        ended_at: When its driver says that it ended; empty before that, and for a model of another committer.
         replacing: Whether the job said that it takes old files away.
         running: Whether it is decided and not ended.
         superseded: Files that stood there at its decision and that it takes away.
@@ -49,6 +50,7 @@ class JobWatch:
         self.aborted: bool = False
         self._over = False
         self.outcome: str | None = None
+        self.ended_at: str = ""
         self.replacing: bool = ledger.config.conflict_mode == "replace"
         self.superseded: set[str] = set()
         self.blocking: set[str] = set()
@@ -73,6 +75,11 @@ class JobWatch:
     def running(self) -> bool:
         """Whether it is decided and not ended."""
         return self.decided and self.outcome is None
+
+    @property
+    def unfinished(self) -> bool:
+        """Whether it is decided and has more to do than to clean up."""
+        return self.decided and not self.finished and self._said is None
 
     def decide(self) -> None:
         """Another committer's model begins its job commit."""
@@ -144,7 +151,7 @@ class JobWatch:
             return f"G7: {self.job_id} ended {self.outcome}, and then {outcome.outcome}"
         if self.aborted:
             return f"G4: {self.job_id} was decided to be aborted and ended {outcome.outcome}"
-        self.outcome = outcome.outcome
+        self.outcome, self.ended_at = outcome.outcome, outcome.created
         self.just_committed = outcome.outcome == "committed"
         return None
 

@@ -3,6 +3,7 @@
 In a process of its own, which prints the account's URL as its only line and ends on SIGTERM:
 
     python -m committer.testing.emulators.adls [--port N] [--account NAME] [--key KEY] [--rate R] [--flat]
+                                               [--soft-delete-days N]
                                                [--filesystem NAME]... [--token JWT]...
                                                [--certificate PEM [--private-key PEM]]
 
@@ -46,10 +47,10 @@ tokens may do everything: no access control list ever denies.
 Operations are called `list-filesystems, create-filesystem, get-filesystem-properties, set-filesystem-properties,
 delete-filesystem, lease-filesystem, list, create-file, create-directory, rename, append, flush, read, get-properties,
 get-status, get-access-control, check-access, set-properties, set-access-control, set-access-control-recursive, delete,
-lease`, and on the blob endpoint `get-account-information, get-filesystem-policies, set-filesystem-policies, put-blob,
-set-metadata, set-http-headers`.
+lease`, and on the blob endpoint `get-account-information, get-service-properties, get-filesystem-policies,
+set-filesystem-policies, put-blob, set-metadata, set-http-headers`.
 
-**Not emulated**, and answered with 501 where asked for by name: soft delete, snapshots, versions, tags, expiry,
+**Not emulated**, and answered with 501 where asked for by name: undeleting, snapshots, versions, tags, expiry,
 customer keys, encryption contexts, structured bodies, queries, batches, blocks, copies, listing blobs, stored access
 policies in a SAS, user delegation. A lease protects the path it is on, and nothing about a directory that holds it.
 """

@@ -23,6 +23,7 @@ def main(arguments: list[str] | None = None) -> None:
             key=given.key,
             rate=given.rate,
             hierarchical=not given.flat,
+            soft_delete_days=given.soft_delete_days,
             bearer_tokens=frozenset(given.token),
         )
         context = None
@@ -58,6 +59,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--key", default=DEFAULT_KEY, help="in base64; default: the published development key")
     parser.add_argument("--rate", type=float, default=0.0, help="requests a second it serves; 0, the default: no limit")
     parser.add_argument("--flat", action="store_true", help="an account without hierarchical namespace")
+    parser.add_argument(
+        "--soft-delete-days", type=int, default=0, help="what it says its blob soft delete is; 0, the default: off"
+    )
     parser.add_argument("--filesystem", action="append", default=[], help="one that is there at once; may be repeated")
     parser.add_argument("--token", action="append", default=[], help="an OAuth token it accepts; may be repeated")
     parser.add_argument("--certificate", help="serves TLS with this PEM file")

@@ -8,7 +8,13 @@ from collections.abc import Callable, Mapping
 from xml.sax.saxutils import escape
 
 from committer.testing.emulators.adls import leases
-from committer.testing.emulators.adls.describe import http_date, node_headers, read_answer, version_of
+from committer.testing.emulators.adls.describe import (
+    http_date,
+    node_headers,
+    read_answer,
+    service_properties,
+    version_of,
+)
 from committer.testing.emulators.adls.errors import ServiceError
 from committer.testing.emulators.adls.namespace import Namespace
 from committer.testing.emulators.adls.nodes import Clock, Filesystem, Node
@@ -70,6 +76,8 @@ def operation_of(request: Request) -> str:
     comp = request.query.get("comp", "").lower()
     if restype == "account" and comp == "properties" and request.method in {"GET", "HEAD"}:
         return "get-account-information"
+    if restype == "service" and comp == "properties" and request.method == "GET" and not request.filesystem:
+        return "get-service-properties"
     if not request.filesystem:
         if comp == "list" and not restype and request.method == "GET":
             return "list-filesystems"
@@ -94,6 +102,7 @@ class Blob:
         self._clock = clock
         self._handlers: dict[str, Callable[[Request, Grant | None], Answer]] = {
             "get-account-information": self._account_information,
+            "get-service-properties": self._service_properties,
             "list-filesystems": self._list_containers,
             "create-filesystem": self._create_container,
             "get-filesystem-properties": self._container_properties,
@@ -131,6 +140,12 @@ class Blob:
                 "x-ms-is-hns-enabled": "true" if self._settings.hierarchical else "false",
             },
         )
+
+    def _service_properties(self, request: Request, grant: Grant | None) -> Answer:
+        # Of signatures only one of the account may ask, for reading the service ("Create an account SAS").
+        _require(grant, "r", request, kind="s")
+        version = request.headers.get("x-ms-version", "")
+        return Answer(200, dict(_XML), service_properties(self._settings.soft_delete_days, version))
 
     def _list_containers(self, request: Request, grant: Grant | None) -> Answer:
         _require(grant, "l", request, kind="s")
@@ -252,7 +267,7 @@ class Blob:
         self._namespace.delete(
             request.filesystem, request.path, recursive=False, conditions=request.conditions, lease=request.lease
         )
-        return Answer(202, {"x-ms-delete-type-permanent": "true"})
+        return Answer(202, {"x-ms-delete-type-permanent": "false" if self._settings.soft_delete_days else "true"})
 
     def _set_metadata(self, request: Request, grant: Grant | None) -> Answer:
         node = self._writable(request, grant)

@@ -75,3 +75,21 @@ def read_answer(request: Request, node: Node, headers: dict[str, str]) -> Answer
         headers["x-ms-content-md5"] = headers["x-ms-blob-content-md5"] = headers.pop("Content-MD5")
     headers["Content-Range"] = f"bytes {start}-{end}/{len(data)}"
     return Answer(206, headers, data[start : end + 1])
+
+
+def service_properties(soft_delete_days: int, version: str) -> bytes:
+    """The document that "Get Blob Service Properties" answers with; newer versions of the service say more."""
+    off = "<Enabled>false</Enabled>"
+    metrics = f"<Version>1.0</Version>{off}<RetentionPolicy>{off}</RetentionPolicy>"
+    said = (
+        "<Logging><Version>1.0</Version><Delete>false</Delete><Read>false</Read><Write>false</Write>"
+        f"<RetentionPolicy>{off}</RetentionPolicy></Logging>"
+        f"<HourMetrics>{metrics}</HourMetrics><MinuteMetrics>{metrics}</MinuteMetrics><Cors />"
+    )
+    if version >= "2017-07-29":
+        policy = f"<Enabled>true</Enabled><Days>{soft_delete_days}</Days>" if soft_delete_days else off
+        said += f"<DeleteRetentionPolicy>{policy}</DeleteRetentionPolicy>"
+    if version >= "2018-03-28":
+        said += f"<StaticWebsite>{off}</StaticWebsite>"
+    text = f'<?xml version="1.0" encoding="utf-8"?><StorageServiceProperties>{said}</StorageServiceProperties>'
+    return text.encode()

@@ -20,6 +20,8 @@ class Settings:
         bearer_tokens: The OAuth tokens it accepts. Each must have the form of a JWT: three parts of base64url.
         hierarchical: Whether it has a hierarchical namespace. A flat account refuses access control and says so where
             the service does; its paths still form a tree.
+        soft_delete_days: For how many days it says that it keeps deleted blobs, 1 to 365; 0 is off. What is deleted
+            here is gone either way.
         rate: Requests a second it serves; above, it answers 503 `ServerBusy`. 0 is no limit.
         burst_seconds: How many seconds' worth of `rate` may come at once after a quiet time.
         retry_after: Seconds named in the `Retry-After` of those answers; None leaves the header out. The documents
@@ -49,6 +51,7 @@ class Settings:
     key: str = field(default=DEFAULT_KEY, repr=False)
     bearer_tokens: frozenset[str] = field(default=frozenset(), repr=False)
     hierarchical: bool = True
+    soft_delete_days: int = 0
     rate: float = 0.0
     burst_seconds: float = 0.1
     retry_after: float | None = 1.0

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from committer.cli.progress import Board
 from committer.events import JobEvent
+from committer.events.board import Board
 from committer.events.progress import EventKind
 
 

@@ -1,32 +1,15 @@
-"""Live progress on standard error: a bar with rate and time left on a terminal, else a line every few seconds.
-
-The engine's events only change numbers; a thread of its own draws them. So a terminal that is paused, or a full pipe,
-never holds up the event loop and the commit that runs on it.
-"""
+"""How far the stages of a job are, in numbers that can be drawn: rate, and time left."""
 
 from __future__ import annotations
 
-import sys
 import threading
-import time
 from collections import deque
 from dataclasses import dataclass
-from types import TracebackType
-from typing import Final, Self
+from typing import Final
 
-from rich.console import Console
-from rich.live import Live
-from rich.progress_bar import ProgressBar
-from rich.table import Table
-from rich.text import Text
+from committer.events.progress import JobEvent
+from committer.readable import clean, seconds, size
 
-from committer.cli.text import clean, seconds, size
-from committer.events import JobEvent
-
-PLAIN_INTERVAL_S: float = 5.0
-"""Seconds between two lines where standard error is no terminal."""
-
-_LIVE_INTERVAL_S: Final = 0.2
 _WINDOW_S: Final = 15.0
 
 _WORDS: Final = {
@@ -125,53 +108,3 @@ class _Stage:
         (began_s, began), (now_s, now) = self._seen[0], self._seen[-1]
         rate = (now - began) / (now_s - began_s) if now > began and now_s > began_s else None
         return View(self._words, self._last.done, self._last.total, self._last.bytes_done, rate)
-
-
-class Reporter:
-    """Draws a board for as long as its block runs.
-
-    Args:
-        board: What is drawn.
-        console: Where; what it draws on a terminal is gone when the block ends.
-    """
-
-    def __init__(self, board: Board, console: Console) -> None:
-        self._board = board
-        self._console = console
-        self._stop = threading.Event()
-        # A daemon: a terminal that nobody reads from must not keep the process from ending.
-        self._thread = threading.Thread(
-            target=self._draw_live if console.is_terminal else self._draw_lines, name="committer-progress", daemon=True
-        )
-
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._stop.set()
-        self._thread.join(timeout=2.0)
-
-    def _draw_live(self) -> None:
-        with Live(console=self._console, auto_refresh=False, transient=True, redirect_stdout=False) as live:
-            while not self._stop.wait(_LIVE_INTERVAL_S):
-                view = self._board.view()
-                if view is not None:
-                    live.update(_bar(view), refresh=True)
-
-    def _draw_lines(self) -> None:
-        started = time.monotonic()
-        while not self._stop.wait(PLAIN_INTERVAL_S):
-            view = self._board.view()
-            if view is not None:
-                numbers = f": {view.numbers}" if view.numbers else ""
-                print(f"[{seconds(time.monotonic() - started)}] {view.words}{numbers}", file=sys.stderr, flush=True)
-
-
-def _bar(view: View) -> Table:
-    grid = Table.grid(padding=(0, 1), expand=False)
-    bar = ProgressBar(total=view.total or 1, completed=view.done, width=20) if view.total else Text("")
-    grid.add_row(Text(view.words), bar, Text(view.numbers, overflow="ellipsis", no_wrap=True))
-    return grid

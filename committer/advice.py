@@ -1,0 +1,27 @@
+"""How advice names a call of this library, so that whoever is advised can make it as it stands.
+
+Errors name a call in backticks, complete and with ``await``: the asyncio API's. The blocking API and the command line
+turn it into their own (`blocking`, `committer.cli.text`).
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+_AWAITED: Final = re.compile(r"`await committer\.(?=\w+\()")
+_OF_JOB: Final = re.compile(r"`await (?=job\.)")
+_ATTACHED: Final = re.compile(r"`job = await committer\.(?=attach_job\()")
+
+
+def call(name: str, *arguments: object, **keywords: object) -> str:
+    """A call of a public coroutine function, in backticks; a keyword that is False or None is left out."""
+    given = [repr(one) for one in arguments]
+    given += [f"{key}={value!r}" for key, value in keywords.items() if value not in (False, None)]
+    return f"`await committer.{name}({', '.join(given)})`"
+
+
+def blocking(advice: str) -> str:
+    """The same advice for a caller of `committer.sync`."""
+    advice = _ATTACHED.sub("`job = committer.sync.", advice)
+    return _OF_JOB.sub("`", _AWAITED.sub("`committer.sync.", advice))

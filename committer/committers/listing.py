@@ -1,0 +1,160 @@
+"""The complete list of what a job committed: kept when the job ends, found again by who reads a report."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from contextlib import aclosing
+from typing import NamedTuple
+
+from committer.committers.context import open_store
+from committer.committers.results import JobReport
+from committer.config import CommitterConfig
+from committer.errors import CommitterError, ConfigurationError, RecordError
+from committer.events.logs import job_logger
+from committer.paths import StorePath
+from committer.records.file_list import CommittedFile, check_format
+from committer.records.success import SuccessData
+from committer.stages.base import StageContext
+from committer.stages.commit_state import CommitState
+from committer.stages.file_list import (
+    FILE_LIST,
+    FILE_LIST_PROBLEM,
+    SaveFileList,
+    first_part,
+    list_named,
+    read_parts,
+)
+from committer.stores.base import Store
+from committer.stores.helpers import exists
+
+_log = job_logger("committer.committers")
+
+
+def refuse_unwritable_list(config: CommitterConfig) -> None:
+    """Refuses a job whose list could not be written, before it does anything.
+
+    Raises:
+        ConfigurationError: The list is to be Parquet, and pyarrow is not there.
+    """
+    if config.file_list_directory:
+        check_format(config.file_list_format)
+
+
+class KeptList(NamedTuple):
+    """What became of the list.
+
+    Attributes:
+        uri: Its first part; empty where there is none.
+        problem: Why there is none although one was asked for.
+    """
+
+    uri: str = ""
+    problem: str = ""
+
+    @property
+    def diagnostics(self) -> dict[str, str]:
+        """The same for `_SUCCESS` and the summary."""
+        told = {FILE_LIST: self.uri, FILE_LIST_PROBLEM: self.problem}
+        return {name: text for name, text in told.items() if text}
+
+
+async def keep_list(context: StageContext, state: CommitState, *, fresh: bool) -> KeptList:
+    """Writes the list when the job asks for one; never raises a `CommitterError`: the job is committed.
+
+    Args:
+        context: The job.
+        state: What was decided.
+        fresh: Whether the job's records still stand; else another driver wrote the list, and it is looked for.
+    """
+    config, layout = context.config, context.layout
+    if not config.file_list_directory:
+        return KeptList()
+    store: Store | None = None
+    try:
+        directory = StorePath.of(config.file_list_directory)
+        first = first_part(directory, layout.job_id, config.file_list_format)
+        store = await store_of(context, directory)
+        try:
+            if fresh:
+                expected = (state.decision.files, state.decision.size)
+                saving = SaveFileList(context, store=store, directory=directory, expected=expected)
+                return KeptList((await saving.run(state.files)).uri)
+        except CommitterError:
+            # Another driver of this job may have ended it meanwhile, and have written the same.
+            if await exists(context.store, layout.decision) or not await exists(store, first):
+                raise
+        return KeptList(first.uri if await exists(store, first) else "")
+    except CommitterError as error:
+        _log.warning("could not keep the list of what job %s committed: %s", layout.job_id, error)
+        return KeptList(problem=str(error))
+    finally:
+        if store is not None and store is not context.store:
+            await store.close()
+
+
+def list_told(context: StageContext, record: SuccessData) -> KeptList:
+    """What a `_SUCCESS` or summary says of the job's list, as far as it may be believed (G10)."""
+    told = record.diagnostics.get(FILE_LIST, "")
+    layout = context.layout
+    path = list_named(told, layout.job_id, layout.destination, context.config.file_list_directory)
+    return KeptList(path.uri if path is not None else "", record.diagnostics.get(FILE_LIST_PROBLEM, ""))
+
+
+async def committed_files(
+    report: JobReport, *, storage_options: Mapping[str, object] | None = None
+) -> AsyncIterator[CommittedFile]:
+    """Every file that a job committed, from its complete list: ``async for file in committed_files(report): ...``.
+
+    100,000 files are in memory at a time; each such part costs one call.
+
+    Args:
+        report: The job's report; `JobReport.files` is the same.
+        storage_options: How to reach the store of the list.
+
+    Raises:
+        ConfigurationError: No list was kept, see `JobReport.file_list_problem`; or it is Parquet, and pyarrow is not
+            there.
+        StoreNotFoundError: The list is gone.
+        RecordError: It is damaged, or names other totals than were committed.
+    """
+    async with aclosing(committed_parts(report, storage_options)) as parts:
+        async for part in parts:
+            for file in part:
+                yield file
+
+
+async def committed_parts(
+    report: JobReport, storage_options: Mapping[str, object] | None
+) -> AsyncGenerator[list[CommittedFile], None]:
+    """The same, as many at a time as one part of the list names."""
+    if not report.file_list:
+        problem = f": {report.file_list_problem}" if report.file_list_problem else ""
+        raise ConfigurationError(
+            f"no complete list of what job {report.job_id} committed was kept{problem}",
+            operation="committed_files",
+            next_step="give the next job config=CommitterConfig(file_list_directory=...)",
+        )
+    first = StorePath.from_uri(report.file_list)
+    store = await open_store(first, storage_options)
+    files = size = 0
+    try:
+        async for part in read_parts(store, first, limit=CommitterConfig().record_size_limit):
+            files += len(part)
+            size += sum(file.size for file in part)
+            yield part
+    finally:
+        await store.close()
+    if (files, size) != (report.files_committed, report.bytes_committed):
+        raise RecordError(
+            f"the list names {files} files of {size} bytes, {report.files_committed} of {report.bytes_committed} bytes "
+            "were committed",
+            path=first,
+        )
+
+
+async def store_of(context: StageContext, directory: StorePath) -> Store:
+    """The store of a place that the caller named: the job's, or another, which the caller closes."""
+    destination = context.layout.destination
+    if (directory.scheme, directory.authority) == (destination.scheme, destination.authority):
+        return context.store
+    return await open_store(directory, config=context.config)

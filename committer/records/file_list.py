@@ -1,0 +1,117 @@
+"""The complete list of what a job committed, in parts: JSON lines, or Parquet."""
+
+from __future__ import annotations
+
+import io
+from functools import lru_cache
+from typing import Any, Final
+
+import msgspec
+
+from committer.config import FileListFormat
+from committer.errors import ConfigurationError, RecordError
+from committer.paths import HIVE_DEFAULT_PARTITION, unescape_path_name
+
+ENTRIES_IN_A_PART: Final = 100_000
+"""Files that one part names. A job whose files are kept in memory has one full part at most, so that drivers who meet
+its files in different orders never write parts that do not belong together."""
+
+
+class CommittedFile(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """A file that a job committed.
+
+    Attributes:
+        path: Its URI.
+        size: Bytes.
+        partition: Values by column, from the directories `column=value` that it lies in, outermost first; None is null.
+    """
+
+    path: str
+    size: int
+    partition: dict[str, str | None]
+
+
+_LINES: Final = msgspec.json.Decoder(CommittedFile)
+_LINE: Final = msgspec.json.Encoder()
+
+
+def encode_part(files: list[CommittedFile], form: FileListFormat) -> bytes:
+    """One part of a list.
+
+    Raises:
+        ConfigurationError: It is to be Parquet, and pyarrow is not there.
+    """
+    return _LINE.encode_lines(files) if form == "jsonl" else _encode_parquet(files)
+
+
+def decode_part(data: bytes, form: FileListFormat, *, source: str) -> list[CommittedFile]:
+    """Reads one part of a list.
+
+    Raises:
+        RecordError: It is none.
+        ConfigurationError: It is Parquet, and pyarrow is not there.
+    """
+    if form == "parquet":
+        return _decode_parquet(data, source)
+    try:
+        return _LINES.decode_lines(data)
+    except msgspec.DecodeError as error:
+        raise RecordError(f"a list of committed files does not decode: {error}", path=source) from error
+
+
+def check_format(form: FileListFormat) -> None:
+    """Makes sure that a list can be written, before anything rests on it.
+
+    Raises:
+        ConfigurationError: It is to be Parquet, and pyarrow is not there.
+    """
+    if form == "parquet":
+        _arrow()
+
+
+@lru_cache(maxsize=1024)
+def partition_of(directory: str) -> dict[str, str | None]:
+    """Columns and values of the directories `column=value` in a name. The caller changes nothing in it."""
+    found: dict[str, str | None] = {}
+    for segment in directory.split("/"):
+        column, equals, value = segment.partition("=")
+        if equals and column:
+            found[unescape_path_name(column)] = None if value == HIVE_DEFAULT_PARTITION else unescape_path_name(value)
+    return found
+
+
+def _arrow() -> tuple[Any, Any]:
+    try:
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+    except ImportError as error:
+        raise ConfigurationError(
+            "file_list_format='parquet' needs pyarrow, which is not installed",
+            operation="file_list",
+            next_step="pip install pyarrow, or choose file_list_format='jsonl'",
+        ) from error
+    return pa, pq
+
+
+def _encode_parquet(files: list[CommittedFile]) -> bytes:
+    pa, pq = _arrow()
+    partition = pa.map_(pa.string(), pa.string())
+    schema = pa.schema([("path", pa.string()), ("size", pa.int64()), ("partition", partition)])
+    columns = [
+        pa.array([file.path for file in files], pa.string()),
+        pa.array([file.size for file in files], pa.int64()),
+        pa.array([list(file.partition.items()) for file in files], partition),
+    ]
+    out = io.BytesIO()
+    pq.write_table(pa.table(columns, schema=schema), out)
+    return out.getvalue()
+
+
+def _decode_parquet(data: bytes, source: str) -> list[CommittedFile]:
+    pa, pq = _arrow()
+    try:
+        table = pq.read_table(pa.BufferReader(data), columns=["path", "size", "partition"])
+        rows = [{**row, "partition": dict(row["partition"])} for row in table.to_pylist()]
+        return msgspec.convert(rows, list[CommittedFile])
+    except (pa.ArrowException, KeyError, TypeError, ValueError, msgspec.ValidationError) as error:
+        raise RecordError(f"a list of committed files does not decode: {error}", path=source) from error

@@ -1,0 +1,125 @@
+"""What the configuration of a classic session says to a write: keys ``spark.hadoop.*`` that its user set.
+
+Hadoop's own defaults say nothing here: only keys that stand in the Spark configuration count, with the values that the
+session's Hadoop configuration has for them. A secret's value is never read into an option, for Spark shows options in
+plans and logs: its user is told how to give it by reference.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from committer.config import CommitterConfig
+from committer.events.logs import job_logger
+from committer.options import FILE_OUTPUT, MANIFEST, NATIVE, OPTIONS, S3A, SPARK_HADOOP, resolve
+from committer.paths import StorePath
+from committer.spark.option_keys import spelled_as_hadoop
+from committer.spark.sessions import is_connect
+from committer.stores.registry import options_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+_LOG = job_logger("committer.spark")
+_STORAGE: Final = "storage."
+_CHOICES: Final = (MANIFEST, FILE_OUTPUT, S3A, NATIVE)
+_FED: Final = frozenset(option.key for option in OPTIONS if option.field)
+# What a save mode decides; the mode is an argument of every write.
+_OF_THE_MODE: Final = frozenset({"conflict_mode", "superseded_scope"})
+_USER_INFO: Final = re.compile(r"://[^/]*@")
+
+
+class StoreSettings(NamedTuple):
+    """What a session says of a store.
+
+    Attributes:
+        options: Storage options by Hadoop's keys, none of them a secret.
+        withheld: How to give the secrets that the session holds; empty where they are not missed.
+    """
+
+    options: dict[str, str]
+    withheld: str
+
+
+def set_by_user(df: DataFrame) -> dict[str, str]:
+    """The Hadoop configuration of a DataFrame's session, as far as its Spark configuration sets it; without prefix.
+
+    Empty where the session can't be asked, as in Spark Connect.
+    """
+    if is_connect(df):
+        return {}
+    try:
+        context = df.sparkSession.sparkContext
+        hadoop = context._jsc.hadoopConfiguration()
+        set_here = [key for key, _ in context.getConf().getAll() if key.startswith(SPARK_HADOOP)]
+        keys = [key.removeprefix(SPARK_HADOOP) for key in set_here]
+        return {key: value for key in keys if (value := hadoop.get(key)) is not None}
+    except Exception as error:  # a platform may forbid it
+        _LOG.debug("the session's Hadoop configuration cannot be read: %s", type(error).__name__)
+        return {}
+
+
+def choices_of(session: Mapping[str, str], given: Iterable[str]) -> dict[str, object]:
+    """The commit's choices that a session makes, by field of `CommitterConfig`; what is not understood is logged.
+
+    Args:
+        session: From `set_by_user`.
+        given: Keys of the options that the write was given, which win, under either of their names.
+
+    Raises:
+        ConfigurationError: A value is not one its option takes.
+    """
+    found = resolve({key: value for key, value in session.items() if key.startswith(_CHOICES) or key in _FED})
+    for said in found.warnings:
+        _LOG.warning("of the session's Hadoop configuration: %s", said)
+    hadoop = {spelled_as_hadoop(key.lower()) for key in given}
+    fed = {option.field for option in OPTIONS if option.field and option.key in hadoop}
+    taken = _OF_THE_MODE | fed | {key.lower() for key in given}
+    chosen = {field: value for field, value in found.values.items() if field not in taken}
+    CommitterConfig(**chosen)  # type: ignore[arg-type]
+    return chosen
+
+
+def store_settings(session: Mapping[str, str], path: str, given: Iterable[str]) -> StoreSettings:
+    """The storage options that a session makes for a destination.
+
+    Args:
+        session: From `set_by_user`.
+        path: The destination.
+        given: Keys of the storage options that the write was given, in any tool's spelling; they win.
+
+    Raises:
+        ConfigurationError: One that was given is unknown.
+    """
+    place = StorePath.of(path)
+    table = options_of(place.scheme)
+    if table is None:
+        return StoreSettings({}, "")
+    explicit = {option.name: option for key in given if (option := table.find(key)) is not None}
+    options: dict[str, str] = {}
+    secrets: dict[str, str] = {}
+    for key, value in table.of_hadoop(session).items():
+        option = table.find(key)
+        if not table.is_for(key, place.authority) or table.hadoop_base(key.lower()) in table.hadoop_access:
+            continue
+        if option is None:
+            options[key] = value
+        elif option.name in explicit or (option.goes_with and option.goes_with not in explicit):
+            continue
+        elif option.secret or _USER_INFO.search(value):
+            secrets[key] = option.name
+        else:
+            options[key] = value
+    missed = bool(secrets) and not any(option.secret for option in explicit.values())
+    return StoreSettings(options, _withheld(secrets) if missed else "")
+
+
+def _withheld(secrets: Mapping[str, str]) -> str:
+    keys = ", ".join(f"{SPARK_HADOOP}{key}" for key in secrets)
+    references = ", ".join(f"{_STORAGE}{name}=env:NAME" for name in dict.fromkeys(secrets.values()))
+    return (
+        f"the session's {keys} cannot be used by a write through Spark, whose plans and logs show options:"
+        f" give {references}, where NAME is an environment variable of the driver and of every executor"
+    )

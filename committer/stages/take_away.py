@@ -1,0 +1,68 @@
+"""Taking a file away from a name that other jobs may use, without hitting what they put there."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from committer.errors import (
+    StoreNotADirectoryError,
+    StoreNotFoundError,
+    StoreOutcomeUnknownError,
+    StorePreconditionError,
+)
+from committer.paths import StorePath
+from committer.stages.base import StageContext
+from committer.stores.base import Store
+from committer.stores.helpers import create_exclusively, move_file, status_or_none
+
+_NOTHING: Final = b"Nothing: only that nothing may arrive here late.\n"
+
+
+async def take_away(context: StageContext, path: StorePath, into: StorePath, *, identity: str | None) -> bool:
+    """Moves a file into a directory of the job, where cleanup finds it; another one that stands there by now stays.
+
+    Not by a delete, which knows a name only: a driver that stands still before it may wake when its job is long over
+    and another has put its file there. The rename fails once the job's directory is gone. While that stands, what was
+    moved is looked at, where a rename is not told what to move, and goes back when it is another's.
+
+    Args:
+        context: The job.
+        path: The file.
+        into: A directory of the job that goes when the job ends.
+        identity: What it must be.
+
+    Returns:
+        Whether it was taken.
+
+    Raises:
+        StoreExistsError: Another file was moved, and by then a third one had its name.
+        StoreOutcomeUnknownError: The answer was lost: look again. A move that was not told what to move will not come.
+    """
+    store, can = context.store, context.store.capabilities
+    conditional = identity is not None and (can.conditional_rename or not can.atomic_file_rename)
+    place = into / f"taken-{context.runtime.nonce()}"
+    try:
+        await move_file(store, path, place, identity=identity)
+    except (StoreNotFoundError, StoreNotADirectoryError, StorePreconditionError):
+        return False
+    except StoreOutcomeUnknownError:
+        if conditional or await _is_barred(store, place):
+            raise
+        standing = await status_or_none(store, path)
+        if standing is not None and standing.identity == identity:
+            raise
+    if conditional:
+        return True
+    taken = await status_or_none(store, place)
+    if taken is None or taken.identity == identity:
+        return taken is not None
+    await move_file(store, place, path)
+    return False
+
+
+async def _is_barred(store: Store, place: StorePath) -> bool:
+    """Sees to it that a move without answer does not arrive any more; False when it came before."""
+    try:
+        return await create_exclusively(store, place, _NOTHING) == _NOTHING
+    except StoreNotFoundError:
+        return True

@@ -1,0 +1,58 @@
+"""What job setup tries on a disk before it relies on it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from committer.errors import StoreExistsError, UnsupportedError
+from committer.paths import StorePath
+
+if TYPE_CHECKING:
+    from committer.stores._disk import Disk
+
+
+def probe(disk: Disk, directory: StorePath, nonce: str) -> None:
+    """Tries in `directory` what a commit relies on, and forgets abilities that turn out missing."""
+    names = [directory / f".committer-probe-{nonce}-{number}" for number in range(5)]
+    first, second, third, fourth, fifth = names
+    try:
+        disk.put(first, b"probe", third, False, False)
+        written = disk.status(first)
+        disk.rename_file(first, second, False)
+        if disk.status(second).identity != written.identity:
+            raise UnsupportedError(
+                "this file system changes the inode or time of a file that is renamed",
+                operation="probe",
+                path=directory,
+            )
+        disk.put(first, b"probe", third, False, False)
+        _expect_refusal(lambda: disk.rename_file(first, second, False), directory)
+        if disk.hard_links:
+            try:
+                disk.link_file(first, third)
+            except UnsupportedError:
+                disk.hard_links = False
+        if disk.exclusive_rename:
+            disk.make_directory(fourth, False)
+            disk.make_directory(fifth, False)
+            try:
+                _expect_refusal(lambda: disk.rename_directory(fourth, fifth), directory)
+            except UnsupportedError:
+                if disk.exclusive_rename:
+                    raise
+    finally:
+        for name in (first, second, third):
+            disk.delete_file(name)
+        for name in (fourth, fifth):
+            disk.delete_directory(name, False)
+
+
+def _expect_refusal(rename: Callable[[], None], directory: StorePath) -> None:
+    try:
+        rename()
+    except StoreExistsError:
+        return
+    raise UnsupportedError(
+        "this file system replaces a file although it was told not to", operation="probe", path=directory
+    )

@@ -1,0 +1,128 @@
+"""What the system would refuse to do with a file or directory, told from what a look at it shows anyway."""
+
+from __future__ import annotations
+
+import errno
+import functools
+import os
+import stat
+import sys
+from typing import Final
+
+from committer.stores.base import Refusals
+
+_CAP_FOWNER: Final = 3
+_OWN_DIRECTORY: Final = stat.S_IWUSR | stat.S_IXUSR
+
+
+def is_closed(path: str, found: os.stat_result) -> bool:
+    """Whether this user may not put anything into a directory, or take anything out of it."""
+    return _is_closed(path, found, owned=found.st_uid == os.geteuid())
+
+
+def refusals(
+    path: str, found: os.stat_result, above: os.stat_result | None, *, links: bool, closed_above: bool = False
+) -> Refusals | None:
+    """What the system would refuse of `path`; None where nothing is known.
+
+    Costs nothing for what the user of this process owns, but for a directory without write permission.
+
+    Args:
+        path: The file or directory.
+        found: What lstat(2) says of it.
+        above: What it says of the directory that it is in; None looks there when that is needed.
+        links: Whether to move a file here takes a hard link of it.
+        closed_above: Whether that directory is known to be closed.
+    """
+    is_directory = stat.S_ISDIR(found.st_mode)
+    user = os.geteuid()
+    owned = found.st_uid == user
+    if owned and not is_directory:
+        return Refusals(move=_CLOSED) if closed_above else None
+    if above is None:
+        try:
+            above = os.stat(os.path.dirname(path))
+        except OSError:
+            return None
+    mounted = is_directory and above.st_dev != found.st_dev
+    foreign = not owned and not _may_act_for_owners(user)
+    sticky = foreign and above.st_mode & stat.S_ISVTX and above.st_uid != user
+    linked = "" if not foreign or is_directory or _may_be_linked(path, found) else _PROTECTED
+    moved = _MOUNTED if mounted else _STICKY if sticky else _CLOSED if closed_above else linked if links else ""
+    closed = is_directory and not mounted and _is_closed(path, found, owned=owned)
+    if not (moved or linked or closed):
+        return None
+    return Refusals(move=moved, link=linked, enter=_MOUNTED if mounted else _CLOSED if closed else "", mounted=mounted)
+
+
+_MOUNTED: Final = "another volume is mounted there"
+_STICKY: Final = "it is another user's, in a directory with the sticky bit"
+_PROTECTED: Final = "it is another user's, and fs.protected_hardlinks forbids to link it"
+_CLOSED: Final = "this user may not write there"
+
+
+def is_mount_point(path: str) -> bool:
+    """Whether something is mounted at a path, be it a part of the same volume, or a single file."""
+    try:
+        if os.path.ismount(path):
+            return True
+        place = f"{os.path.realpath(os.path.dirname(path))}/{os.path.basename(path)}"
+        with open("/proc/self/mountinfo", "rb") as mounts:
+            return any(line.split(b" ", 5)[4] == _escaped(place) for line in mounts)
+    except (OSError, IndexError, ValueError):
+        return False
+
+
+def _escaped(path: str) -> bytes:
+    """A path as the kernel writes it there."""
+    text = os.fsencode(path)
+    for character in (b"\\", b" ", b"\t", b"\n"):
+        text = text.replace(character, b"\\%03o" % character[0])
+    return text
+
+
+@functools.lru_cache(maxsize=8)
+def _may_act_for_owners(user: int) -> bool:
+    """Whether a process of this user may do to files what their owners may (CAP_FOWNER)."""
+    if sys.platform != "linux":
+        return user == 0
+    try:
+        with open("/proc/self/status", "rb") as status:
+            for line in status:
+                if line.startswith(b"CapEff:"):
+                    return bool(int(line.split()[1], 16) >> _CAP_FOWNER & 1)
+    except (OSError, ValueError, IndexError):
+        pass
+    return user == 0
+
+
+@functools.cache
+def _links_are_protected() -> bool:
+    try:
+        with open("/proc/sys/fs/protected_hardlinks", "rb") as setting:
+            return setting.read().strip() == b"1"
+    except OSError:
+        return False
+
+
+def _may_be_linked(path: str, found: os.stat_result) -> bool:
+    """The kernel's rule for another user's file: a plain one, that may be read and written."""
+    if not _links_are_protected():
+        return True
+    mode = found.st_mode
+    special = mode & stat.S_ISUID or mode & (stat.S_ISGID | stat.S_IXGRP) == stat.S_ISGID | stat.S_IXGRP
+    return stat.S_ISREG(mode) and not special and os.access(path, os.R_OK | os.W_OK)
+
+
+def _is_closed(path: str, found: os.stat_result, *, owned: bool) -> bool:
+    if (owned and found.st_mode & _OWN_DIRECTORY == _OWN_DIRECTORY) or os.access(path, os.W_OK | os.X_OK):
+        return False
+    if not hasattr(os, "O_TMPFILE"):
+        return True
+    # access(2) does not know of every right that a process has: what counts is whether a file can be made, one that
+    # nobody sees.
+    try:
+        os.close(os.open(path, os.O_TMPFILE | os.O_WRONLY | os.O_CLOEXEC, 0o600))
+    except OSError as error:
+        return error.errno in {errno.EACCES, errno.EPERM, errno.EROFS}
+    return False

@@ -1,0 +1,210 @@
+"""Directories of the commit protocol, held open so that no link in the place of one leads a call elsewhere.
+
+What begins with a working directory (`_temporary`) in a path belongs to jobs, and no link stands there by right. It may
+have been put there, before a call or in the middle of one, by another user who can write into a job's directory. So
+such a directory is opened without following links, and what lies in it is named relative to the open one. What comes
+before in a path is the user's: a destination, or a partition, may be a link.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import functools
+import os
+import stat
+import sys
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Final, NamedTuple, Self
+
+from committer.errors import StoreLinkError
+from committer.paths import StorePath, working_part
+
+_PASSED: Final = os.O_DIRECTORY | os.O_CLOEXEC | getattr(os, "O_PATH", os.O_RDONLY)
+LISTED: Final = os.O_DIRECTORY | os.O_CLOEXEC | os.O_RDONLY
+
+# openat2(2) has this number on every architecture, and no wrapper in the C libraries in use.
+_OPENAT2: Final = 437
+_AT_FDCWD: Final = -100
+_RESOLVE_NO_SYMLINKS: Final = 0x04
+
+
+class Place(NamedTuple):
+    """What the system is to be told of a path.
+
+    Attributes:
+        name: Relative to `at`.
+        at: An open directory; None where `name` is the whole path.
+        guarded: Whether it is a job's, so that a link there is never followed.
+    """
+
+    name: str
+    at: int | None
+    guarded: bool
+
+    def look(self) -> os.stat_result:
+        """What the system says of it, a link not followed."""
+        return os.lstat(self.name, dir_fd=self.at)
+
+
+class Held:
+    """The directories that one call, or one batch of them, holds open; a context manager that closes them.
+
+    None is kept longer: a directory that another driver renames or deletes must be met under its new name, or not at
+    all, by the next call.
+    """
+
+    __slots__ = ("_open",)
+
+    def __init__(self) -> None:
+        self._open: dict[str, int] = {}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        while self._open:
+            # Nothing was written through them: what fails here says nothing of the calls that were made meanwhile.
+            with suppress(OSError):
+                os.close(self._open.popitem()[1])
+
+    def place(self, path: str) -> Place:
+        """How to name what is at a path; its parent is held from now on, where that is a job's.
+
+        Raises:
+            StoreLinkError: A directory on the way, from the first working directory on, is a link.
+            FileNotFoundError: One is missing.
+            NotADirectoryError: A file is there.
+        """
+        directory, _slash, name = path.rpartition("/")
+        handle = self._open.get(directory)
+        if handle is None:
+            start = working_part(path)
+            if start < 0 or len(directory) <= start:
+                return Place(path, None, guarded=start >= 0)
+            handle = self._open[directory] = open_directory(directory, start)
+        return Place(name, handle, guarded=True)
+
+    def refuse_links(self, directory: str) -> None:
+        """Looks once for a link on the way to a directory, where that is a job's.
+
+        Raises:
+            StoreLinkError: One is.
+            FileNotFoundError: A directory is missing.
+            NotADirectoryError: A file is there.
+        """
+        if directory not in self._open and (start := working_part(directory)) >= 0:
+            self._open[directory] = open_directory(directory, start)
+
+
+def open_directory(path: str, free: int, flags: int = _PASSED) -> int:
+    """Opens a directory on whose way no link is followed from some point on.
+
+    Args:
+        path: Absolute.
+        free: How many of its characters may be reached through links; -1 for all.
+        flags: `LISTED` where it is to be read or synced.
+
+    Raises:
+        StoreLinkError: A link is there, or was a moment ago.
+    """
+    if free < 0:
+        return os.open(path, flags)
+    base, rest = path[:free] or "/", path[free:].strip("/")
+    if not rest:
+        return os.open(base, flags)
+    opened = _kernel_opens()
+    if opened is None:
+        return _walk(base, rest, flags)
+    handle = opened(_AT_FDCWD, path, flags)
+    if handle >= 0:
+        return handle
+    # Most often nothing on the whole way is a link. Where one leads to the destination, only what comes after counts.
+    number = ctypes.get_errno()
+    if number == errno.ELOOP:
+        above = os.open(base, _PASSED)
+        try:
+            handle = opened(above, rest, flags)
+            number = ctypes.get_errno()
+            if handle >= 0:
+                return handle
+        finally:
+            os.close(above)
+    if number == errno.ELOOP:
+        raise _link_on(base, rest)
+    raise OSError(number, os.strerror(number), path)
+
+
+def refuse_link(path: str) -> StoreLinkError:
+    """What to raise for a link where a directory or a record of a job must be."""
+    return StoreLinkError.at(StorePath("file", "", path))
+
+
+def _walk(base: str, rest: str, flags: int) -> int:
+    """What the kernel does in one call, where it does."""
+    handle = os.open(base, _PASSED)
+    segments = rest.split("/")
+    for number, segment in enumerate(segments):
+        above = handle
+        try:
+            last = number == len(segments) - 1
+            handle = os.open(segment, (flags if last else _PASSED) | os.O_NOFOLLOW, dir_fd=above)
+        except OSError as error:
+            # Systems differ in which of the two they say of a link.
+            if error.errno in {errno.ELOOP, errno.ENOTDIR} and _is_link(segment, above):
+                raise refuse_link(_joined(base, segments[: number + 1])) from error
+            raise
+        finally:
+            os.close(above)
+    return handle
+
+
+def _link_on(base: str, rest: str) -> StoreLinkError:
+    segments = rest.split("/")
+    for number in range(1, len(segments)):
+        if _is_link(found := _joined(base, segments[:number]), None):
+            return refuse_link(found)
+    return refuse_link(_joined(base, segments))
+
+
+def _joined(base: str, segments: list[str]) -> str:
+    return "/".join([base if base != "/" else "", *segments])
+
+
+def _is_link(name: str, at: int | None) -> bool:
+    try:
+        return stat.S_ISLNK(os.lstat(name, dir_fd=at).st_mode)
+    except OSError:
+        return False
+
+
+class _How(ctypes.Structure):
+    _fields_ = (("flags", ctypes.c_uint64), ("mode", ctypes.c_uint64), ("resolve", ctypes.c_uint64))
+
+
+@functools.cache
+def _kernel_opens() -> Callable[[int, str, int], int] | None:
+    """The kernel's own way to open something without following any link; None where it has none.
+
+    Tried out, because sandboxes refuse what they do not know with any error.
+    """
+    if not sys.platform.startswith("linux"):
+        return None
+    call = ctypes.CDLL(None, use_errno=True).syscall
+    call.restype = ctypes.c_long
+    call.argtypes = (ctypes.c_long, ctypes.c_int, ctypes.c_char_p, ctypes.POINTER(_How), ctypes.c_size_t)
+    size = ctypes.sizeof(_How)
+    hows = {flags: ctypes.pointer(_How(flags, 0, _RESOLVE_NO_SYMLINKS)) for flags in (_PASSED, LISTED)}
+
+    def opened(at: int, path: str, flags: int) -> int:
+        while (handle := int(call(_OPENAT2, at, os.fsencode(path), hows[flags], size))) < 0:
+            if ctypes.get_errno() != errno.EINTR:
+                break
+        return handle
+
+    tried = opened(_AT_FDCWD, "/", _PASSED)
+    if tried < 0:
+        return None
+    os.close(tried)
+    return opened

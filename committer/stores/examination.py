@@ -1,0 +1,50 @@
+"""What a store tells of itself beyond what a trial shows: an optional ability, for programs that examine stores."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal, Protocol, TypeAlias, runtime_checkable
+
+import msgspec
+
+from committer.paths import StorePath
+from committer.stores.base import Store
+
+Verdict: TypeAlias = Literal["ok", "warning", "failed", "skipped"]
+
+
+class Finding(msgspec.Struct, frozen=True):
+    """One thing that was tried or asked.
+
+    Attributes:
+        name: What.
+        verdict: ``ok``; ``warning``, where a job works and its user should know something; ``failed``; or ``skipped``,
+            where nothing could be found out.
+        found: What was seen or said.
+        next_step: What to do about it; empty when nothing is known.
+    """
+
+    name: str
+    verdict: Verdict
+    found: str
+    next_step: str = ""
+
+
+@runtime_checkable
+class SupportsExamination(Protocol):
+    """The store's service can be asked what it is."""
+
+    async def findings(self, directory: StorePath) -> Sequence[Finding]:
+        """What the service says of itself and of a directory, or of the nearest one above it that exists.
+
+        Changes nothing and raises no error of the service: an answer that is refused or lost is a finding that is
+        ``skipped``. Bounded in time.
+        """
+
+
+def examination_of(store: Store) -> SupportsExamination | None:
+    """The store, or the one inside its wrappers, if it can be asked."""
+    inner: object = store
+    while inner is not None and not isinstance(inner, SupportsExamination):
+        inner = getattr(inner, "inner", None)
+    return inner

@@ -1,0 +1,124 @@
+"""Each command that an error prints is typed as it stands, in the state that the error came from."""
+
+from __future__ import annotations
+
+import asyncio
+import shlex
+from pathlib import Path
+
+import pytest
+
+import committer
+from committer.advice import call
+from committer.cli.advice import as_commands, commands_of, pieces_of
+from committer.cli.text import reach_by
+from committer.stores.local import LocalStore
+from committer.testing.faults import Fault, FaultyStore, SimulatedCrash
+from tests.cli.conftest import Lake, Run
+
+
+@pytest.fixture
+def spaced(tmp_path: Path) -> Lake:
+    return Lake(tmp_path / "it's my lake")
+
+
+def prepare(lake: Lake, state: str) -> None:
+    if state == "kept":
+        lake.committed("j", config=committer.CommitterConfig(outcome_kept=True))
+    elif state == "aborted":
+        lake.open("j", config=committer.CommitterConfig(cleanup_skipped=True))
+        committer.sync.attach_job(lake.path, job_id="j").abort()
+    elif state == "locked":
+        lake.begun("owner")
+        lake.lock("owner")
+        lake.open("j")
+    elif state == "message":
+        lake.open("j", delivery="message")
+    else:
+        getattr(lake, state)("j")
+
+
+@pytest.mark.parametrize(
+    ("state", "words", "number", "code", "files"),
+    [
+        ("open", "recover", 0, 0, 3),
+        ("open", "recover", 1, 0, 0),
+        ("message", "recover", 0, 0, 3),
+        ("message", "recover", 1, 0, 0),
+        ("message", "plan", 1, 0, 3),
+        ("message", "commit", 1, 0, 3),
+        ("message", "commit", 2, 0, 0),
+        ("open", "commit --tasks 5", 0, 0, 0),
+        ("decided", "abort", 0, 0, 3),
+        ("decided", "cleanup --job", 0, 0, 3),
+        ("unfinished", "cleanup --job", 0, 0, 3),
+        ("kept", "cleanup --job", 0, 0, 3),
+        ("kept", "recover --rollback", 0, 0, 3),
+        ("unfinished", "recover --rollback", 0, 0, 3),
+        ("aborted", "recover", 0, 0, 0),
+        ("locked", "commit", 0, 0, 3),
+        ("locked", "commit", 1, 0, 0),
+    ],
+)
+def test_the_command_that_an_error_shows_works_as_typed(
+    run: Run, spaced: Lake, state: str, words: str, number: int, code: int, files: int
+) -> None:
+    prepare(spaced, state)
+    name, *more = words.split()
+    arguments = [*more, "j"] if "--job" in more else ["j", *more]
+    refused = run(name, spaced.path, *arguments, "--output", "json", *([] if name == "plan" else ["--yes"]))
+    assert refused.code not in (0, 2) or "task commits by message" in refused.err
+    shown = refused.json["error"]["commands"]
+    _, *typed = shlex.split(shown[number])
+    # Only how many tasks there are is left to the operator.
+    typed = ["3" if word == "N" else word for word in typed]
+    assert run(*typed).code in (1, 2), "it asks first, or says at once what is not to be"
+    assert run(*typed, "--yes").code == code
+    assert len(spaced.files()) == files
+
+
+def test_choices_and_storage_options_are_said_again(run: Run, tmp_path: Path) -> None:
+    lake, root = Lake(tmp_path / "lake"), f"{tmp_path}/out side"
+    choices = {"absolute_roots": [root]}
+
+    async def die() -> None:
+        async with committer.open_job(lake.path, job_id="j", config=choices) as job:
+            async with job.task_attempt(task=0) as task, task.open_absolute(f"{root}/part-0") as file:
+                await file.write(b"0")
+            await job.close()
+            store = FaultyStore(LocalStore(), [Fault(kind="crash_before", operation="rename_file", path="side/part-0")])
+            dies = await committer.attach_job(lake.path, job_id="j", config=choices, storage_options={"store": store})
+            await dies.commit()
+
+    with pytest.raises(SimulatedCrash):
+        asyncio.run(die())
+    refused = run("recover", lake.path, "j", "--yes", "--output", "json")
+    assert refused.code == 2
+    [shown] = refused.json["error"]["commands"]
+    assert run(*shlex.split(shown)[1:], "--yes").code == 0
+    assert Path(f"{root}/part-0").read_bytes() == b"0"
+    lake.open("k")
+    again = run("recover", lake.path, "k", "-o", f"absolute_roots={root}", "--output", "json").json["error"]["commands"]
+    assert all(f"-o 'absolute_roots={root}'" in one for one in again)
+
+
+def test_calls_become_commands() -> None:
+    reach_by(["account_key=env:KEY"], ["io_concurrency=2"])
+    try:
+        said = f"call {call('recover', '/a b', 'j', rollback=True, config={'io_concurrency': 4})}, then go on"
+        assert commands_of(as_commands(said)) == [
+            "committer recover '/a b' j --rollback -o io_concurrency=4 --storage account_key=env:KEY"
+        ]
+        assert commands_of(as_commands(call("cleanup", "/t", job_id="j", force=True))) == [
+            "committer cleanup /t --job j --force --storage account_key=env:KEY -o io_concurrency=2"
+        ]
+        assert commands_of(as_commands(call("list_jobs", "/t"))) == [
+            "committer jobs /t --storage account_key=env:KEY -o io_concurrency=2"
+        ]
+    finally:
+        reach_by([])
+
+
+def test_advice_without_commands_stays_a_sentence() -> None:
+    assert pieces_of("use `task.open`, or close it") == [("use `task.open`, or close it", False)]
+    assert pieces_of("") == []

@@ -1,0 +1,120 @@
+"""What is refused is refused before anybody is asked, in a sentence, with the right code; a bad command line too."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+import committer
+from tests.cli.conftest import Lake, Run
+from tests.cli.test_processes import Terminal, lines_of
+
+COMMANDS = {
+    "jobs": [],
+    "explain": [],
+    "doctor": [],
+    "validate": [],
+    "inspect": [],
+    "plan": ["job"],
+    "commit": ["job", "--yes"],
+    "recover": ["job", "--yes"],
+    "abort": ["job", "--yes"],
+    "cleanup": ["--job", "job", "--yes"],
+    "uploads list": [],
+    "uploads abort": ["--all", "--yes"],
+    "uploads expect": ["0"],
+}
+OF_JOBS = ["plan", "commit", "recover", "abort", "cleanup"]
+
+
+def prepared(lake: Lake, state: str) -> None:
+    """A job `j` in a state."""
+    if state == "aborted":
+        lake.open("j", config=committer.CommitterConfig(cleanup_skipped=True))
+        committer.sync.attach_job(lake.path, job_id="j").abort()
+    elif state == "kept":
+        lake.committed("j", config=committer.CommitterConfig(outcome_kept=True))
+    elif state == "skipped":
+        lake.committed("j", config=committer.CommitterConfig(cleanup_skipped=True))
+    elif state == "message":
+        lake.open("j", delivery="message")
+    elif state != "none":
+        getattr(lake, state)("j")
+
+
+@pytest.mark.parametrize(
+    ("state", "words", "code", "said"),
+    [
+        ("none", ["recover"], 4, "there is no job j"),
+        ("none", ["abort"], 4, "there is no job j"),
+        ("none", ["commit"], 4, "there is no job j"),
+        ("open", ["recover"], 1, "nobody began to commit"),
+        ("message", ["recover", "--force"], 1, "nobody began to commit"),
+        ("open", ["commit", "--tasks", "4"], 1, "not committed: 3"),
+        ("message", ["commit"], 2, "which attempts win"),
+        ("aborted", ["recover"], 1, "was aborted"),
+        ("decided", ["abort"], 3, "cannot be aborted any more"),
+        ("unfinished", ["abort"], 1, "do nothing: the job is committed"),
+        ("unfinished", ["recover", "--rollback"], 1, "cannot be rolled back"),
+        ("skipped", ["recover", "--rollback"], 1, "cannot be rolled back"),
+        ("kept", ["recover", "--rollback"], 1, "cannot be rolled back"),
+        ("kept", ["cleanup", "--job"], 1, "kept for a stream"),
+        ("decided", ["cleanup", "--job"], 3, "was kept"),
+    ],
+)
+def test_what_will_be_refused_is_never_asked_about(
+    lake: Lake, state: str, words: list[str], code: int, said: str
+) -> None:
+    """At a real terminal, where a person would be asked."""
+    prepared(lake, state)
+    name, *more = words
+    arguments = [name, str(lake.path), *more, "j"] if "--job" in more else [name, str(lake.path), "j", *more]
+    terminal = Terminal([sys.executable, "-m", "committer.cli", *arguments])
+    assert terminal.finish() == code
+    seen = " ".join(" ".join(lines_of(terminal.seen)).split())
+    assert "Go ahead?" not in seen
+    assert said in seen
+
+
+def test_where_nothing_would_be_removed_nobody_is_asked(run: Run, lake: Lake) -> None:
+    lake.open()
+    shown = run("cleanup", lake.path, "--older-than", "7d")
+    assert (shown.code, "nothing will be removed" in shown.out) == (0, True)
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_a_command_without_arguments_says_what_it_takes(run: Run, name: str) -> None:
+    result = run(*name.split())
+    assert result.code == 2
+    assert "requires an argument" in result.err
+    assert "--help" in result.err
+    assert "Traceback" not in result.err
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_a_wrong_scheme_is_named(run: Run, name: str) -> None:
+    result = run(*name.split(), "nosuch://bucket/table", *COMMANDS[name])
+    assert result.code in (1, 2)
+    assert "nosuch:" in result.out + result.err
+    assert "Traceback" not in result.err
+
+
+@pytest.mark.parametrize("name", OF_JOBS)
+def test_a_file_in_place_of_a_destination_holds_no_job(run: Run, tmp_path: Path, name: str) -> None:
+    path = tmp_path / "file"
+    path.write_text("x")
+    result = run(name, path, *COMMANDS[name])
+    assert (result.code, path.read_text()) == (4, "x")
+    assert "Traceback" not in result.err
+
+
+@pytest.mark.parametrize("name", OF_JOBS)
+@pytest.mark.parametrize("yes", [True, False])
+def test_a_job_that_is_not_there(run: Run, lake: Lake, name: str, yes: bool) -> None:
+    lake.committed("another")
+    words = [word for word in COMMANDS[name] if yes or word != "--yes"]
+    result = run(name, lake.path, *words)
+    assert result.code == 4
+    assert f"committer jobs {lake.path}" in result.err

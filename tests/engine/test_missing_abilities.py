@@ -1,0 +1,120 @@
+"""Disks that cannot do what most can: each process finds that out for itself, and its advice leads to the end."""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+from pathlib import Path
+
+import pytest
+
+import committer
+from committer import CommitterConfig
+from committer.errors import CommitterError
+from committer.stores import _renames
+from committer.stores.local import LocalStore
+from committer.testing.faults import Fault, FaultyStore, SimulatedCrash
+
+REPLACE = CommitterConfig(existing_target="replace", io_concurrency=1)
+MOST_STEPS = 4
+
+
+@pytest.fixture
+def no_flag(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(source: str, destination: str, **_at: int | None) -> None:
+        raise OSError(errno.EINVAL, os.strerror(errno.EINVAL), source, None, destination)
+
+    monkeypatch.setattr(_renames, "rename_no_replace", refuse)
+
+
+@pytest.fixture
+def no_links(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise OSError(errno.EPERM, os.strerror(errno.EPERM))
+
+    monkeypatch.setattr(os, "link", refuse)
+
+
+def write(table: Path, name: str) -> None:
+    (table / name).parent.mkdir(parents=True, exist_ok=True)
+    (table / name).write_bytes(b"old")
+
+
+def visible(table: Path) -> dict[str, bytes]:
+    return {
+        path.relative_to(table).as_posix(): path.read_bytes()
+        for path in table.rglob("*")
+        if path.is_file() and not path.relative_to(table).as_posix().startswith("_")
+    }
+
+
+async def die(table: Path, crash: Fault, *, names: tuple[str, ...] = ("x", "y")) -> None:
+    """A job that publishes files and dies on the way."""
+    store = FaultyStore(LocalStore(threads=1))
+    job = await committer.open_job(table, job_id="dead", config=REPLACE, storage_options={"store": store})
+    async with job.task_attempt(0) as task:
+        for name in names:
+            async with task.open(name) as file:
+                await file.write(b"new")
+    store.faults.append(crash)
+    with pytest.raises(SimulatedCrash):
+        await job.commit(tasks=1)
+
+
+async def follow(table: Path, *, rollback: bool) -> list[str]:
+    """Recovers, each time in a store that has learnt nothing yet, and does to the letter what each error says."""
+    said: list[str] = []
+    for _step in range(MOST_STEPS):
+        try:
+            await committer.recover(table, "dead", rollback=rollback)
+        except CommitterError as error:
+            said.append(error.next_step)
+            assert re.search(r"committer\.recover\('[^']+', 'dead'\)", error.next_step), error
+            rollback = "rollback=True" in error.next_step
+        else:
+            return said
+    raise AssertionError(said)
+
+
+@pytest.mark.parametrize("rollback", [False, True])
+async def test_directory_that_makes_room_where_none_can_be_renamed(
+    tmp_path: Path, no_flag: None, rollback: bool
+) -> None:
+    write(tmp_path, "x/old")
+    await die(tmp_path, Fault(kind="crash_before", operation="delete_directory", path="/x"), names=("x",))
+    said = await follow(tmp_path, rollback=rollback)
+    assert len(said) == rollback
+    assert visible(tmp_path) == {"x": b"new"}
+    assert not (tmp_path / "_temporary").exists()
+
+
+@pytest.mark.parametrize("rollback", [False, True])
+async def test_file_that_is_replaced_where_there_are_no_hard_links(
+    tmp_path: Path, no_links: None, rollback: bool
+) -> None:
+    write(tmp_path, "x")
+    await die(tmp_path, Fault(kind="crash_before", operation="rename_file", path="/x"))
+    said = await follow(tmp_path, rollback=rollback)
+    assert len(said) == rollback
+    assert visible(tmp_path) == {"x": b"new", "y": b"new"}
+    assert not (tmp_path / "_temporary").exists()
+
+
+@pytest.mark.parametrize("again", [False, True])
+async def test_rollback_that_died_before_it_put_old_files_back(tmp_path: Path, no_flag: None, again: bool) -> None:
+    """There is no fence there, so they are where they were moved aside."""
+    write(tmp_path, "x")
+    await die(tmp_path, Fault(kind="crash_before", operation="put", path="outcome"))
+    assert visible(tmp_path) == {"x": b"new", "y": b"new"}
+    store = FaultyStore(LocalStore(threads=1), [Fault(kind="crash_after", operation="put", path="outcome")])
+    with pytest.raises(SimulatedCrash):
+        await committer.recover(tmp_path, "dead", rollback=True, force=True, storage_options={"store": store})
+    if again:
+        report = await committer.recover(tmp_path, "dead", rollback=True, force=True)
+        assert not report.success
+    else:
+        with pytest.raises(committer.errors.JobRolledBackError):
+            await committer.recover(tmp_path, "dead")
+    assert visible(tmp_path) == {"x": b"old"}
+    assert not (tmp_path / "_temporary").exists()

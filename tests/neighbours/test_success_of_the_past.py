@@ -1,0 +1,341 @@
+"""A driver stopped between its outcome and its `_SUCCESS`, while others end its job and later jobs replace its data."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+import committer
+from committer import CommitterConfig
+from committer.errors import CommitterError, DestinationBusyError, JobDecidedError
+from committer.records.job_state import JobOutcome, decode_record
+from committer.records.success import decode_success
+from committer.testing.faults import Call, Fault, SimulatedCrash
+from tests.neighbours.meeting import Connection, Party, Table, crossed, interrupted
+
+PROFILES = pytest.mark.parametrize("profile", ["local", "hdfs", "adls", "gcs", "s3"])
+OLD = {"p=1/old": b"old"}
+PAST = {"p=1/past": b"past", "p=2/same": b"past"}
+APPEND = CommitterConfig(io_concurrency=1)
+REPLACE = CommitterConfig(io_concurrency=1, conflict_mode="replace")
+OVERWRITE = CommitterConfig(io_concurrency=1, existing_target="replace")
+LATER = {
+    "append": ({"p=1/later": b"later"}, APPEND),
+    "replace": ({"p=1/later": b"later"}, REPLACE),
+    "overwrite": ({"p=2/same": b"later"}, OVERWRITE),
+}
+KINDS = pytest.mark.parametrize("kind", LATER)
+PASTS = pytest.mark.parametrize("past", [APPEND, REPLACE], ids=["append", "replace"])
+
+
+@dataclass
+class After(Party):
+    """A job that comes once the one before it was recovered."""
+
+    table: Table | None = None
+
+    async def commit(self) -> None:
+        assert self.table is not None
+        await recovered(self.table)
+        await super().commit()
+
+
+async def recovered(table: Table) -> None:
+    await committer.recover(table.dest, "past", storage_options=table.options)
+
+
+async def later(table: Table, kind: str, job_id: str = "later") -> After:
+    files, config = LATER[kind]
+    made = await table.job(job_id, files, config)
+    return After(made.driver, made.store, made.messages, table=table)
+
+
+def marked(table: Table) -> str:
+    """The job that `_SUCCESS` speaks of; each file that it names must be there."""
+    marker = decode_success(table.all_files()["_SUCCESS"], source="")
+    for uri in marker.filenames:
+        name = uri.rpartition("/table/")[2]
+        assert name in table.files(), (marker.jobId, name)
+    return marker.jobId
+
+
+async def call_of_success(profile: str, past: CommitterConfig) -> int:
+    """The number of the call that writes `_SUCCESS`."""
+    return next(number for number, name in await marks(profile, past) if name == "_SUCCESS")
+
+
+async def calls_after_outcome(profile: str, past: CommitterConfig) -> range:
+    """The numbers of a commit's calls from the one that follows its outcome to some that follow the finished mark."""
+    numbers = [number for number, _name in await marks(profile, past)]
+    return range(numbers[0] + 1, numbers[2] + 3)
+
+
+async def marks(profile: str, past: CommitterConfig) -> list[tuple[int, str]]:
+    """The calls that write the outcome, `_SUCCESS`, and the outcome once more, as finished."""
+    party = await Table(profile, OLD).job("past", PAST, past)
+    found: list[tuple[int, str]] = []
+
+    async def before(call: Call) -> None:
+        if call.operation == "put" and call.path is not None and call.path.name in ("outcome", "_SUCCESS"):
+            found.append((call.number, call.path.name))
+
+    party.store.before_call = before
+    await party.commit()
+    assert [name for _number, name in found] == ["outcome", "_SUCCESS", "outcome"]
+    return found
+
+
+@PROFILES
+@KINDS
+@PASTS
+async def test_a_driver_that_wakes_after_a_later_job_leaves_its_success(
+    profile: str, kind: str, past: CommitterConfig
+) -> None:
+    for at in await calls_after_outcome(profile, past):
+        table = Table(profile, OLD)
+        first, second = await table.job("past", PAST, past), await later(table, kind)
+        await interrupted(first, at, second.commit)
+        assert second.error is None, (at, second.error)
+        assert marked(table) == "later", at
+        assert table.temporary() == set(), at
+
+
+@pytest.mark.parametrize(
+    "profile",
+    ["local", "adls", "s3", pytest.param("hdfs", marks=pytest.mark.slow), pytest.param("gcs", marks=pytest.mark.slow)],
+)
+@KINDS
+@PASTS
+async def test_a_driver_that_wakes_while_a_later_job_commits(profile: str, kind: str, past: CommitterConfig) -> None:
+    """Stopped right before its `_SUCCESS`, it goes on before each call of the later job."""
+    at = await call_of_success(profile, past)
+    back_at = most = 1
+    while back_at <= most:
+        table = Table(profile, OLD)
+        first, second = await table.job("past", PAST, past), await later(table, kind)
+        await crossed(first, at, second, back_at)
+        assert second.error is None, (at, back_at, second.error)
+        assert marked(table) == "later", (at, back_at)
+        assert table.temporary() == set(), (at, back_at)
+        most = max(most, second.calls)
+        back_at += 1
+
+
+@PROFILES
+@pytest.mark.parametrize("kind", ["replace", "overwrite"])
+async def test_a_job_that_has_not_finished_keeps_replacing_jobs_out(profile: str, kind: str) -> None:
+    """Alive or dead: its data stays until it wrote `_SUCCESS`, and recovering it lets them in."""
+    seen: set[bool] = set()
+    for at in await calls_after_outcome(profile, APPEND):
+        table = Table(profile, OLD)
+        first = await table.job("past", PAST, APPEND)
+        files, config = LATER[kind]
+        second = await table.job("later", files, config)
+        first.store.faults.append(Fault(kind="crash_before", call=at))
+        with pytest.raises(SimulatedCrash):
+            await first.commit()
+        outcome = table.all_files().get("_temporary/past/outcome")
+        finished = outcome is None or decode_record(outcome, JobOutcome, source="").finished
+        await second.commit()
+        seen.add(finished)
+        if not finished:
+            assert isinstance(second.error, DestinationBusyError), (at, second.error)
+            assert second.error.owners == ("past",)
+            assert "recover(" in second.error.next_step
+            assert table.files() == {**OLD, **PAST}
+            await recovered(table)
+            assert marked(table) == "past"
+            await second.commit()
+        assert second.error is None, (at, second.error)
+        assert marked(table) == "later"
+        await committer.cleanup(table.dest, older_than=0, storage_options=table.options)
+        assert marked(table) == "later"
+    assert seen == {False, True}
+
+
+@pytest.mark.parametrize("profile", ["local", "adls"])
+async def test_a_job_that_is_being_rolled_back_keeps_replacing_jobs_out(profile: str) -> None:
+    """Its driver dies while it puts old files back: they come back before another job takes them away."""
+    past = {"p=1/past-0": b"past", "p=1/past-1": b"past"}
+    at, seen = 0, set()
+    while True:
+        at += 1
+        table = Table(profile, OLD)
+        first, second = await table.job("past", past, REPLACE), await table.job("later", *LATER["replace"])
+        first.store.faults.append(Fault(kind="crash_before", operation="put", path="outcome"))
+        with pytest.raises(SimulatedCrash):
+            await first.commit()
+        killer = Connection(table.space)
+        killer.faults.append(Fault(kind="crash_before", call=at))
+        try:
+            await committer.recover(table.dest, "past", rollback=True, storage_options={"store": killer})
+        except SimulatedCrash:
+            pass
+        else:
+            break
+        outcome = table.all_files().get("_temporary/past/outcome")
+        await second.commit()
+        if outcome is not None and not decode_record(outcome, JobOutcome, source="").finished:
+            assert second.busy, (at, second.error)
+            seen.add("rolling back")
+            assert second.error is not None
+            assert "rolled back" in str(second.error) or "replaces data" in str(second.error)
+            await committer.recover(table.dest, "past", rollback=True, storage_options=table.options)
+            assert table.files() == OLD
+            await second.commit()
+            assert second.error is None
+            assert table.files() == LATER["replace"][0]
+    assert seen == {"rolling back"}
+
+
+# -- markers of jobs that end at once ----------------------------------------------------------------------------------
+
+
+@PROFILES
+async def test_the_marker_of_the_job_that_committed_last_stays(profile: str) -> None:
+    """Two appending jobs, one stopped between outcome and `_SUCCESS`: nobody ends it, and it wakes."""
+    for at in await calls_after_outcome(profile, APPEND):
+        table = Table(profile, OLD)
+        first, second = await table.job("past", PAST, APPEND), await table.job("later", *LATER["append"])
+        await interrupted(first, at, second.commit)
+        assert first.error is None
+        assert second.error is None
+        assert marked(table) == "later", at
+        assert table.files() == {**OLD, **PAST, **LATER["append"][0]}
+        assert table.temporary() == set()
+
+
+@PROFILES
+async def test_a_rollback_brings_back_the_newer_marker(profile: str) -> None:
+    """A driver of a job long over writes its `_SUCCESS` while another job, which is taken back, had set one aside."""
+    table = Table(profile, OLD)
+    stale = (await commit_and_read(table, "past", PAST, APPEND)) or b""
+    newest = await commit_and_read(table, "newest", *LATER["replace"])
+    assert newest != stale
+    doomed = await table.job("doomed", {"p=3/doomed": b"doomed"}, APPEND)
+    doomed.store.faults.append(Fault(kind="crash_before", operation="put", path="outcome"))
+    with pytest.raises(SimulatedCrash):
+        await doomed.commit()
+    assert "_SUCCESS" not in table.all_files()
+    table.write("_SUCCESS", stale)
+    await committer.recover(table.dest, "doomed", rollback=True, force=True, storage_options=table.options)
+    assert table.all_files()["_SUCCESS"] == newest
+    assert marked(table) == "newest"
+    assert table.temporary() == set()
+
+
+async def commit_and_read(table: Table, job_id: str, files: dict[str, bytes], config: CommitterConfig) -> bytes:
+    party = await table.job(job_id, files, config)
+    await party.commit()
+    assert party.error is None
+    return table.all_files()["_SUCCESS"]
+
+
+@PROFILES
+@pytest.mark.parametrize("found", [b"", b"not json", b"{}"])
+async def test_a_marker_that_says_nothing_makes_room(profile: str, found: bytes) -> None:
+    for config in (REPLACE, APPEND):
+        table = Table(profile, OLD)
+        party = await table.job("past", PAST, config)
+
+        async def appear(table: Table = table) -> None:
+            table.write("_SUCCESS", found)
+
+        await interrupted(party, await call_of_success(profile, config), appear)
+        assert party.error is None
+        assert marked(table) == "past"
+        assert table.temporary() == set()
+
+
+# -- several in the way ------------------------------------------------------------------------------------------------
+
+
+async def test_busy_error_names_every_owner_and_its_advice_works_for_each(tmp_path: Path) -> None:
+    dest = str(tmp_path / "table")
+    for job_id in ("dead-1", "dead-2", "dead-3"):
+        job = await committer.open_job(dest, job_id=job_id)
+        async with job.task_attempt(0) as task, task.open(f"p=1/{job_id}") as file:
+            await file.write(b"x")
+        crash = "decision" if job_id == "dead-2" else "outcome"
+        await job.close()
+        store = await faulty(crash)
+        with pytest.raises(SimulatedCrash):
+            async with committer.attach_job(dest, job_id=job_id, storage_options={"store": store}) as again:
+                await again.commit()
+    job = await committer.open_job(dest, job_id="job", config=REPLACE)
+    async with job.task_attempt(0) as task, task.open("p=1/new") as file:
+        await file.write(b"new")
+    with pytest.raises(DestinationBusyError) as caught:
+        await job.commit()
+    error = caught.value
+    assert error.owners == ("dead-1", "dead-2", "dead-3")
+    assert error.owner == "dead-1"
+    assert error.outcome == "unchanged"
+    assert "jobs dead-1, dead-2, dead-3" in error.message
+    assert "commit again" in error.next_step
+    for number, owner in enumerate(error.owners):
+        if number:
+            await committer.recover(dest, owner)
+            continue
+        # Decided to be committed: an abort says so, and recover is what ends it.
+        async with committer.attach_job(dest, job_id=owner) as dead:
+            with pytest.raises(JobDecidedError):
+                await dead.abort()
+        await committer.recover(dest, owner)
+    await job.commit()
+    assert {path.name for path in (tmp_path / "table" / "p=1").iterdir()} == {"new"}
+    await job.close()
+
+
+async def faulty(crash: str) -> Connection:
+    from committer.stores.local import LocalStore
+
+    store = Connection.__new__(Connection)
+    from committer.testing.faults import FaultyStore
+
+    FaultyStore.__init__(store, LocalStore())
+    store._number = next(Connection._opened)
+    store.faults.append(Fault(kind="crash_before", operation="put", path=crash))
+    return store
+
+
+async def test_busy_error_that_leaves_the_block_says_to_run_a_new_job(tmp_path: Path) -> None:
+    """The job is aborted then: to commit it again is no use, and is not what the error says."""
+    dest = str(tmp_path / "table")
+    other = await committer.open_job(dest, job_id="other")
+    async with other.task_attempt(0) as task, task.open("p=1/other") as file:
+        await file.write(b"x")
+    store = await faulty("decision")
+    with pytest.raises(SimulatedCrash):
+        async with committer.attach_job(dest, job_id="other", storage_options={"store": store}) as again:
+            await again.commit()
+
+    async def run() -> None:
+        async with committer.open_job(dest, job_id="job", config=REPLACE) as job:
+            async with job.task_attempt(0) as task, task.open("p=1/new") as file:
+                await file.write(b"new")
+
+    with pytest.raises(DestinationBusyError) as caught:
+        await run()
+    assert "commit again" not in caught.value.next_step
+    assert "run it again as a new job" in caught.value.next_step
+    assert "recover(" in caught.value.next_step
+    await committer.recover(dest, caught.value.owner)
+    await run()
+    assert {path.name for path in (tmp_path / "table" / "p=1").iterdir()} == {"new"}
+
+
+async def test_advice_of_an_error_caught_inside_the_block_holds(tmp_path: Path) -> None:
+    dest = str(tmp_path / "table")
+    async with committer.open_job(dest, job_id="job") as job:
+        async with job.task_attempt(0) as task, task.open("a") as file:
+            await file.write(b"a")
+        with pytest.raises(CommitterError) as caught:
+            await job.commit(tasks=2)
+        assert "then commit again" in caught.value.next_step
+        async with job.task_attempt(1) as task, task.open("b") as file:
+            await file.write(b"b")
+        report = await job.commit(tasks=2)
+    assert report.files_committed == 2

@@ -1,0 +1,97 @@
+"""What a disk refuses is seen before the decision where it can be, and else takes the job back: real users and mounts."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.processes import rights
+from tests.processes.harness import environment
+
+Run = Callable[[str], dict[str, Any]]
+
+pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root becomes another user, and mounts")
+
+
+def may_mount() -> bool:
+    tried = subprocess.run(
+        ["unshare", "-m", "sh", "-c", "mount -t tmpfs none /mnt"], capture_output=True, check=False
+    ) if shutil.which("unshare") else None  # fmt: skip
+    return tried is not None and tried.returncode == 0
+
+
+@pytest.fixture
+def run() -> Iterator[Run]:
+    """Runs a scenario, where an ordinary user may look too."""
+    directory = tempfile.mkdtemp(prefix="committer-rights-")
+    os.chmod(directory, 0o777)
+
+    def run(scenario: str) -> dict[str, Any]:
+        command = [sys.executable, rights.__file__, scenario, directory]
+        if not rights.SCENARIOS[scenario][3]:
+            if not may_mount():
+                pytest.skip("nothing can be mounted here")
+            command = ["unshare", "-m", "--propagation", "private", *command]
+        done = subprocess.run(command, capture_output=True, text=True, env=environment(), check=False)
+        assert done.returncode == 0, done.stderr
+        answer: dict[str, Any] = json.loads(done.stdout)
+        return answer
+
+    yield run
+    shutil.rmtree(directory)
+
+
+@pytest.mark.parametrize(
+    ("scenario", "says", "visible"),
+    [
+        ("sticky", "sticky bit", ["p/old"]),
+        ("sticky marker", "_SUCCESS cannot be moved aside", []),
+        ("sticky target", "sticky bit", ["p/x"]),
+        ("protected link", "fs.protected_hardlinks", ["p/x"]),
+        ("protected link, old files", "fs.protected_hardlinks", ["p/x"]),
+        ("closed", "no file can go into p: this user may not write there", ["p/old"]),
+        ("closed above", "no file can go into p: this user may not write there", ["p/old"]),
+        ("closed beside", "p/old cannot be moved aside: this user may not write there", ["p/old"]),
+        ("volume", "another volume is mounted there", ["x/old"]),
+        ("volume below", "another volume is mounted at", ["x/below/old"]),
+        ("volume on the way", "no file can go into x: another volume is mounted there", ["x/old"]),
+        ("volume with old files", "x/old cannot be moved aside: another volume", ["x/old"]),
+    ],
+)
+def test_refused_before_the_decision(run: Run, scenario: str, says: str, visible: list[str]) -> None:
+    if "link" in scenario and Path("/proc/sys/fs/protected_hardlinks").read_text().strip() != "1":
+        pytest.skip("fs.protected_hardlinks is off")
+    answer = run(scenario)
+    assert answer["error"] == "PreflightError"
+    assert answer["outcome"] == "unchanged"
+    assert says in answer["said"]
+    assert "unmount" in answer["said"]
+    assert not answer["decided"]
+    assert answer["visible"] == visible
+
+
+@pytest.mark.parametrize(("scenario", "visible"), [("part of the volume", ["x/old"]), ("single file", ["x"])])
+def test_mount_that_no_device_number_shows_takes_the_job_back(run: Run, scenario: str, visible: list[str]) -> None:
+    answer = run(scenario)
+    assert answer["error"] == "StoreCrossDeviceError"
+    assert answer["outcome"] == "unchanged"
+    assert not answer["decided"]
+    assert answer["visible"] == visible
+
+
+@pytest.mark.parametrize(
+    ("scenario", "visible"), [("link allowed", ["a/first-3", "p/x"]), ("another's old file", ["a/first-5", "p/new"])]
+)
+def test_what_the_system_allows_is_not_refused(run: Run, scenario: str, visible: list[str]) -> None:
+    answer = run(scenario)
+    assert answer["error"] == "", answer
+    assert answer["visible"] == visible

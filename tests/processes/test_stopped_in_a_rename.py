@@ -1,0 +1,164 @@
+"""A driver that stands still between two system calls of one rename, while its job ends and a neighbour commits.
+
+Where no rename can be told to replace nothing, a file moves by a second name and the removal of the first. What is left
+of that, however late it comes, must not hit what another job put under either name.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import committer
+from committer import CommitterConfig
+from committer.records.success import decode_success
+from committer.stores import _renames
+from tests.processes import stopping
+from tests.processes.harness import environment, visible
+
+MOST_STOPS = 60
+
+
+class Driver:
+    """Runs that stop half way, one after the other, in processes of their own."""
+
+    def __init__(self) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, stopping.__file__],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            env=environment(),
+            start_new_session=True,
+        )
+
+    def tell(self, what: object) -> str:
+        """Tells it what to do; what became of it."""
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.write(json.dumps(what) + "\n")
+        self._process.stdin.flush()
+        return self._process.stdout.readline().strip()
+
+    def close(self) -> None:
+        os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.communicate()
+
+
+@pytest.fixture(scope="module")
+def drivers() -> Iterator[tuple[Driver, Driver]]:
+    both = Driver(), Driver()
+    yield both
+    for driver in both:
+        driver.close()
+
+
+@pytest.fixture(
+    params=[
+        pytest.param(True, id="with the flag", marks=pytest.mark.slow),
+        pytest.param(False, id="without the flag"),
+    ]
+)
+def flag(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> bool:
+    """Whether the kernel has the rename that replaces nothing, for the drivers and for this process."""
+    if not request.param:
+        monkeypatch.setattr(_renames, "rename_no_replace", stopping.without_flag)
+    return bool(request.param)
+
+
+async def commit(table: Path, job_id: str, files: dict[str, str], **config: Any) -> None:
+    job = await stopping.write(str(table), job_id, files, stopping.LocalStore(threads=1), CommitterConfig(**config))
+    await job.commit(tasks=1)
+    await job.close()
+
+
+async def stops(
+    drivers: tuple[Driver, Driver], tmp_path: Path, flag: bool, *, name: str, do: str = "commit", **told: Any
+) -> AsyncIterator[tuple[Path, Driver]]:
+    """Each moment at which a driver of job `a` can stand still around a call on `name`; it stands at the yield."""
+    driver = drivers[0]
+    for number in range(1, MOST_STOPS):
+        table = tmp_path / f"table-{number}"
+        await commit(table, "first", {"p=1/old": "old"})
+        told = {"files": {"p=1/new": "new"}, "config": {}, **told}
+        stop = [str(table / name), number]
+        state = driver.tell({"destination": str(table), "job_id": "a", "do": do, "flag": flag, "stop": stop, **told})
+        if state != "stopped":
+            assert state == "ended 0"
+            assert number > 1, "it never stopped"
+            return
+        yield table, driver
+        shutil.rmtree(table)
+    raise AssertionError("it never ended")
+
+
+async def test_old_file_that_moves_aside(drivers: tuple[Driver, Driver], tmp_path: Path, flag: bool) -> None:
+    async for table, driver in stops(drivers, tmp_path, flag, name="p=1/old", config={"conflict_mode": "replace"}):
+        await committer.recover(table, "a")
+        await commit(table, "k", {"p=1/old": "k"})
+        assert driver.tell("go on") == "ended 0"
+        assert visible(table) == {"p=1/new": b"new", "p=1/old": b"k"}
+
+
+async def test_marker_of_a_job_that_ended_meanwhile(drivers: tuple[Driver, Driver], tmp_path: Path, flag: bool) -> None:
+    async for table, driver in stops(drivers, tmp_path, flag, name="_SUCCESS"):
+        await committer.recover(table, "a")
+        await commit(table, "k", {"p=1/k": "k"})
+        assert driver.tell("go on") == "ended 0"
+        assert visible(table) == {"p=1/old": b"old", "p=1/new": b"new", "p=1/k": b"k"}
+        marker = decode_success((table / "_SUCCESS").read_bytes(), source="_SUCCESS")
+        assert marker.jobId == "k"
+
+
+@pytest.mark.parametrize("files", [1, 5])
+async def test_new_file_that_is_taken_back(
+    drivers: tuple[Driver, Driver], tmp_path: Path, flag: bool, files: int
+) -> None:
+    """Five of them are published with their directory, so that they have no place to go back to."""
+    new = {f"p=2/new-{number}": "new" for number in range(files)}
+    config = {"promote_directories": files > 1}
+    async for table, driver in stops(
+        drivers, tmp_path, flag, name="p=2/new-0", do="roll back", files=new, config=config
+    ):
+        await committer.recover(table, "a", rollback=True, force=True)
+        assert visible(table) == {"p=1/old": b"old"}
+        await commit(table, "k", {"p=2/new-0": "k"})
+        assert driver.tell("go on") == "ended 0"
+        assert visible(table) == {"p=1/old": b"old", "p=2/new-0": b"k"}
+
+
+async def test_old_file_that_comes_back(drivers: tuple[Driver, Driver], tmp_path: Path, flag: bool) -> None:
+    async for table, driver in stops(
+        drivers, tmp_path, flag, name="p=1/old", do="roll back", config={"conflict_mode": "replace"}
+    ):
+        await committer.recover(table, "a", rollback=True, force=True)
+        assert visible(table) == {"p=1/old": b"old"}
+        await commit(table, "k", {"p=1/old": "k"}, existing_target="replace")
+        assert driver.tell("go on") == "ended 0"
+        assert visible(table) == {"p=1/old": b"k"}
+
+
+async def test_lock_that_another_job_took_since(drivers: tuple[Driver, Driver], tmp_path: Path, flag: bool) -> None:
+    lock = "_temporary/.replace-lock"
+    async for table, driver in stops(drivers, tmp_path, flag, name=lock, config={"conflict_mode": "replace"}):
+        await committer.recover(table, "a")
+        neighbour = {
+            "destination": str(table), "job_id": "k", "files": {"p=1/k": "k"}, "do": "commit", "flag": flag,
+            "config": {"conflict_mode": "replace"}, "stop": [str(table / "p=1/new"), 1],
+        }  # fmt: skip
+        assert drivers[1].tell(neighbour) == "stopped"
+        held = (table / lock).read_bytes()
+        assert b'"k"' in held
+        assert driver.tell("go on") == "ended 0"
+        assert (table / lock).read_bytes() == held
+        assert drivers[1].tell("go on") == "ended 0"
+        assert visible(table) == {"p=1/k": b"k"}

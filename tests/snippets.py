@@ -1,0 +1,129 @@
+"""The snippets of README and docs: found on their pages, and run as they stand.
+
+A page's Python blocks run in order and share their names, as a reader would type them. Only paths below ``/data``
+become paths below a directory of the test.
+"""
+
+from __future__ import annotations
+
+import ast
+import asyncio
+import inspect
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+ROOT: Final = Path(__file__).parent.parent
+PAGES: Final = ("README.md", *sorted(path.relative_to(ROOT).as_posix() for path in (ROOT / "docs").rglob("*.md")))
+_FENCED: Final = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+_INDENTED: Final = re.compile(r"(?:(?<=\n\n)|\A)(?:    .*\n|\n(?=    ))+")
+_PATH: Final = re.compile(r"(?<=[\"'])/data(?=[/\"'])")
+
+LEFT_OUT: Final = {
+    ("README.md", "examples/flights.py"): "installs from PyPI; .ci/run runs the example",
+    ("README.md", "pytest -n 2"): "installs from PyPI, and is what runs this",
+    (
+        "docs/spark.md",
+        "lake_committer.zip",
+    ): "for a cluster that lacks the package: tests/spark/test_shipping.py has one",
+    ("docs/stores/adls.md", "async with committer.open_job"): "an account in Azure, and a credential for it",
+    ("docs/stores/adls.md", "ADLS_SIGNATURE"): "an account in Azure, and a signature of it",
+}
+"""Blocks that no test can run as they stand, by page and a text that only this block of the page holds; and why."""
+
+
+class Snippet(NamedTuple):
+    """A block of code.
+
+    Attributes:
+        page: Its page, relative to the root.
+        language: As the page says it.
+        line: The line of the page before its first one.
+        text: What it holds.
+    """
+
+    page: str
+    language: str
+    line: int
+    text: str
+
+    @property
+    def reason(self) -> str | None:
+        """Why it is not run; None where it is."""
+        return next((why for key, why in LEFT_OUT.items() if key[0] == self.page and key[1] in self.text), None)
+
+
+def snippets(page: str, language: str) -> list[Snippet]:
+    """The fenced blocks of a page in one language, in order."""
+    text = (ROOT / page).read_text("utf-8")
+    return [
+        Snippet(page, language, text.count("\n", 0, found.start(2)), found[2])
+        for found in _FENCED.finditer(text)
+        if found[1] == language
+    ]
+
+
+def indented(page: str) -> list[str]:
+    """The blocks of a page that four spaces begin, without what fences hold."""
+    text = _FENCED.sub("", (ROOT / page).read_text("utf-8"))
+    return [re.sub(r"(?m)^    ", "", found[0]) for found in _INDENTED.finditer(text)]
+
+
+def runnable(page: str) -> list[Snippet]:
+    """The Python blocks of a page that are run."""
+    return [snippet for snippet in snippets(page, "python") if snippet.reason is None]
+
+
+def needs_spark(page: str) -> bool:
+    """Whether a page's blocks want a Spark session."""
+    return any(re.search(r"\bpyspark\b", snippet.text) for snippet in runnable(page))
+
+
+def placed(found: Iterable[Snippet], directory: Path) -> list[Snippet]:
+    """The same, with a directory of the test in place of ``/data``."""
+    return [one._replace(text=_PATH.sub(str(directory / "data"), one.text)) for one in found]
+
+
+def play(found: Iterable[Snippet]) -> dict[str, Any]:
+    """Runs blocks in this process; tracebacks show the lines of the page.
+
+    Only a page that speaks of notebooks may await outside a coroutine; such blocks share an event loop, as cells do.
+
+    Returns:
+        Their names.
+    """
+    names: dict[str, Any] = {"__name__": "__main__"}
+    with asyncio.Runner() as runner:
+        for page, _, line, text in found:
+            flags = ast.PyCF_ALLOW_TOP_LEVEL_AWAIT if "notebook" in (ROOT / page).read_text("utf-8") else 0
+            code = compile("\n" * line + text, page, "exec", flags=flags, dont_inherit=True)
+            returned = eval(code, names)
+            if inspect.iscoroutine(returned):
+                runner.run(returned)
+    return names
+
+
+def run_in_child(found: Iterable[Snippet], directory: Path, environment: Mapping[str, str] | None = None) -> str:
+    """Runs blocks in a fresh process below `directory`, where every warning is an error; returns what they print."""
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", "from tests.snippets import main; main()"],
+        input=json.dumps(placed(found, directory)),
+        capture_output=True,
+        text=True,
+        timeout=60,
+        cwd=directory,
+        env={**os.environ, "PYTHONPATH": str(ROOT), **(environment or {})},
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def main() -> None:
+    """The fresh process."""
+    play([Snippet(*one) for one in json.load(sys.stdin)])

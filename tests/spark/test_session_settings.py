@@ -1,0 +1,212 @@
+"""What a session's configuration says to `write`; and that its secrets stay where they are."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from committer.errors import ConfigurationError
+from committer.spark.session_settings import choices_of, set_by_user, store_settings
+from committer.stores.registry import options_of
+
+from .cluster import environment
+
+MANIFEST = "mapreduce.manifest.committer."
+CANARY = "canary-that-no-text-may-show"
+ABFSS = "abfss://data@acct.dfs.core.windows.net/table"
+
+
+def test_choices_are_read_and_what_was_given_wins() -> None:
+    session = {
+        f"{MANIFEST}validate.output": "true",
+        f"{MANIFEST}delete.target.files": "true",
+        f"{MANIFEST}io.threads": "12",
+        "fs.azure.io.rate.limit": "100",
+        "fs.s3a.connection.maximum": "500",
+        "committer.durability": "fsync",
+        "fs.s3a.committer.staging.conflict-mode": "replace",
+    }
+    everything = {"validate_output": True, "existing_target": "replace", "io_concurrency": 12, "azure_io_rate": 100.0}
+    assert choices_of(session, []) == {**everything, "durability": "fsync"}
+    given = ["existing_target", f"spark.hadoop.{MANIFEST}IO.threads", "DURABILITY", "partitionBy"]
+    assert choices_of(session, given) == {"validate_output": True, "azure_io_rate": 100.0}
+
+
+def test_a_value_that_is_none_is_refused_and_a_misspelt_key_logged(caplog: pytest.LogCaptureFixture) -> None:
+    with pytest.raises(ConfigurationError, match=r"io\.threads cannot be 'many'"):
+        choices_of({f"{MANIFEST}io.threads": "many"}, [])
+    with caplog.at_level("WARNING", logger="committer.spark"):
+        assert choices_of({f"{MANIFEST}io.thread": "12"}, []) == {}
+    assert "did you mean" in caplog.text
+
+
+def test_options_of_the_store_that_are_no_secret() -> None:
+    session = {
+        "fs.s3a.endpoint": "http://h:1",
+        "fs.s3a.bucket.lake.endpoint": "http://h:2",
+        "fs.s3a.bucket.other.endpoint": "http://h:3",
+        "fs.s3a.path.style.access": "true",
+        "fs.s3a.aws.credentials.provider": "org.apache.hadoop.fs.s3a.AnonymousAWSCredentialsProvider",
+        "fs.s3a.bucket.lake.aws.credentials.provider": "AssumedRoleCredentialProvider",
+        "fs.s3a.threads.max": "9",
+        "fs.azure.account.oauth2.client.id": "x",
+    }
+    endpoints = {key: session[key] for key in ("fs.s3a.endpoint", "fs.s3a.bucket.lake.endpoint")}
+    style = {"fs.s3a.path.style.access": "true"}
+    assert store_settings(session, "s3a://lake/t", []) == ({**endpoints, **style}, "")
+    assert store_settings(session, "s3a://lake/t", ["aws_endpoint"]) == (style, "")
+    assert store_settings(session, "/data/t", []) == ({}, "")
+
+
+@pytest.mark.parametrize(
+    ("path", "key", "name"),
+    [
+        ("s3://lake/t", "fs.s3a.secret.key", "secret_access_key"),
+        ("s3://lake/t", "fs.s3a.bucket.lake.access.key", "access_key_id"),
+        ("s3://lake/t", "fs.s3a.session.token", "session_token"),
+        (ABFSS, "fs.azure.account.key.acct.dfs.core.windows.net", "account_key"),
+        (ABFSS, "fs.azure.sas.fixed.token.data.acct.dfs.core.windows.net", "sas_token"),
+    ],
+)
+def test_a_secret_is_left_and_it_is_said_how_to_give_it(path: str, key: str, name: str) -> None:
+    options, withheld = store_settings({key: CANARY}, path, [])
+    assert options == {}
+    assert f"spark.hadoop.{key}" in withheld
+    assert f"storage.{name}=env:NAME" in withheld
+    assert CANARY not in withheld
+    assert store_settings({key: CANARY}, path, [name]) == ({}, "")
+
+
+def test_an_endpoint_that_holds_a_password_is_left() -> None:
+    options, withheld = store_settings({"fs.s3a.endpoint": f"http://me:{CANARY}@h:1"}, "s3://lake/t", [])
+    assert (options, CANARY in withheld) == ({}, False)
+    assert "storage.endpoint_url=env:NAME" in withheld
+
+
+def test_a_principal_counts_with_its_secret_and_that_of_another_account_never() -> None:
+    mine, other = (f"fs.azure.account.oauth2.client.id.{account}.dfs.core.windows.net" for account in ("acct", "other"))
+    session = {mine: "me", other: "you", "fs.azure.account.auth.type": "OAuth"}
+    assert store_settings(session, ABFSS, []) == ({}, "")
+    assert store_settings(session, ABFSS, ["client_secret"]) == ({mine: "me"}, "")
+
+
+@pytest.mark.parametrize("scheme", ["s3", "abfss"])
+def test_every_key_of_a_store_is_a_secret_or_can_be_shown(scheme: str) -> None:
+    table = options_of(scheme)
+    assert table is not None
+    path = {"s3": "s3://lake/t", "abfss": ABFSS}[scheme]
+    options, withheld = store_settings(dict.fromkeys(table.hadoop_keys, CANARY), path, [])
+    secret = {key for option in table.options if option.secret for key in option.hadoop}
+    assert not secret & options.keys()
+    assert all(f"spark.hadoop.{key}" in withheld for key in secret)
+
+
+def test_a_client_of_connect_is_asked_nothing() -> None:
+    frame = type("DataFrame", (), {"__module__": "pyspark.sql.connect.dataframe"})()
+    assert set_by_user(frame) == {}
+
+
+# --- A session ----------------------------------------------------------------------------------------------------
+
+SCRIPT = """
+import json, logging, sys, warnings
+
+warnings.simplefilter("ignore")
+logging.basicConfig(level=logging.DEBUG)
+logging.getLogger("py4j").setLevel(logging.INFO)
+from pyspark.sql import SparkSession
+import committer
+
+settings, root, table = json.loads(sys.argv[1]), *sys.argv[2:]
+builder = SparkSession.builder.master("local[1]")
+for key, value in settings.items():
+    builder = builder.config(key, value)
+spark = builder.getOrCreate()
+df = spark.range(3)
+local = [
+    committer.spark.write(df, f"{root}/from-session"),
+    committer.spark.write(df, f"{root}/given", config={"mark_successful_jobs": True}),
+    committer.spark.write(df, f"{root}/whole", config=committer.CommitterConfig()),
+]
+keys = {"access_key_id": "env:COMMITTER_TEST_S3_ID", "secret_access_key": "env:COMMITTER_TEST_S3_KEY"}
+there = committer.spark.write(df, table, storage_options=keys)
+try:
+    committer.spark.write(df, table + "-refused")
+except Exception as error:
+    print(json.dumps([type(error).__name__, str(error)]))
+df.write.format("committer").mode("append").save(f"{root}/by-format")
+print(json.dumps([report.files_committed for report in [*local, there]]))
+spark.stop()
+"""
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[object]:
+    pytest.importorskip("boto3")
+    from tests.s3.servers import seaweedfs
+
+    with seaweedfs(tmp_path_factory.mktemp("seaweedfs")) as server:
+        yield server
+
+
+@pytest.mark.spark
+@pytest.mark.java
+def test_a_session_that_says_where_the_store_is_and_holds_a_secret(server: object, tmp_path: Path) -> None:
+    from tests.s3.servers import BUCKET, KEY, KEY_ID, Server
+
+    assert isinstance(server, Server)
+    events, output = tmp_path / "events", tmp_path / "out"
+    events.mkdir()
+    settings = {
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.ui.enabled": "false",
+        "spark.eventLog.enabled": "true",
+        "spark.eventLog.compress": "false",
+        "spark.eventLog.dir": events.as_uri(),
+        "spark.hadoop.mapreduce.fileoutputcommitter.marksuccessfuljobs": "false",
+        "spark.hadoop.fs.s3a.endpoint": server.url,
+        "spark.hadoop.fs.s3a.endpoint.region": "us-east-1",
+        "spark.hadoop.fs.s3a.path.style.access": "true",
+        "spark.hadoop.fs.s3a.access.key": CANARY,
+        "spark.hadoop.fs.s3a.secret.key": CANARY,
+    }
+    script = tmp_path / "script.py"
+    script.write_text(SCRIPT)
+    inherited = environment(tmp_path / "scratch")
+    done = subprocess.run(
+        [sys.executable, str(script), json.dumps(settings), str(output), f"s3a://{BUCKET}/session"],
+        capture_output=True,
+        text=True,
+        timeout=220,
+        cwd=tmp_path,
+        env={
+            **{key: value for key, value in inherited.items() if not key.startswith("AWS_")},
+            "COMMITTER_TEST_S3_ID": KEY_ID,
+            "COMMITTER_TEST_S3_KEY": KEY,
+            "AWS_EC2_METADATA_DISABLED": "true",
+            "AWS_CONFIG_FILE": os.devnull,
+            "AWS_SHARED_CREDENTIALS_FILE": os.devnull,
+        },
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    (kind, said), files = (json.loads(line) for line in done.stdout.splitlines())
+    assert files == [1, 1, 1, 1]
+    marked = {path.parent.name for path in output.glob("*/_SUCCESS")}
+    assert marked == {"given", "whole", "by-format"}
+    assert kind == "StorePermissionError", said
+    assert "storage.access_key_id=env:NAME, storage.secret_access_key=env:NAME" in said
+    assert done.stderr.count("storage.secret_access_key=env:NAME") >= 1
+    listed = server.client.list_objects_v2(Bucket=BUCKET, Prefix="session")["Contents"]
+    bodies = [server.client.get_object(Bucket=BUCKET, Key=entry["Key"])["Body"].read() for entry in listed]
+    texts = [path.read_bytes() for top in (events, output) for path in top.rglob("*") if path.is_file()]
+    assert len(texts) > 1
+    for text in (done.stdout.encode(), done.stderr.encode(), *bodies, *texts):
+        assert CANARY.encode() not in text
