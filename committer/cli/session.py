@@ -81,8 +81,9 @@ class Session:
         return self.choices.config
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """Runs a coroutine that ends soon."""
-        return asyncio.run(work)
+        """Runs a coroutine that ends soon, with its progress shown while it runs."""
+        with self.display:
+            return asyncio.run(work)
 
     def run_long(self, work: Coroutine[Any, Any, T], interrupted: Callable[[], T] | None = None) -> T:
         """Runs a coroutine that may take long and that somebody may interrupt, with its progress shown.
@@ -92,8 +93,7 @@ class Session:
             interrupted: Called after Ctrl-C, once the work has stopped; None where nothing is changed.
         """
         try:
-            with self.display:
-                return asyncio.run(work)
+            return self.run(work)
         except KeyboardInterrupt:
             if interrupted is None:
                 raise

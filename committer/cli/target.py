@@ -188,7 +188,7 @@ def interrupted(target: Target, doing: str) -> Callable[[], Answer]:
                 return await target.look()
 
         try:
-            state = asyncio.run(look()).words
+            state = target.session.run(look()).words
         except (CommitterError, TimeoutError, KeyboardInterrupt) as error:
             state = f"not known: {error or type(error).__name__}"
         follow_up = target.command("recover") if doing in ("commit", "recover") else target.command("abort")

@@ -35,7 +35,8 @@ _JOIN_S: Final = 2.0
 class Display:
     """Draws how far a job is, on standard error or below the cell of a notebook, from its first event until its close.
 
-    It is a listener for `JobEvent`s. Bars in a terminal need rich (extra ``cli``); without it there are lines.
+    It is a listener for `JobEvent`s. Bars in a terminal need rich (extra ``cli``); without it there are lines. As a
+    context manager it may be entered again, and draws anew.
 
     Args:
         console: Where it draws when that is a terminal; standard error when None.
@@ -52,7 +53,9 @@ class Display:
         self._board(event)
         if self._thread is None and not self._stop.is_set():
             # A daemon: a terminal that nobody reads from must not keep the process from ending.
-            self._thread = threading.Thread(target=self._choose(), name="committer-progress", daemon=True)
+            self._thread = threading.Thread(
+                target=self._choose(), args=(self._board, self._stop), name="committer-progress", daemon=True
+            )
             self._thread.start()
 
     async def close(self) -> None:
@@ -71,8 +74,10 @@ class Display:
         self._stop.set()
         if self._thread is not None:
             self._thread.join(_JOIN_S)
+        # A command shows what it looks at, asks, and shows what it does: the next block draws again.
+        self._thread, self._stop, self._board = None, threading.Event(), Board()
 
-    def _choose(self) -> Callable[[], None]:
+    def _choose(self) -> Callable[[Board, threading.Event], None]:
         if self._console is None and _in_notebook():
             return self._draw_in_notebook
         if self._console is None and sys.stderr.isatty() and importlib.util.find_spec("rich") is not None:
@@ -83,21 +88,21 @@ class Display:
             return self._draw_live
         return self._draw_lines
 
-    def _draw_live(self) -> None:
+    def _draw_live(self, board: Board, stop: threading.Event) -> None:
         from rich.live import Live
 
         with Live(console=self._console, auto_refresh=False, transient=True, redirect_stdout=False) as live:
-            while not self._stop.wait(_LIVE_INTERVAL_S):
-                view = self._board.view()
+            while not stop.wait(_LIVE_INTERVAL_S):
+                view = board.view()
                 if view is not None:
                     live.update(_bar(view), refresh=True)
 
-    def _draw_in_notebook(self) -> None:
+    def _draw_in_notebook(self, board: Board, stop: threading.Event) -> None:
         from IPython.display import HTML, display
 
         shown: Any = None
-        while not self._stop.wait(_LIVE_INTERVAL_S):
-            view = self._board.view()
+        while not stop.wait(_LIVE_INTERVAL_S):
+            view = board.view()
             if view is None:
                 continue
             if shown is None:
@@ -107,10 +112,10 @@ class Display:
         if shown is not None:
             shown.update(HTML(""))
 
-    def _draw_lines(self) -> None:
+    def _draw_lines(self, board: Board, stop: threading.Event) -> None:
         started = time.monotonic()
-        while not self._stop.wait(PLAIN_INTERVAL_S):
-            view = self._board.view()
+        while not stop.wait(PLAIN_INTERVAL_S):
+            view = board.view()
             if view is not None:
                 numbers = f": {view.numbers}" if view.numbers else ""
                 sys.stderr.write(f"[{seconds(time.monotonic() - started)}] {view.words}{numbers}\n")

@@ -8,6 +8,7 @@ import os
 import shutil
 import subprocess
 import sys
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -52,6 +53,7 @@ def run(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> 
         capsys.readouterr()
         code = main([str(word) for word in words])
         out, err = capsys.readouterr()
+        assert not [thread for thread in threading.enumerate() if thread.name == "committer-progress"]
         return Result(code, out, err)
 
     return call
