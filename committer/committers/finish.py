@@ -44,6 +44,7 @@ from committer.stages.success_file import (
     read_success,
     set_totals,
     success_data,
+    withdraw_success,
 )
 from committer.stores.base import Store
 from committer.stores.helpers import walk
@@ -102,8 +103,9 @@ async def finish_committed(
         if fresh:
             await action.supersede(context, state)
         kept = await keep_list(context, state, fresh=fresh)
+        marker: SuccessData | None = None
         if config.mark_successful_jobs and (fresh or gone):
-            data = success_data(
+            marker = success_data(
                 context,
                 success=True,
                 published=published,
@@ -114,21 +116,28 @@ async def finish_committed(
                 more=kept.diagnostics,
                 committed_at=_ended_at(state, outcome or (ended.outcome if ended is not None else None)),
             )
-            await SaveSuccess(context, outcome=outcome, replacing=holds_lock).run(data)
+            await SaveSuccess(context, outcome=outcome, replacing=holds_lock, published=published).run(marker)
             await sync_directories(context, [context.layout.destination])
         if config.diagnostics_manifest_directory and fresh:
             await _keep_records(context)
         if state.superseded:
             await _remove_emptied_directories(context, state)
         looked: list[Found] = []
+        withdrawn: list[bool] = []
+
+        async def mark() -> None:
+            stood = outcome is None or await mark_finished(context, outcome)
+            withdrawn.append(marker is not None and not stood and await withdraw_success(context, marker, published))
+
         await together(
             *([] if holds_lock else [release_lock(context)]),
-            *([mark_finished(context, outcome)] if outcome is not None and fresh else []),
+            *([mark()] if fresh else []),
             *([] if config.cleanup_skipped else [_look_before_cleanup(context, looked)]),
         )
         if holds_lock:
             await release_lock(context)
-        cleaned, untold = await _clean_up(context, *looked, skipped=config.cleanup_skipped)
+        # What was withdrawn may lie in the job's directory since that was looked at.
+        cleaned, untold = await _clean_up(context, *([] if any(withdrawn) else looked), skipped=config.cleanup_skipped)
     except CommitterError as error:
         _leave_rest(context, error)
         raise

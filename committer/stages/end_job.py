@@ -124,7 +124,7 @@ async def runs_alone(context: StageContext, *, asked: bool = True) -> bool:
         return False
 
 
-async def mark_finished(context: StageContext, outcome: JobOutcome) -> None:
+async def mark_finished(context: StageContext, outcome: JobOutcome) -> bool:
     """Says in the outcome that only cleaning is left. Idempotent; does nothing for a job cleaned up meanwhile.
 
     From here on nobody writes `_SUCCESS` for the job again, where a later job's may stand by now, and nobody reads what
@@ -132,6 +132,9 @@ async def mark_finished(context: StageContext, outcome: JobOutcome) -> None:
 
     The outcome of a committed job that is to be kept is marked so, and is not taken back here: that its decision is
     gone says only that another driver did the rest.
+
+    Returns:
+        Whether the job stood until now; False when another driver did the rest, and cleaned up.
     """
     layout, store = context.layout, context.store
     kept = context.config.outcome_kept and outcome.outcome == "committed"
@@ -140,7 +143,10 @@ async def mark_finished(context: StageContext, outcome: JobOutcome) -> None:
         # A lost answer is no harm: the second time it writes what it wrote the first.
         await looking_again(lambda: store.put(layout.outcome, record, durable=context.durable))
     except StoreNotFoundError:
-        return
-    if not (kept or store.capabilities.refuses_late_writes or await exists(store, layout.decision)):
+        return False
+    if store.capabilities.refuses_late_writes or await exists(store, layout.decision):
+        return True
+    if not kept:
         await store.delete_file(layout.outcome)
         await remove_emptied(context)
+    return False

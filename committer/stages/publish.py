@@ -64,6 +64,7 @@ class Published:
         recovered: Files that were found in place although the rename did not say so.
         filenames: The first hundred, as URIs.
         lengths: Their lengths.
+        named: The same files; empty where their names come from a record.
     """
 
     files: int = 0
@@ -71,6 +72,7 @@ class Published:
     recovered: int = 0
     filenames: list[str] = field(default_factory=list)
     lengths: list[int] = field(default_factory=list)
+    named: list[PlannedFile] = field(default_factory=list)
 
     def add(self, layout: JobLayout, files: list[PlannedFile], done: int) -> None:
         """Counts files that are in place: `done` of them is what their publish actions said, one by one."""
@@ -79,6 +81,7 @@ class Published:
         for file in files[: FILENAMES_LIMIT - len(self.filenames)]:
             self.filenames.append(layout.target(file.destination).uri)
             self.lengths.append(file.size)
+            self.named.append(file)
 
 
 class PublishFiles(Stage[CommitState, Published]):

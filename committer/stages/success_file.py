@@ -22,6 +22,7 @@ from committer.errors import (
     StorePreconditionError,
 )
 from committer.events import names
+from committer.flow.workers import run_workers
 from committer.layout import SUCCESS
 from committer.options import S3A_UUID, WRITE_JOB_UUID
 from committer.paths import StorePath
@@ -33,8 +34,11 @@ from committer.stages.base import Stage, StageContext
 from committer.stages.commit_state import explain_missing, fenced_off, looking_again
 from committer.stages.intent import lock_owner
 from committer.stages.job_directory import other_job_stands, read_outcome
+from committer.stages.planned_files import PlannedFile
 from committer.stages.publish import Published
 from committer.stages.take_away import take_away
+from committer.stages.validate_output import problem_with
+from committer.stores.base import SupportsConditionalDelete
 from committer.stores.helpers import create_exclusively, move_file, status_or_none
 
 # What Hadoop's committers call themselves in `_SUCCESS`: the manifest committer by its class, S3A's by their names.
@@ -124,27 +128,38 @@ class SaveSuccess(Stage[SuccessData, None]):
     """Writes `_SUCCESS` where none stands; an older one that came since the old one was set aside makes room first.
 
     So a driver that was stopped since the outcome, while another one finished the job and later jobs came, replaces
-    nothing. Nor does it write once its job's directory is gone while another job has one. Where it still writes while a
+    nothing. Nor does it write once its job's directory is gone while another job has one, or when a file that it would
+    name does not stand any more: what replaced that may have left no `_SUCCESS`. Where it still writes while a
     later job has set the one before it aside, that job takes this one away when it ends.
 
     Args:
         context: The job.
         outcome: The outcome that stood; None when the job's directory is known to be gone.
         replacing: The job holds the replace lock, so no other job of this engine ends beside it.
+        published: What `_SUCCESS` names; None when the caller knows that it stands.
 
     Preconditions: outcome `committed` stands: every file of every committed task is in place (G9).
     Postconditions: `_SUCCESS` names this job, or one that committed later.
-    Cost: 1 call (2 on stores that write first and rename after); some 7 more where another one stands.
+    Cost: 1 call (2 on stores that write first and rename after); some 7 more where another one stands; once the job's
+    directory is gone one, and one or two for each file that `_SUCCESS` names.
     Hadoop: ``SaveSuccessFileStage``.
     """
 
     name = "committer_commit_job"
     statistic = "job_stage_save_success_marker"
 
-    def __init__(self, context: StageContext, *, outcome: JobOutcome | None = None, replacing: bool = False) -> None:
+    def __init__(
+        self,
+        context: StageContext,
+        *,
+        outcome: JobOutcome | None = None,
+        replacing: bool = False,
+        published: Published | None = None,
+    ) -> None:
         super().__init__(context)
         self._outcome = outcome
         self._replacing = replacing
+        self._published = published
 
     async def execute(self, value: SuccessData) -> None:
         """Writes it; a directory of that name is a definite refusal."""
@@ -153,7 +168,7 @@ class SaveSuccess(Stage[SuccessData, None]):
         # Below the job's directory: on a disk this write fails once another driver has finished the job.
         temporary = layout.success_temporary(self.context.driver) if self._outcome is not None else None
         try:
-            if temporary is None and await self._others_run():
+            if temporary is None and await self._is_past():
                 return
             for tries_left in reversed(range(_ROUNDS)):
                 try:
@@ -165,11 +180,15 @@ class SaveSuccess(Stage[SuccessData, None]):
                     if temporary is None:
                         raise
                     temporary = None
-                    if await self._others_run():
+                    if await self._is_past():
                         return
                     continue
+                if found == data:
+                    if temporary is None:
+                        await withdraw_success(self.context, value, self._published)
+                    return
                 # What is moved away after the last try would be missed.
-                if found == data or not tries_left or not await self._make_room(value):
+                if not tries_left or not await self._make_room(value):
                     return
         except StoreIsADirectoryError as error:
             raise JobStateError(
@@ -180,15 +199,59 @@ class SaveSuccess(Stage[SuccessData, None]):
                 next_step=f"remove it, then call {self.context.recover_call()}",
             ) from error
 
-    async def _others_run(self) -> bool:
-        """Whether another job may be replacing what this one, which is gone, published."""
+    async def _is_past(self) -> bool:
+        """Whether another job replaced what this one, which is gone, published, or may be about to."""
         try:
-            return await other_job_stands(self.context.store, self.context.layout)
+            if await other_job_stands(self.context.store, self.context.layout):
+                return True
         except StoreNotFoundError:
-            return False
+            pass
+        return not await _still_stands(self.context, self._published)
 
     async def _make_room(self, value: SuccessData) -> bool:
         return await make_room_for(self.context, value, self._outcome, replacing=self._replacing)
+
+
+async def withdraw_success(context: StageContext, value: SuccessData, published: Published | None) -> bool:
+    """Takes this job's own `_SUCCESS` away where it came when the job was over, and the files it names were gone.
+
+    A create that is under way while another driver ends the job, and later jobs replace its data, cannot be refused by
+    a store that takes late writes; nor the one of a driver that stands still once it saw that its job's directory is
+    gone. One call for each file that is named; some 5 more where one does not stand. What is taken lies in the job's
+    directory, which is made again for it: the caller cleans up.
+
+    Returns:
+        Whether it was taken away.
+    """
+    if await _still_stands(context, published):
+        return False
+    layout, store = context.layout, context.store
+    standing = await status_or_none(store, layout.success)
+    if standing is None or not _is_same(await _content(context, layout.success), value):
+        return False
+    if isinstance(store, SupportsConditionalDelete) and store.capabilities.conditional_delete and standing.identity:
+        with contextlib.suppress(StorePreconditionError):
+            return await store.delete_file_if(layout.success, identity=standing.identity)
+        return False
+    await store.make_directory(layout.job_directory, parents=True)
+    return await take_away(context, layout.success, layout.job_directory, identity=standing.identity)
+
+
+async def _still_stands(context: StageContext, published: Published | None) -> bool:
+    """Whether every file that a `_SUCCESS` would name is the one that was committed. One call each, of a hundred."""
+    if published is None:
+        return True
+    if published.files and not published.named:
+        return False
+    problems: list[str] = []
+
+    async def look(file: PlannedFile) -> None:
+        problem = None if problems else await problem_with(context, file)
+        if problem is not None:
+            problems.append(problem)
+
+    await run_workers(published.named, look, workers=context.config.io_concurrency, operation=SaveSuccess.name)
+    return not problems
 
 
 async def make_room_for(

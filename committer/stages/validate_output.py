@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from committer.errors import StoreNotFoundError, ValidationError
 from committer.flow.workers import run_workers
-from committer.stages.base import Stage
+from committer.stages.base import Stage, StageContext
 from committer.stages.commit_state import CommitState
 from committer.stages.identity import may_be_file_of
 from committer.stages.planned_files import PlannedFile
@@ -65,20 +65,7 @@ class ValidateOutput(Stage[tuple[CommitState, Published], None]):
             raise self._problem(problems or [f"{state.decision.files} files were decided, {seen} were seen"])
 
     async def _problem_with(self, file: PlannedFile) -> str | None:
-        path = self.context.layout.target(file.destination)
-        try:
-            status = await self.context.store.status(path)
-        except StoreNotFoundError:
-            return f"{file.destination} is missing"
-        if status.is_directory:
-            return f"{file.destination} is a directory"
-        if status.size != file.size:
-            return f"{file.destination} has {status.size} bytes, {file.size} were committed"
-        kept = self.context.store.capabilities.identity_through_rename
-        other = file.upload is not None and not may_be_file_of(status, file)
-        if other or (kept and file.identity is not None and status.identity != file.identity):
-            return f"{file.destination} is another file of the same length"
-        return None
+        return await problem_with(self.context, file)
 
     def _problem(self, problems: list[str]) -> ValidationError:
         return ValidationError(
@@ -89,3 +76,20 @@ class ValidateOutput(Stage[tuple[CommitState, Published], None]):
             next_step=f"find out who changed it; {self.context.recover_call()} looks again, "
             f"{self.context.recover_call(rollback=True)} takes the job's files back",
         )
+
+
+async def problem_with(context: StageContext, file: PlannedFile) -> str | None:
+    """What is wrong with a published file; None when it stands as it was committed. One call."""
+    try:
+        status = await context.store.status(context.layout.target(file.destination))
+    except StoreNotFoundError:
+        return f"{file.destination} is missing"
+    if status.is_directory:
+        return f"{file.destination} is a directory"
+    if status.size != file.size:
+        return f"{file.destination} has {status.size} bytes, {file.size} were committed"
+    kept = context.store.capabilities.identity_through_rename
+    other = file.upload is not None and not may_be_file_of(status, file)
+    if other or (kept and file.identity is not None and status.identity != file.identity):
+        return f"{file.destination} is another file of the same length"
+    return None

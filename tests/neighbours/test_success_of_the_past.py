@@ -88,6 +88,43 @@ async def marks(profile: str, past: CommitterConfig) -> list[tuple[int, str]]:
 
 
 @PROFILES
+@PASTS
+async def test_a_driver_that_wakes_when_its_files_are_gone_writes_no_success(
+    profile: str, past: CommitterConfig
+) -> None:
+    """Another driver ended its job, and what replaced the data took `_SUCCESS` away and left none, as Hadoop's may."""
+    files, _config = LATER["replace"]
+    unmarked = CommitterConfig(io_concurrency=1, conflict_mode="replace", mark_successful_jobs=False)
+    for at in await calls_after_outcome(profile, past):
+        table = Table(profile, OLD)
+        first, second = await table.job("past", PAST, past), await table.job("later", files, unmarked)
+
+        async def replace(table: Table = table, second: Party = second) -> None:
+            await recovered(table)
+            table.remove("_SUCCESS")
+            await second.commit()
+
+        await interrupted(first, at, replace)
+        assert second.error is None, (at, second.error)
+        assert "p=1/past" not in table.files(), at
+        assert "_SUCCESS" not in table.all_files(), at
+        assert table.temporary() == set(), at
+
+
+@PROFILES
+async def test_a_driver_whose_directory_is_gone_still_marks_what_stands(profile: str) -> None:
+    """A committer of Hadoop's with its default cleanup deletes all of `_temporary`, right before `_SUCCESS`."""
+    table = Table(profile, OLD)
+    party = await table.job("past", PAST, APPEND)
+
+    async def clean() -> None:
+        table.remove("_temporary")
+
+    await interrupted(party, await call_of_success(profile, APPEND), clean)
+    assert marked(table) == "past", party.error
+
+
+@PROFILES
 @KINDS
 @PASTS
 async def test_a_driver_that_wakes_after_a_later_job_leaves_its_success(
