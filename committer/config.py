@@ -116,12 +116,15 @@ class CommitterConfig(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         outcome_kept: Leave the outcome of a committed job in its directory, and nothing else, so that anyone can ask
             later whether this job id committed, as a stream does before it repeats a batch; `cleanup` of that job id
             with `force` removes it.
-        summary_report_directory: Where `summary-<job id>.json` goes, on any store; empty for nowhere.
-        diagnostics_manifest_directory: Where the records of the job are kept after a commit; empty for nowhere.
-        file_list_directory: Where the complete list of what the job committed goes, as `<job id>.jsonl` (path, size and
-            partition of each file), on any store; empty for nowhere. A part names 100,000 files; the next ones stand
-            beside it (`<job id>~00001.jsonl`). `JobReport.files` and `validate` read it. Who recovers the job must give
-            it again.
+        summary_report_directory: Where `summary-<job id>.json` goes, on any store; empty for nowhere. The name is
+            Hadoop's: of jobs with one id, at several destinations, the report of the last to end stays.
+        diagnostics_manifest_directory: Where the records of the job are kept after a commit, in a directory
+            `<job id>-<digest of the destination>`; empty for nowhere.
+        file_list_directory: Where the complete list of what the job committed goes, as
+            `<job id>-<digest of the destination>.jsonl` (path, size and partition of each file), on any store; empty
+            for nowhere. A part names 100,000 files; the next ones stand beside it (`…~00001.jsonl`).
+            `JobReport.file_list` names it; `JobReport.files` and `validate` read it. Who recovers the job must give it
+            again.
         file_list_format: ``jsonl``, a JSON object a line, or ``parquet``, which needs pyarrow.
         record_save_attempts: How often saving a record is tried.
         record_size_limit: Longest record that is read, in bytes.

@@ -30,6 +30,7 @@ Source of the names that Hadoop shares: ``ManifestCommitterConstants``, ``Manife
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
 from collections.abc import Iterable
@@ -274,8 +275,13 @@ class JobLayout:
         """The empty directory by which setup tries whether something can be renamed into a root."""
         return self.target(root) / f".committer-probe-{self.job_id}"
 
+    @property
+    def unique_name(self) -> str:
+        """The job's name where jobs of other destinations leave files too, whose ids may be the same."""
+        return f"{self.job_id}-{hashlib.sha256(str(self.destination).encode(errors='surrogatepass')).hexdigest()[:12]}"
+
     def summary(self, report_directory: StorePath) -> StorePath:
-        """The job's summary report."""
+        """The job's summary report, under Hadoop's name, which a job of another destination may have, too."""
         return report_directory / f"summary-{self.job_id}.json"
 
 

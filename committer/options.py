@@ -229,7 +229,8 @@ OPTIONS: tuple[Option, ...] = (
     Option(
         f"{NATIVE}file_list_directory",
         "file_list_directory",
-        note="`<job id>.jsonl` there names every file that the job committed; taken from the caller only",
+        note="`<job id>-<digest of the destination>.jsonl` there names every file that the job committed; taken from "
+        "the caller only",
     ),
     Option(f"{NATIVE}file_list_format", "file_list_format", note="`jsonl` or `parquet`, which needs pyarrow"),
     Option(f"{NATIVE}io_read_weight", "io_read_weight", "weight", "what a call costs of the rate, 0 to 1,000"),

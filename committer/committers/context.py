@@ -111,7 +111,7 @@ async def open_context(
 def _check_report_places(config: CommitterConfig, layout: JobLayout) -> None:
     places = {
         "summary_report_directory": (config.summary_report_directory, ""),
-        "diagnostics_manifest_directory": (config.diagnostics_manifest_directory, layout.job_id),
+        "diagnostics_manifest_directory": (config.diagnostics_manifest_directory, layout.unique_name),
         "file_list_directory": (config.file_list_directory, ""),
     }
     for name, (text, below) in places.items():

@@ -34,7 +34,7 @@ from committer.stages.job_directory import read_outcome
 from committer.stages.names import with_ancestors
 from committer.stages.pending_sets import is_set
 from committer.stages.publish import Published
-from committer.stages.report import SaveReport
+from committer.stages.report import DESTINATION, SaveReport, is_report_of
 from committer.stages.success_file import (
     DIRECTORIES_CREATED,
     SaveSuccess,
@@ -313,7 +313,8 @@ async def _read_summary(context: StageContext) -> SuccessData | None:
     path = context.layout.summary(directory)
     try:
         data = await store.read(path, limit=context.config.record_size_limit)
-        return decode_success(data, source=str(path))
+        found = decode_success(data, source=str(path))
+        return found if is_report_of(context, found) else None
     except (StoreNotFoundError, RecordError):
         return None
     finally:
@@ -395,14 +396,14 @@ async def _remove_emptied_directories(context: StageContext, state: CommitState)
 
 
 async def _keep_records(context: StageContext) -> None:
-    """Copies the job's records to the diagnostics directory as `<job id>/`; a failure only warns, as in Hadoop.
+    """Copies the job's records to a directory of its own in the diagnostics directory; a failure only warns.
 
-    Unlike Hadoop's, it deletes nothing there: a directory of that name may be anybody's.
+    As in Hadoop; but it deletes nothing there: a directory of that name may be anybody's.
     """
     layout, store, other = context.layout, context.store, None
     try:
         directory = StorePath.of(context.config.diagnostics_manifest_directory)
-        kept_in = directory / layout.job_id
+        kept_in = directory / layout.unique_name
         other = await store_of(context, directory)
         await other.make_directory(kept_in, parents=True)
         for source in (layout.manifests_frozen, layout.manifests, layout.attempts):
@@ -463,7 +464,7 @@ async def save_report(
             trace=trace,
             was_empty=was_empty,
             directories=directories,
-            more=more,
+            more={**(more or {}), DESTINATION: context.spec.destination},
         )
         await SaveReport(context, store=store, directory=directory, only_if_absent=only_if_absent).run(data)
     finally:

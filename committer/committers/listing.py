@@ -72,7 +72,7 @@ async def keep_list(context: StageContext, state: CommitState, *, fresh: bool) -
     store: Store | None = None
     try:
         directory = StorePath.of(config.file_list_directory)
-        first = first_part(directory, layout.job_id, config.file_list_format)
+        first = first_part(directory, layout, config.file_list_format)
         store = await store_of(context, directory)
         try:
             if fresh:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import AsyncIterator, Callable
 from typing import Final, cast
 
 from committer.config import FileListFormat
 from committer.errors import InvalidPathError, RecordError, StoreNotFoundError
+from committer.layout import JobLayout
 from committer.paths import StorePath, encode_uri_path, root_of
 from committer.records.file_list import (
     ENTRIES_IN_A_PART,
@@ -25,10 +27,13 @@ FILE_LIST_PROBLEM: Final = "committer.file.list.problem"
 """Ours among the diagnostics of `_SUCCESS`: where the list begins, and why there is none."""
 
 _FORMATS: Final = ("jsonl", "parquet")
+_DIGEST: Final = re.compile(r"[0-9a-f]{12}")
 
 
 class SaveFileList(Stage[PlannedFiles, StorePath]):
-    """Writes every file of the job into `<job id>.jsonl` (or `.parquet`), and the following parts beside it.
+    """Writes every file of the job into `<job id>-<digest>.jsonl` (or `.parquet`), and the following parts beside it.
+
+    The digest is the destination's, so that jobs of one id at several destinations may share the directory.
 
     A part names 100,000 files and is put whole, replacing what stands there, so that any number of drivers may write
     the list, again and again: each writes the same. The last part is the one that is not full. One part is in memory at
@@ -71,7 +76,7 @@ class SaveFileList(Stage[PlannedFiles, StorePath]):
                 if len(self._part) == ENTRIES_IN_A_PART:
                     await self._put()
         await self._put()
-        first = first_part(self._directory, self.context.layout.job_id, self.context.config.file_list_format)
+        first = first_part(self._directory, self.context.layout, self.context.config.file_list_format)
         if (files, size) != self._expected:
             raise RecordError(
                 f"the records of the job name {files} files of {size} bytes, {self._expected[0]} of "
@@ -82,15 +87,15 @@ class SaveFileList(Stage[PlannedFiles, StorePath]):
 
     async def _put(self) -> None:
         form = self.context.config.file_list_format
-        path = _nth_part(first_part(self._directory, self.context.layout.job_id, form), self._parts)
+        path = _nth_part(first_part(self._directory, self.context.layout, form), self._parts)
         part, self._part = self._part, []
         await self._store.put(path, encode_part(part, form), durable=self.context.durable)
         self._parts += 1
 
 
-def first_part(directory: StorePath, job_id: str, form: FileListFormat) -> StorePath:
+def first_part(directory: StorePath, layout: JobLayout, form: FileListFormat) -> StorePath:
     """Where the list of a job begins."""
-    return directory / f"{job_id}.{form}"
+    return directory / f"{layout.unique_name}.{form}"
 
 
 def list_named(uri: str, job_id: str, destination: StorePath, directory: str) -> StorePath | None:
@@ -105,7 +110,8 @@ def list_named(uri: str, job_id: str, destination: StorePath, directory: str) ->
     try:
         path = StorePath.from_uri(uri)
         stem, _, form = path.name.rpartition(".")
-        if stem != job_id or form not in _FORMATS:
+        # The destination may be spelled in another way than when the list was written.
+        if not (stem.startswith(f"{job_id}-") and _DIGEST.fullmatch(stem, len(job_id) + 1) and form in _FORMATS):
             return None
         return path if path.is_under(destination) or (directory and path.parent == StorePath.of(directory)) else None
     except InvalidPathError:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from committer.errors import CommitterError, RecordError, StoreNotFoundError
 from committer.events import names
 from committer.events.logs import job_logger
@@ -12,6 +14,9 @@ from committer.stores.base import Store
 from committer.stores.helpers import exists
 
 _log = job_logger("committer.stages")
+
+# Ours among the diagnostics: a report's name says which job, not where.
+DESTINATION: Final = "committer.destination"
 
 
 class SaveReport(Stage[SuccessData, None]):
@@ -46,7 +51,8 @@ class SaveReport(Stage[SuccessData, None]):
             if self._only_if_absent and await exists(self._store, path):
                 return
             if not value.success and await self._says_success(path):
-                # Another driver ended the job well since; this one's failure is not the job's.
+                # Another driver ended the job well since, and this one's failure is not the job's; or a job of this id
+                # at another destination did, of which nothing else may speak any more.
                 return
             await self._store.make_directory(self._directory, parents=True)
             with self.context.statistics.timed(names.TASK_STAGE_SAVE_SUMMARY_FILE):
@@ -60,3 +66,9 @@ class SaveReport(Stage[SuccessData, None]):
             return decode_success(data, source=str(path)).success
         except (StoreNotFoundError, RecordError):
             return False
+
+
+def is_report_of(context: StageContext, found: SuccessData) -> bool:
+    """Whether a report of that name is of this job, as far as it says: not of one with its id somewhere else."""
+    told = found.diagnostics.get(DESTINATION)
+    return told is None or told == context.spec.destination

@@ -10,7 +10,7 @@ import pytest
 
 import committer
 from committer import CommittedFile, CommitterConfig, JobReport
-from committer.errors import CommitterError, ConfigurationError, RecordError, StoreNotFoundError
+from committer.errors import CommitterError, ConfigurationError, JobNotFoundError, RecordError, StoreNotFoundError
 from committer.records import file_list as records
 from committer.records.success import decode_success
 from committer.stages import file_list as stage
@@ -55,6 +55,11 @@ def expected(place: Place, files: dict[str, bytes] = FILES) -> dict[str, int]:
     return {(destination / name).uri: len(data) for name, data in files.items()}
 
 
+def stem(place: Place) -> str:
+    """What the files of the list of `job-1` begin with."""
+    return place.layout("job-1").unique_name
+
+
 def sizes(files: dict[str, CommittedFile]) -> dict[str, int]:
     return {path: file.size for path, file in files.items()}
 
@@ -65,19 +70,19 @@ async def test_the_list_names_every_file(place: Place, tmp_path: Path, form: str
     lists = tmp_path / "lists"
     config = listing(lists, file_list_format=form)
     report = await place.run_job(FILES, {"flat": b"abc"}, job_id="job-1", delivery=delivery, config=config)  # type: ignore[arg-type]
-    assert report.file_list == (lists / f"job-1.{form}").as_uri().replace("file://", "file:")
+    assert report.file_list == (lists / f"{stem(place)}.{form}").as_uri().replace("file://", "file:")
     found = await read(report)
     assert sizes(found) == expected(place, {**FILES, "flat": b"abc"})
     destination = place.layout("any").destination
     assert found[(destination / "p=1/q=a%3Ab/part-001").uri].partition == {"p": "1", "q": "a:b"}
     assert found[(destination / "flat").uri].partition == {}
-    assert [path.name for path in lists.iterdir()] == [f"job-1.{form}"]
+    assert [path.name for path in lists.iterdir()] == [f"{stem(place)}.{form}"]
 
 
 async def test_the_lines_are_plain_json(place: Place, tmp_path: Path) -> None:
     name = "k=__HIVE_DEFAULT_PARTITION__/a b%é"
     await place.run_job({name: b"abc"}, job_id="job-1", config=listing(tmp_path))
-    lines = (tmp_path / "job-1.jsonl").read_text().splitlines()
+    lines = (tmp_path / f"{stem(place)}.jsonl").read_text().splitlines()
     uri = (place.layout("any").destination / name).uri
     assert [json.loads(line) for line in lines] == [{"path": uri, "size": 3, "partition": {"k": None}}]
 
@@ -86,7 +91,7 @@ async def test_parquet_is_read_by_others(place: Place, tmp_path: Path) -> None:
     import pyarrow.parquet as pq
 
     await place.run_job(FILES, job_id="job-1", config=listing(tmp_path, file_list_format="parquet"))
-    table = pq.read_table(tmp_path / "job-1.parquet")
+    table = pq.read_table(tmp_path / f"{stem(place)}.parquet")
     assert table.column_names == ["path", "size", "partition"]
     assert dict(zip(*map(list, (table["path"].to_pylist(), table["size"].to_pylist())), strict=True)) == expected(place)
 
@@ -96,10 +101,10 @@ async def test_many_files_make_parts(place: Place, tmp_path: Path, small_parts: 
     tasks = [dict(list(FILES.items())[:half]), dict(list(FILES.items())[half:])]
     report = await place.run_job(*tasks, job_id="job-1", config=listing(tmp_path))
     assert sorted(path.name for path in tmp_path.iterdir() if path.name.startswith("job-1")) == [
-        "job-1.jsonl", "job-1~00001.jsonl", "job-1~00002.jsonl", "job-1~00003.jsonl",
-    ]  # fmt: skip
+        f"{stem(place)}{part}.jsonl" for part in ("", "~00001", "~00002", "~00003")
+    ]
     assert sizes(await read(report)) == expected(place)
-    (tmp_path / "job-1~00002.jsonl").unlink()
+    (tmp_path / f"{stem(place)}~00002.jsonl").unlink()
     with pytest.raises(RecordError, match="a part of a list"):
         await read(report)
 
@@ -107,19 +112,19 @@ async def test_many_files_make_parts(place: Place, tmp_path: Path, small_parts: 
 async def test_the_last_part_is_never_full(place: Place, tmp_path: Path, small_parts: int) -> None:
     """What is missing behind a full part would not be missed."""
     report = await place.run_job(dict(list(FILES.items())[:80]), job_id="job-1", config=listing(tmp_path))
-    assert (tmp_path / "job-1~00002.jsonl").read_bytes() == b""
+    assert (tmp_path / f"{stem(place)}~00002.jsonl").read_bytes() == b""
     assert len(await read(report)) == 80
 
 
 async def test_a_job_without_files_has_an_empty_list(place: Place, tmp_path: Path) -> None:
     report = await place.run_job({}, job_id="job-1", config=listing(tmp_path))
-    assert (tmp_path / "job-1.jsonl").read_bytes() == b""
+    assert (tmp_path / f"{stem(place)}.jsonl").read_bytes() == b""
     assert await read(report) == {}
 
 
 async def test_the_list_in_another_store(memory: MemoryPlace, elsewhere: MemorySpace) -> None:
     report = await memory.run_job(FILES, job_id="job-1", config=listing(f"memory://{elsewhere.name}/lists"))
-    assert list(elsewhere.files()) == ["/lists/job-1.jsonl"]
+    assert list(elsewhere.files()) == [f"/lists/{stem(memory)}.jsonl"]
     assert sizes(await read(report)) == expected(memory)
 
 
@@ -127,7 +132,7 @@ async def test_the_list_beside_the_output(place: Place) -> None:
     """Where it lies below the destination, `validate` finds it by itself, and takes it for no output."""
     config = listing(f"{place.dest}/_lists", summary_report_directory=f"{place.dest}/_reports")
     report = await place.run_job(FILES, job_id="job-1", config=config)
-    assert "_lists/job-1.jsonl" in place.files()
+    assert f"_lists/{stem(place)}.jsonl" in place.files()
     assert sizes(await read(report, storage_options=place.options)) == expected(place)
     checked = await committer.validate(place.dest, storage_options=place.options)
     assert (checked.ok, checked.complete, checked.files, checked.file_list) == (True, True, 150, report.file_list)
@@ -163,6 +168,33 @@ async def test_parquet_without_pyarrow_is_refused_at_once(
     assert place.temporary() == set()
 
 
+async def test_jobs_of_one_id_at_two_destinations_share_a_directory(tmp_path: Path) -> None:
+    """A nightly job has the same id for each table: each keeps its list, its records and its report."""
+    places = {name: str(tmp_path / name) for name in ("orders", "items")}
+    config = CommitterConfig(
+        file_list_directory=str(tmp_path / "lists"),
+        diagnostics_manifest_directory=str(tmp_path / "kept"),
+        summary_report_directory=str(tmp_path / "reports"),
+    )
+    reports = {}
+    for name, dest in places.items():
+        async with committer.open_job(dest, job_id="nightly", config=config) as job:
+            async with job.task_attempt(task=0) as task, task.open(f"p=1/{name}") as file:
+                await file.write(b"x")
+            reports[name] = await job.commit()
+    for name, dest in places.items():
+        assert [path.rpartition("/")[2] for path in await read(reports[name])] == [name]
+        checked = await committer.validate(dest, config=config)
+        assert (checked.ok, checked.complete, checked.remark) == (True, True, "")
+    assert len(list((tmp_path / "kept").iterdir())) == 2
+    # Hadoop's name has room for one report: it says nothing of the job at another destination.
+    (tmp_path / "orders" / "_SUCCESS").unlink()
+    with pytest.raises(JobNotFoundError):
+        await committer.recover(places["orders"], "nightly", config=config)
+    (tmp_path / "items" / "_SUCCESS").unlink()
+    assert (await committer.recover(places["items"], "nightly", config=config)).success
+
+
 # --- Drivers that fail, and die ------------------------------------------------------------------------------------
 
 
@@ -183,7 +215,7 @@ async def test_a_list_that_cannot_be_kept_is_told(
     assert "could not be kept" in checked.remark
 
 
-PUTS = ["_lists/job-1.jsonl", "_lists/job-1~00001.jsonl", "_lists/job-1~00003.jsonl", "_SUCCESS"]
+PUTS = ["_lists/{}.jsonl", "_lists/{}~00001.jsonl", "_lists/{}~00003.jsonl", "_SUCCESS"]
 
 
 @pytest.mark.parametrize("kind", ["crash_before", "crash_after"])
@@ -195,7 +227,9 @@ async def test_a_recoverer_writes_the_whole_list(
     config = listing(f"{place.dest}/_lists")
     job = await place.open_job(job_id="job-1", config=config)
     message = await place.run_task(job, 0, FILES)
-    place.faults(Fault(kind=kind, operation="put", path=lambda path: path.path.endswith(f"/{stop}")))
+    place.faults(
+        Fault(kind=kind, operation="put", path=lambda path: path.path.endswith(f"/{stop.format(stem(place))}"))
+    )
     with pytest.raises(SimulatedCrash):
         await job.commit([message])
     alive = {"store": place.store.inner}
@@ -271,7 +305,7 @@ async def test_extra_files_are_found_by_name(place: Place, small_parts: int) -> 
 @pytest.mark.parametrize("what", ["gone", "cut", "no list", "another job's"])
 async def test_a_list_that_is_not_whole_is_not_gone_by(place: Place, what: str) -> None:
     await overwritten(place, file_list_directory=f"{place.dest}/_lists")
-    name = "_lists/job-1.jsonl"
+    name = f"_lists/{stem(place)}.jsonl"
     data = place.read(name)
     place.remove(name)
     if what != "gone":
@@ -284,11 +318,11 @@ async def test_a_list_that_is_not_whole_is_not_gone_by(place: Place, what: str) 
 
 async def test_what_a_hostile_marker_names_is_not_read(place: Place, tmp_path: Path) -> None:
     await overwritten(place, file_list_directory=f"{place.dest}/_lists")
-    secret = tmp_path / "job-1.jsonl"
+    secret = tmp_path / f"{stem(place)}.jsonl"
     secret.write_text("secret")
     marker = place.read("_SUCCESS").decode()
-    for uri in (secret.as_uri(), f"{place.layout('any').destination.uri}/../job-1.jsonl", "x", "file:/%"):
-        listed = (place.layout("any").destination / "_lists/job-1.jsonl").uri
+    for uri in (secret.as_uri(), f"{place.layout('any').destination.uri}/../{stem(place)}.jsonl", "x", "file:/%"):
+        listed = (place.layout("any").destination / f"_lists/{stem(place)}.jsonl").uri
         place.write("_SUCCESS", marker.replace(listed, uri).encode())
         checked = await committer.validate(place.dest, storage_options=place.options)
         assert (checked.file_list, checked.complete) == ("", False)
@@ -305,6 +339,6 @@ def test_blocking(tmp_path: Path) -> None:
                     file.write(data)
         report = job.commit()
     assert len(list(sync.committed_files(report))) == 150
-    (tmp_path / "lists/job-1.jsonl").unlink()
+    next((tmp_path / "lists").iterdir()).unlink()
     with pytest.raises(StoreNotFoundError):
         list(sync.committed_files(report))

@@ -220,9 +220,10 @@ async def test_failed_job_that_is_gone_is_not_reported_as_committed(place: Place
 @pytest.mark.parametrize("delivery", ["listing", "message"])
 async def test_records_are_kept_for_diagnostics(place: Place, elsewhere: MemorySpace, delivery: str) -> None:
     config = CommitterConfig(diagnostics_manifest_directory=f"memory://{elsewhere.name}/kept")
-    elsewhere.write("/kept/job-1/somebody's", b"file")
+    directory = f"/kept/{place.layout('job-1').unique_name}"
+    elsewhere.write(f"{directory}/somebody's", b"file")
     await place.run_job({"part-0": b"x"}, {"part-1": b"y"}, job_id="job-1", delivery=delivery, config=config)  # type: ignore[arg-type]
-    kept = {name.removeprefix("/kept/job-1/"): data for name, data in elsewhere.files().items()}
+    kept = {name.removeprefix(f"{directory}/"): data for name, data in elsewhere.files().items()}
     # Hadoop empties the directory first, whoever it belongs to.
     assert kept.pop("somebody's") == b"file"
     assert len(kept) == 2
@@ -234,7 +235,9 @@ async def test_records_are_kept_for_diagnostics(place: Place, elsewhere: MemoryS
 async def test_records_kept_at_the_destination(place: Place) -> None:
     config = CommitterConfig(diagnostics_manifest_directory=f"{place.dest}/_kept")
     await place.run_job({"part-0": b"x"}, job_id="job-1", config=config)
-    assert len([name for name in place.all_files() if name.startswith("_kept/job-1/")]) == 1
+    assert (
+        len([name for name in place.all_files() if name.startswith(f"_kept/{place.layout('job-1').unique_name}/")]) == 1
+    )
 
 
 async def test_records_that_cannot_be_kept_break_nothing(place: Place, elsewhere: MemorySpace) -> None:
