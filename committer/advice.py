@@ -7,7 +7,11 @@ turn it into their own (`blocking`, `committer.cli.text`).
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Final
+
+from committer.errors import CommitterError
 
 _AWAITED: Final = re.compile(r"`await committer\.(?=\w+\()")
 _OF_JOB: Final = re.compile(r"`await (?=job\.)")
@@ -25,3 +29,13 @@ def blocking(advice: str) -> str:
     """The same advice for a caller of `committer.sync`."""
     advice = _ATTACHED.sub("`job = committer.sync.", advice)
     return _OF_JOB.sub("`", _AWAITED.sub("`committer.sync.", advice))
+
+
+@contextmanager
+def to_blocking_callers() -> Iterator[None]:
+    """Around work whose caller has no event loop of its own: what its errors advise names blocking calls."""
+    try:
+        yield
+    except CommitterError as error:
+        error.next_step = blocking(error.next_step)
+        raise

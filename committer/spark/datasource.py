@@ -33,6 +33,7 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
+from committer.advice import blocking, to_blocking_callers
 from committer.committers.results import JobReport
 from committer.errors import (
     COMMIT_AGAIN,
@@ -107,6 +108,7 @@ class CommitterDataSource(DataSource):
             f' spark.readStream.format("{kind}")',
         )
 
+    @to_blocking_callers()
     def writer(self, schema: StructType, overwrite: bool) -> CommitterWriter | IgnoringWriter:
         """Checks everything that can be checked without data, then sets the job up.
 
@@ -123,7 +125,7 @@ class CommitterDataSource(DataSource):
             raise missing_package("pyarrow")
         options = parse_options(self.options)
         mode = mode_of_write(overwrite, options.existing)
-        plan = plan_files(schema, options.partition_by, options.file_format)
+        plan = plan_files(schema, options.partition_by, options.file_format, options.case_sensitive)
         return asyncio.run(_set_up(options, mode, plan))
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> CommitterStreamWriter:  # noqa: N802
@@ -165,6 +167,7 @@ class CommitterWriter(DataSourceArrowWriter):
         self.plan = plan
         self.spec = spec
 
+    @to_blocking_callers()
     def write(self, iterator: Iterator[RecordBatch]) -> TaskCommitMessage:
         """Writes one attempt of one task and commits it. On an error the attempt's files are deleted.
 
@@ -196,6 +199,7 @@ class CommitterWriter(DataSourceArrowWriter):
             portal.call(handle.count, ROWS_WRITTEN, rows)
         return TaskCommitMessage(encoded(handle.task_commit))
 
+    @to_blocking_callers()
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """Commits the job with exactly the attempts that the messages name.
 
@@ -216,6 +220,7 @@ class CommitterWriter(DataSourceArrowWriter):
         if self.options.keep_report:
             asyncio.run(keep_report(self.options, report))
 
+    @to_blocking_callers()
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """Aborts the job; where the decision to commit it stands, nothing is deleted and the log says what to do."""
         try:
@@ -223,6 +228,7 @@ class CommitterWriter(DataSourceArrowWriter):
         except JobNotFoundError:
             _LOG.info("job %s is gone already, there is nothing to abort", self.spec.job_id)
         except JobDecidedError as error:
+            error.next_step = blocking(error.next_step)
             _LOG.warning("%s", error)
 
 

@@ -29,7 +29,7 @@ def save_mode(text: str, what: str = "mode") -> SaveMode:
     Raises:
         ConfigurationError: There is no such mode.
     """
-    folded = text.strip().lower()
+    folded = str(text).strip().lower()
     folded = _SYNONYMS.get(folded, folded)
     if folded not in get_args(SaveMode):
         raise ConfigurationError(
@@ -44,7 +44,7 @@ def partition_overwrite_mode(text: str) -> PartitionOverwriteMode:
     Raises:
         ConfigurationError: It is neither ``static`` nor ``dynamic``.
     """
-    folded = text.strip().lower()
+    folded = str(text).strip().lower()
     if folded not in get_args(PartitionOverwriteMode):
         raise ConfigurationError(
             f"partitionOverwriteMode cannot be {text!r}",

@@ -33,6 +33,7 @@ _OWN: Final = (
     "partitionBy",
     "compression",
     "maxRecordsPerFile",
+    "caseSensitive",
     "committer",
     "job_id",
     "existing",
@@ -50,6 +51,7 @@ class WriteOptions(msgspec.Struct, frozen=True, kw_only=True):
         partition_by: Partition columns, outermost first.
         file_format: What files are written, and how.
         max_records_per_file: How many rows a file may hold; 0 for any number.
+        case_sensitive: Whether names of columns may differ in case only.
         committer: The committer's name; None takes the store's default.
         job_id: The job's id; None draws a UUID.
         existing: What becomes of data that stands at the destination; None leaves it to Spark's mode.
@@ -63,6 +65,7 @@ class WriteOptions(msgspec.Struct, frozen=True, kw_only=True):
     partition_by: tuple[str, ...] = ()
     file_format: FileFormat = SNAPPY_PARQUET
     max_records_per_file: int = 0
+    case_sensitive: bool = False
     committer: str | None = None
     job_id: str | None = None
     existing: SaveMode | None = None
@@ -123,6 +126,7 @@ def parse_options(options: Mapping[str, str]) -> WriteOptions:
         partition_by=_columns(own.get("partitionBy", "")),
         file_format=parse_format(own.get("format", "parquet"), own.get("compression"), formatting),
         max_records_per_file=_records(own.get("maxRecordsPerFile", "0")),
+        case_sensitive=_flag("caseSensitive", own.get("caseSensitive", "false")),
         committer=own.get("committer"),
         job_id=own.get("job_id"),
         existing=save_mode(own["existing"], "the option existing") if "existing" in own else None,
@@ -140,10 +144,18 @@ def path_option(uri: str | os.PathLike[str] | StorePath) -> str:
 
     Raises:
         InvalidPathError: A path object holds a URI, which it cannot.
+        ConfigurationError: It is no path.
     """
-    if isinstance(uri, StorePath):
-        return str(uri)
-    text = os.fspath(uri)
+    given: object = uri
+    if isinstance(given, StorePath):
+        return str(given)
+    text = os.fspath(given) if isinstance(given, str | os.PathLike) else None
+    if not isinstance(text, str):
+        raise ConfigurationError(
+            f"the destination must be a path or a URI, not a {type(uri).__name__}",
+            operation="save",
+            next_step="give it after the DataFrame, as text for example: '/data/events', 's3://bucket/events'",
+        )
     if not isinstance(uri, str) and _ABSOLUTE.match(text):
         StorePath.of(uri)
     return text

@@ -42,11 +42,12 @@ from pyspark.sql.types import StructType
 from committer import sync
 from committer.committers.results import JobReport
 from committer.config import ConfigLike
-from committer.errors import TaskError, TaskMissingError, UnsupportedError
+from committer.errors import ConfigurationError, TaskError, TaskMissingError, UnsupportedError
 from committer.events import Listener
 from committer.job import Destination
 from committer.records.task_commit import TaskCommit
 from committer.spark import missing_package
+from committer.spark.arguments import check_frame, check_write_function, option_texts
 from committer.spark.datasource import TaskCommitMessage, task_commits
 from committer.spark.options import WriteOptions, parse_options, path_option
 from committer.spark.sessions import is_connect, missing_in_worker
@@ -146,7 +147,9 @@ def foreach_partition(
     """
     if importlib.util.find_spec("pyarrow") is None:
         raise missing_package("pyarrow")
-    options = _parse(uri, storage_options)
+    check_frame(df, "foreach_partition")
+    check_write_function(write_fn)
+    options = _parse(uri, storage_options, "foreach_partition")
     if df.isStreaming:
         raise UnsupportedError(
             "a streaming DataFrame has no partitions to go through",
@@ -193,11 +196,18 @@ def task_attempt(spec: JobSpec, storage_options: Mapping[str, str] | None = None
         storage_options: How to reach the store; of secrets references, ``env:NAME`` or ``file:PATH``, resolved here.
 
     Raises:
+        ConfigurationError: An argument cannot be honoured.
         UnsupportedError: This is not a Spark task.
         JobNotFoundError: The job was never set up, or was cleaned up.
         JobDecidedError: The job is decided.
     """
-    options = _parse(spec.layout.destination, storage_options)
+    if not isinstance(spec, JobSpec):
+        raise ConfigurationError(
+            f"task_attempt takes a JobSpec, not a {type(spec).__name__}",
+            operation="task_attempt",
+            next_step="give job.spec, taken on the driver: the job itself stays there",
+        )
+    options = _parse(spec.layout.destination, storage_options, "task_attempt")
     task, attempt = _current_task("task_attempt")
     return sync.open_task(spec, task=task, attempt=attempt, storage_options=options.storage_options())
 
@@ -235,8 +245,9 @@ def check_every_partition(commits: Iterable[TaskCommit], partitions: int | None)
         )
 
 
-def _parse(where: Destination, storage_options: Mapping[str, str] | None) -> WriteOptions:
-    storage = {f"storage.{key}": value for key, value in (storage_options or {}).items()}
+def _parse(where: Destination, storage_options: Mapping[str, str] | None, operation: str) -> WriteOptions:
+    given = option_texts(storage_options, "storage_options", operation)
+    storage = {f"storage.{key}": value for key, value in given.items()}
     return parse_options({"path": path_option(where), **storage})
 
 

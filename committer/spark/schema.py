@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import json
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -35,17 +36,24 @@ class FilePlan(msgspec.Struct, frozen=True):
     partition_types: tuple[str, ...] = ()
 
 
-def plan_files(schema: StructType, partition_by: tuple[str, ...], file_format: FileFormat = SNAPPY_PARQUET) -> FilePlan:
+def plan_files(
+    schema: StructType,
+    partition_by: tuple[str, ...],
+    file_format: FileFormat = SNAPPY_PARQUET,
+    case_sensitive: bool = False,
+) -> FilePlan:
     """Decides which columns name partitions; the others go into the files, in their order.
 
     Args:
         schema: Everything that Spark hands over.
         partition_by: Partition columns, outermost first; where no column is spelled exactly so, case is ignored.
         file_format: What the other columns are written as.
+        case_sensitive: Whether names may differ in case only: Spark reads such files with
+            ``spark.sql.caseSensitive=true`` alone.
 
     Raises:
         ConfigurationError: A partition column is unknown, ambiguous or named twice, no other column is left, or two
-            columns share a name.
+            columns share a name, or all but its case.
         UnsupportedError: A column's type cannot be written, or cannot name partitions.
     """
     from pyspark.sql.types import StructType
@@ -54,6 +62,8 @@ def plan_files(schema: StructType, partition_by: tuple[str, ...], file_format: F
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
         raise ConfigurationError(f"several columns are named {', '.join(map(repr, twice))}", operation="save")
+    if not case_sensitive:
+        _refuse_case_only(names)
     positions = tuple(_position(name, names) for name in partition_by)
     for position in positions:
         if positions.count(position) > 1:
@@ -77,6 +87,19 @@ def plan_files(schema: StructType, partition_by: tuple[str, ...], file_format: F
     )
 
 
+def _refuse_case_only(names: list[str]) -> None:
+    folded = [name.lower() for name in names]
+    alike = sorted((name for name in names if folded.count(name.lower()) > 1), key=lambda name: (name.lower(), name))
+    if alike:
+        raise ConfigurationError(
+            f"the columns {' and '.join(map(repr, alike))} differ in case only, and Spark would not read them back",
+            operation="save",
+            next_step="rename all but one of them; or, where all readers tell them apart, set"
+            " spark.sql.caseSensitive=true for committer.spark.write and foreach_batch, and"
+            ' .option("caseSensitive", "true") for df.write and writeStream',
+        )
+
+
 def arrow_schema(plan: FilePlan) -> pa.Schema:
     """The files' columns in Arrow's types, for a file that gets no row."""
     from pyspark.sql.pandas.types import to_arrow_schema
@@ -93,12 +116,18 @@ def _position(name: str, names: list[str]) -> int:
         return found[0]
     if found:
         raise ConfigurationError(f"the partition column {name!r} may be any of several columns", operation="save")
-    close = difflib.get_close_matches(name, names, n=1)
     raise ConfigurationError(
-        f"there is no column {name!r} to partition by",
-        operation="save",
-        next_step=f"did you mean {close[0]!r}?" if close else f"the columns are {', '.join(names)}",
+        f"there is no column {name!r} to partition by", operation="save", next_step=_meant(name, names)
     )
+
+
+def _meant(name: str, names: list[str]) -> str:
+    folded = {other.lower() for other in names}
+    parts = [part.strip() for part in name.split(",")]
+    if len(parts) > 1 and all(part.lower() in folded for part in parts):
+        return f"that is one name; several are given as a list: {json.dumps(parts)}"
+    close = difflib.get_close_matches(name, names, n=1)
+    return f"did you mean {close[0]!r}?" if close else f"the columns are {', '.join(names)}"
 
 
 def _check_partition_type(kind: DataType, name: str) -> None:

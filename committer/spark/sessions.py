@@ -42,6 +42,25 @@ def is_connect(df: DataFrame) -> bool:
     return type(df).__module__.startswith("pyspark.sql.connect.")
 
 
+def is_stopped(df: DataFrame) -> bool:
+    """Whether the session of a DataFrame was stopped; False where that cannot be asked. No Spark job."""
+    session = df.sparkSession
+    if is_connect(df):
+        return bool(getattr(session, "is_stopped", False))
+    java = session.sparkContext._jsc
+    if java is None:
+        return True
+    try:
+        return bool(java.sc().isStopped())
+    except Exception:  # a platform may forbid it
+        return False
+
+
+def case_sensitive(df: DataFrame) -> str:
+    """What the option ``caseSensitive`` of a write is by a DataFrame's session, whose setting the writer cannot see."""
+    return df.sparkSession.conf.get("spark.sql.caseSensitive", "false") or "false"
+
+
 def missing_in_worker(error: BaseException) -> UnsupportedError | None:
     """The error behind one of Spark's that says that a module is missing in its Python workers; None for any other.
 

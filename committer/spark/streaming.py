@@ -29,6 +29,7 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
+from committer.advice import to_blocking_callers
 from committer.committers.context import open_store
 from committer.committers.results import JobReport
 from committer.errors import (
@@ -52,10 +53,12 @@ from committer.layout import JobLayout
 from committer.operations import forget_outcome, recover
 from committer.paths import StorePath
 from committer.records.task_commit import TaskCommit
+from committer.spark.arguments import check_frame, column_names, option_texts
+from committer.spark.carried_errors import error_behind
 from committer.spark.datasource import CommitterWriter, TaskCommitMessage, _log_event, task_commits
 from committer.spark.options import WriteOptions, parse_options, path_option
 from committer.spark.schema import FilePlan, plan_files
-from committer.spark.sessions import is_connect, save
+from committer.spark.sessions import case_sensitive, is_connect, save
 from committer.spec import JobSpec
 from committer.stores.helpers import exists
 
@@ -258,7 +261,8 @@ def stream_writer(options: Mapping[str, str], schema: StructType, overwrite: boo
             operation="writeStream",
             next_step='leave them out, or use foreachBatch with committer.spark.foreach_batch(..., mode="overwrite")',
         )
-    return CommitterStreamWriter(_keeping(parsed), plan_files(schema, parsed.partition_by, parsed.file_format))
+    plan = plan_files(schema, parsed.partition_by, parsed.file_format, parsed.case_sensitive)
+    return CommitterStreamWriter(_keeping(parsed), plan)
 
 
 def _refuse_job_id(options: WriteOptions) -> None:
@@ -286,6 +290,7 @@ class CommitterStreamWriter(DataSourceStreamArrowWriter):
         self.options = options
         self.plan = plan
 
+    @to_blocking_callers()
     def write(self, iterator: Iterator[RecordBatch]) -> BatchMessage:
         """Writes one attempt of one task and commits it; reads on to no effect where the batch committed before.
 
@@ -302,6 +307,7 @@ class CommitterStreamWriter(DataSourceStreamArrowWriter):
         return BatchMessage(query, batch, written.data)
 
     # Spark calls them with arguments by position.
+    @to_blocking_callers()
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
         """Commits a batch with exactly the attempts that the messages name; does nothing for one that committed.
 
@@ -329,6 +335,7 @@ class CommitterStreamWriter(DataSourceStreamArrowWriter):
         )
         asyncio.run(forget_batch(self.options, query, batchId - 2))
 
+    @to_blocking_callers()
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
         """Aborts a batch's job, unless it is decided; where no task succeeded it stays open, to be joined next time."""
         found = [message for message in messages if isinstance(message, BatchMessage)]
@@ -400,21 +407,24 @@ def foreach_batch(
     uri: Destination,
     *,
     format: str = "parquet",
-    partition_by: Iterable[str] = (),
+    partition_by: str | Iterable[str] | None = (),
     mode: str = "append",
+    compression: str | None = None,
     query: str | None = None,
     sink: str = "",
     options: Mapping[str, object] | None = None,
 ) -> Callable[[DataFrame, int], None]:
     """A function for ``writeStream.foreachBatch`` that writes every batch exactly once.
 
-    It may be called from a function of one's own, with the batch's DataFrame or one made from it, and the number.
+    It may be called from a function of one's own, with the batch's DataFrame or one made from it, and the number. What
+    it raises then are errors of this library, or Spark's own.
 
     Args:
         uri: The destination: an absolute path or a URI.
         format: What the files are, as for the data source.
-        partition_by: Partition columns, outermost first.
+        partition_by: Names of partition columns, outermost first.
         mode: ``append`` or ``overwrite``, as for a batch write.
+        compression: The codec, as the data source's option; the format's default when None.
         query: What tells this query from all others, and stays the same when it is started again; None takes Spark's
             own id. Spark Connect does not tell that id to the function, so there it must be given.
         sink: A name for this write, where one query writes several times into the same destination.
@@ -423,26 +433,28 @@ def foreach_batch(
     Raises:
         ConfigurationError: An option cannot be honoured.
     """
-    given = {key: _text(value) for key, value in (options or {}).items()}
-    columns = (partition_by,) if isinstance(partition_by, str) else tuple(partition_by)
+    given = option_texts(options, "options", "foreach_batch")
+    if compression is not None:
+        given["compression"] = compression
+    columns = column_names(partition_by, "foreach_batch")
     if columns:
         given["partitionBy"] = msgspec.json.encode(columns).decode()
     parsed = parse_options({**given, "format": format, "path": path_option(uri)})
     _refuse_job_id(parsed)
-    if mode not in ("append", "overwrite"):
+    chosen = str(mode).strip().lower()
+    if chosen not in ("append", "overwrite"):
         raise ConfigurationError(
             f"the mode {mode!r} cannot be used for a stream: batches follow one another into one destination",
             operation="foreach_batch",
             next_step='use "append" or "overwrite"',
         )
-    if query == "":
-        raise ConfigurationError("query cannot be empty", operation="foreach_batch")
+    name: object = query
+    if name is not None and not (isinstance(name, str) and name):
+        raise ConfigurationError(
+            f"query cannot be {name!r}", operation="foreach_batch", next_step="give a name as text, or leave it out"
+        )
     written = {**given, "format": format, "outcome_kept": "true"}
-    return _BatchSink(_keeping(parsed), written, mode, query, sink)
-
-
-def _text(value: object) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)
+    return _BatchSink(_keeping(parsed), written, chosen, query, sink)
 
 
 class _BatchSink:
@@ -457,14 +469,23 @@ class _BatchSink:
         self._query = query
         self._sink = sink
 
+    @to_blocking_callers()
     def __call__(self, df: DataFrame, batch_id: int) -> None:
+        check_frame(df, "foreach_batch")
         query = self._query or _query_of(df)
         job_id = batch_job_id(query, batch_id, self._sink)
         if asyncio.run(self._was_committed(job_id)):
             _LOG.info("batch %d of query %s is committed already, as job %s", batch_id, query, job_id)
         else:
-            writer = df.write.format("committer").options(**self._written).option("job_id", job_id)
-            save(df.sparkSession, writer.mode(self._mode), self._options.path)
+            writer = df.write.format("committer").option("caseSensitive", case_sensitive(df)).options(**self._written)
+            writer = writer.option("job_id", job_id)
+            try:
+                save(df.sparkSession, writer.mode(self._mode), self._options.path)
+            except Exception as error:
+                raised = error_behind(error)
+                if raised is None:
+                    raise
+                raise raised from error
         asyncio.run(forget_batch(self._options, query, batch_id - 2, self._sink))
 
     async def _was_committed(self, job_id: str) -> bool:

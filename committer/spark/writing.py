@@ -9,7 +9,6 @@ task.
 from __future__ import annotations
 
 import asyncio
-import re
 import time
 import uuid
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
@@ -18,26 +17,25 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-import committer.errors
 from committer.committers.base import DEFAULT_COMMITTER
 from committer.committers.results import JobReport
 from committer.config import CommitterConfig, ConfigLike, config_of
 from committer.errors import (
     CommitterError,
     ConfigurationError,
-    DestinationBusyError,
     JobNotFoundError,
-    Outcome,
     StorePermissionError,
 )
 from committer.events.logs import job_logger
 from committer.job import Destination
+from committer.spark.arguments import check_frame, column_names, option_texts
+from committer.spark.carried_errors import error_behind
 from committer.spark.destination import look_at_destination
 from committer.spark.kept_report import take_kept_report, take_report
 from committer.spark.modes import SaveMode, save_mode
 from committer.spark.options import WriteOptions, parse_options, path_option
 from committer.spark.session_settings import choices_of, set_by_user, store_settings
-from committer.spark.sessions import is_connect, missing_in_worker, save
+from committer.spark.sessions import case_sensitive, is_connect, missing_in_worker, save
 from committer.sync.portal import wait_for
 
 if TYPE_CHECKING:
@@ -46,13 +44,6 @@ if TYPE_CHECKING:
 
 _LOG = job_logger("committer.spark")
 _OVERWRITE_MODE: Final = "spark.sql.sources.partitionOverwriteMode"
-_ERROR: Final = re.compile(
-    r"^.*\bcommitter\.errors\.(?P<kind>\w+): (?P<message>.*?)"
-    r"(?:; path: (?P<path>.*?))?(?:; operation: (?P<operation>[^;]*))?"
-    r"; outcome: (?P<outcome>unchanged|partial|committed|unknown)(?:; next step: (?P<next_step>.*))?$",
-    re.MULTILINE,
-)
-_OWNERS: Final = re.compile(r" now: jobs? (\S+(?:, \S+)*) ")
 
 
 def write(
@@ -60,8 +51,9 @@ def write(
     uri: Destination,
     *,
     format: str = "parquet",
-    partition_by: str | Iterable[str] = (),
+    partition_by: str | Iterable[str] | None = (),
     mode: str = "error",
+    compression: str | None = None,
     partition_overwrite_mode: str | None = None,
     options: Mapping[str, object] | None = None,
     committer: str | None = None,
@@ -73,20 +65,21 @@ def write(
 
     Nothing at the destination is touched before all tasks are done; then the new files appear, and what an overwrite
     replaces goes after them (G13). Interrupted (Ctrl-C, ``interruptAll``), it raises at once while a commit that began
-    goes on: ``committer.recover(uri, job_id)`` then tells its end; the error's notes name the job.
+    goes on: ``committer.sync.recover(uri, job_id)`` then tells its end; the error's notes name the job.
 
     Args:
         df: What to write.
         uri: The destination: an absolute path or a URI.
         format: The format of the files.
-        partition_by: Partition columns, outermost first.
+        partition_by: Names of partition columns, outermost first.
         mode: ``error`` (refuses a destination that holds anything, checked again at commit), ``ignore`` (then writes
             nothing), ``append`` or ``overwrite``.
+        compression: The codec, as the data source's option; the format's default when None.
         partition_overwrite_mode: ``static`` replaces everything there but names that start with ``_`` or ``.``
             (without ``=``), ``dynamic`` the partitions that are written. None takes the session's
             ``spark.sql.sources.partitionOverwriteMode`` if it was set. Needed to overwrite with partitions what holds
             data.
-        options: More options of the data source, ``compression`` for example.
+        options: More options of the data source, ``maxRecordsPerFile`` for example.
         committer: The committer's name; the store's default when None.
         config: The commit's choices. In a classic session keys ``spark.hadoop.*`` that its configuration sets make
             those that neither this nor `options` makes, a `CommitterConfig` being all of them; and likewise
@@ -108,19 +101,23 @@ def write(
             error says otherwise.
     """
     started = time.monotonic()
+    check_frame(df, "write")
     chosen = save_mode(mode)
     settings = _settings(
         options,
         path=path_option(uri),
         format=format,
-        partitionBy=_columns(partition_by),
+        # As a list, because a name may hold a comma.
+        partitionBy=msgspec.json.encode(column_names(partition_by, "write")).decode(),
+        compression=compression,
+        caseSensitive=case_sensitive(df),
         existing=chosen,
         partitionOverwriteMode=_overwrite_mode(df, chosen, partition_overwrite_mode),
         committer=committer,
         job_id=job_id or str(uuid.uuid4()),
         keep_report="true",
         **_config_options(config),
-        **{f"storage.{key}": value for key, value in (storage_options or {}).items()},
+        **_storage_keys(storage_options),
     )
     withheld = _add_from_session(df, settings, config)
     parsed = parse_options(settings)
@@ -157,49 +154,24 @@ def write(
     return msgspec.structs.replace(report, duration_s=time.monotonic() - started)
 
 
-def error_behind(error: BaseException) -> CommitterError | None:
-    """The error of this library that an error of Spark tells of; None when it tells of none.
-
-    Spark carries errors of its Python processes over as text. The last one in it is the one that was raised last.
-    """
-    found = list(_ERROR.finditer(str(error)))
-    if not found:
-        return None
-    match = found[-1]
-    kind = getattr(committer.errors, match["kind"], None)
-    if not (isinstance(kind, type) and issubclass(kind, CommitterError)):
-        return None
-    message, outcome = match["message"], msgspec.convert(match["outcome"], Outcome)
-    path, operation, next_step = (match[key] or "" for key in ("path", "operation", "next_step"))
-    if kind is DestinationBusyError:
-        owners = _OWNERS.search(message)
-        return DestinationBusyError(
-            message,
-            owners=owners[1].split(", ") if owners else (),
-            path=path,
-            operation=operation,
-            outcome=outcome,
-            next_step=next_step,
-        )
-    return kind(message, path=path, operation=operation, outcome=outcome, next_step=next_step)
-
-
 def _note(error: BaseException, options: WriteOptions, job_id: str) -> None:
     if not isinstance(error, CommitterError) or error.outcome != "unchanged":
         error.add_note(
             f"this was job {job_id} at {options.path}; if its commit had begun it may go on and succeed:"
-            f" committer.recover({options.path!r}, {job_id!r}) tells"
+            f" committer.sync.recover({options.path!r}, {job_id!r}) tells"
         )
 
 
 def _settings(more: Mapping[str, object] | None, **own: str | None) -> dict[str, str]:
     settings = {key: value for key, value in own.items() if value is not None}
-    for key, value in (more or {}).items():
-        if key.lower() in {name.lower() for name in own}:
+    # compression is an option too; given as one, the argument is not. What an option says of case wins.
+    taken = {name.lower() for name in own if name != "compression" or name in settings} - {"casesensitive"}
+    for key, value in option_texts(more, "options", "write").items():
+        if key.lower() in taken:
             raise ConfigurationError(
                 f"{key} is given twice, or is an argument of write, not an option", operation="save"
             )
-        settings[key] = str(value).lower() if isinstance(value, bool) else str(value)
+        settings[key] = value
     return settings
 
 
@@ -218,9 +190,8 @@ def _add_from_session(df: DataFrame, settings: dict[str, str], config: ConfigLik
     return store.withheld
 
 
-def _columns(names: str | Iterable[str]) -> str:
-    # As a list, because a name may hold a comma.
-    return msgspec.json.encode([names] if isinstance(names, str) else list(names)).decode()
+def _storage_keys(storage_options: Mapping[str, object] | None) -> dict[str, str]:
+    return {f"storage.{key}": value for key, value in option_texts(storage_options, "storage_options", "write").items()}
 
 
 def _config_options(config: ConfigLike | None) -> dict[str, str]:
@@ -274,7 +245,7 @@ def _fetched_report(df: DataFrame, options: WriteOptions, job_id: str) -> JobRep
             error.next_step = f"do not write again: the data is in place; {error.next_step}"
         error.add_note(
             f"job {job_id} is committed at {options.path}, only its report could not be fetched:"
-            f" committer.recover({options.path!r}, {job_id!r}) returns it"
+            f" committer.sync.recover({options.path!r}, {job_id!r}) returns it"
         )
         raise
 

@@ -20,7 +20,7 @@ from typing import Any, Final, Generic, Protocol, TypeVar, cast
 import anyio
 from anyio.from_thread import BlockingPortal
 
-from committer.advice import blocking
+from committer.advice import to_blocking_callers
 from committer.errors import CommitterError
 
 T = TypeVar("T")
@@ -289,10 +289,8 @@ def wait_for(
             raise _ending(operation) from interrupt
         raise
     try:
-        return call.result()
-    except CommitterError as error:
-        error.next_step = blocking(error.next_step)
-        raise
+        with to_blocking_callers():
+            return call.result()
     except asyncio.CancelledError as error:
         if is_ending():
             raise _ending(operation) from None

@@ -166,9 +166,12 @@ def test_partition_columns_leave_the_files_and_the_rest_keeps_its_order() -> Non
 
 def test_the_exact_spelling_wins() -> None:
     both = StructType([StructField(name, IntegerType()) for name in ("A", "a", "b")])
-    assert plan_files(both, ("a",)).partitions == (("a", 1),)
+    assert plan_files(both, ("a",), case_sensitive=True).partitions == (("a", 1),)
+    unlike = StructType([StructField(name, IntegerType()) for name in ("Ab", "aB", "c")])
     with pytest.raises(ConfigurationError, match="several columns"):
-        plan_files(StructType([StructField(name, IntegerType()) for name in ("Ab", "aB", "c")]), ("ab",))
+        plan_files(unlike, ("ab",), case_sensitive=True)
+    with pytest.raises(ConfigurationError, match="columns 'Ab' and 'aB' differ in case only"):
+        plan_files(unlike, ("ab",))
 
 
 @pytest.mark.parametrize(

@@ -29,9 +29,10 @@ from committer.errors import (
 )
 from committer.records.success import SuccessData
 from committer.spark import write
+from committer.spark.carried_errors import error_behind
 from committer.spark.kept_report import keep_report, take_report
 from committer.spark.options import parse_options
-from committer.spark.writing import _report_from_here, error_behind
+from committer.spark.writing import _report_from_here
 
 from .trees import data_files, everything, rows_by_directory
 
@@ -186,7 +187,7 @@ def test_ctrl_c_in_commit_lets_the_commit_go_on(spark: SparkSession, tmp_path: P
     with pytest.raises(KeyboardInterrupt) as raised:
         write(frame, dest, partition_by=["a"], config=SLOW, job_id="j")
     watcher.join()
-    assert any("committer.recover" in note and "'j'" in note for note in raised.value.__notes__)
+    assert any("committer.sync.recover" in note and "'j'" in note for note in raised.value.__notes__)
     report = asyncio.run(committer.recover(dest, "j"))
     assert (report.success, report.files_committed) == (True, 40)
     assert sum(map(len, rows_by_directory(dest, "v").values())) == 40

@@ -1,0 +1,137 @@
+"""What users hand to the calls of this binding, checked before anything happens."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Final
+
+from committer.errors import ConfigurationError
+from committer.spark.sessions import is_stopped
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+_COLUMN: Final = re.compile(r"Column<'(\w+)'>")
+
+
+def check_frame(df: DataFrame, operation: str) -> None:
+    """Checks that this is a DataFrame of Spark whose session is alive. No Spark job, no store call.
+
+    Raises:
+        ConfigurationError: It is something else, or its session was stopped.
+    """
+    from pyspark.sql import DataFrame
+
+    given: object = df
+    if not isinstance(given, DataFrame):
+        kind = type(given)
+        pandas = kind.__module__.partition(".")[0] in {"pandas", "polars", "pyarrow"}
+        raise ConfigurationError(
+            f"df must be a DataFrame of Spark, not {kind.__module__}.{kind.__qualname__}",
+            operation=operation,
+            next_step="make one of it with spark.createDataFrame(df)" if pandas else "give the DataFrame first",
+        )
+    if is_stopped(df):
+        raise ConfigurationError(
+            "the Spark session of this DataFrame was stopped: nothing was done",
+            operation=operation,
+            next_step="start a session (SparkSession.builder.getOrCreate()) and make the DataFrame anew in it",
+        )
+
+
+def column_names(names: str | Iterable[str] | None, operation: str) -> tuple[str, ...]:
+    """Partition columns as given: one name, several, or None for none.
+
+    Raises:
+        ConfigurationError: Something else than names, a Column for example.
+    """
+    if names is None:
+        return ()
+    if isinstance(names, str):
+        return (names,)
+    # A Column has __iter__ and refuses to be iterated over.
+    given: list[object] = [names] if _is_column(names) or not isinstance(names, Iterable) else list(names)
+    wrong = [one for one in given if not isinstance(one, str)]
+    if wrong:
+        texts = [_column_text(one) for one in given]
+        example = [text for text in texts if text is not None] if None not in texts else ["month", "day"]
+        raise ConfigurationError(
+            f"partition_by takes names of columns, not a {type(wrong[0]).__name__}",
+            operation=operation,
+            next_step=f"give names: partition_by={example!r}",
+        )
+    return tuple(str(one) for one in given)
+
+
+def option_texts(options: Mapping[str, object] | None, what: str, operation: str) -> dict[str, str]:
+    """Options as Spark takes them, texts; one that is None is not given, as with Spark's own writers.
+
+    Args:
+        options: By name.
+        what: The argument's name.
+        operation: The call it is an argument of.
+
+    Raises:
+        ConfigurationError: They are no mapping with names as keys.
+    """
+    given: object = {} if options is None else options
+    if not isinstance(given, Mapping) or not all(isinstance(key, str) for key in given):
+        raise ConfigurationError(
+            f"{what} must be a mapping of names to values, not a {type(given).__name__}",
+            operation=operation,
+            next_step=f"give a dictionary: {what}={{...}}",
+        )
+    return {key: _text(value) for key, value in given.items() if value is not None}
+
+
+def check_write_function(write_fn: object) -> None:
+    """Checks that a user's function can be called with rows and a task attempt, and writes before it returns.
+
+    Raises:
+        ConfigurationError: It cannot, or does not.
+    """
+    problem = ""
+    if not callable(write_fn):
+        problem = f"must be a function, not {write_fn!r:.60}"
+    elif inspect.iscoroutinefunction(write_fn) or inspect.isasyncgenfunction(write_fn):
+        problem = "is an async function, which Spark's tasks do not await"
+    elif inspect.isgeneratorfunction(write_fn):
+        problem = "is a generator (it says yield), which nothing runs"
+    elif not _takes_two(write_fn):
+        problem = "must take two arguments: the rows of a partition, and the task attempt that it writes to"
+    if problem:
+        raise ConfigurationError(
+            f"write_fn {problem}",
+            operation="foreach_partition",
+            next_step="give a plain function: def write(rows, task): ...",
+        )
+
+
+def _text(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _is_column(value: object) -> bool:
+    return type(value).__name__ == "Column" and type(value).__module__.startswith("pyspark.")
+
+
+def _column_text(value: object) -> str | None:
+    """The name in what a user gave for one; None where it cannot be told."""
+    if isinstance(value, str):
+        return value
+    match = _COLUMN.fullmatch(repr(value)) if _is_column(value) else None
+    return match[1] if match is not None else None
+
+
+def _takes_two(function: object) -> bool:
+    try:
+        signature = inspect.signature(function)  # type: ignore[arg-type]
+    except (TypeError, ValueError):  # of C, or a class that hides it: calling it will tell
+        return True
+    try:
+        signature.bind(None, None)
+    except TypeError:
+        return False
+    return True
