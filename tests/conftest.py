@@ -18,6 +18,7 @@ from blockbuster import BlockBuster, BlockBusterFunction, BlockingError
 from hypothesis import HealthCheck, settings
 
 import committer
+from tests import rotation
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # A shell's background jobs ignore Ctrl-C, and so would every process that a test starts and interrupts.
@@ -86,6 +87,19 @@ def pytest_keep_groups_together(items: list[pytest.Item]) -> None:
         suffixed = getattr(item, "_nodeid", "")
         if suffixed.startswith(f"{item.nodeid}@"):
             item._id = type(item._id).parse(suffixed)  # type: ignore[attr-defined]
+
+
+# --- Sweeps -------------------------------------------------------------------------------------------------------
+
+
+def pytest_configure() -> None:
+    """Fixes the share that sweeps take, for the workers of xdist and for every process that a test starts."""
+    os.environ[rotation.VARIABLE] = str(rotation.offset())
+
+
+def pytest_report_header() -> str:
+    """Says which share it is, so that what it finds can be found again."""
+    return f"sweeps: this commit's share; {rotation.VARIABLE}={rotation.offset()} takes the same again"
 
 
 # --- Blocking calls -----------------------------------------------------------------------------------------------

@@ -17,11 +17,9 @@ import logging
 import os
 import shutil
 import signal
-import subprocess
 import sys
 import tempfile
 import time
-import zlib
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -29,15 +27,10 @@ from pathlib import Path
 from tests.disk_sweep import life
 from tests.disk_sweep.calls import CHANGING, ERRORS
 from tests.disk_sweep.runs import LONGEST_S, OTHERS, Case, Run, run
+from tests.rotation import offset
 
 KINDS = ("errors", "exits", "stops")
 MOUNTED = "disks"
-
-
-def offset() -> int:
-    """A number that changes with the commit, so that shares of the sweep take turns."""
-    told = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, check=False, cwd=Path(__file__).parent)
-    return zlib.crc32(told.stdout)
 
 
 def cases(kind: str, flavour: str, disk: str, calls: list[tuple[str, str]], *, every: bool = False) -> Iterator[Case]:

@@ -143,34 +143,31 @@ async def sweep(
     tally: Tally,
     *,
     commit_only: bool = False,
-    stride: int = 1,
 ) -> None:
-    """Runs the job anew for every trouble at every call.
+    """Runs the job anew for every trouble at every call of this run's share.
 
     Args:
         make: Makes a new world.
         plan: The job.
         troubles: What goes wrong.
         ordeal: Runs the job, has others end it, checks; returns how it ended.
-        tally: Counts.
+        tally: Counts, and says how large a share is; each trouble has its own calls of it.
         commit_only: Leave out calls before the job commit.
-        stride: Try every so many calls only.
 
     Raises:
         AssertionError: It names the first runs that ended wrong.
     """
     calls, began = await undisturbed(make, plan)
-    numbers = range(began if commit_only else 1, calls + 1, stride)
-    tally.calls += len(numbers)
     wrong: list[str] = []
-    for trouble in troubles:
-        for at in numbers:
-            async with running(Cluster(make(), plan, at=at, trouble=trouble)) as cluster:
-                try:
-                    tally.note(await ordeal(cluster))
-                except Exception as error:
-                    what = trouble if isinstance(trouble, str) else trouble.__name__
-                    wrong.append(f"{what} at {cluster.hit}\n    {type(error).__name__}: {error}")
+    tried = [(trouble, at) for trouble in troubles for at in tally.share(range(began if commit_only else 1, calls + 1))]
+    tally.calls += len({at for _trouble, at in tried})
+    for trouble, at in tried:
+        async with running(Cluster(make(), plan, at=at, trouble=trouble)) as cluster:
+            try:
+                tally.note(await ordeal(cluster))
+            except Exception as error:
+                what = trouble if isinstance(trouble, str) else trouble.__name__
+                wrong.append(f"{what} at {cluster.hit}\n    {type(error).__name__}: {error}")
     if wrong:
         shown = "\n".join(wrong[:_MOST_SHOWN])
-        raise AssertionError(f"{len(wrong)} of {len(troubles) * len(numbers)} runs ended wrong, the first:\n{shown}")
+        raise AssertionError(f"{len(wrong)} of {len(tried)} runs ended wrong, the first:\n{shown}")

@@ -97,7 +97,7 @@ def renamed_again(emulator: AdlsEmulator) -> set[str]:
 
 
 async def sweep(emulator: AdlsEmulator, plan: Plan, trouble: str, tally: Tally, *, commit_only: bool = False) -> None:
-    """Runs the job anew for a trouble at every request.
+    """Runs the job anew for a trouble at every request of this run's share.
 
     Raises:
         AssertionError: It names the first runs that ended wrong.
@@ -106,6 +106,7 @@ async def sweep(emulator: AdlsEmulator, plan: Plan, trouble: str, tally: Tally, 
     numbers: Sequence[int] = range(requests.commit_began if commit_only else 0, len(requests.operations))
     if trouble in SENT_TWICE:
         numbers = [number for number in numbers if requests.operations[number] in SENT_TWICE[trouble]]
+    numbers = tally.share(numbers)
     tally.calls += len(numbers)
     wrong: list[str] = []
     for number in numbers:

@@ -195,8 +195,9 @@ async def _check_all(
     store: PowerStore, check: Callable[[MemorySpace, frozenset[str]], Awaitable[str]], tally: Tally
 ) -> list[str]:
     wrong: list[str] = []
-    tally.calls += len(store.pictures)
-    for picture in store.pictures:
+    pictures = tally.share(store.pictures)
+    tally.calls += len(pictures)
+    for picture in pictures:
         for number, tree in enumerate(picture.trees):
             space = picture.space(tree)
             try:

@@ -138,9 +138,9 @@ HUNTS = {
 
 
 @pytest.mark.parametrize("hunt", HUNTS.values(), ids=HUNTS)
-async def test_planted_bug_is_found(hunt: Hunt, monkeypatch: pytest.MonkeyPatch, tally: Tally) -> None:
+async def test_planted_bug_is_found(hunt: Hunt, monkeypatch: pytest.MonkeyPatch, quiet: None) -> None:
     async def sweep_all() -> None:
-        await sweep(memory("local"), hunt.plan, (hunt.trouble,), hunt.ordeal, tally, commit_only=True)
+        await sweep(memory("local"), hunt.plan, (hunt.trouble,), hunt.ordeal, Tally(), commit_only=True)
 
     await sweep_all()
     hunt.plant(monkeypatch)

@@ -1,0 +1,46 @@
+"""Which share of a long sweep this run takes: another at each commit, the same again when told to.
+
+What a run leaves out because of its share, other commits' runs take, and `-m slow` takes whole.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import zlib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final, TypeVar
+
+T = TypeVar("T")
+
+VARIABLE: Final = "COMMITTER_SWEEP_OFFSET"
+
+
+def offset() -> int:
+    """A number that changes with the commit; without git always the same one.
+
+    The environment variable takes its place, so that a finding can be repeated: a test run says in its first lines which
+    number it goes by, and hands it to all processes that it starts.
+    """
+    told = os.environ.get(VARIABLE)
+    return int(told) if told else offset_of_commit(Path(__file__).parent)
+
+
+def offset_of_commit(directory: Path) -> int:
+    """The number of the commit that is checked out there, 0 where git knows none."""
+    try:
+        told = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, check=False, cwd=directory)
+    except OSError:
+        return 0
+    return 0 if told.returncode else zlib.crc32(told.stdout.strip()) % 1_000_000
+
+
+def first_of(share: int, what: str = "") -> int:
+    """Where this run begins when it takes one of so many; `what` has sweeps of one run begin at different places."""
+    return (offset() + zlib.crc32(what.encode())) % share
+
+
+def rotated(whole: Sequence[T], share: int, what: str = "") -> Sequence[T]:
+    """One in `share`, at least one where there is any."""
+    return whole[first_of(min(share, len(whole)), what) :: share] if whole else whole
