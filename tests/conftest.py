@@ -35,12 +35,10 @@ settings.load_profile("ci" if os.environ.get("CI") else "default")
 
 # --- Event loops --------------------------------------------------------------------------------------------------
 #
-# Every async test runs on asyncio's own loop. A folder whose conftest.py says
-#
-#     from tests.conftest import every_loop as pytest_asyncio_loop_factories
-#
-# (tests/flow and tests/stores do) runs its async tests once more on uvloop and, on Python 3.12 and later, behind the
-# `slow` marker, with eager tasks. One test narrows the choice with @pytest.mark.asyncio(loop_factories=["asyncio"]).
+# Every async test runs on asyncio's own loop. What has to do with a loop's tasks, timers, threads or sockets is marked
+# `every_loop`: it runs once more on uvloop and, on Python 3.12 and later, behind the `slow` marker, with eager tasks.
+# What stands in memory, or goes by virtual time, meets nothing there that it does not meet on asyncio's loop. One test
+# narrows the choice of its file with @pytest.mark.asyncio(loop_factories=["asyncio"]).
 
 
 def _eager_loop() -> asyncio.AbstractEventLoop:
@@ -51,13 +49,10 @@ def _eager_loop() -> asyncio.AbstractEventLoop:
 
 
 def pytest_asyncio_loop_factories(config: pytest.Config, item: pytest.Item) -> Mapping[str, LoopFactory]:
-    """The loop of a folder that says nothing else."""
-    return {"asyncio": asyncio.new_event_loop}
-
-
-def every_loop(config: pytest.Config, item: pytest.Item) -> Mapping[str, LoopFactory]:
-    """The loops of a folder that must hold on each of them."""
+    """The loops that a test runs on."""
     factories: dict[str, LoopFactory] = {"asyncio": asyncio.new_event_loop}
+    if item.get_closest_marker("every_loop") is None:
+        return factories
     if sys.platform != "win32":
         import uvloop
 

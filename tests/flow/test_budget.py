@@ -8,6 +8,8 @@ import pytest
 
 from committer.flow.budget import Budget
 
+pytestmark = pytest.mark.every_loop
+
 
 async def turns(times: int = 3) -> None:
     for _ in range(times):

@@ -9,6 +9,8 @@ import pytest
 
 from committer.flow.outlast import outlast
 
+pytestmark = pytest.mark.every_loop
+
 
 async def test_result_and_error_of_the_work() -> None:
     async def fine() -> None:

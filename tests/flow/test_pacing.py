@@ -25,6 +25,11 @@ from committer.flow.pacing import DEFAULT_PAUSE_S, LONGEST_PAUSE_S, Claim, Pacer
 from committer.flow.runtime import use_runtime
 from committer.testing.virtual_time import VirtualRuntime
 
+pytestmark = pytest.mark.every_loop
+
+# Much virtual time, which depends on no loop, and takes ten times as long on uvloop.
+one_loop = pytest.mark.asyncio(loop_factories=["asyncio"])
+
 A_LITTLE = 1e-6
 
 # Seconds from the end of the last pause to the full limits, at most; docs/pacing.md says so.
@@ -96,6 +101,7 @@ calls = st.lists(
 )
 
 
+@one_loop
 @given(rate=st.floats(0.3, 500), burst=st.integers(1, 150), concurrency=st.integers(1, 20), calls=calls)
 @example(rate=1000.0, burst=100, concurrency=200, calls=[(0.0, 0.0, 0.0)] * 150)
 async def test_the_rate_is_never_exceeded(
@@ -111,6 +117,7 @@ async def test_the_rate_is_never_exceeded(
     assert grants.most_held <= concurrency
 
 
+@one_loop
 @given(
     rate=st.floats(20, 500),
     calls=st.lists(st.tuples(st.floats(0, 30), st.sampled_from(["ok"] * 4 + ["throttle", "retry-after"])), max_size=80),
@@ -159,6 +166,7 @@ async def test_the_burst_is_no_more_than_a_second_of_a_slow_rate() -> None:
     assert runtime.monotonic() - started == pytest.approx(4.0, abs=0.01)
 
 
+@one_loop
 async def test_the_full_rate_is_reached() -> None:
     runtime = VirtualRuntime()
     grants = Grants(Pacer("e", concurrency=64, rate=500.0, runtime=runtime))
@@ -353,6 +361,7 @@ async def test_the_limits_keep_a_floor() -> None:
     assert (slow.concurrency, slow.rate) == (1, 0.25)
 
 
+@one_loop
 async def test_the_limits_recover_after_a_storm() -> None:
     runtime = VirtualRuntime()
     pacer = Pacer("e", concurrency=64, rate=200.0, runtime=runtime)
@@ -374,6 +383,7 @@ async def test_the_limits_recover_after_a_storm() -> None:
     assert all(then <= rate + 20.0 * (later - at) + 2.0 for (at, rate), (later, then) in pairwise(seen))
 
 
+@one_loop
 @pytest.mark.parametrize("rate", [1.0, 3.0, 100.0, 10_000.0])
 @pytest.mark.parametrize("refusals", [1, 2, 5, 40])
 @pytest.mark.parametrize("retry_after_s", [None, 5.0])

@@ -12,6 +12,8 @@ from hypothesis import strategies as st
 from committer.errors import CommitterError, RecordError
 from committer.flow.repeats import BLOCK, Repeats
 
+pytestmark = pytest.mark.every_loop
+
 
 def repeated(texts: list[str]) -> set[int]:
     return {hash(text) for text, times in Counter(texts).items() if times > 1}

@@ -19,6 +19,8 @@ from committer.flow.retry import DEFAULT_POLICY, RetryPolicy, nothing_was_done, 
 from committer.flow.runtime import use_runtime
 from committer.testing.virtual_time import VirtualRuntime
 
+pytestmark = pytest.mark.every_loop
+
 
 class Script:
     """A call that fails as told, then returns ``done``."""

@@ -18,6 +18,8 @@ from committer.errors import CommitterError, RecordError
 from committer.flow.spill import SpillFile
 from committer.records.manifest import FileEntry
 
+pytestmark = pytest.mark.every_loop
+
 
 def entry(number: int) -> FileEntry:
     return FileEntry(f"file:/tmp/source/part-{number:08d}", f"file:/data/dest/part-{number:08d}", number, None)

@@ -8,6 +8,8 @@ import pytest
 
 from committer.flow.together import both, together
 
+pytestmark = pytest.mark.every_loop
+
 
 async def ends_with(error: Exception, started: asyncio.Event) -> None:
     """Fails while it is being cancelled, as a request does whose connection is torn down."""

@@ -6,8 +6,12 @@ import asyncio
 import threading
 import time
 
+import pytest
+
 from committer.flow.runtime import SystemRuntime, current_runtime, use_runtime
 from committer.testing.virtual_time import BEGINNING, VirtualRuntime
+
+pytestmark = pytest.mark.every_loop
 
 
 async def test_hours_pass_at_once_and_in_order() -> None:

@@ -15,6 +15,8 @@ from committer.errors import CommitterError, MultipleError, StoreOutcomeUnknownE
 from committer.flow.workers import run_workers
 from committer.testing.virtual_time import VirtualRuntime
 
+pytestmark = pytest.mark.every_loop
+
 here: ContextVar[str] = ContextVar("here", default="nowhere")
 
 

@@ -1,17 +1,16 @@
-"""One server of each kind for all tests of a process, which xdist keeps together; and the loops they run on."""
+"""One server of each kind for all tests of a process, which xdist keeps together."""
 
 from __future__ import annotations
 
 import itertools
 import os
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Iterator
 from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 
 from committer.paths import StorePath
-from tests.conftest import LoopFactory, every_loop
 
 HERE = Path(__file__).parent
 _numbers = itertools.count()
@@ -23,12 +22,6 @@ else:
     from tests.s3.bucket import KEY_ID_IS_IN, KEY_IS_IN, options_for
     from tests.s3.proxy import Proxy, proxy_to
     from tests.s3.servers import BUCKET, KEY, KEY_ID, Server, moto, seaweedfs
-
-
-def pytest_asyncio_loop_factories(config: pytest.Config, item: pytest.Item) -> Mapping[str, LoopFactory]:
-    """Every loop for the suite, whose classes choose one each; all else runs on asyncio's own alone."""
-    factories = every_loop(config, item)
-    return factories if item.path.name == "test_s3_conformance.py" else {"asyncio": factories["asyncio"]}
 
 
 @pytest.hookimpl(tryfirst=True)  # before xdist looks for groups

@@ -37,7 +37,6 @@ class _OnServer(StoreConformance):
         return BucketChannel(server.client, root)
 
 
-@pytest.mark.asyncio(loop_factories=["asyncio"])
 class TestOnSeaweedFS(_OnServer):
     """The strict one, but for what is skipped below."""
 
@@ -50,6 +49,7 @@ class TestOnSeaweedFS(_OnServer):
         pytest.skip("SeaweedFS 4.48 looks first and writes after: several completions of one key succeed")
 
 
+@pytest.mark.every_loop
 @pytest.mark.asyncio(loop_factories=["uvloop"])
 class TestOnMoto(_OnServer):
     """The one with other answers."""

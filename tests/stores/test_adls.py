@@ -38,6 +38,8 @@ from committer.testing.emulators.adls import AdlsEmulator, Fault, Settings, serv
 from committer.testing.emulators.adls.nodes import Node
 from tests.stores.adls_account import ROOT, AccountChannel, make, put_files, requests, store_on
 
+pytestmark = pytest.mark.every_loop
+
 one_loop = pytest.mark.asyncio(loop_factories=["asyncio"])
 
 

@@ -39,6 +39,7 @@ class _OnAccount(StoreConformance):
         await store.close()
 
 
+@pytest.mark.every_loop
 class TestAdls(_OnAccount):
     """By account key, records by Put Blob."""
 

@@ -27,6 +27,8 @@ from committer.stores import _renames
 from committer.stores.local import LocalStore
 from committer.stores.paced import PacedStore
 
+pytestmark = pytest.mark.every_loop
+
 
 def pairs(directory: Path, count: int) -> list[tuple[StorePath, StorePath]]:
     root = StorePath.of(directory)

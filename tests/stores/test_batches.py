@@ -17,6 +17,8 @@ import pytest
 from committer.stores import _batches
 from committer.stores._batches import HEAVY, LIGHT, MANY, WHOLE_BATCH, BatchExecutor
 
+pytestmark = pytest.mark.every_loop
+
 
 class Gate:
     """A call that stays in its thread until it is let go."""

@@ -31,6 +31,7 @@ class _OnDisk(StoreConformance):
         return DiskChannel(root)
 
 
+@pytest.mark.every_loop
 class TestLocal(_OnDisk):
     @pytest.fixture
     async def store(self) -> AsyncIterator[Store]:

@@ -12,6 +12,8 @@ from committer.paths import StorePath
 from committer.stores.http import _proxy_for
 from committer.stores.registry import open_store
 
+pytestmark = pytest.mark.every_loop
+
 ADLS = StorePath("abfss", "container@account.dfs.core.windows.net", "/d/file")
 S3 = StorePath("s3", "bucket", "/d/file")
 KEYS = {"abfss": {"account_key": "a2V5"}, "s3": {"access_key_id": "id", "secret_access_key": "key", "region": "here-1"}}

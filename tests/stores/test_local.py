@@ -37,6 +37,8 @@ from committer.stores.local import LocalStore
 from committer.stores.memory import MemoryStore
 from committer.testing._conformance_base import names_in
 
+pytestmark = pytest.mark.every_loop
+
 
 @pytest.fixture
 def root(tmp_path: Path) -> StorePath:

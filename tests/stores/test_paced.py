@@ -487,6 +487,7 @@ async def test_a_store_without_retries_keeps_its_weights(bench: Bench) -> None:
     assert pickle.loads(pickle.dumps(heavy.weights)) == heavy.weights
 
 
+@pytest.mark.every_loop
 async def test_a_throttled_call_pauses_every_caller() -> None:
     bench = Bench(concurrency=8)
     with use_runtime(bench.runtime):
@@ -501,6 +502,7 @@ async def test_a_throttled_call_pauses_every_caller() -> None:
     MemoryStore.forget(bench.space.name)
 
 
+@pytest.mark.every_loop
 async def test_no_permit_is_held_between_the_entries_of_a_listing() -> None:
     bench = Bench(concurrency=1)
     async with asyncio.timeout(5):
@@ -510,6 +512,7 @@ async def test_no_permit_is_held_between_the_entries_of_a_listing() -> None:
     MemoryStore.forget(bench.space.name)
 
 
+@pytest.mark.every_loop
 async def test_a_listing_left_early_is_closed(bench: Bench) -> None:
     listing = bench.store.list(bench.path("d"))
     async for _ in listing:
@@ -532,6 +535,7 @@ async def test_an_empty_listing(bench: Bench) -> None:
     assert [entry async for entry in bench.store.list(bench.path("empty"))] == []
 
 
+@pytest.mark.every_loop
 async def test_many_callers_stay_within_the_limits() -> None:
     bench = Bench(concurrency=6, rate=50.0)
     in_flight = most = 0
@@ -555,6 +559,7 @@ async def test_many_callers_stay_within_the_limits() -> None:
     MemoryStore.forget(bench.space.name)
 
 
+@pytest.mark.every_loop
 async def test_cancelling_frees_the_permit(bench: Bench) -> None:
     reached = asyncio.Event()
 
