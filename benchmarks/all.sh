@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Measures everything again and fills in README.md and docs/performance.md. An hour on a quiet machine, Linux,
+# Measures everything again and fills in README.md and docs/. An hour on a quiet machine, Linux,
 # a JDK (17 or later), 4 GB of /dev/shm. Give names to measure those alone: benchmarks/all.sh far scale
 set -euo pipefail
 cd "$(dirname "$0")/.."

@@ -1,4 +1,4 @@
-"""Writes what was measured into README.md and docs/performance.md, so that nobody types a figure.
+"""Writes what was measured into README.md and two pages of docs/, so that nobody types a figure.
 
     uv run benchmarks/report.py [--check]
 
@@ -9,6 +9,7 @@ Each place is marked `<!-- measured: NAME -->` ... `<!-- end measured -->`; what
 from __future__ import annotations
 
 import argparse
+import os
 import re
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -19,7 +20,8 @@ from benchmarks.compare_java import COLUMNS, OURS, OURS_ON_UVLOOP, Ratio, is_jav
 from benchmarks.kept import RESULTS, ROOT, kept
 from benchmarks.suite import HEADINGS, cells
 
-PAGES: Final = (ROOT / "README.md", ROOT / "docs" / "performance.md")
+_DOCS: Final = ROOT / "docs"
+PAGES: Final = (ROOT / "README.md", _DOCS / "performance.md", _DOCS / "decisions" / "measurements.md")
 
 _PLACE = re.compile(r"(<!-- measured: (\S+) -->\n)(.*?)(<!-- end measured -->)", re.DOTALL)
 _FAR = "compare-1000x10x100-20ms"
@@ -222,7 +224,7 @@ def main() -> None:
 
 def images_from(page: Path) -> str:
     """The way from a page to docs/images."""
-    return "docs/images" if page.parent == ROOT else "images"
+    return Path(os.path.relpath(_DOCS / "images", page.parent)).as_posix()
 
 
 if __name__ == "__main__":

@@ -1,7 +1,8 @@
 """The snippets of README and docs: found on their pages, and run as they stand.
 
-A page's Python blocks run in order and share their names, as a reader would type them. Only paths below ``/data``
-become paths below a directory of the test.
+A page's Python blocks run in order and share their names, as a reader would type them; those of a page in `SCRIPTS` are
+files of their own. Only paths below ``/data`` become paths below a directory of the test. What a page says that a block
+prints (a ``text`` block, or "It prints `...`") must be printed.
 """
 
 from __future__ import annotations
@@ -24,7 +25,14 @@ _FENCED: Final = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _INDENTED: Final = re.compile(r"(?:(?<=\n\n)|\A)(?:    .*\n|\n(?=    ))+")
 _PATH: Final = re.compile(r"(?<=[\"'])/data(?=[/\"'])")
 
+_PRINTED: Final = re.compile(r"^```text\n(.*?)^```$|\bIt prints `([^`]+)`", re.MULTILINE | re.DOTALL)
+
+SCRIPTS: Final = frozenset({"docs/several-processes.md"})
+"""Pages whose blocks are programs: worker processes must be able to import them."""
+
 LEFT_OUT: Final = {
+    ("README.md", "pip install lake-committer"): "installs from PyPI",
+    ("docs/getting-started.md", "pip install lake-committer"): "installs from PyPI",
     ("README.md", "examples/flights.py"): "installs from PyPI; .ci/run runs the example",
     ("README.md", "pytest -n 2"): "installs from PyPI, and is what runs this",
     (
@@ -79,6 +87,20 @@ def runnable(page: str) -> list[Snippet]:
     return [snippet for snippet in snippets(page, "python") if snippet.reason is None]
 
 
+def printed(page: str) -> list[str]:
+    """What a page says that its blocks print, in order."""
+    found = _PRINTED.finditer((ROOT / page).read_text("utf-8"))
+    return [block.rstrip("\n") or inline for block, inline in (match.groups(default="") for match in found)]
+
+
+def check_printed(page: str, output: str) -> None:
+    """Asserts that `output` holds, in order, what the page says that its blocks print."""
+    start = 0
+    for expected in printed(page):
+        assert expected in output[start:], (page, expected, output)
+        start = output.index(expected, start) + len(expected)
+
+
 def needs_spark(page: str) -> bool:
     """Whether a page's blocks want a Spark session."""
     return any(re.search(r"\bpyspark\b", snippet.text) for snippet in runnable(page))
@@ -122,6 +144,26 @@ def run_in_child(found: Iterable[Snippet], directory: Path, environment: Mapping
     )
     assert done.returncode == 0, done.stderr
     return done.stdout
+
+
+def run_as_scripts(found: Iterable[Snippet], directory: Path) -> str:
+    """Runs each block as a program of its own below `directory`; returns what they print."""
+    shown = ""
+    for number, one in enumerate(placed(found, directory)):
+        script = directory / f"script_{number}.py"
+        script.write_text(one.text, "utf-8")
+        done = subprocess.run(
+            [sys.executable, "-W", "error", script.name],
+            capture_output=True,
+            text=True,
+            timeout=120,
+            cwd=directory,
+            env={**os.environ, "PYTHONPATH": str(ROOT)},
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+        shown += done.stdout
+    return shown
 
 
 def main() -> None:

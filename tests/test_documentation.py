@@ -1,4 +1,4 @@
-"""What messages say of the documentation: an address, for a wheel holds no page of it, and one that leads somewhere."""
+"""The documentation as a whole, and what messages say of it: an address that leads somewhere, as a wheel holds no page."""
 
 from __future__ import annotations
 
@@ -57,3 +57,37 @@ def test_pages_that_are_named_are_there(name: str) -> None:
     }
     assert not anchor or anchor in headings
     assert page(name) == f"{PAGES}/{name}"
+
+
+# --- The site -----------------------------------------------------------------------------------------------------
+
+
+def test_every_page_has_one_place_in_the_site() -> None:
+    text = (DOCS.parent / "mkdocs.yml").read_text(encoding="utf-8")
+    nav = text.partition("\nnav:\n")[2].partition("\n\n")[0]
+    placed = re.findall(r"(\S+\.md)$", nav, re.MULTILINE)
+    assert sorted(placed) == sorted(path.relative_to(DOCS).as_posix() for path in DOCS.rglob("*.md"))
+
+
+# Words that hide who acts, and private ones for which the field has a term.
+_UNPLAIN = re.compile(
+    r"\b(somebody|someone|nobody|anybody|everybody|whoever|the house|(let|letting) in|trouble at|say aloud)\b",
+    re.IGNORECASE,
+)
+_PROSE = [
+    *sorted(DOCS.rglob("*.md")),
+    *(DOCS.parent / name for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md")),
+]
+
+
+@pytest.mark.parametrize("page", _PROSE, ids=lambda path: path.name)
+def test_pages_name_who_acts_in_standard_terms(page: Path) -> None:
+    prose = re.sub(r"```.*?```|`[^`]*`", "", page.read_text(encoding="utf-8"), flags=re.DOTALL)
+    assert not [line for line in prose.splitlines() if _UNPLAIN.search(line)]
+
+
+def test_every_public_name_is_on_an_api_page() -> None:
+    shown = "\n".join(path.read_text(encoding="utf-8") for path in (DOCS / "api").glob("*.md"))
+    missing = [name for name in committer.__all__ if name[0] != "_" and f"::: committer.{name}\n" not in f"{shown}\n"]
+    # All errors are shown by their module.
+    assert missing == ["CommitterError"]

@@ -5,7 +5,10 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
+
+from committer.documentation import PAGES
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -15,8 +18,8 @@ def blocks(language: str) -> list[str]:
     return re.findall(rf"^```{language}\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)
 
 
-def test_the_first_two_commands_run_the_job_and_the_tests() -> None:
-    job, tests = blocks("sh")[:2]
+def test_two_commands_run_the_job_and_the_tests() -> None:
+    job, tests = blocks("sh")[-2:]
     assert "examples/flights.py" in job
     assert "pytest" in tests
     for command in (job, tests):
@@ -28,7 +31,7 @@ def test_ci_runs_the_readmes_test_command() -> None:
     # .ci/run takes the first line that matches this from the README and runs it.
     pattern = r"^python3 -m pip install .*pytest.*"
     found = re.findall(pattern, README, re.MULTILINE)
-    assert found == [blocks("sh")[1].strip()]
+    assert found == [blocks("sh")[-1].strip()]
     assert "'^python3 -m pip install .*pytest'" in (ROOT / ".ci" / "run").read_text(encoding="utf-8")
 
 
@@ -41,6 +44,21 @@ def test_the_python_snippet_commits(tmp_path: Path) -> None:
     assert (tmp_path / "flights" / "_SUCCESS").exists()
 
 
-def test_the_pages_it_points_to_are_there() -> None:
-    for target in re.findall(r"\]\(([^)#:]+)\)", README):
-        assert (ROOT / target).exists(), target
+def test_its_links_lead_somewhere_on_a_registrys_page_too() -> None:
+    home = PAGES.removesuffix("/docs")
+    links = re.findall(r"\]\(([^)]+)\)", README)
+    assert links
+    for link in links:
+        assert link.startswith(f"{home}/"), link
+        assert (ROOT / link.removeprefix(home).lstrip("/")).is_file(), link
+
+
+def test_the_metadata_points_to_the_same_home() -> None:
+    home = PAGES.partition("/blob/")[0]
+    urls = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["urls"]
+    assert {"Documentation", "Source", "Issues", "Changelog"} <= urls.keys()
+    for name, url in urls.items():
+        assert url.startswith(home), name
+        path = url.partition("/blob/main/")[2]
+        assert not path or (ROOT / path).is_file(), url
+    assert f"repo_url: {home}\n" in (ROOT / "mkdocs.yml").read_text(encoding="utf-8")

@@ -15,22 +15,35 @@ from pathlib import Path
 import pytest
 
 from tests.cli.conftest import Lake
-from tests.snippets import LEFT_OUT, PAGES, indented, needs_spark, run_in_child, runnable, snippets
+from tests.snippets import (
+    LEFT_OUT,
+    PAGES,
+    SCRIPTS,
+    check_printed,
+    indented,
+    needs_spark,
+    run_as_scripts,
+    run_in_child,
+    runnable,
+    snippets,
+)
 
 S3 = "docs/stores/s3.md"
 ADLS = "docs/stores/adls.md"
-RUNBOOK = "docs/recovery-runbook.md"
+RUNBOOK = "docs/recovery.md"
 HERE = [page for page in PAGES if runnable(page) and page not in {S3, ADLS, RUNBOOK} and not needs_spark(page)]
 
 
 def test_pages_are_found() -> None:
-    assert {"docs/observing.md", "docs/writing-a-store.md"} == set(HERE)
+    assert {"docs/getting-started.md", "docs/observing.md", "docs/writing-a-store.md"} <= set(HERE)
     assert {page for page in PAGES if needs_spark(page)} == {"README.md", "docs/spark.md"}
+    assert set(HERE) >= SCRIPTS
 
 
 @pytest.mark.parametrize("page", HERE)
 def test_the_snippets_of_a_page_run(page: str, tmp_path: Path) -> None:
-    run_in_child(runnable(page), tmp_path)
+    run = run_as_scripts if page in SCRIPTS else run_in_child
+    check_printed(page, run(runnable(page), tmp_path))
 
 
 def test_the_snippets_of_the_runbook_run_on_the_day_after(tmp_path: Path) -> None:
@@ -58,7 +71,7 @@ def test_the_snippet_for_the_emulator_of_adls_runs(tmp_path: Path) -> None:
 
 
 def test_blocks_of_commands_are_run_or_listed() -> None:
-    played_by_another_test = {"docs/cli.md"}  # tests/cli/test_docs.py
+    played_by_another_test = {"docs/cli.md", "README.md"}  # tests/cli/test_docs.py
     for page in PAGES:
         for language in ("sh", "console", "bash", "shell"):
             found = [one for one in snippets(page, language) if one.reason is None]

@@ -1,4 +1,4 @@
-"""docs/cli.md: its commands are run, and what they print is what the page says."""
+"""The commands of docs/cli.md and README are run, and what they print is what the page says."""
 
 from __future__ import annotations
 
@@ -7,7 +7,10 @@ import re
 import shlex
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
+
+import pytest
 
 from committer.cli.application import app
 from committer.cli.exits import Exit
@@ -48,9 +51,13 @@ def morning_after(directory: Path) -> None:
     (lake.temporary / "0" / "_temporary").mkdir(parents=True)
 
 
-def played(directory: Path) -> str:
+def half_committed(directory: Path) -> None:
+    """The destination of README."""
+    Lake(directory / "flights").decided("nightly")
+
+
+def played(page: Path, directory: Path) -> str:
     """The page, with what its commands print below each."""
-    morning_after(directory)
     code = 0
 
     def play(match: re.Match[str]) -> str:
@@ -81,11 +88,13 @@ def played(directory: Path) -> str:
             shown.append(done.stdout.replace(str(directory), "/data").rstrip("\n"))
         return "\n".join([*shown, "```"])
 
-    return _BLOCK.sub(play, PAGE.read_text(encoding="utf-8"))
+    return _BLOCK.sub(play, page.read_text(encoding="utf-8"))
 
 
-def test_the_page_shows_what_is_printed(tmp_path: Path) -> None:
-    assert steady(played(tmp_path)) == steady(PAGE.read_text(encoding="utf-8"))
+@pytest.mark.parametrize(("page", "prepare"), [(PAGE, morning_after), (ROOT / "README.md", half_committed)])
+def test_the_page_shows_what_is_printed(page: Path, prepare: Callable[[Path], None], tmp_path: Path) -> None:
+    prepare(tmp_path)
+    assert steady(played(page, tmp_path)) == steady(page.read_text(encoding="utf-8"))
 
 
 def test_the_page_names_every_command_and_exit_code() -> None:

@@ -1,4 +1,4 @@
-"""docs/recovery-runbook.md at night: each command of its table, typed as written at a job in that state, ends the job."""
+"""docs/recovery.md at night: each command of its table, typed as written at a job in that state, ends the job."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from committer.stores.local import LocalStore
 from committer.testing.faults import Fault, FaultyStore, SimulatedCrash
 from tests.cli.conftest import ROOT, Lake, Run
 
-PAGE = ROOT / "docs" / "recovery-runbook.md"
+PAGE = ROOT / "docs" / "recovery.md"
 
 
 def _rolled_back(lake: Lake) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from tests.snippets import PAGES, needs_spark, placed, play, runnable
+from tests.snippets import PAGES, check_printed, needs_spark, placed, play, runnable
 
 
 @pytest.fixture
@@ -26,8 +26,11 @@ def settings_as_before(spark: SparkSession) -> Iterator[None]:
 
 @pytest.mark.usefixtures("settings_as_before")
 @pytest.mark.parametrize("page", [page for page in PAGES if needs_spark(page)])
-def test_the_snippets_of_a_page_run(page: str, spark: SparkSession, tmp_path: Path) -> None:
+def test_the_snippets_of_a_page_run(
+    page: str, spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     names = play(placed(runnable(page), tmp_path))
+    check_printed(page, capsys.readouterr().out)
     assert names["spark"] is spark
     written = (tmp_path / "data").iterdir()
     assert all(any(path.rglob("part-*")) for path in written if path.name != "checkpoints")
