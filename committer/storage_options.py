@@ -51,7 +51,8 @@ class OptionTable:
         options: Its options.
         advice: Names of other tools that nothing here has: what to do instead.
         switches: Names of other tools that may be given switched off, which asks for nothing; on, what to do instead.
-        read_apart: Names of other tools that bear on several options: the store's own reader takes them apart.
+        read_apart: Names of other tools that the store's own reader takes apart, each with the option that its value
+            always decides; empty where that depends on the value.
         hadoop_prefix: What Hadoop's keys for such a store begin with; empty without any.
         hadoop_only: Hadoop's keys that give no option by themselves, but bear on others.
         hadoop_access: Of these, the ones that choose among Hadoop's ways to be let in.
@@ -62,7 +63,7 @@ class OptionTable:
     options: tuple[StorageOption, ...]
     advice: Mapping[str, str] = field(default_factory=dict)
     switches: Mapping[str, str] = field(default_factory=dict)
-    read_apart: frozenset[str] = frozenset()
+    read_apart: Mapping[str, str] = field(default_factory=dict)
     hadoop_prefix: str = ""
     hadoop_only: tuple[str, ...] = ()
     hadoop_access: frozenset[str] = frozenset()
@@ -96,6 +97,15 @@ class OptionTable:
         if folded in self.advice:
             raise _refused(f"the option {key} is not one of {self.store}", self.advice[folded])
         raise self._unknown(key, (*self.names, *(name for option in self.options for name in option.others)))
+
+    def decided_by(self, key: str) -> StorageOption | None:
+        """The option whose value a name decides, if only by a switch; None where that depends on its value.
+
+        Raises:
+            ConfigurationError: Nothing goes by this name.
+        """
+        decided = self.read_apart.get(key.lower().removeprefix(SPARK_HADOOP), "")
+        return self.find(decided or key)
 
     def named(self, given: Mapping[str, object]) -> dict[str, object]:
         """Options by the store's own names, references to what is no secret resolved; None counts as not given.

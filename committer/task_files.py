@@ -13,6 +13,7 @@ from committer.errors import CommitterError, TaskError
 from committer.flow.awaited import Calls, noted
 from committer.flow.outlast import UNDO_BOUND_S, outlast
 from committer.stores.base import FileStatus, FileWriter
+from committer.stores.helpers import bytes_of
 
 _BLOCK = 1 << 20
 
@@ -66,7 +67,7 @@ class TaskFile:
             TaskError: The file is closed.
             TypeError: `data` is no bytes, a text for example.
         """
-        data = _bytes_of(data)
+        data = bytes_of(data)
         writer = await self._ready()
         if self._broken:
             raise self._lost_a_part()
@@ -167,22 +168,6 @@ class TaskFile:
         return self._writer
 
 
-def _bytes_of(data: object) -> bytes | bytearray | memoryview:
-    """What a caller wants written, in a form whose length is its number of bytes.
-
-    Raises:
-        TypeError: It is no buffer, or not one contiguous piece of memory.
-    """
-    if isinstance(data, bytes | bytearray):
-        return data
-    try:
-        # Stores count with len, which of an array of numbers, or of a view of one, is not the number of its bytes.
-        return memoryview(data).cast("B")  # type: ignore[arg-type]
-    except TypeError as error:
-        how = "encode the text first: text.encode()" if isinstance(data, str) else "give bytes or another buffer"
-        raise TypeError(f"a file takes bytes, not a {type(data).__name__}: {how} ({error})") from None
-
-
 def never_awaited(file: TaskFile, calls: Calls) -> TaskError | None:
     """What to say of the first call of a file that was never awaited; None when there is none."""
     call = next(iter(calls.of(file)), None)
@@ -235,7 +220,7 @@ class BlockingTaskFile(io.RawIOBase):
             TypeError: `data` is no bytes, a text for example.
         """
         self._check_open()
-        view = _bytes_of(data)
+        view = bytes_of(data)
         self._buffer += view
         self._position += len(view)
         if len(self._buffer) >= _BLOCK:

@@ -97,7 +97,7 @@ def store_settings(session: Mapping[str, str], path: str, given: Iterable[str]) 
     table = options_of(place.scheme)
     if table is None:
         return StoreSettings({}, "")
-    explicit = {option.name: option for key in given if (option := table.find(key)) is not None}
+    explicit = {option.name: option for key in given if (option := table.decided_by(key)) is not None}
     options: dict[str, str] = {}
     secrets: dict[str, str] = {}
     for key, value in table.of_hadoop(session).items():

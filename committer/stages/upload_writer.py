@@ -10,7 +10,7 @@ from committer.errors import StoreError, TaskError
 from committer.flow.outlast import UNDO_BOUND_S, outlast
 from committer.paths import StorePath
 from committer.stores.base import FileStatus, FileWriter, Store
-from committer.stores.helpers import end_upload
+from committer.stores.helpers import bytes_of, end_upload
 from committer.stores.uploads import UploadPart, uploads_of
 
 
@@ -67,7 +67,7 @@ class UploadWriter(FileWriter):
             TaskError: The file would have more parts than the store takes, or is closed.
         """
         self._check_usable()
-        view = memoryview(data).cast("B")
+        view = memoryview(bytes_of(data))
         while view:
             room = self._part_bytes - len(self._buffer)
             self._buffer += view[:room]

@@ -16,6 +16,7 @@ from committer.stores._adls_errors import error_of
 from committer.stores._adls_listing import status_in
 from committer.stores._adls_wire import AdlsWire
 from committer.stores.base import FileStatus, FileWriter
+from committer.stores.helpers import bytes_of
 from committer.stores.http import Answer, Body
 
 CHUNK_BYTES: Final = 8 << 20
@@ -53,7 +54,7 @@ class AdlsWriter(FileWriter):
     async def write(self, data: Body) -> None:
         """Keeps it, or sends it with what was kept."""
         self._check_usable("write")
-        view = memoryview(data).cast("B") if isinstance(data, memoryview) else data
+        view = bytes_of(data)
         if len(self._buffer) + len(view) < CHUNK_BYTES:
             self._check_same(None, "write")
             self._buffer += view

@@ -8,6 +8,7 @@ from committer.errors import StoreIsADirectoryError, StoreNotFoundError, TaskErr
 from committer.paths import StorePath
 from committer.stores._memory_tree import File, Tree, describe
 from committer.stores.base import FileStatus, FileWriter
+from committer.stores.helpers import bytes_of
 
 
 class MemoryWriter(FileWriter):
@@ -29,7 +30,7 @@ class MemoryWriter(FileWriter):
     async def write(self, data: bytes | bytearray | memoryview) -> None:
         """See `FileWriter.write`."""
         self._check_open("write")
-        self._buffer += data
+        self._buffer += bytes_of(data)
         await asyncio.sleep(0)
 
     async def close(self) -> FileStatus:

@@ -22,7 +22,7 @@ _NESTED: Final[Mapping[str, frozenset[str]]] = {
     "s3_additional_kwargs": frozenset({"StorageClass", "ServerSideEncryption", "SSEKMSKeyId"}),
 }
 # Whether http: may be used, the endpoint says here.
-_BEARING: Final = frozenset({"virtual_hosted_style_request", "allow_http", "use_ssl"})
+_BEARING: Final = {"virtual_hosted_style_request": "addressing_style", "allow_http": "", "use_ssl": ""}
 
 TABLE: Final = OptionTable(
     store="S3",
@@ -126,7 +126,10 @@ TABLE: Final = OptionTable(
         **dict.fromkeys(("aws_unsigned_payload", "unsigned_payload"), "leave it out: every body is signed"),
         **dict.fromkeys(("version_aware", "asynchronous"), "leave it out"),
     },
-    read_apart=frozenset({*_NESTED, "config_kwargs", *_BEARING, *(f"aws_{name}" for name in _BEARING)}),
+    read_apart={
+        **dict.fromkeys((*_NESTED, "config_kwargs"), ""),
+        **{f"{prefix}{name}": decides for name, decides in _BEARING.items() for prefix in ("", "aws_")},
+    },
     hadoop_prefix="fs.s3a.",
     hadoop_only=("fs.s3a.connection.ssl.enabled", "fs.s3a.aws.credentials.provider"),
     hadoop_access=frozenset({"fs.s3a.aws.credentials.provider"}),

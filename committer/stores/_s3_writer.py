@@ -14,7 +14,7 @@ from committer.errors import (
 from committer.flow.runtime import current_runtime
 from committer.paths import StorePath
 from committer.stores.base import FileStatus, FileWriter, Store
-from committer.stores.helpers import finish_upload
+from committer.stores.helpers import bytes_of, finish_upload
 from committer.stores.http import Body
 from committer.stores.uploads import UploadPart, uploads_of
 
@@ -56,7 +56,7 @@ class S3Writer(FileWriter):
     async def write(self, data: Body) -> None:
         """Keeps it, or sends it with what was kept."""
         self._check_usable("write")
-        view = memoryview(data).cast("B") if isinstance(data, memoryview) else data
+        view = bytes_of(data)
         if len(self._buffer) + len(view) < self._part_bytes:
             self._buffer += view
             return

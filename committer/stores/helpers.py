@@ -30,6 +30,24 @@ _TRIES: Final = 5
 _WAIT_S: Final = 0.1
 
 
+def bytes_of(data: object) -> bytes | bytearray | memoryview:
+    """What a caller wants written, in a form whose length is its number of bytes.
+
+    Raises:
+        TypeError: It is no buffer, or not one contiguous piece of memory.
+    """
+    if isinstance(data, bytes | bytearray):
+        return data
+    try:
+        # Stores count with len, which of an array of numbers, or of a view of one, is not the number of its bytes.
+        return memoryview(data).cast("B")  # type: ignore[arg-type]
+    except TypeError as error:
+        if isinstance(data, memoryview):
+            raise TypeError("a file takes a view of one contiguous piece of memory: give view.tobytes()") from None
+        how = "encode the text first: text.encode()" if isinstance(data, str) else "give bytes or another buffer"
+        raise TypeError(f"a file takes bytes, not a {type(data).__name__}: {how} ({error})") from None
+
+
 async def walk(store: Store, directory: StorePath) -> AsyncIterator[FileStatus]:
     """Iterates over everything below `directory`, a directory always before what is in it.
 

@@ -14,7 +14,7 @@ from committer.stores._disk import Disk
 from committer.stores._disk_calls import Buffer, Entries, Page
 from committer.stores._disk_probe import probe
 from committer.stores.base import Capabilities, FileStatus, FileWriter, Store
-from committer.stores.helpers import check_options
+from committer.stores.helpers import bytes_of, check_options
 
 _BUFFER_BYTES: Final = 1 << 20
 _MACOS: Final = sys.platform == "darwin"
@@ -254,8 +254,7 @@ class _LocalWriter(FileWriter):
 
     async def write(self, data: Buffer) -> None:
         handle = self._opened("write")
-        if isinstance(data, memoryview):
-            data = data.cast("B")
+        data = bytes_of(data)
         if len(self._buffer) + len(data) < _BUFFER_BYTES:
             self._buffer += data
             return

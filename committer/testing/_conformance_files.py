@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import asyncio
 import pickle
+from array import array
+from typing import cast
 
 import pytest
 
@@ -198,6 +200,23 @@ class FileConformance(ConformanceBase):
         status = await writer.close()
         assert status.size == sum(map(len, parts))
         assert await channel.files() == {"file": b"".join(parts)}
+
+    async def test_write_buffers_whose_items_are_longer_than_a_byte(
+        self, store: Store, root: StorePath, channel: Channel
+    ) -> None:
+        numbers = array("q", range(100_000))
+        parts = [numbers, memoryview(numbers), memoryview(numbers)[10:90], numbers[:3]]
+        writer = await store.open_writer(root / "file")
+        for part in parts:
+            await writer.write(cast("memoryview", part))
+        # Not one piece of memory: refused before anything of it is written.
+        with pytest.raises(TypeError):
+            await writer.write(memoryview(numbers)[::2])
+        await writer.write(b"end")
+        status = await writer.close()
+        data = b"".join([*(memoryview(cast("memoryview", part)).tobytes() for part in parts), b"end"])
+        assert status.size == len(data)
+        assert await channel.files() == {"file": data}
 
     async def test_write_an_empty_file(self, store: Store, root: StorePath, channel: Channel) -> None:
         status = await (await store.open_writer(root / "file")).close()

@@ -61,6 +61,8 @@ def test_options_of_the_store_that_are_no_secret() -> None:
     style = {"fs.s3a.path.style.access": "true"}
     assert store_settings(session, "s3a://lake/t", []) == ({**endpoints, **style}, "")
     assert store_settings(session, "s3a://lake/t", ["aws_endpoint"]) == (style, "")
+    for switch in ("virtual_hosted_style_request", "aws_virtual_hosted_style_request", "addressing_style"):
+        assert store_settings(session, "s3a://lake/t", [switch]) == (endpoints, "")
     assert store_settings(session, "/data/t", []) == ({}, "")
 
 
