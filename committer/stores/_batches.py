@@ -32,6 +32,8 @@ _LONGEST_SAMPLE: Final = 8
 _HELD_UP_S: Final = 0.05
 # Between two tries to tell the loop of a batch, where there is no memory to do so.
 _NO_MEMORY_S: Final = 0.05
+# How often it is looked whether a batch is with a thread: one that died, of a lack of memory, never begins it.
+_LOST_S: Final = 1.0
 
 # Forks between this process and the first that loaded this module: cheaper to compare than to ask for the process id at
 # each call.
@@ -49,7 +51,7 @@ os.register_at_fork(after_in_child=_count_fork)
 class _Call:
     """One call on its way: waiting, with a thread, or done. Only the loop's thread touches anything but the result."""
 
-    __slots__ = ("args", "done", "error", "function", "handed_over", "number", "result", "waiter", "weight")
+    __slots__ = ("args", "done", "error", "function", "handed_over", "number", "ran", "result", "waiter", "weight")
 
     def __init__(
         self,
@@ -65,6 +67,7 @@ class _Call:
         self.number = number
         self.waiter = waiter
         self.handed_over = False
+        self.ran = False
         self.done = False
         self.result: object = None
         self.error: BaseException | None = None
@@ -74,6 +77,26 @@ class _Call:
             self.result = self.function(*self.args)
         except BaseException as error:
             self.error = error
+        self.ran = True
+
+
+class _Handed:
+    """A batch that was handed to the executor.
+
+    Args:
+        ticket: Whoever takes it has to do with the batch: the thread that runs it, or the loop that gives it up.
+        batch: The calls.
+
+    Attributes:
+        looked_at: Whether it is with the executor for some time.
+    """
+
+    __slots__ = ("batch", "looked_at", "ticket")
+
+    def __init__(self, ticket: list[None], batch: list[_Call]) -> None:
+        self.ticket = ticket
+        self.batch = batch
+        self.looked_at = False
 
 
 class _Queue:
@@ -126,6 +149,13 @@ class _Queue:
         self._running[id(batch)] = False
         return batch
 
+    def take_back(self, batch: list[_Call]) -> None:
+        """Lets calls wait again, before all others, that no thread began."""
+        del self._running[id(batch)]
+        for call in reversed(batch):
+            call.handed_over = False
+            self.waiting.appendleft(call)
+
     def relieve(self) -> None:
         """Lets one more thread have calls: what runs now does not count until it ends."""
         self._running = dict.fromkeys(self._running, True)
@@ -148,6 +178,7 @@ class _Lane:
         self.hops = 0
         self._threads = threads
         self._executor: ThreadPoolExecutor | None = None
+        self._handed: dict[int, _Handed] = {}
         self._light = _Queue(threads, 1, _SLOW_LIGHT_CALL_S)
         # One thread is left, where there are three or more: what takes long must not keep light calls waiting.
         self._heavy = _Queue(max(1, threads - 1), 1, _SLOW_HEAVY_CALL_S)
@@ -158,6 +189,7 @@ class _Lane:
         self._busy = 0
         self._scheduled = False
         self._watching = False
+        self._guarding = False
         self._idle: asyncio.Future[None] | None = None
 
     async def run(
@@ -258,11 +290,13 @@ class _Lane:
             longest = -(-len(queue.waiting) // (self._threads - self._busy))
         if self._executor is None:
             self._executor = ThreadPoolExecutor(self._threads, thread_name_prefix="committer-local")
+        self._guard()
+        ticket = [None]
         batch = queue.take(longest)
         self._busy += 1
         self.hops += 1
-        ticket = [None]
         try:
+            self._handed[id(batch)] = _Handed(ticket, batch)
             self._executor.submit(_run_batch, ticket, batch, asyncio.get_running_loop(), self._finish)
         except (RuntimeError, MemoryError) as error:
             # No thread can be had, or no memory, or the interpreter is going: the callers must hear of it, not wait for
@@ -273,8 +307,38 @@ class _Lane:
                 call.error = error
             asyncio.get_running_loop().call_soon(self._finish, batch, 0.0)
 
+    def _guard(self) -> None:
+        if not self._guarding:
+            asyncio.get_running_loop().call_later(_LOST_S, self._look_for_lost)
+            self._guarding = True
+
+    def _look_for_lost(self) -> None:
+        """Hands over again what no thread began for so long: the one that took it from the executor died before it did.
+
+        Each batch has a thread of its own to go to. One that is only slow finds the ticket taken, and does nothing. A
+        thread that died, of a lack of memory, is never replaced by its executor, so there is a new one.
+        """
+        self._guarding = False
+        if not self._busy:
+            return
+        self._guard()
+        lost = [handed for handed in self._handed.values() if handed.looked_at and _took(handed.ticket)]
+        for handed in self._handed.values():
+            handed.looked_at = True
+        if not lost:
+            return
+        executor, self._executor = self._executor, None
+        if executor is not None:
+            executor.shutdown(wait=False)
+        for handed in lost:
+            del self._handed[id(handed.batch)]
+            self._busy -= 1
+            self._queue_of(handed.batch[0]).take_back(handed.batch)
+        self._hand_over()
+
     def _finish(self, batch: list[_Call], seconds: float) -> None:
         self._busy -= 1
+        self._handed.pop(id(batch), None)
         try:
             self._queue_of(batch[0]).finish(batch, seconds)
         finally:
@@ -315,12 +379,20 @@ def _run_batch(
 ) -> None:
     if not _took(ticket):
         return
-    started = time.perf_counter()
-    for call in batch:
-        call.run()
+    seconds = 0.0
+    try:
+        started = time.perf_counter()
+        for call in batch:
+            call.run()
+        seconds = time.perf_counter() - started
+    except BaseException as error:
+        # Between two calls, or at the end of one: nobody knows how far that one came.
+        for call in batch:
+            if not call.ran:
+                call.error = error
     while True:
         try:
-            loop.call_soon_threadsafe(finish, batch, time.perf_counter() - started)
+            loop.call_soon_threadsafe(finish, batch, seconds)
         except RuntimeError:
             # The loop was closed under its own calls: nobody is left to hear of them.
             return

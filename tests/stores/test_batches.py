@@ -11,6 +11,7 @@ import time
 import weakref
 from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures.thread import _WorkItem
 
 import pytest
 
@@ -412,6 +413,50 @@ async def test_a_call_that_found_no_thread_is_never_run(monkeypatch: pytest.Monk
     async with asyncio.timeout(30):
         await batches.close()
     assert not refused.entered.is_set()
+
+
+async def test_no_memory_between_the_calls_of_a_batch(batches: BatchExecutor, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those that ran have their results; of the others the thread tells, whatever it broke off at."""
+    loop_thread, looks = threading.get_ident(), 0
+
+    def clock() -> float:
+        nonlocal looks
+        if threading.get_ident() != loop_thread:
+            looks += 1
+            if looks == 1:
+                raise MemoryError
+        return 0.0
+
+    monkeypatch.setattr("time.perf_counter", clock)
+    async with asyncio.timeout(30):
+        found = await asyncio.gather(*(batches.run(int) for _ in range(5)), return_exceptions=True)
+    assert [type(error) for error in found] == [MemoryError] * 5
+    assert await batches.run(int) == 0
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+async def test_a_thread_that_dies_before_it_begins_loses_no_call(
+    threads: int, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It took them from the executor, which does not miss it, and keeps its place."""
+    monkeypatch.setattr(_batches, "_LOST_S", 0.02)
+    batches = BatchExecutor(threads)
+    ran: list[int] = []
+    deaths = iter(range(threads))
+    run = _WorkItem.run
+
+    def die(item: _WorkItem) -> None:  # type: ignore[type-arg]
+        if next(deaths, None) is not None:
+            raise MemoryError
+        run(item)
+
+    monkeypatch.setattr(_WorkItem, "run", die)
+    async with asyncio.timeout(30):
+        await asyncio.gather(*(batches.run(ran.append, number, weight=WHOLE_BATCH) for number in range(8)))
+    assert sorted(ran) == list(range(8))
+    async with asyncio.timeout(30):
+        await batches.close()
+    caplog.clear()
 
 
 async def test_close_waits_and_ends_the_threads() -> None:
