@@ -392,7 +392,12 @@ def _is_rate(value: object) -> bool:
 
 
 def _bad(field: str, value: object, rule: str) -> ConfigurationError:
-    return ConfigurationError(f"{field} cannot be {value!r}: {rule}", operation="configure")
+    default = getattr(CommitterConfig(), field, None)
+    return ConfigurationError(
+        f"{field} cannot be {value!r}: {rule}",
+        operation="configure",
+        next_step=f"give another value, or leave {field} out: then it is {default!r}",
+    )
 
 
 def _table(rows: list[Explained]) -> str:

@@ -12,6 +12,7 @@ from typing import Self
 import anyio
 import msgspec
 
+from committer.advice import call
 from committer.committers.base import committer_for
 from committer.committers.context import default_committer_of, find_job, fresh_statistics, open_context
 from committer.committers.listing import refuse_unwritable_list
@@ -230,6 +231,9 @@ class Job:
             raise JobDecidedError(
                 f"job {self.job_id} was aborted", operation="commit_job", next_step="run it again as a new job"
             )
+        if self._calls.first(self) is not None:
+            # A call in the same gather as this one is about to begin.
+            await asyncio.sleep(0)
         self._check_awaited("abort()", "abort_task(...)")
         if self._open_attempts:
             raise JobStateError(
@@ -426,7 +430,11 @@ def open_job(
         ConfigurationError: An argument cannot be honoured.
     """
     if delivery not in ("listing", "message"):
-        raise ConfigurationError(f"delivery is 'listing' or 'message', not {delivery!r}", operation="open_job")
+        raise ConfigurationError(
+            f"delivery is 'listing' or 'message', not {delivery!r}",
+            operation="open_job",
+            next_step="leave it out: then the driver lists what its tasks committed",
+        )
     told, display = watched(progress, listeners)
     destination, choices = StorePath.of(dest), config_of(config)
     if committer is not None:
@@ -494,7 +502,13 @@ def attach_job(
         known, destination, wanted = job, StorePath.from_uri(job.destination), job.job_id
     else:
         if job_id is None:
-            raise ConfigurationError("attach_job needs a JobSpec, or a destination and job_id", operation="attach_job")
+            raise ConfigurationError(
+                "attach_job needs a JobSpec, or a destination and job_id",
+                operation="attach_job",
+                path=job,
+                next_step=f"{call('attach_job', str(job), job_id='ID')}, or attach_job(spec); "
+                f"{call('list_jobs', str(job))} shows the ids that are there",
+            )
         known, destination, wanted = None, StorePath.of(job), job_id
 
     async def make() -> Job:

@@ -61,6 +61,7 @@ def check_job_id(job_id: object) -> str:
         raise ConfigurationError(
             f"a job id is 1 to 128 of A-Z a-z 0-9 . _ - and starts with a letter or digit, not {job_id!r}",
             operation="open_job",
+            next_step="give another id, such as 'nightly-2026-01-31', or none: open_job draws one",
         )
     return job_id
 
@@ -77,7 +78,11 @@ def check_number(value: object, what: str) -> int:
         ConfigurationError: It is something else.
     """
     if isinstance(value, bool) or not isinstance(value, int) or value < 0:
-        raise ConfigurationError(f"{what} must be an int >= 0, not {value!r}", operation="open_task")
+        raise ConfigurationError(
+            f"{what} must be an int >= 0, not {value!r}",
+            operation="open_task",
+            next_step=f"give {what} as a number: 0, 1, 2, ...",
+        )
     return value
 
 

@@ -455,7 +455,13 @@ async def _cleanup(
     forgets: bool = False,
 ) -> CleanupReport:
     if job_id is None and older_than is None:
-        raise ConfigurationError("cleanup needs job_id or older_than", operation="cleanup")
+        raise ConfigurationError(
+            "cleanup needs job_id or older_than",
+            operation="cleanup",
+            path=StorePath.of(dest),
+            next_step=f"{call('cleanup', str(StorePath.of(dest)), job_id='ID')}, or with older_than=timedelta(days=7) "
+            "in place of job_id",
+        )
     destination = StorePath.of(dest)
     config = config_of(config) or CommitterConfig()
     age_s = age_in_seconds(older_than, operation="cleanup")

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 import msgspec
 
 from committer.committers.context import open_store
 from committer.config import CommitterConfig, ConfigLike, config_of
-from committer.errors import RecordError, StoreNotFoundError
+from committer.errors import RecordError, StoreIsADirectoryError, StoreNotFoundError
 from committer.operations import Destination
 from committer.paths import StorePath
 from committer.records.job_state import Decision, Intent, JobOutcome, JobSetup, ReplaceLock, decode_record
@@ -32,6 +32,12 @@ AnyRecord: TypeAlias = (
 )
 
 
+_WHERE: Final = (
+    "name a record: DESTINATION/_SUCCESS or, while a job stands, DESTINATION/_temporary/JOB_ID/setup, or decision, or "
+    "outcome there"
+)
+
+
 async def load_record(
     uri: Destination,
     *,
@@ -49,6 +55,7 @@ async def load_record(
     Raises:
         RecordError: It is none of them, or a bad one; names file and member.
         StoreNotFoundError: Nothing is there.
+        StoreIsADirectoryError: A directory is.
     """
     path = StorePath.of(uri)
     config = config_of(config) or CommitterConfig()
@@ -56,12 +63,16 @@ async def load_record(
     try:
         try:
             data = await store.read(path, limit=config.record_size_limit)
-        except StoreNotFoundError:
+        except StoreNotFoundError as error:
             if not (isinstance(uri, str) and "%" in uri and ":" in uri):
+                error.next_step = error.next_step or _WHERE
                 raise
             # Records and reports spell a URI with percent escapes; a user's path has none.
             path = StorePath.from_uri(uri)
             data = await store.read(path, limit=config.record_size_limit)
+    except StoreIsADirectoryError as error:
+        error.next_step = error.next_step or _WHERE
+        raise
     finally:
         await store.close()
     return decode_any(data, source=str(path))

@@ -171,6 +171,10 @@ class TaskAttempt:
         Its directories are made at once (a system call or two). Costs a scan of the task attempt directory at commit,
         which refuses links, pipes and the like: only regular files can be committed.
 
+        Close every file first, and wait for the programs that write them: what a program still holds in its memory is
+        not on the disk, and no look at a file can tell that it is being written. It would be committed short. With
+        `open` and `open_blocking` a file that is not closed keeps the attempt from being committed.
+
         Args:
             name: Where the file goes, relative to the destination; empty for the directory itself.
 

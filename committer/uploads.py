@@ -11,6 +11,7 @@ from datetime import UTC, datetime, timedelta
 
 import msgspec
 
+from committer.advice import call
 from committer.committers.context import open_store
 from committer.config import CommitterConfig, ConfigLike, config_of
 from committer.errors import ConfigurationError, StoreError, StoreUploadNotFoundError, UnsupportedError
@@ -130,6 +131,7 @@ async def abort_uploads(
         raise ConfigurationError(
             "abort_uploads needs older_than, or force: the uploads of running jobs are among them",
             operation="abort_uploads",
+            next_step="give an age that no running job has: older_than=timedelta(days=7)",
         )
     config = config_of(config) or CommitterConfig()
     directory = StorePath.of(dest)
@@ -187,7 +189,12 @@ async def _open(
     if store.capabilities.multipart:
         return store
     await store.close()
-    raise UnsupportedError(f"the store {directory.scheme}: has no uploads", operation="list_uploads", path=directory)
+    raise UnsupportedError(
+        f"the store {directory.scheme}: has no uploads: a file that was not finished is a file there",
+        operation="list_uploads",
+        path=directory,
+        next_step=f"{call('list_jobs', str(directory))} shows what jobs left",
+    )
 
 
 async def _find(store: PacedStore, directory: StorePath, older_than: timedelta | float | None) -> list[UploadInfo]:

@@ -289,7 +289,7 @@ class CarryOut:
                 return await self._after_elsewhere(state, None)
             refusal = definite_refusal(error)
             if refusal is None or is_forward_only(context, state):
-                raise _decided(context, error) from error
+                raise _decided(context, error, state) from error
             return await self._take_back_refused(state, refusal)
         if ended.outcome.outcome == "rolled-back":
             return await self._end_rolled_back(state, raising=True, reason=ended.outcome.reason)
@@ -417,14 +417,25 @@ async def _published_before(context: StageContext, state: CommitState) -> Publis
     return published
 
 
-def _decided(context: StageContext, error: CommitterError) -> CommitterError:
-    """A failure after the decision, which changed the destination or may have."""
+def _decided(context: StageContext, error: CommitterError, state: CommitState | None = None) -> CommitterError:
+    """A failure after the decision, which changed the destination or may have.
+
+    Args:
+        context: The job.
+        error: The failure.
+        state: What was being published, where the job may as well be taken back.
+    """
     if error.outcome == "unchanged":
         error.outcome = "partial"
     if isinstance(error, StoreLinkError):
         error.next_step = f"{error.next_step}, then call {context.recover_call()}"
     elif not error.next_step or (_advises_one_call(error) and "committer.recover(" not in error.next_step):
         error.next_step = f"remove the cause, then call {context.recover_call()}"
+        if state is not None and not is_forward_only(context, state):
+            # Where no driver can be fenced off, its user has to vouch that this one is dead: it is, by this error.
+            force = not context.store.capabilities.atomic_directory_rename
+            back = context.recover_call(rollback=True, force=force)
+            error.next_step = f"{error.next_step}; where the cause will stay, {back} takes the job back"
     return error
 
 

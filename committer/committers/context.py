@@ -85,10 +85,11 @@ async def open_context(
     Raises:
         ConfigurationError: Reports or kept records would lie among the job's output, or in `_temporary`; or a root
             outside the destination holds it, or lies in it.
-        InvalidPathError: A root is relative, or of another store.
+        InvalidPathError: The destination is the root of a disk; or a root of the job is relative, or of another store.
         UnsupportedError: The job is Hadoop's, and of a committer that the store cannot serve.
     """
     layout = spec.layout
+    _refuse_root_of_a_disk(layout.destination)
     _check_report_places(spec.config, layout)
     statistics = Statistics()
     store = await find_store(layout.destination, storage_options)
@@ -106,6 +107,21 @@ async def open_context(
         # Of every other job its setup did.
         check_store(context, committer_for(spec.committer).needs, operation="open_job")
     return context
+
+
+def _refuse_root_of_a_disk(destination: StorePath) -> None:
+    """Refuses ``/`` and ``file:///``: what an empty variable makes of ``f"{base}/"``. The root of a bucket is a place.
+
+    Raises:
+        InvalidPathError: It is one.
+    """
+    if destination.path == "/" and not destination.authority:
+        raise InvalidPathError(
+            "the root of a disk is no destination: everything on it would count as the job's output",
+            operation="open_job",
+            path=destination,
+            next_step="name a directory below it",
+        )
 
 
 def _check_report_places(config: CommitterConfig, layout: JobLayout) -> None:

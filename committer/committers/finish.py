@@ -47,7 +47,7 @@ from committer.stages.success_file import (
     withdraw_success,
 )
 from committer.stores.base import Store
-from committer.stores.helpers import walk
+from committer.stores.helpers import walk, what_is_wrong_with
 
 _log = job_logger("committer.committers")
 
@@ -218,7 +218,7 @@ async def check_reported(context: StageContext) -> None:
         JobNotFoundError: None does.
     """
     if await _find_report(context) is None:
-        raise _not_found(context, decided=False)
+        raise await _not_found(context, decided=False)
 
 
 async def _find_report(context: StageContext) -> SuccessData | None:
@@ -230,8 +230,16 @@ async def _find_report(context: StageContext) -> SuccessData | None:
     return found
 
 
-def _not_found(context: StageContext, *, decided: bool) -> JobNotFoundError:
+async def _not_found(context: StageContext, *, decided: bool) -> JobNotFoundError:
     layout = context.layout
+    wrong = "" if decided else await what_is_wrong_with(context.store, layout.destination)
+    if wrong:
+        return JobNotFoundError(
+            f"there is no job {layout.job_id} at {layout.destination}{wrong}",
+            operation="recover",
+            path=layout.job_directory,
+            next_step="correct the path",
+        )
     return JobNotFoundError(
         f"there is no job {layout.job_id} at {layout.destination}, and neither a summary report nor _SUCCESS "
         "speaks of it",
@@ -270,7 +278,7 @@ async def report_of_finished(context: StageContext, started: float, *, decided: 
         if outcome is not None and outcome.kept:
             return _report_of_kept(context, outcome, started)
     if found is None:
-        raise _not_found(context, decided=decided)
+        raise await _not_found(context, decided=decided)
     statistics = found.statistics()
     counters = statistics.counters
     kept = list_told(context, found)

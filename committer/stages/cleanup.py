@@ -7,9 +7,11 @@ from typing import TypeAlias
 
 from committer.errors import (
     CommitterError,
+    DestinationNotFoundError,
     MultipleError,
     StoreError,
     StoreIsADirectoryError,
+    StoreNotADirectoryError,
     StoreNotFoundError,
 )
 from committer.events.logs import job_logger
@@ -222,5 +224,5 @@ async def remove_job_directory(context: StageContext, claim: bytes) -> bool:
 async def _claimed(context: StageContext) -> bytes | None:
     try:
         return await context.store.read(context.layout.setup, limit=OWN_RECORD_LIMIT)
-    except (StoreNotFoundError, StoreIsADirectoryError):
+    except (StoreNotFoundError, StoreIsADirectoryError, StoreNotADirectoryError, DestinationNotFoundError):
         return None

@@ -19,7 +19,7 @@ from committer.layout import JobLayout, has_nonce
 from committer.paths import StorePath
 from committer.records.job_state import Decision, Intent, JobOutcome, JobSetup, R, decode_record
 from committer.stores.base import FileStatus, Store, SupportsLinks
-from committer.stores.helpers import children_of
+from committer.stores.helpers import children_of, what_is_wrong_with
 
 JobState: TypeAlias = Literal["open", "committing", "committed", "aborted", "rolled-back", "unknown"]
 
@@ -139,8 +139,8 @@ class JobDirectory:
 
 
 async def look_at_job(store: Store, layout: JobLayout) -> JobDirectory:
-    """Lists a job's directory: one call; three where task commits are pending sets, and no setup record stands; two
-    more where directories are not real, and it shows nothing else.
+    """Lists a job's directory: one call, two where there is none; three where task commits are pending sets, and no
+    setup record stands; two more where directories are not real, and it shows nothing else.
 
     A job that Hadoop's magic committer set up has nothing there: its magic directory counts as its job attempt's.
 
@@ -158,11 +158,14 @@ async def look_at_job(store: Store, layout: JobLayout) -> JobDirectory:
         attempt = layout.job_attempt_directory
         children.setdefault(attempt.name, FileStatus(attempt, True, 0))
     elif missing is not None:
+        wrong = await what_is_wrong_with(store, layout.destination)
         raise JobNotFoundError(
-            f"there is no job {layout.job_id} at {layout.destination}",
+            f"there is no job {layout.job_id} at {layout.destination}{wrong}",
             operation="look_at_job",
             path=layout.job_directory,
-            next_step=f"{call('list_jobs', str(layout.destination))} shows the jobs that are there",
+            next_step="correct the path"
+            if wrong
+            else f"{call('list_jobs', str(layout.destination))} shows the jobs that are there",
         ) from missing
     return JobDirectory(layout, children, magic)
 

@@ -67,8 +67,7 @@ def translate(
     if destination is not None and (number in {errno.EEXIST, errno.EISDIR} or os.path.lexists(path.path)):
         at = destination
     if number == errno.ENOENT:
-        what = "its directory is missing" if at is destination or operation in _MAKES else "nothing is there"
-        return StoreNotFoundError(what, operation=operation, path=at)
+        return _missing(operation, at, directory=at is destination or operation in _MAKES)
     if number == errno.ENOTDIR and destination is not None and at is path:
         return StoreNotFoundError("nothing is there", operation=operation, path=at)
     if number in _SIMPLE:
@@ -99,6 +98,34 @@ def translate(
     # A disk or a file server that fails half way (EIO, ESTALE, ETIMEDOUT, EINTR, ENOTCONN, …) does not say how far it
     # got.
     return StoreOutcomeUnknownError(f"the disk failed: {reason}", operation=operation, path=at)
+
+
+def _missing(operation: str, path: StorePath, *, directory: bool) -> StoreNotFoundError:
+    """Nothing is at a path or, with `directory`, where it is to be made."""
+    link = _dangling_link(path.path) if directory else None
+    if link is None:
+        what = "its directory is missing" if directory else "nothing is there"
+        return StoreNotFoundError(what, operation=operation, path=path)
+    return StoreNotFoundError(
+        f"its directory is missing: {link[0]} is a link to {link[1]}, which does not exist",
+        operation=operation,
+        path=path,
+        next_step="make what the link leads to, or remove the link",
+    )
+
+
+def _dangling_link(path: str) -> tuple[str, str] | None:
+    """The first link on the way to a path that leads nowhere, and where it says it leads."""
+    try:
+        end = path.find("/", 1)
+        while end > 0:
+            above = path[:end]
+            if os.path.islink(above) and not os.path.exists(above):
+                return above, os.readlink(above)
+            end = path.find("/", end + 1)
+    except OSError:
+        pass
+    return None
 
 
 def out_of_memory(operation: str, path: StorePath) -> StoreError:

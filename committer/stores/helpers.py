@@ -111,6 +111,20 @@ async def check_destination(store: Store, destination: StorePath, operation: str
         )
 
 
+async def what_is_wrong_with(store: Store, destination: StorePath) -> str:
+    """A clause that says why nothing can be below a destination, with a colon before it; empty where something can.
+
+    One call, and none where directories are not real.
+    """
+    try:
+        await check_destination(store, destination, "look_at_job")
+    except (DestinationNotFoundError, StoreNotADirectoryError) as error:
+        return f": {error.message}"
+    except StoreError:
+        pass
+    return ""
+
+
 async def children_of(store: Store, directory: StorePath) -> list[FileStatus]:
     """What a directory holds; nothing where none is there. One listing."""
     try:
@@ -400,5 +414,5 @@ def check_options(options: Mapping[str, object], *, known: Iterable[str], scheme
             close = difflib.get_close_matches(key, allowed, n=1)
             hint = f"did you mean {close[0]!r}?" if close else f"known are: {', '.join(allowed)}"
             raise ConfigurationError(
-                f"the {scheme} store knows no option {key!r}; {hint}", operation="open_store", next_step=hint
+                f"the {scheme} store knows no option {key!r}", operation="open_store", next_step=hint
             )
