@@ -153,10 +153,13 @@ class CarryOut:
         """Finds out what the store can do here, once: a disk's missing abilities show only when they are tried.
 
         Whether the job can be taken back, and where its old files are kept then, depends on them; and the process that
-        set it up, which found out, is another.
+        set it up, which found out, is another. Where a write makes its parents nothing is tried: such a store says what
+        it can do, and the trial would make the directory of a job again that another driver cleans up meanwhile.
         """
         context = self.context
-        if self._proved or not await exists(context.store, context.layout.job_attempt_directory):
+        if self._proved or context.store.capabilities.implicit_parents:
+            return
+        if not await exists(context.store, context.layout.job_attempt_directory):
             return
         # Another driver may clean up meanwhile: then nothing is left that asks for them.
         with contextlib.suppress(StoreNotFoundError):
