@@ -113,9 +113,9 @@ class CommitterConfig(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         cleanup_failures_ignored: A cleanup that fails does not fail the job.
         cleanup_parallel_delete: Delete task attempt directories in parallel before their parent.
         cleanup_base_first: Try one delete of the whole job directory first.
-        outcome_kept: Leave the outcome of a committed job in its directory, and nothing else, so that anyone can ask
-            later whether this job id committed, as a stream does before it repeats a batch; `cleanup` of that job id
-            with `force` removes it.
+        outcome_kept: Leave the outcome of a committed job in its directory, and nothing else, so that any process can
+            ask later whether this job id committed, as a stream does before it repeats a batch; `cleanup` of that job
+            id with `force` removes it.
         summary_report_directory: Where `summary-<job id>.json` goes, on any store; empty for nowhere. The name is
             Hadoop's: of jobs with one id, at several destinations, the report of the last to end stays.
         diagnostics_manifest_directory: Where the records of the job are kept after a commit, in a directory
@@ -136,8 +136,8 @@ class CommitterConfig(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         pending_etags: How the magic committer writes etags where task commits are listed: ``objects``, which Hadoop
             3.4.2 and later load, or ``texts`` for a Java driver before that, which knows no checksums. Both are read.
         absolute_roots: Directories outside the destination, in the same store, below which tasks may publish files too
-            (`TaskAttempt.open_absolute`): URIs, or absolute paths of that store. Made when missing. Whoever goes on
-            with the job must give them again: a record never says where else a job may write.
+            (`TaskAttempt.open_absolute`): URIs, or absolute paths of that store. Made when missing. A process
+            that goes on with the job must give them again: a record never says where else a job may write.
 
     Raises:
         ConfigurationError: A value is not one its field can have; the message names both.

@@ -1,5 +1,7 @@
 """The exception tree. Every error says what failed, on what, whether anything changed, and what to do next.
 
+The tree::
+
 CommitterError
 +- ConfigurationError (also a ValueError)   an option, a name or an argument that cannot be honoured
 |   +- InvalidPathError                     a URI or a file name that no store could hold, or that escapes
@@ -10,35 +12,35 @@ CommitterError
 |   +- JobNotFoundError                     no such job, or it vanished under us
 |   +- JobStateError                        the call does not fit the state of the job
 |   |   +- JobDecidedError                  the job is decided the other way: commit stands, or abort does
-|   |   +- JobUndecidedError                nobody began to commit the job: there is nothing to recover
+|   |   +- JobUndecidedError                no driver began to commit the job: nothing to recover
 |   |   +- JobRolledBackError               the job's commit was rolled back
-|   |   +- OutcomeKeptError                 the job committed, and its outcome is kept for whoever runs it again
+|   |   +- OutcomeKeptError                 the job committed, and its outcome is kept on purpose
 |   +- TaskCommitsRequiredError             the winners must be named by message
 |   +- TaskMissingError                     fewer (or other) tasks committed than the job has
 |   +- DestinationBusyError                 another job holds, or would cross, the replace lock
 |   +- PreflightError                       the output as committed by tasks cannot be published
 |   |   +- TargetExistsError                a file stands where a file would go
 |   +- ValidationError                      what stands at the destination is not what was published
-|   +- OutcomeUnknownError                  what happened cannot be told by looking
+|   +- OutcomeUnknownError                  looking at the store cannot tell what happened
 +- TaskError                                a task attempt was used against its rules
 +- MultipleError                            several workers failed: `causes` holds each
 +- StoreError
-+- StoreNotFoundError                   nothing at the path
-+- DestinationNotFoundError             the bucket, the container or the destination itself does not exist
-+- StoreExistsError                     something stands at the path already
-+- StoreNotADirectoryError              a file stands where a directory must be
-+- StoreIsADirectoryError               a directory stands where a file must be
-+- StoreLinkError                       a link stands where a job has its directories and records
-+- StoreNotEmptyError                   a directory still has children
-+- StorePreconditionError               the file is not the one the caller meant
-+- StoreConflictError                   another change of the same name was under way at that moment
-+- StoreUploadNotFoundError             no such upload is pending: it was completed, or aborted
-+- StorePartsError                      the file cannot be made of the parts or blocks that were named
-+- StorePermissionError                 the store refused the credentials, or the right is missing
-+- StoreCrossDeviceError                a rename would leave its volume
-+- StoreThrottledError                  the store asked to slow down; nothing was done
-+- StoreUnavailableError                the store did not take the request; nothing was done
-+- StoreOutcomeUnknownError             the request was sent, the answer was lost: it may have been done
+   +- StoreNotFoundError                   nothing at the path
+   +- DestinationNotFoundError             the bucket, the container or the destination itself does not exist
+   +- StoreExistsError                     something stands at the path already
+   +- StoreNotADirectoryError              a file stands where a directory must be
+   +- StoreIsADirectoryError               a directory stands where a file must be
+   +- StoreLinkError                       a link stands where a job has its directories and records
+   +- StoreNotEmptyError                   a directory still has children
+   +- StorePreconditionError               the file is not the one the caller meant
+   +- StoreConflictError                   another change of the same name was under way at that moment
+   +- StoreUploadNotFoundError             no such upload is pending: it was completed, or aborted
+   +- StorePartsError                      the file cannot be made of the parts or blocks that were named
+   +- StorePermissionError                 the store refused the credentials, or the right is missing
+   +- StoreCrossDeviceError                a rename would leave its volume
+   +- StoreThrottledError                  the store asked to slow down; nothing was done
+   +- StoreUnavailableError                the store did not take the request; nothing was done
+   +- StoreOutcomeUnknownError             the request was sent, the answer was lost: it may have been done
 """
 
 from __future__ import annotations
@@ -177,7 +179,7 @@ class JobDecidedError(JobStateError):
 
 
 class JobUndecidedError(JobStateError):
-    """Nobody began to commit the job, so there is nothing to recover.
+    """No driver began to commit the job, so there is nothing to recover.
 
     Attributes:
         delivery: How task commits reach the job's driver, ``listing`` or ``message``: it says how the job can be
@@ -287,7 +289,7 @@ class ValidationError(JobError):
 
 
 class OutcomeUnknownError(JobError):
-    """What happened cannot be told by looking at the store; nothing was aborted or deleted."""
+    """Looking at the store cannot tell what happened; nothing was aborted or deleted."""
 
     default_outcome: Outcome = "unknown"
 
@@ -377,8 +379,9 @@ class StorePreconditionError(StoreError):
 class StoreConflictError(StoreError):
     """Another change of the same name was under way, so the store refused to judge the condition; nothing was done.
 
-    Not `StoreExistsError`: nobody said that anything stands there now. An upload whose exclusive completion met this
-    may be gone (S3's 409 ``ConditionalRequestConflict`` asks to begin the upload anew): completing it again is no use.
+    Not `StoreExistsError`: the store did not say that anything exists there now. An upload whose exclusive completion
+    met this may be gone (S3's 409 ``ConditionalRequestConflict`` asks to begin the upload anew): completing it again is
+    no use.
     """
 
 

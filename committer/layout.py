@@ -5,7 +5,7 @@ Below the destination D of job J, attempt N (Hadoop's layout, with this engine's
     D/_SUCCESS
     D/_temporary/.replace-lock                     held by a replacing job
     D/_temporary/J/setup                           the job as it was set up
-    D/_temporary/J/intent                          somebody began to commit it, and with which winners
+    D/_temporary/J/intent                          a driver began to commit it, and with which winners
     D/_temporary/J/decision, plan-00000-<driver>…  commit or abort, and what the decision rests on
     D/_temporary/J/outcome                         committed or rolled back
     D/_temporary/J/NN/tasks/<attempt>-<nonce>/…    what a task attempt writes
@@ -135,7 +135,7 @@ class JobLayout:
         self.record_suffix: str = PENDING_SET_SUFFIX if pending_sets else MANIFEST_SUFFIX
         self.magic_directory: StorePath = destination / f"{MAGIC_JOB}{job_id}"
         self.magic_attempt: StorePath = self.magic_directory / f"job-{job_id}" / f"{job_attempt:02d}"
-        # Hadoop's cleanup of the job takes what lies there with it, whoever put it there.
+        # Hadoop's cleanup of the job takes what lies there with it, of other jobs too.
         listed = self.magic_attempt if pending_sets else self.job_attempt_directory
         self.manifests: StorePath = listed if pending_sets else listed / "manifests"
         self.manifests_frozen: StorePath = self.job_attempt_directory / "manifests-frozen"

@@ -70,7 +70,7 @@ class JobInfo(Shown, frozen=True, kw_only=True):
             committed; None where the store does not say, and before there is any.
         files: Files its decision publishes; None before a decision.
         kept: Whether it committed and its outcome is kept (`CommitterConfig.outcome_kept`), so that a stream that
-            repeats it finds it committed: that is no litter.
+            repeats it finds it committed: it is kept on purpose.
     """
 
     job_id: str
@@ -108,14 +108,14 @@ async def recover(
 ) -> JobReport:
     """Finishes a job whose driver died in its commit, as one undisturbed run would have ended.
 
-    May be called by anyone, again and again, and by several at once. A finished job gives its report.
+    May be called from any process, more than once, and by several at a time. A finished job gives its report.
 
     Args:
         dest: The job's destination.
         job_id: Its id.
         rollback: Take back what a decided commit published instead of finishing it; abort an undecided job.
         force: The old driver is known to be dead: roll back where the store cannot fence it off, or commit what a
-            listing finds although nobody began to.
+            listing finds although no driver began to.
         config: Where reports and kept records go, below which roots outside the destination the job may write, and the
             rate of calls from this process. All else is as the job was set up: a record on the store may not name a
             place outside the destination (G10).
@@ -126,7 +126,7 @@ async def recover(
 
     Raises:
         JobNotFoundError: There is no such job, and no report speaks of it.
-        JobUndecidedError: Nobody began to commit it: commit or abort it instead.
+        JobUndecidedError: No driver began to commit it: commit or abort it instead.
         JobDecidedError: It was aborted.
         ConfigurationError: It publishes below `absolute_roots` that were not given; nothing was changed.
         JobRolledBackError: It was rolled back (without `rollback`).
@@ -569,7 +569,7 @@ async def _age_of_empty(context: StageContext, found: JobDirectory) -> float:
 
 
 async def _claim(context: StageContext) -> bool:
-    """Claims the id of what holds no record of a job, so that whoever sets one up there meanwhile is not cleaned up."""
+    """Claims the id of what holds no record of a job, so that a job that is set up meanwhile is not cleaned up."""
     setup = JobSetup(spec=context.spec, created=context.timestamp(), owner=context.driver)
     claim = encode_record(setup)
     try:
@@ -621,7 +621,7 @@ async def _newest_in(store: Store, directory: StorePath) -> float:
 async def _reason_to_keep(context: StageContext, found: JobDirectory, *, force: bool, spares_kept: bool) -> str | None:
     store, layout = context.store, context.layout
     if force:
-        # With force nobody asks what was decided: it may be what cannot be read.
+        # With force what was decided is not read: it may be what cannot be read.
         return None
     late = not store.capabilities.refuses_late_writes
     decision = await read_decision(store, layout) if found.decided and not found.is_void else None
@@ -643,7 +643,7 @@ async def _remove(context: StageContext, found: JobDirectory, *, force: bool, fo
         try:
             decision = await create_decision(anchored, abort_decision(context))
         except JobNotFoundError:
-            # Litter without setup record and job attempt: no driver can commit it.
+            # Remains without setup record and job attempt: no driver can commit it.
             pass
         else:
             if decision.decision == "commit" and not force:

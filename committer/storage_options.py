@@ -30,7 +30,7 @@ class StorageOption:
         instance: Whether it takes an object of a program, which only Python can give.
         others: What other tools call it.
         hadoop: Hadoop's keys for it.
-        goes_with: The secret without which it says nothing, and is at odds with other ways to be let in.
+        goes_with: The secret without which it says nothing, and is at odds with other credentials.
     """
 
     name: str
@@ -55,7 +55,7 @@ class OptionTable:
             always decides; empty where that depends on the value.
         hadoop_prefix: What Hadoop's keys for such a store begin with; empty without any.
         hadoop_only: Hadoop's keys that give no option by themselves, but bear on others.
-        hadoop_access: Of these, the ones that choose among Hadoop's ways to be let in.
+        hadoop_access: Of these, the ones that choose among Hadoop's ways to authenticate.
         hadoop_scope: What Hadoop's keys for one bucket begin with; empty where they end in the account they are for.
     """
 

@@ -1,6 +1,6 @@
-"""What an operator does about uploads that nobody completed: see them, and abort them.
+"""What an operator does about uploads that were never completed: see them, and abort them.
 
-A job that died may leave some behind. They are invisible, and paid for until somebody aborts them, or a lifecycle rule
+A job that died may leave some behind. They are invisible, and paid for until they are aborted, or a lifecycle rule
 of the bucket does. The store says of each where its file would stand, when it was begun and by whom; not by which job.
 """
 
@@ -149,7 +149,7 @@ async def abort_these(
     storage_options: Mapping[str, object] | None = None,
     config: ConfigLike | None = None,
 ) -> UploadsReport:
-    """Aborts uploads that `list_uploads` found, and no other: what somebody was shown and agreed to.
+    """Aborts uploads that `list_uploads` found, and no other: what a user saw and agreed to.
 
     Args:
         dest: The directory they are below.

@@ -85,7 +85,7 @@ def explain(uri: Uri, *, job: str | None = None, common: Common = Common()) -> A
 
 @app.command
 def jobs(uri: Uri, *, common: Common = Common()) -> Answer:  # noqa: B008
-    """List what stands below a destination's _temporary: jobs, Hadoop's too, and what nobody owns any more."""
+    """List what stands below a destination's _temporary: jobs, Hadoop's too, and what no job owns any more."""
     session = Session(common, uri)
     return session.run(survey(session, uri))
 
@@ -237,7 +237,7 @@ def options(*, common: Common = Common()) -> Answer:  # noqa: B008
 
 uploads: App = App(
     name="uploads",
-    help="See, count and abort uploads below a directory that nobody completed (S3); dataset1 is not dataset10.",
+    help="See, count and abort uploads below a directory that were never completed (S3); dataset1 is not dataset10.",
     default_parameter=Parameter(negative=(), show_default=False),
 )
 app.command(uploads)

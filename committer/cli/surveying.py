@@ -1,4 +1,4 @@
-"""What stands below a destination's `_temporary`: this engine's jobs, Hadoop's, and what nobody owns any more."""
+"""What stands below a destination's `_temporary`: this engine's jobs, Hadoop's, and what no job owns any more."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class JobRow(msgspec.Struct, frozen=True, kw_only=True):
         started: When it was set up.
         updated: When its newest record was written.
         files: Files its decision publishes.
-        kept: Whether its outcome is kept for a stream: such a job is no litter.
+        kept: Whether its outcome is kept for a stream: such a job is not to be removed.
         task_records: Records of task commits of a job that has no decision: of Hadoop's, or of one that nobody began to
             commit.
         attention: What is odd about it; empty for a job that may just be running.
@@ -88,7 +88,7 @@ class LockRow(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         job_id: The job that holds it; empty when its record cannot be read.
-        orphan: Whether that job's directory is gone, so that nobody will release it.
+        orphan: Whether that job's directory is gone, so that no driver will release it.
         created: When it was taken, as the record says.
     """
 
@@ -267,7 +267,7 @@ async def _row(store: Store, uri: str, destination: StorePath, info: JobInfo) ->
 
 
 def ways_out(uri: str, job_id: str, delivery: str) -> list[str]:
-    """The commands of which one ends a job that nobody began to commit, and whose driver is dead."""
+    """The commands of which one ends a job that no driver began to commit, and whose driver is dead."""
     winners = ["--from-attempts"] if delivery == "message" else []
     return [command("commit", uri, job_id, *winners, "--tasks", "N"), command("abort", uri, job_id)]
 

@@ -1,4 +1,4 @@
-"""``committer uploads``: uploads that nobody completed, listed, counted, and aborted once that may be done."""
+"""``committer uploads``: uploads that were never completed: listed, counted, aborted."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ _NEEDS: Final = {
 class ManifestCommitter(RecordingCommitter):
     """Hadoop's manifest committer, with decisions and outcomes that any driver can go on from.
 
-    For stores that rename a file atomically without replacing: local disks, HDFS, ADLS Gen2, GCS.
+    For stores that rename a file atomically without replacing: local disks, ADLS Gen2, and stores of your own that do.
     """
 
     name = "manifest"

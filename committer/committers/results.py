@@ -26,7 +26,8 @@ class JobReport(Shown, frozen=True, kw_only=True):
         statistics: Counts and durations under Hadoop's names, tasks' and job's together.
         filenames: URIs of at most a hundred of the files.
         uploads_left: Paths of at most a hundred uploads that are still pending at the destination, began since the job
-            was set up, and may be anybody's: no list and no name says that they are the job's, so they were left alone.
+            was set up, and may be another job's: no list and no name says that they are the job's, so they
+            were left alone.
         file_list: URI of the complete list of its files, which `files` reads; empty where none was asked for
             (`CommitterConfig.file_list_directory`), or none could be kept.
         file_list_problem: Why the list that was asked for could not be kept. The job is committed all the same.

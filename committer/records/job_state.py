@@ -1,6 +1,6 @@
 """This engine's own records of one job: setup, intent, decision, outcome and the replace lock.
 
-They are JSON, each with ``type`` and ``version``, each written once and read by whoever drives the job. What they
+They are JSON, each with ``type`` and ``version``, each written once and read by every driver of the job. What they
 mean to MapReduce's ``COMMIT_STARTED`` / ``COMMIT_SUCCESS`` / ``COMMIT_FAIL`` markers: a commit decision is STARTED,
 made by exactly one driver; outcome ``committed`` is SUCCESS, ``rolled-back`` is FAIL, and only who made the decision
 stand or reads it may write either.
@@ -67,7 +67,7 @@ class JobSetup(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag=
 
 
 class Intent(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="committer.intent"):
-    """Somebody began to commit the job. Written before anything of the commit is done.
+    """A driver began to commit the job. Written before anything of the commit is done.
 
     Attributes:
         winners: Records and digests that messages named; None when every record listed wins.
@@ -111,7 +111,7 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag=
     Attributes:
         decision: ``commit`` or ``abort``.
         driver: Random name of the driver that decided.
-        config: The choices the job is finished with, by whoever finishes it.
+        config: The choices the job is finished with, by every driver that finishes it.
         winners: The records that are published, in this order.
         files: File entries over all winners.
         size: Bytes over all winners.
@@ -123,7 +123,7 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag=
         replacing: Whether old files are taken away.
         was_empty: Whether the destination held nothing visible.
         hadoop: Whether Hadoop set the job up, so that no setup record stands beside the decision.
-        statistics: What the winners' records count, added up: whoever finishes the job reports it.
+        statistics: What the winners' records count, added up: the driver that finishes the job reports it.
     """
 
     version: int = VERSION

@@ -52,7 +52,7 @@ async def keep_report(options: WriteOptions, report: JobReport) -> None:
 async def take_kept_report(options: WriteOptions, job_id: str) -> JobReport | None:
     """Takes the report of a job away; None when there is none. About 4 calls.
 
-    Reports that nobody came for in a day, because their caller was interrupted, are removed on the way.
+    Reports that no caller fetched in a day, because it was interrupted, are removed on the way.
 
     Raises:
         StoreError: It is there and cannot be read.

@@ -88,11 +88,11 @@ def commit_config(
         config: What the user chose besides.
         mode: The mode.
         partition_by: The partition columns.
-        overwrite_mode: What is replaced where there are partition columns; None when nobody said.
+        overwrite_mode: What is replaced where there are partition columns; None when not given.
         used: Whether the destination holds anything.
 
     Raises:
-        ConfigurationError: Options contradict the mode, or nobody said which partitions are to be replaced.
+        ConfigurationError: Options contradict the mode, or nothing says which partitions are to be replaced.
     """
     if config.conflict_mode == "replace" or config.superseded_scope != "directories":
         raise ConfigurationError(

@@ -150,7 +150,7 @@ class Capabilities(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class FileWriter(ABC):
-    """A file being written. It exists under its path only as the store allows; nobody may rely on it before `close`."""
+    """A file being written. It exists under its path only as the store allows; do not rely on it before `close`."""
 
     @abstractmethod
     async def write(self, data: bytes | bytearray | memoryview) -> None:

@@ -1,6 +1,6 @@
 """What the stores that speak HTTP share: sessions, one attempt at a request, its deadline, and what a failure means.
 
-A request is sent once. Whoever calls learns whether it can have had an effect and decides what to do: pacing and
+A request is sent once. The caller learns whether it can have had an effect and decides what to do: pacing and
 retries are `committer.stores.paced`'s, and how a service words its refusals is each store's own.
 """
 

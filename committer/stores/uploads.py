@@ -1,7 +1,8 @@
-"""Files that are written now and made visible later, in one call, by anyone: two optional abilities of a store.
+"""Files that are written now and made visible later, in one call, from any process: two optional abilities of a
+store.
 
 A committer without renames publishes a file so. S3 has uploads whose completion is withheld, Azure's blobs have blocks
-that a list makes a file of. Both are stamped, so that whoever lost an answer can look who wrote what stands there:
+that a list makes a file of. Both are stamped, so that a caller that lost an answer can look who wrote what is there:
 `FileStatus.stamp` and `FileStatus.size` tell, the identity (an etag) tells only where it was answered before.
 
 What the services do is from their reference pages: for S3 *CreateMultipartUpload*, *UploadPart*,
@@ -69,7 +70,7 @@ class SupportsUploads(Protocol):
     async def create_upload(self, path: StorePath, *, stamp: str) -> str:
         """Begins an upload. One call. What stands at `path` is not looked at (S3 takes no condition here).
 
-        A repeated or late request creates one more upload, whose id nobody learns: after a lost answer look for it
+        A repeated or late request creates one more upload, whose id no caller learns: after a lost answer look for it
         with `list_uploads`.
 
         Args:

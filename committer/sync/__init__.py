@@ -7,16 +7,17 @@
             with task.open("month=1/part-00000.csv") as file:
                 file.write(b"...")
 
-Like the builtin `open`, each function that opens something returns it open: ``with`` is there for its end. All calls of
-a process run on one event loop in a thread of its own, which starts with the first call and ends with the interpreter;
-so they work inside a running loop, from any number of threads, and after a fork. The caller's context variables hold in
-them (`use_runtime`, `audit`), errors come through as they are.
+Each function that opens something returns it open, like the builtin `open`; ``with`` closes it. All calls of a
+process run on one event loop in a thread of its own. The thread starts with the first call and ends with the
+interpreter. So the calls work inside a running loop, from any number of threads, and after a fork. The caller's
+context variables hold in them (`use_runtime`, `audit`), and errors are raised as they are.
 
-An interrupt (KeyboardInterrupt, or what a signal handler raises) cancels what was called, waits until it has unwound,
-75 seconds at most and no longer than the next interrupt, and goes on. A commit that had decided stays decided.
+An interrupt (KeyboardInterrupt, or what a signal handler raises) cancels the call, waits until it has unwound, 75
+seconds at most and no longer than until the next interrupt, and is raised again. A commit that had decided stays
+decided.
 
-Nothing is decided at interpreter exit: a job that was left open is seen by `list_jobs`. Exit handlers come too late for
-new calls, which raise `CommitterError` there; `Job.close` does nothing then, for all is freed anyway.
+Nothing is decided at interpreter exit: `list_jobs` shows a job that was left open. Exit handlers come too late for
+new calls, which raise `CommitterError` there; `Job.close` does nothing then, because everything is freed anyway.
 """
 
 from __future__ import annotations

@@ -34,14 +34,14 @@ def recover(
 ) -> JobReport:
     """Finishes a job whose driver died in its commit, as one undisturbed run would have ended.
 
-    May be called by anyone, again and again, and by several at once. A finished job gives its report.
+    May be called from any process, more than once, and by several at a time. A finished job gives its report.
 
     Args:
         dest: The job's destination.
         job_id: Its id.
         rollback: Take back what a decided commit published instead of finishing it; abort an undecided job.
         force: The old driver is known to be dead: roll back where the store cannot fence it off, or commit what a
-            listing finds although nobody began to.
+            listing finds although no driver began to.
         config: Where reports and kept records go, `absolute_roots`, and the rate of calls from this process. All else
             is as the job was set up.
         storage_options: How to reach the store.
@@ -51,7 +51,7 @@ def recover(
 
     Raises:
         JobNotFoundError: There is no such job, and no report speaks of it.
-        JobUndecidedError: Nobody began to commit it: commit or abort it instead.
+        JobUndecidedError: No driver began to commit it: commit or abort it instead.
         JobDecidedError: It was aborted.
         JobRolledBackError: It was rolled back (without `rollback`).
         OutcomeUnknownError: See `next_step`; nothing was deleted.
