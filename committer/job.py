@@ -467,7 +467,7 @@ def open_job(
             spec.delivery,
             extra={"job": spec.job_id},
         )
-        return Job(replace(context, setup_identity=identity), attached=False, display=display)
+        return Job(replace(context, setup_identity=identity, proved=True), attached=False, display=display)
 
     return Opening(make, "open_job")
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
@@ -94,13 +94,20 @@ def _in_directory(context: StageContext, refs: list[RecordRef], *, frozen: bool)
     ]
 
 
-async def prepare(context: StageContext, refs: list[RecordRef], *, copy_records: bool) -> Prepared:
+async def prepare(
+    context: StageContext,
+    refs: list[RecordRef],
+    *,
+    copy_records: bool,
+    prove: Callable[[], Awaitable[None]] | None = None,
+) -> Prepared:
     """Loads, looks at the destination, checks. Changes nothing but the job's own directory.
 
     Args:
         context: The job.
         refs: Records that win.
         copy_records: Copy records that could not be frozen to side files of the decision.
+        prove: Finds out what the store can do there; asked where files make room that hard links would keep.
     """
     loaded = await LoadRecords(context, freeze_copies=copy_records).run(refs)
     try:
@@ -109,6 +116,8 @@ async def prepare(context: StageContext, refs: list[RecordRef], *, copy_records:
         files = PlannedFiles(context, loaded.winners, loaded.entries, loaded.identities)
         view = await InspectDestination(context).run(InspectionRequest(loaded, files))
         superseded = await _make_way(context, view)
+        if prove is not None and view.targets and context.store.capabilities.hard_links:
+            await prove()
         conflicts = await Preflight(context).run(PreflightRequest(loaded, files, view))
     finally:
         await loaded.repeats.close()

@@ -68,7 +68,7 @@ class CarryOut:
         self.published: Published | None = None
         self._started = started
         self._action = action
-        self._proved = False
+        self._proved = context.proved
 
     async def is_gone(self) -> bool:
         """Whether the decision being carried out is gone: another driver ended the job and cleaned up. One call."""
@@ -136,7 +136,7 @@ class CarryOut:
         if outcome is None or not outcome.finished:
             refuse_roots_not_given(layout, decision.config, rollback=rollback, force=force)
             if state is None and (outcome is None or outcome.outcome == "rolled-back"):
-                await self._prove_abilities()
+                await self.prove_abilities()
         if outcome is not None:
             if not (outcome.finished or store.capabilities.refuses_late_writes):
                 await self._refuse_void(decision, outcome)
@@ -149,11 +149,11 @@ class CarryOut:
             return await self._roll_back(state, reason="on demand", force=force, raising=not rollback)
         return await self._forward(state)
 
-    async def _prove_abilities(self) -> None:
+    async def prove_abilities(self) -> None:
         """Finds out what the store can do here, once: a disk's missing abilities show only when they are tried.
 
-        Whether the job can be taken back, and where its old files are kept then, depends on them; and the process that
-        set it up, which found out, is another. Where a write makes its parents nothing is tried: such a store says what
+        Whether the job can be taken back, and where its old files are kept then, depends on them. The process that set
+        the job up found out; any other has to. Where a write makes its parents nothing is tried: such a store says what
         it can do, and the trial would make the directory of a job again that another driver cleans up meanwhile.
         """
         context = self.context
@@ -348,7 +348,7 @@ class CarryOut:
 
     async def _roll_back(self, state: CommitState, *, reason: str, force: bool, raising: bool) -> JobReport:
         context = self.context
-        await self._prove_abilities()
+        await self.prove_abilities()
         try:
             outcome = await self._action.roll_back(context).run(RollBackRequest(state, reason, force))
         except EndedElsewhereError as ended:

@@ -249,7 +249,7 @@ class JobCommit:
     async def _prepare(self, refs: list[RecordRef]) -> Prepared:
         context = self._context
         copies = context.spec.delivery == "listing" and not can_freeze(context)
-        prepared = await prepare(context, refs, copy_records=copies)
+        prepared = await prepare(context, refs, copy_records=copies, prove=self._carry_out.prove_abilities)
         refuse(context, prepared.conflicts)
         return prepared
 

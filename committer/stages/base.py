@@ -46,6 +46,7 @@ class StageContext:
             inside: when one of them is read again, its names are cut off without another look.
         setup_identity: The setup record's identity when this driver made it or joined the job, on stores that take
             late writes; None elsewhere, and where it is not known.
+        proved: Whether this process tried what the store can do there: the one that set the job up did.
     """
 
     spec: JobSpec
@@ -58,6 +59,7 @@ class StageContext:
     runtime: Runtime = field(default_factory=current_runtime)
     plain_records: set[str] = field(default_factory=set)
     setup_identity: str | None = None
+    proved: bool = False
 
     def timestamp(self) -> str:
         """Now, as records spell it."""

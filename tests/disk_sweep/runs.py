@@ -16,7 +16,7 @@ from typing import Any, Final, NamedTuple, Self
 
 import committer
 import committer.operations  # else each run imports it
-from committer.errors import CommitterError, JobNotFoundError, JobStateError, JobUndecidedError, UnsupportedError
+from committer.errors import CommitterError, JobNotFoundError, JobStateError, JobUndecidedError
 from committer.flow.runtime import use_runtime
 from tests.disk_sweep import life, mounts
 from tests.disk_sweep.account import Tree, Wrong, left, look, put, tell
@@ -190,16 +190,6 @@ class Run:
         async with committer.attach_job(self.table, job_id=life.JOB, storage_options=options) as job:
             await job.abort()
 
-    async def _recover(self, options: dict[str, Any]) -> None:
-        try:
-            await committer.recover(self.table, life.JOB, storage_options=options)
-        except UnsupportedError as error:
-            # A process that decides a job which another one set up finds out here what the disk cannot do.
-            self.history.append(f"recover: {error}")
-            if error.outcome != "partial" or "committer.recover(" not in error.next_step:
-                raise
-            await committer.recover(self.table, life.JOB, storage_options=options)
-
     # -- the end ------------------------------------------------------------------------------------------------
 
     async def _settle(self, told: Told, other: Told) -> None:
@@ -275,7 +265,7 @@ class Run:
             elif state in {"open", "aborted"} and number % 3 == 1:
                 await committer.cleanup(self.table, job_id=life.JOB, storage_options=options)
             else:
-                await self._recover(options)
+                await committer.recover(self.table, life.JOB, storage_options=options)
         except JobUndecidedError:
             await self._abort(options)
         except JobNotFoundError as error:

@@ -118,3 +118,40 @@ async def test_rollback_that_died_before_it_put_old_files_back(tmp_path: Path, n
             await committer.recover(tmp_path, "dead")
     assert visible(tmp_path) == {"x": b"old"}
     assert not (tmp_path / "_temporary").exists()
+
+
+@pytest.mark.parametrize("crash_at", ["intent", "decision"])
+@pytest.mark.parametrize("by", ["recover", "commit"])
+async def test_job_decided_by_another_process_than_set_it_up(
+    tmp_path: Path, no_links: None, by: str, crash_at: str
+) -> None:
+    """A file of an earlier job makes room; whether it can be kept by a link the deciding process has to find out."""
+    write(tmp_path, "x")
+    await die(tmp_path, Fault(kind="crash_after" if crash_at == "intent" else "crash_before", path=crash_at))
+    if by == "recover":
+        report = await committer.recover(tmp_path, "dead")
+    else:
+        async with committer.attach_job(tmp_path, job_id="dead") as job:
+            report = await job.commit(tasks=1)
+    assert report.success
+    assert visible(tmp_path) == {"x": b"new", "y": b"new"}
+    assert not (tmp_path / "_temporary").exists()
+
+
+@pytest.mark.parametrize(("replaces", "probes"), [(False, 0), (True, 1)])
+async def test_abilities_are_tried_once_and_only_where_the_commit_asks_for_them(
+    tmp_path: Path, replaces: bool, probes: int
+) -> None:
+    if replaces:
+        write(tmp_path, "x")
+    store = FaultyStore(LocalStore(threads=1))
+    job = await committer.open_job(tmp_path, job_id="dead", config=REPLACE, storage_options={"store": store})
+    async with job.task_attempt(0) as task:
+        async with task.open("x") as file:
+            await file.write(b"new")
+    attached = FaultyStore(LocalStore(threads=1))
+    async with committer.attach_job(job.spec, storage_options={"store": attached}) as another:
+        await another.commit(tasks=1)
+    assert [call.operation for call in store.calls].count("probe") == 1
+    assert [call.operation for call in attached.calls].count("probe") == probes
+    await job.close()
