@@ -102,6 +102,7 @@ class LocalStore(Store):
     async def probe(self, directory: StorePath) -> None:
         """Tries renames, refusals and links in `directory`; one hop to a thread."""
         nonce = current_runtime().nonce()
+        self._disk.token = self._disk.token or nonce
         await self._batches.run(probe, self._disk, _checked(directory), nonce, weight=WHOLE_BATCH, insist=True)
 
     async def status(self, path: StorePath) -> FileStatus:

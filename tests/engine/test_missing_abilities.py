@@ -12,7 +12,8 @@ import pytest
 import committer
 from committer import CommitterConfig
 from committer.errors import CommitterError
-from committer.stores import _renames
+from committer.paths import StorePath
+from committer.stores import _disk, _renames
 from committer.stores.local import LocalStore
 from committer.testing.faults import Fault, FaultyStore, SimulatedCrash
 
@@ -155,3 +156,21 @@ async def test_abilities_are_tried_once_and_only_where_the_commit_asks_for_them(
     assert [call.operation for call in store.calls].count("probe") == 1
     assert [call.operation for call in attached.calls].count("probe") == probes
     await job.close()
+
+
+async def test_names_that_a_probe_moves_files_to_are_no_other_process_s(
+    tmp_path: Path, no_flag: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two containers have the same process ids, and may recover a job at once."""
+    names: list[str] = []
+    drop = _disk.drop_linked_name
+
+    def note(source: str, destination: str, private: str) -> None:
+        names.append(Path(private).name.partition("-")[0])
+        drop(source, destination, private)
+
+    monkeypatch.setattr(_disk, "drop_linked_name", note)
+    for _process in range(2):
+        await LocalStore().probe(StorePath.of(tmp_path))
+    assert len(set(names)) == 2
+    assert "." not in names
