@@ -150,7 +150,11 @@ async def finish_committed(
         more=kept.diagnostics,
     )
     if cleaned:
-        await _remove_fate(context, kept=context.config.outcome_kept and outcome is not None)
+        try:
+            await _remove_fate(context, kept=context.config.outcome_kept and outcome is not None)
+        except CommitterError as error:
+            _leave_rest(context, error)
+            raise
     return Finished(untold, kept)
 
 
@@ -335,14 +339,25 @@ async def finish_rolled_back(context: StageContext) -> list[str]:
 
     Returns:
         What `AbortUploads` says of uploads that may be anybody's.
+
+    Raises:
+        CommitterError: With `outcome="partial"`: all was taken back, and `recover` or `cleanup` removes what is left.
     """
-    outcome = await read_outcome(context.store, context.layout)
-    if outcome is not None and not outcome.finished:
-        await mark_finished(context, outcome)
-    await release_lock(context)
-    cleaned, untold = await _clean_up(context, skipped=context.config.cleanup_skipped)
-    if cleaned:
-        await _remove_fate(context, kept=False)
+    step = context.recover_call(rollback=True)
+    try:
+        outcome = await read_outcome(context.store, context.layout)
+        if outcome is not None and not outcome.finished:
+            await mark_finished(context, outcome)
+        await release_lock(context)
+        step = context.cleanup_call()
+        cleaned, untold = await _clean_up(context, skipped=context.config.cleanup_skipped)
+        if cleaned:
+            await _remove_fate(context, kept=False)
+    except CommitterError as error:
+        first = f"{error.next_step}, then" if isinstance(error, StoreLinkError) else "remove the cause, then"
+        error.outcome = "partial"
+        error.next_step = f"the job is rolled back; {first} call {step} to remove what is left of it"
+        raise
     return untold
 
 
@@ -379,8 +394,6 @@ async def _remove_fate(context: StageContext, *, kept: bool) -> None:
         await (RemoveDecision(context) if kept else RemoveFate(context)).run(None)
     except CommitterError as error:
         if not context.config.cleanup_failures_ignored:
-            error.outcome = "committed"
-            error.next_step = f"the output is complete; call {context.recover_call()} to finish the rest"
             raise
         _log.warning("cleanup of job %s failed and is ignored: %s", context.layout.job_id, error)
 

@@ -11,6 +11,7 @@ import committer
 from committer import CommitterConfig
 from committer.advice import blocking, call
 from committer.errors import CommitterError
+from committer.paths import StorePath
 from committer.records.job_state import ReplaceLock, encode_record
 from committer.stores.local import LocalStore
 from committer.testing.faults import Fault, FaultyStore, SimulatedCrash
@@ -238,3 +239,29 @@ def test_a_call_leaves_out_what_is_not_said() -> None:
     assert blocking("first `await committer.recover('/t', 'j', force=True)`, then await what comes") == (
         "first `committer.sync.recover('/t', 'j', force=True)`, then await what comes"
     )
+
+
+@pytest.mark.parametrize("record", ["intent", "setup", "decision", "outcome", "mark in the outcome"])
+async def test_a_rollback_whose_cleaning_fails(table: Table, record: str) -> None:
+    """Nothing of the job is at the destination any more: whoever is told `committed` goes on as if it were."""
+    await table.die(after_the_decision(), config={"io_concurrency": 1})
+    puts = 0
+
+    def is_mark(path: StorePath) -> bool:
+        nonlocal puts
+        puts += path.name == "outcome"
+        return path.name == "outcome" and puts == 2
+
+    refused = Fault(kind="forbidden", operation="delete_file", path=f"/j/{record}")
+    if record == "mark in the outcome":
+        refused = Fault(kind="forbidden", operation="put", path=is_mark)
+    store = FaultyStore(LocalStore(), [refused])
+    with pytest.raises(CommitterError) as caught:
+        await committer.recover(table.path, "j", rollback=True, storage_options={"store": store})
+    await store.inner.close()
+    assert caught.value.outcome == "partial"
+    assert table.files() == set()
+    [advice] = calls_in(caught.value)
+    await follow(advice)
+    assert table.files() == set()
+    assert await table.states() == {}
