@@ -83,7 +83,15 @@ class CarryOut:
         Raises:
             JobNotFoundError: Nothing speaks of the job.
         """
-        return await report_of_finished(self.context, self._started, decided=self.decided)
+        try:
+            return await report_of_finished(self.context, self._started, decided=self.decided)
+        except CommitterError as error:
+            if self.decided and error.outcome == "unchanged":
+                # What this driver published stands, or another took it back: it could not be looked at.
+                error.outcome = "unknown"
+                first = f"{error.next_step}, then" if isinstance(error, StoreLinkError) else "remove the cause, then"
+                error.next_step = f"{first} call {self.context.recover_call()}: it says how the job ended, or ends it"
+            raise
 
     async def report_of_kept(self, *, rollback: bool) -> JobReport:
         """The report of a job that committed and left its outcome; removes what else stands there.

@@ -7,6 +7,7 @@ import contextlib
 import msgspec
 
 from committer.errors import (
+    JobStateError,
     StoreExistsError,
     StoreIsADirectoryError,
     StoreNotADirectoryError,
@@ -149,6 +150,15 @@ class MoveAside(Stage[list[Fact], int]):
             standing, moved = await store.status(path), await store.status(aside)
         except StoreNotFoundError:
             return False
-        if fact.identity is not None and standing.identity == moved.identity == fact.identity:
+        if fact.identity is None or standing.identity != fact.identity:
+            return False
+        if moved.identity == fact.identity:
             return await take_away(self.context, path, self.context.layout.superseded, identity=fact.identity)
-        return False
+        raise JobStateError(
+            f"{path} is to be taken away, and its place {aside} is taken by something else",
+            operation=self.name,
+            path=aside,
+            outcome="partial",
+            next_step=f"find out who writes into the job's directory, remove {aside} by hand, then call "
+            f"{self.context.recover_call()}",
+        )

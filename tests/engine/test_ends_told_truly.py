@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
 from pathlib import Path
 
 import pytest
@@ -21,6 +22,7 @@ from committer.errors import (
     StoreLinkError,
     TargetExistsError,
 )
+from committer.paths import StorePath
 from committer.stores.local import LocalStore
 from committer.testing.faults import Call, Fault, FaultyStore
 from tests.engine.places import Delivery, MemoryPlace, Place, make_place
@@ -567,3 +569,39 @@ async def test_block_of_a_job_that_was_aborted_ends_quietly_though_somebody_clea
         await job.abort()
     assert job.report is None
     assert place.all_files() == {}
+
+
+async def test_old_file_whose_place_aside_is_taken_is_no_success(tmp_path: Path) -> None:
+    """Else an overwrite would keep old rows, and call itself whole."""
+    place = make_place("disk", tmp_path)
+    place.write("a=1/old", b"old")
+    job = await place.open_job(job_id="j", config=CommitterConfig(conflict_mode="replace"))
+    await place.run_task(job, 0, FILES)
+    place.write("_temporary/j/00/superseded/00000000", b"somebody's")
+    with pytest.raises(JobStateError, match="taken by something else") as caught:
+        await job.commit()
+    assert caught.value.outcome == "partial"
+    await job.close()
+    aside = Path(caught.value.path.removeprefix("file:"))
+    assert str(aside) in caught.value.next_step
+    aside.unlink()
+    assert (await place.recover("j")).success
+    assert place.files() == FILES
+
+
+async def test_job_that_vanished_while_it_was_published_is_never_told_unchanged(tmp_path: Path) -> None:
+    place = make_place("disk", tmp_path)
+    job = await place.open_job(job_id="j")
+    await place.run_task(job, 0, FILES)
+
+    async def before(call: Call) -> None:
+        if call.operation == "put" and call.path.name == "outcome" and not place.store.faults:
+            await asyncio.to_thread(shutil.rmtree, StorePath.of(place.dest).path + "/_temporary")
+            place.faults(Fault(kind="forbidden", operation="read", path=".replace-lock", times=None))
+
+    place.store.before_call = before
+    with pytest.raises(CommitterError) as caught:
+        await job.commit()
+    assert place.files() == FILES
+    assert caught.value.outcome == "unknown"
+    assert "committer.recover(" in caught.value.next_step
