@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from pathlib import Path
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 Tree: TypeAlias = dict[str, str]
 
@@ -32,11 +32,40 @@ def look(table: str) -> tuple[Tree, str]:
         for name in names:
             path = os.path.join(top, name)
             text = Path(path).read_text()
-            if top == table and name == "_SUCCESS":
+            if top == table and name == "_SUCCESS" and text.startswith("{"):
                 marker = str(json.loads(text)["jobId"])
             else:
                 tree[os.path.relpath(path, table)] = text
     return tree, marker
+
+
+class Fate(NamedTuple):
+    """What the records of a job say, read as they lie there.
+
+    Attributes:
+        stands: Whether the job has a directory.
+        intent: Whether a driver said that it would commit it.
+        decision: ``commit`` or ``abort``; empty while it is undecided.
+        outcome: ``committed`` or ``rolled-back``; empty before.
+    """
+
+    stands: bool = False
+    intent: bool = False
+    decision: str = ""
+    outcome: str = ""
+
+
+def fate(table: str, job: str) -> Fate:
+    """How far a job came."""
+    directory = Path(table, "_temporary", job)
+    if not directory.is_dir():
+        return Fate()
+    said = {}
+    for name in ("decision", "outcome"):
+        path = directory / name
+        said[name] = str(json.loads(path.read_text())[name]) if path.is_file() else ""
+    intents = [path for path in directory.iterdir() if path.name.startswith("intent")]
+    return Fate(True, bool(intents), said["decision"], said["outcome"])
 
 
 def left(table: str) -> list[str]:

@@ -12,11 +12,13 @@ import functools
 import os
 import signal
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from committer.stores import _places, _renames
+from committer.paths import StorePath
+from committer.stores import _disk, _places, _renames
+from tests.disk_sweep.meaning import Call, Operation
 
 NAMES: Final = (
     "open", "close", "read", "pwrite", "fstat", "stat", "lstat", "access", "scandir", "mkdir", "rmdir", "unlink",
@@ -50,6 +52,11 @@ ERRORS: Final[dict[str, tuple[str, ...]]] = {
 """What each call can fail with."""
 
 
+_RECORDS: Final = ("setup", "intent", "decision", "outcome")
+PHASES: Final = ("", *_RECORDS, "finished")
+"""Where a record stands, a job begins another phase; where an outcome is put again, the last."""
+
+
 @dataclass
 class Gate:
     """What happens at the nth call.
@@ -59,21 +66,29 @@ class Gate:
         what: ``once`` or ``on`` (it fails, then or from then on), ``late`` (it is done and fails), ``before`` or
             ``after`` (the process ends), ``stop`` (it waits before it).
         error: The name of the error number.
-        trouble: What a ``full`` or ``read-only`` disk begins with, before the call.
-        seen: Every call so far: its name, and what it was called with.
+        trouble: What happens to the disk before the call, where it gets full or read-only, or an intruder comes; it is
+            told the store call that is under way.
+        ends_at: Where the process ends: in which phase, before which store call (how its name and first path begin, in
+            a pattern's spelling), and which of them.
+        seen: Every call so far.
     """
 
     number: int = 0
     what: str = ""
     error: str = ""
-    trouble: Callable[[], None] | None = None
-    seen: list[tuple[str, str]] = field(default_factory=list)
+    trouble: Callable[[Operation], None] | None = None
+    ends_at: tuple[str, str, int] | None = None
+    seen: list[Call] = field(default_factory=list)
+    phase: str = ""
+    under_way: Operation = field(default_factory=lambda: Operation("", ()))
+    index: int = 0
 
     def call(self, name: str, do: Callable[[], Any], fail: Callable[[OSError], Any], at: str) -> Any:
         """One system call."""
         if not threading.current_thread().name.startswith("committer-local"):
             return do()
-        self.seen.append((name, at))
+        self.seen.append(Call(name, at, self.phase, self.under_way.meaning, self.index))
+        self.index += 1
         number = len(self.seen)
         if self.what == "on" and self.number and number >= self.number and self.error in ERRORS[name]:
             return self._failed(name, do, fail)
@@ -93,10 +108,28 @@ class Gate:
             os._exit(9)
         return self._failed(name, None, fail) if self.what == "late" else done
 
-    def _meets_trouble(self, trouble: Callable[[], None]) -> None:
-        count, self.trouble, self.number = len(self.seen), None, 0
-        trouble()
+    def _meets_trouble(self, trouble: Callable[[Operation], None]) -> None:
+        count, index, self.trouble, self.number = len(self.seen), self.index, None, 0
+        trouble(self.under_way)
         del self.seen[count:]
+        self.index = index
+
+    def begin(self, operation: Operation) -> None:
+        """A store call, or a part of one that is one itself, begins."""
+        self.under_way, self.index = operation, 0
+        if self.ends_at is None:
+            return
+        phase, beginning, count = self.ends_at
+        if phase == self.phase and operation.meaning.startswith(beginning):
+            if count == 1:
+                os._exit(9)
+            self.ends_at = phase, beginning, count - 1
+
+    def end(self, operation: Operation) -> None:
+        """It came to its end."""
+        name = operation.paths[0].rpartition("/")[2] if operation.paths else ""
+        if operation.name == "put" and name in _RECORDS:
+            self.phase = "finished" if name == self.phase == "outcome" else name
 
     def _failed(self, name: str, do: Callable[[], Any] | None, fail: Callable[[OSError], Any]) -> Any:
         if name == "close" and do is not None:
@@ -104,6 +137,14 @@ class Gate:
             do()
         number = getattr(errno, self.error)
         return fail(OSError(number, os.strerror(number)))
+
+
+def _paths_in(args: Any) -> Iterator[str]:
+    for arg in args:
+        if isinstance(arg, StorePath):
+            yield arg.path
+        elif isinstance(arg, list | tuple):
+            yield from _paths_in(arg)
 
 
 def _raise(error: OSError) -> Any:
@@ -131,6 +172,22 @@ def install(gate: Gate) -> None:
 
         return go
 
+    def known(name: str, method: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(method)
+        def go(disk: Any, *args: Any, **kwargs: Any) -> Any:
+            above = gate.under_way, gate.index
+            operation = Operation(name, tuple(_paths_in(args)))
+            gate.begin(operation)
+            done = method(disk, *args, **kwargs)
+            gate.end(operation)
+            gate.under_way, gate.index = above
+            return done
+
+        return go
+
+    for name, method in list(vars(_disk.Disk).items()):
+        if hasattr(method, "__wrapped__") or name == "rename_files":
+            setattr(_disk.Disk, name, known(name, method))
     for name in NAMES:
         setattr(os, name, watched(name, getattr(os, name), _refused if name == "access" else _raise))
     _renames.rename_no_replace = watched("rename_no_replace", _renames.rename_no_replace)

@@ -1,4 +1,4 @@
-"""One run: a job that meets one fault, what others do, and whether all ended as it must."""
+"""One run: a driver that meets one fault, what others do meanwhile, and how it is ended."""
 
 from __future__ import annotations
 
@@ -18,27 +18,34 @@ import committer
 import committer.operations  # else each run imports it
 from committer.errors import CommitterError, JobNotFoundError, JobStateError, JobUndecidedError
 from committer.flow.runtime import use_runtime
-from tests.disk_sweep import life, mounts
-from tests.disk_sweep.account import Tree, Wrong, left, look, put, tell
+from tests.disk_sweep import life, mounts, planted
+from tests.disk_sweep.account import Fate, Wrong, fate, left, look, put
 from tests.disk_sweep.calls import Gate, install
+from tests.disk_sweep.intruder import Intruder
+from tests.disk_sweep.verdict import Told, Verdict
+from tests.disk_sweep.victims import VICTIMS, abort, work
 
-OTHERS: Final = ("recover", "roll back", "abort", "clean up", "force", "replace")
 LONGEST_S: Final = 60
+# Store calls that rename something by its whole name.
+_BY_NAME: Final = frozenset({"rename_file", "rename_files", "rename_directory", "link_file", "put"})
 _OLD_MARKER: Final = '{"name": "org.apache.hadoop.fs.s3a.commit.files.SuccessData/1", "jobId": "old", "success": true}'
 
 
 class Case(NamedTuple):
-    """One run, by name: `append/plain/once ENOSPC/17`.
+    """One run, by name: `append/plain/commit/once ENOSPC/17`.
 
     Attributes:
         flavour: Of the job.
         disk: What the disk lacks.
-        fault: ``once``, ``on`` or ``late`` and an error; ``before`` or ``after``; ``stop`` and what others do meanwhile.
+        victim: Who meets the fault.
+        fault: ``once``, ``on`` or ``late`` and an error; ``before`` or ``after``; ``stop`` and what others do meanwhile;
+            ``full`` or ``read-only``; ``plant`` and which of the places that the call goes by.
         number: At which system call.
     """
 
     flavour: str
     disk: str
+    victim: str
     fault: str
     number: int
 
@@ -47,8 +54,8 @@ class Case(NamedTuple):
 
     @classmethod
     def of(cls, text: str) -> Self:
-        flavour, disk, fault, number = text.split("/")
-        return cls(flavour, disk, fault, int(number))
+        flavour, disk, victim, fault, number = text.split("/")
+        return cls(flavour, disk, victim, fault, int(number))
 
     @property
     def what(self) -> str:
@@ -59,25 +66,24 @@ class Case(NamedTuple):
         return self.fault.partition(" ")[2]
 
 
-class Told(NamedTuple):
-    """What a process said of its end: nothing when it died."""
-
-    kind: str = "died"
-    outcome: str = ""
-    text: str = ""
-
-
 class Run:
-    """One run, in a directory of its own."""
+    """One run, in a directory of its own.
 
-    def __init__(self, case: Case, root: str) -> None:
+    Args:
+        case: Which.
+        root: The directory; made by the caller.
+        bug: A bug to plant in the engine, by name.
+    """
+
+    def __init__(self, case: Case, root: str, bug: str = "") -> None:
         self.case = case
         self._disk = os.path.join(root, "disk")
         self._mounted = case.what in {"full", "read-only"}
         self.table = os.path.join(self._disk, "table")
         self._answer = os.path.join(root, "answer")
+        self._bug = bug
         self.before = life.before(case.flavour)
-        self.after = life.add_job(self.before, case.flavour)
+        self.intruder = Intruder(os.path.join(root, "outside"), self.table)
         self.history: list[str] = []
 
     def go(self) -> None:
@@ -95,36 +101,53 @@ class Run:
                 mounts.unmount(self._disk)
 
     def _go(self) -> None:
-        put(self.table, {**self.before, "_SUCCESS": _OLD_MARKER})
-        life.use_disk(self.case.disk)
+        stood = self._prepare()
         victim = self._start()
-        stopped = self.case.what == "stop"
         other = Told("none")
-        if stopped and os.WIFSTOPPED(os.waitpid(victim, os.WUNTRACED)[1]):
+        _pid, status = os.waitpid(victim, os.WUNTRACED)
+        # A disk that lists another way round may spare a driver its last calls: then it ends without a stop.
+        if os.WIFSTOPPED(status):
             other = asyncio.run(self._other())
             os.kill(victim, signal.SIGCONT)
-            _pid, status = os.waitpid(victim, 0)
-        elif stopped:
-            raise Wrong("the job never made that call")
-        else:
             _pid, status = os.waitpid(victim, 0)
         if self._mounted:
             mounts.end(self.case.what, self._disk)
         told = self._told(status)
+        verdict = Verdict(self.case, self.table, self.before, stood)
+        if self.intruder.came and self._undo_link(told):
+            return
         with use_runtime(life.Impatient()):
-            asyncio.run(self._settle(told, other))
+            asyncio.run(self._settle(verdict, told, other))
 
     def trace(self) -> dict[str, Any]:
-        """Every system call of the job that meets no fault, and the modules it imported."""
-        put(self.table, {**self.before, "_SUCCESS": _OLD_MARKER})
-        life.use_disk(self.case.disk)
+        """Every system call of the victim that meets no fault, and the modules it imported."""
+        self._prepare()
         os.waitpid(self._start(), 0)
         answer = json.loads(Path(self._answer).read_text())
         if answer["kind"] != "done":
-            raise Wrong(f"the job without a fault failed: {answer}")
+            raise Wrong(f"the driver without a fault failed: {answer}")
         return {"seen": answer["seen"], "modules": answer["modules"]}
 
-    # -- the job ------------------------------------------------------------------------------------------------
+    def _prepare(self) -> tuple[dict[str, str], str, Fate]:
+        """What stands before the victim begins."""
+        put(self.table, {**self.before, "_SUCCESS": _OLD_MARKER})
+        life.use_disk(self.case.disk)
+        start = VICTIMS[self.case.victim].start
+        if start is not None:
+            child = os.fork()
+            if not child:
+                try:
+                    signal.alarm(LONGEST_S)
+                    install(Gate(ends_at=start))
+                    asyncio.run(self._guarded("commit"))
+                finally:
+                    os._exit(0)
+            _pid, status = os.waitpid(child, 0)
+            if os.waitstatus_to_exitcode(status) != 9:
+                raise Wrong("the driver before did not die where it should")
+        return (*look(self.table), fate(self.table, life.JOB))
+
+    # -- the victim ---------------------------------------------------------------------------------------------
 
     def _start(self) -> int:
         child = os.fork()
@@ -132,24 +155,29 @@ class Run:
             return child
         try:
             signal.alarm(LONGEST_S)
-            error = self.case.detail if self.case.what in {"once", "on", "late"} else ""
-            gate = Gate(self.case.number, self.case.what, error)
+            case = self.case
+            start = VICTIMS[case.victim].start
+            gate = Gate(case.number, case.what, case.detail if case.what in {"once", "on", "late"} else "")
+            gate.phase = start.phase if start is not None else ""
             if self._mounted:
-                gate.trouble = functools.partial(mounts.begin, self.case.what, self._disk)
+                gate.trouble = lambda _operation: mounts.begin(case.what, self._disk)
+            elif case.what == "plant":
+                gate.trouble = functools.partial(self.intruder.plant, int(case.detail))
             write = Path(self._answer).write_text
+            planted.plant(self._bug)
             install(gate)
-            told = asyncio.run(self._guarded(life.run(self.table, self.case.flavour)))
-            number = self.case.number
+            told = asyncio.run(self._guarded(VICTIMS[case.victim].verb))
+            number = case.number
             at = gate.seen[number - 1] if 0 < number <= len(gate.seen) else ("", "")
-            traced = {"seen": gate.seen, "modules": list(sys.modules)} if not self.case.number else {}
+            traced = {"seen": gate.seen, "modules": list(sys.modules)} if not number else {}
             write(json.dumps({**told._asdict(), "at": at, **traced}))
         finally:
             os._exit(0)
 
-    async def _guarded(self, work: Any) -> Told:
+    async def _guarded(self, what: str) -> Told:
         try:
             with use_runtime(life.Impatient()):
-                await work
+                await work(what, self.table, self.case.flavour, self.case.disk)
         except CommitterError as error:
             return Told(type(error).__name__, error.outcome, str(error))
         except Exception as error:
@@ -159,94 +187,71 @@ class Run:
     def _told(self, status: int) -> Told:
         code = os.waitstatus_to_exitcode(status)
         if code == -signal.SIGALRM:
-            raise Wrong(f"the job did not end in {LONGEST_S} s")
+            raise Wrong(f"the driver did not end in {LONGEST_S} s")
         if not os.path.exists(self._answer):
             if code != 9:
-                raise Wrong(f"the job ended with {code}")
+                raise Wrong(f"the driver ended with {code}")
             return Told()
         answer = json.loads(Path(self._answer).read_text())
-        self.history.append(f"call {self.case.number}: {' '.join(answer['at'])}")
-        return Told(answer["kind"], answer["outcome"], answer["text"])
-
-    # -- others -------------------------------------------------------------------------------------------------
+        self.history.append(f"call {self.case.number}: {' '.join(map(str, answer['at']))}")
+        told = Told(answer["kind"], answer["outcome"], answer["text"])
+        self.history.append(f"{self.case.victim}: {told.kind} {told.outcome} {told.text}")
+        if told.kind == "untyped":
+            raise Wrong("an error that is none of ours")
+        return told
 
     async def _other(self) -> Told:
-        what, options = self.case.detail, life.options()
-        work: dict[str, Any] = {
-            "recover": lambda: committer.recover(self.table, life.JOB, storage_options=options),
-            "roll back": lambda: committer.recover(self.table, life.JOB, rollback=True, storage_options=options),
-            "abort": lambda: self._abort(options),
-            "clean up": lambda: committer.cleanup(self.table, older_than=0, storage_options=options),
-            "force": lambda: committer.cleanup(self.table, job_id=life.JOB, force=True, storage_options=options),
-            "replace": lambda: life.run_neighbour(self.table),
-        }
-        told = await self._guarded(work[what]())
+        what = self.case.detail
+        told = await self._guarded(what)
         self.history.append(f"{what}: {told.kind} {told.outcome} {told.text}")
         if told.kind == "untyped":
             raise Wrong(f"{what}: {told.text}")
         return told
 
-    async def _abort(self, options: dict[str, Any]) -> None:
-        async with committer.attach_job(self.table, job_id=life.JOB, storage_options=options) as job:
-            await job.abort()
+    def _undo_link(self, told: Told) -> bool:
+        """Takes the link away; whether a rename went through it, so that no administrator could make it good.
+
+        A rename goes by whole names, right after a look that found no link: what is put there in between leads it
+        astray, or is what is renamed. Nothing else may follow one.
+        """
+        if not (self.intruder.touched() or self.intruder.is_published()):
+            self.intruder.undo()
+            return False
+        self.history.append(f"{told.kind} {told.outcome}")
+        answer = json.loads(Path(self._answer).read_text())
+        name, operation = answer["at"][0], answer["at"][3].partition(" ")[0]
+        tree, _marker = look(self.table)
+        # Without a rename that replaces nothing a file moves by a second name, and the removal of the first.
+        self.intruder.check_nothing_lost(tree, but=self.case.disk == "no flag")
+        if operation not in _BY_NAME:
+            raise Wrong(f"a link was followed by {operation}, at {name}")
+        return True
 
     # -- the end ------------------------------------------------------------------------------------------------
 
-    async def _settle(self, told: Told, other: Told) -> None:
-        self.history.append(f"the job: {told.kind} {told.outcome} {told.text}")
-        if told.kind == "untyped":
-            raise Wrong("an error that is none of ours")
-        tree, marker = look(self.table)
+    async def _settle(self, verdict: Verdict, told: Told, other: Told) -> None:
         forced = self.case.detail == "force"
         if not forced:
-            self._check_between(tree, marker)
+            verdict.check_between()
         state = await self._state()
         self.history.append(f"state: {state}")
-        if not (forced or self.case.what == "stop"):
-            self._check_told(told, tree, marker, state)
-        reported = told.kind == "done" or told.outcome == "committed"
-        await self._end(state, reported=reported)
-        tree, marker = look(self.table)
         if forced:
-            self._check_forced(tree, marker, told)
+            verdict.check_forced(told)
         else:
-            self._check_end(tree, marker, committed=reported, other=other)
+            verdict.check_told(told, alone=self.case.what != "stop")
+        reported = verdict.says_committed(told)
+        await self._end(state, reported=reported)
+        if forced:
+            verdict.check_forced(told)
+        else:
+            verdict.check_end(told, other)
         await self._check_litter()
-        if not forced and marker == "old":
-            await self._check_again()
+        if not forced and look(self.table)[1] == "old":
+            await self._run_again(verdict)
 
     async def _state(self) -> str:
         jobs = await committer.list_jobs(self.table, storage_options=life.options())
         return next((job.state for job in jobs if job.job_id == life.JOB), "gone")
-
-    def _check_between(self, tree: Tree, marker: str) -> None:
-        """At any moment: nothing torn, nothing of a neighbour's lost."""
-        new = {**self.after, "p=1/r": "r"}
-        for name, text in tree.items():
-            if text not in (self.before.get(name), new.get(name)):
-                raise Wrong(f"{name} holds {text!r}")
-        for name in self.before.keys() & self.after.keys():
-            if name not in tree and not (self.case.detail == "replace" and name.startswith("p=1/")):
-                raise Wrong(f"{name} is lost")
-        if marker == life.JOB and self.case.detail != "replace" and tree != self.after:
-            raise Wrong(f"_SUCCESS of the job, but {tell(tree, self.after)}")
-
-    def _check_told(self, told: Told, tree: Tree, marker: str, state: str) -> None:
-        """What an error says of its outcome is true."""
-        if told.kind == "died":
-            return
-        if told.kind == "done" or told.outcome == "committed":
-            if tree != self.after:
-                raise Wrong(f"told committed: {tell(tree, self.after)}")
-            if told.kind == "done" and marker != life.JOB:
-                raise Wrong(f"told committed, but _SUCCESS names {marker!r}")
-        if told.outcome == "unchanged":
-            if tree != self.before or marker != "old":
-                raise Wrong(f"told unchanged: {tell(tree, self.before)}, _SUCCESS names {marker!r}")
-            if state in {"committing", "committed"}:
-                raise Wrong(f"told unchanged, but the job is {state}")
-        if told.outcome == "partial" and state == "gone":
-            raise Wrong("told partial, but nothing is left to recover")
 
     async def _end(self, state: str, *, reported: bool) -> None:
         """Ends the job as its state asks for."""
@@ -254,20 +259,20 @@ class Run:
         try:
             if state == "committing" and number % 2:
                 await self._roll_back(options)
-            elif state == "unknown" and reported:
+            elif state == "unknown" and (reported or look(self.table)[1] == life.JOB):
                 # The last delete of its directory failed: nothing is left of it but that.
                 await committer.cleanup(self.table, job_id=life.JOB, storage_options=options)
             elif state == "unknown":
                 # Not even its setup record was written: the next job of that id takes its place.
                 await life.run(self.table, self.case.flavour)
             elif state == "open" and number % 3 == 0:
-                await self._abort(options)
+                await abort(self.table, options)
             elif state in {"open", "aborted"} and number % 3 == 1:
                 await committer.cleanup(self.table, job_id=life.JOB, storage_options=options)
             else:
                 await committer.recover(self.table, life.JOB, storage_options=options)
         except JobUndecidedError:
-            await self._abort(options)
+            await abort(self.table, options)
         except JobNotFoundError as error:
             self.history.append(f"end: {error}")
             if state != "gone" and reported:
@@ -286,35 +291,6 @@ class Run:
             self.history.append(f"end: {error}")
             await committer.recover(self.table, life.JOB, storage_options=options)
 
-    def _check_end(self, tree: Tree, marker: str, *, committed: bool, other: Told) -> None:
-        neighbour = self.case.detail == "replace"
-        alone: list[tuple[Tree, str]] = [(self.after, life.JOB)]
-        both = [
-            (life.add_neighbour(self.after), life.NEIGHBOUR),
-            (life.add_job(life.add_neighbour(self.before), self.case.flavour), life.JOB),
-        ]
-        if not committed:
-            alone.append((self.before, "old"))
-            both.append((life.add_neighbour(self.before), life.NEIGHBOUR))
-        ends = alone if not neighbour or other.outcome == "unchanged" else both
-        if neighbour and other.kind != "done" and other.outcome != "unchanged":
-            ends = [*alone, *both]
-        if (tree, marker) not in ends:
-            told = "; or ".join(f"{tell(tree, wanted)}, _SUCCESS of {name}" for wanted, name in ends)
-            raise Wrong(f"in the end, _SUCCESS of {marker!r}: {told}")
-
-    def _check_forced(self, tree: Tree, marker: str, told: Told) -> None:
-        """A cleanup by force may leave a part of what a living driver published, but nobody may call that whole."""
-        if tree.get("other/neighbour") != "neighbour":
-            raise Wrong("the neighbour's file is lost")
-        whole = tree == self.after
-        if marker == life.JOB and not whole:
-            raise Wrong(f"_SUCCESS of the job, but {tell(tree, self.after)}")
-        if told.kind == "done" and not whole:
-            raise Wrong(f"told committed, but {tell(tree, self.after)}")
-        if told.outcome == "unchanged" and tree != self.before:
-            raise Wrong(f"told unchanged, but {tell(tree, self.before)}")
-
     async def _check_litter(self) -> None:
         options = life.options()
         report = await committer.cleanup(self.table, older_than=0, storage_options=options)
@@ -330,19 +306,17 @@ class Run:
         if probes:
             raise Wrong(f"left: {probes}")
 
-    async def _check_again(self) -> None:
+    async def _run_again(self, verdict: Verdict) -> None:
         """The id of a job that did not commit can be used again."""
         earlier, _marker = look(self.table)
         await life.run(self.table, self.case.flavour)
-        tree, marker = look(self.table)
-        if (tree, marker) != (life.add_job(earlier, self.case.flavour), life.JOB):
-            raise Wrong(f"run again: {tell(tree, life.add_job(earlier, self.case.flavour))}, _SUCCESS of {marker!r}")
+        verdict.check_again(earlier)
 
 
-def run(case: Case, root: str) -> str:
+def run(case: Case, root: str, bug: str = "") -> str:
     """Runs a case in a new directory; says what is wrong, or nothing."""
     os.mkdir(root)
-    one = Run(case, root)
+    one = Run(case, root, bug)
     try:
         one.go()
     except Wrong as wrong:
