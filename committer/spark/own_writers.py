@@ -41,15 +41,17 @@ from pyspark.sql.types import StructType
 
 from committer import sync
 from committer.committers.results import JobReport
-from committer.config import ConfigLike
+from committer.config import CommitterConfig, ConfigLike, config_of
 from committer.errors import ConfigurationError, TaskError, TaskMissingError, UnsupportedError
 from committer.events import Listener
+from committer.events.logs import job_logger
 from committer.job import Destination
 from committer.records.task_commit import TaskCommit
 from committer.spark import missing_package
 from committer.spark.arguments import check_frame, check_write_function, option_texts
 from committer.spark.datasource import TaskCommitMessage, task_commits
 from committer.spark.options import WriteOptions, parse_options, path_option
+from committer.spark.session_settings import choices_of, set_by_user, store_settings, telling
 from committer.spark.sessions import is_connect, missing_in_worker
 from committer.spec import JobSpec
 from committer.sync import TaskAttempt
@@ -63,7 +65,9 @@ RowWriter: TypeAlias = Callable[[Iterator[Row], TaskAttempt], object]
 BatchWriter: TypeAlias = "Callable[[Iterator[RecordBatch], TaskAttempt], object]"
 """The same, from Arrow record batches."""
 
+_LOG = job_logger("committer.spark")
 _MESSAGE: Final = "message"
+_STORAGE: Final = "storage."
 _ATTEMPT_BITS: Final = 0x7FFFFFFF
 
 
@@ -131,7 +135,9 @@ def foreach_partition(
             gives them. Costs far less for each row.
         job_id: The job's id; a UUID when None.
         committer: The committer's name; the store's default when None.
-        config: The commit's choices.
+        config: The commit's choices. In a classic session keys ``spark.hadoop.*`` that its configuration sets make
+            those that this does not, of conflicts too; a `CommitterConfig` makes all of them. Likewise
+            `storage_options`, but for secrets.
         storage_options: How to reach the store; of secrets references that each process resolves: ``env:NAME`` or
             ``file:PATH``.
         listeners: Called with each event of the commit's progress, on the thread of `committer.sync`'s loop.
@@ -149,7 +155,17 @@ def foreach_partition(
         raise missing_package("pyarrow")
     check_frame(df, "foreach_partition")
     check_write_function(write_fn)
-    options = _parse(uri, storage_options, "foreach_partition")
+    choices = config_of(config)
+    settings = _settings(uri, storage_options, "foreach_partition")
+    session = set_by_user(df)
+    store = store_settings(session, settings["path"], storage_options or ())
+    settings.update({f"{_STORAGE}{key}": value for key, value in store.options.items()})
+    options = parse_options(settings)
+    if not isinstance(config, CommitterConfig):
+        chosen = choices_of(session, config or (), by_mode=False)
+        choices = (choices or CommitterConfig()).replace(**chosen)
+    if store.withheld:
+        _LOG.warning("%s", store.withheld)
     if df.isStreaming:
         raise UnsupportedError(
             "a streaming DataFrame has no partitions to go through",
@@ -157,15 +173,18 @@ def foreach_partition(
             next_step="call foreach_partition inside df.writeStream.foreachBatch",
         )
     schema = df.schema.json()
-    with sync.open_job(
-        options.path,
-        job_id=job_id,
-        committer=committer,
-        delivery="message",
-        config=config,
-        storage_options=options.storage_options(),
-        listeners=listeners,
-    ) as job:
+    with (
+        telling(store.withheld),
+        sync.open_job(
+            options.path,
+            job_id=job_id,
+            committer=committer,
+            delivery="message",
+            config=choices,
+            storage_options=options.storage_options(),
+            listeners=listeners,
+        ) as job,
+    ):
         spec = job.spec
 
         def write_partition(batches: Iterator[RecordBatch]) -> Iterator[RecordBatch]:
@@ -207,7 +226,7 @@ def task_attempt(spec: JobSpec, storage_options: Mapping[str, str] | None = None
             operation="task_attempt",
             next_step="give job.spec, taken on the driver: the job itself stays there",
         )
-    options = _parse(spec.layout.destination, storage_options, "task_attempt")
+    options = parse_options(_settings(spec.layout.destination, storage_options, "task_attempt"))
     task, attempt = _current_task("task_attempt")
     return sync.open_task(spec, task=task, attempt=attempt, storage_options=options.storage_options())
 
@@ -245,10 +264,9 @@ def check_every_partition(commits: Iterable[TaskCommit], partitions: int | None)
         )
 
 
-def _parse(where: Destination, storage_options: Mapping[str, str] | None, operation: str) -> WriteOptions:
+def _settings(where: Destination, storage_options: Mapping[str, str] | None, operation: str) -> dict[str, str]:
     given = option_texts(storage_options, "storage_options", operation)
-    storage = {f"storage.{key}": value for key, value in given.items()}
-    return parse_options({"path": path_option(where), **storage})
+    return {"path": path_option(where), **{f"{_STORAGE}{key}": value for key, value in given.items()}}
 
 
 def _number_of_partitions(frame: DataFrame) -> int | None:

@@ -8,14 +8,17 @@ plans and logs: its user is told how to give it by reference.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from committer.config import CommitterConfig
+from committer.config import CommitterConfig, ConfigLike
+from committer.errors import StorePermissionError
 from committer.events.logs import job_logger
 from committer.options import FILE_OUTPUT, MANIFEST, NATIVE, OPTIONS, S3A, SPARK_HADOOP, resolve
 from committer.paths import StorePath
 from committer.spark.option_keys import spelled_as_hadoop
+from committer.spark.options import parse_options
 from committer.spark.sessions import is_connect
 from committer.stores.registry import options_of
 
@@ -26,7 +29,7 @@ _LOG = job_logger("committer.spark")
 _STORAGE: Final = "storage."
 _CHOICES: Final = (MANIFEST, FILE_OUTPUT, S3A, NATIVE)
 _FED: Final = frozenset(option.key for option in OPTIONS if option.field)
-# What a save mode decides; the mode is an argument of every write.
+# What a save mode decides, where there is one.
 _OF_THE_MODE: Final = frozenset({"conflict_mode", "superseded_scope"})
 _USER_INFO: Final = re.compile(r"://[^/]*@")
 
@@ -61,12 +64,58 @@ def set_by_user(df: DataFrame) -> dict[str, str]:
         return {}
 
 
-def choices_of(session: Mapping[str, str], given: Iterable[str]) -> dict[str, object]:
+def add_from_session(df: DataFrame, settings: dict[str, str], config: ConfigLike | None = None) -> str:
+    """Adds to the options of a write what its session says and they do not.
+
+    Args:
+        df: What is written.
+        settings: The options, ``path`` among them.
+        config: Choices that win over the session's: a `CommitterConfig` over all of them.
+
+    Returns:
+        How to give the secrets that the session holds; empty where they are not missed.
+
+    Raises:
+        ConfigurationError: A value is not one its option takes.
+    """
+    session = set_by_user(df)
+    if not session:
+        return ""
+    own = [key for key in settings if not key.lower().startswith(_STORAGE)]
+    storage = [key[len(_STORAGE) :] for key in settings if key.lower().startswith(_STORAGE)]
+    store = store_settings(session, parse_options({"path": settings["path"]}).path, storage)
+    if not isinstance(config, CommitterConfig):
+        chosen = choices_of(session, [*own, *(config or ())])
+        settings.update({key: as_option(value) for key, value in chosen.items()})
+    settings.update({f"{_STORAGE}{key}": value for key, value in store.options.items()})
+    return store.withheld
+
+
+def as_option(value: object) -> str:
+    """A choice as the text of an option."""
+    if isinstance(value, tuple):
+        return ",".join(value)
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+@contextmanager
+def telling(withheld: str) -> Iterator[None]:
+    """Around what needs the store: an error that lets nobody in says how to give the secrets that were withheld."""
+    try:
+        yield
+    except StorePermissionError as error:
+        if withheld:
+            error.next_step = f"{withheld}; {error.next_step}"
+        raise
+
+
+def choices_of(session: Mapping[str, str], given: Iterable[str], *, by_mode: bool = True) -> dict[str, object]:
     """The commit's choices that a session makes, by field of `CommitterConfig`; what is not understood is logged.
 
     Args:
         session: From `set_by_user`.
         given: Keys of the options that the write was given, which win, under either of their names.
+        by_mode: Whether a save mode decides about conflicts, so that the session does not.
 
     Raises:
         ConfigurationError: A value is not one its option takes.
@@ -76,7 +125,7 @@ def choices_of(session: Mapping[str, str], given: Iterable[str]) -> dict[str, ob
         _LOG.warning("of the session's Hadoop configuration: %s", said)
     hadoop = {spelled_as_hadoop(key.lower()) for key in given}
     fed = {option.field for option in OPTIONS if option.field and option.key in hadoop}
-    taken = _OF_THE_MODE | fed | {key.lower() for key in given}
+    taken = (_OF_THE_MODE if by_mode else frozenset()) | fed | {key.lower() for key in given}
     chosen = {field: value for field, value in found.values.items() if field not in taken}
     CommitterConfig(**chosen)  # type: ignore[arg-type]
     return chosen

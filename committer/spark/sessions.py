@@ -79,13 +79,12 @@ def missing_in_worker(error: BaseException) -> UnsupportedError | None:
     )
 
 
-def save(session: SparkSession, writer: DataFrameWriter, path: str | None = None) -> None:
+def save(session: SparkSession, writer: DataFrameWriter) -> None:
     """Saves through the data source; registers it where Spark did not find it.
 
     Args:
         session: The session of what is written.
-        writer: With format, mode and options.
-        path: The destination, unless an option says it.
+        writer: With format, mode and options, ``path`` among them.
 
     Raises:
         UnsupportedError: The data source, or something that it needs, is missing in Spark's Python processes.
@@ -96,14 +95,14 @@ def save(session: SparkSession, writer: DataFrameWriter, path: str | None = None
     session.createDataFrame([], "nothing int")
     try:
         try:
-            writer.save(path)
+            writer.save()
         except Exception as error:
             if "[DATA_SOURCE_NOT_FOUND]" not in str(error):
                 raise
             from committer.spark.datasource import CommitterDataSource
 
             session.dataSource.register(CommitterDataSource)
-            writer.save(path)
+            writer.save()
     except Exception as error:
         missing = missing_in_worker(error)
         if missing is None:

@@ -58,6 +58,7 @@ from committer.spark.carried_errors import error_behind
 from committer.spark.datasource import CommitterWriter, TaskCommitMessage, _log_event, task_commits
 from committer.spark.options import WriteOptions, parse_options, path_option
 from committer.spark.schema import FilePlan, plan_files
+from committer.spark.session_settings import add_from_session, telling
 from committer.spark.sessions import case_sensitive, is_connect, save
 from committer.spec import JobSpec
 from committer.stores.helpers import exists
@@ -428,7 +429,8 @@ def foreach_batch(
         query: What tells this query from all others, and stays the same when it is started again; None takes Spark's
             own id. Spark Connect does not tell that id to the function, so there it must be given.
         sink: A name for this write, where one query writes several times into the same destination.
-        options: Further options of the data source, by name.
+        options: Further options of the data source, by name. In a classic session its keys ``spark.hadoop.*`` make the
+            choices that these do not, and say how to reach the store, but for secrets.
 
     Raises:
         ConfigurationError: An option cannot be honoured.
@@ -439,8 +441,8 @@ def foreach_batch(
     columns = column_names(partition_by, "foreach_batch")
     if columns:
         given["partitionBy"] = msgspec.json.encode(columns).decode()
-    parsed = parse_options({**given, "format": format, "path": path_option(uri)})
-    _refuse_job_id(parsed)
+    written = {**given, "format": format, "path": path_option(uri), "outcome_kept": "true"}
+    _refuse_job_id(parse_options(written))
     chosen = str(mode).strip().lower()
     if chosen not in ("append", "overwrite"):
         raise ConfigurationError(
@@ -453,50 +455,57 @@ def foreach_batch(
         raise ConfigurationError(
             f"query cannot be {name!r}", operation="foreach_batch", next_step="give a name as text, or leave it out"
         )
-    written = {**given, "format": format, "outcome_kept": "true"}
-    return _BatchSink(_keeping(parsed), written, chosen, query, sink)
+    return _BatchSink(written, chosen, query, sink)
 
 
 class _BatchSink:
     """What `foreach_batch` returns: may be pickled, as Spark Connect does."""
 
-    def __init__(
-        self, options: WriteOptions, written: Mapping[str, str], mode: str, query: str | None, sink: str
-    ) -> None:
-        self._options = options
+    def __init__(self, written: Mapping[str, str], mode: str, query: str | None, sink: str) -> None:
         self._written = dict(written)
         self._mode = mode
         self._query = query
         self._sink = sink
+        self._said = False
 
     @to_blocking_callers()
     def __call__(self, df: DataFrame, batch_id: int) -> None:
         check_frame(df, "foreach_batch")
         query = self._query or _query_of(df)
         job_id = batch_job_id(query, batch_id, self._sink)
-        if asyncio.run(self._was_committed(job_id)):
-            _LOG.info("batch %d of query %s is committed already, as job %s", batch_id, query, job_id)
-        else:
-            writer = df.write.format("committer").option("caseSensitive", case_sensitive(df)).options(**self._written)
-            writer = writer.option("job_id", job_id)
-            try:
-                save(df.sparkSession, writer.mode(self._mode), self._options.path)
-            except Exception as error:
-                raised = error_behind(error)
-                if raised is None:
-                    raise
-                raise raised from error
-        asyncio.run(forget_batch(self._options, query, batch_id - 2, self._sink))
+        settings = dict(self._written)
+        withheld = add_from_session(df, settings)
+        if withheld and not self._said:
+            self._said = True
+            _LOG.warning("%s", withheld)
+        options = _keeping(parse_options(settings))
+        with telling(withheld):
+            if asyncio.run(_was_committed(options, job_id)):
+                _LOG.info("batch %d of query %s is committed already, as job %s", batch_id, query, job_id)
+            else:
+                self._save(df, settings, job_id)
+            asyncio.run(forget_batch(options, query, batch_id - 2, self._sink))
 
-    async def _was_committed(self, job_id: str) -> bool:
-        before = await end_earlier_try(self._options, job_id)
-        if before == "open":
-            # Nobody began to commit it: its driver is gone, and its id is needed.
-            if await abort_batch(self._options, job_id):
-                # Another driver may have committed it meanwhile.
-                return await end_earlier_try(self._options, job_id) == "committed"
-            return await self._was_committed(job_id)
-        return before == "committed"
+    def _save(self, df: DataFrame, settings: Mapping[str, str], job_id: str) -> None:
+        writer = df.write.format("committer").option("caseSensitive", case_sensitive(df)).options(**settings)
+        try:
+            save(df.sparkSession, writer.option("job_id", job_id).mode(self._mode))
+        except Exception as error:
+            raised = error_behind(error)
+            if raised is None:
+                raise
+            raise raised from error
+
+
+async def _was_committed(options: WriteOptions, job_id: str) -> bool:
+    before = await end_earlier_try(options, job_id)
+    if before == "open":
+        # Nobody began to commit it: its driver is gone, and its id is needed.
+        if await abort_batch(options, job_id):
+            # Another driver may have committed it meanwhile.
+            return await end_earlier_try(options, job_id) == "committed"
+        return await _was_committed(options, job_id)
+    return before == "committed"
 
 
 def _query_of(df: DataFrame) -> str:

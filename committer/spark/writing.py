@@ -34,7 +34,7 @@ from committer.spark.destination import look_at_destination
 from committer.spark.kept_report import take_kept_report, take_report
 from committer.spark.modes import SaveMode, save_mode
 from committer.spark.options import WriteOptions, parse_options, path_option
-from committer.spark.session_settings import choices_of, set_by_user, store_settings
+from committer.spark.session_settings import add_from_session, as_option
 from committer.spark.sessions import case_sensitive, is_connect, missing_in_worker, save
 from committer.sync.portal import wait_for
 
@@ -119,7 +119,7 @@ def write(
         **_config_options(config),
         **_storage_keys(storage_options),
     )
-    withheld = _add_from_session(df, settings, config)
+    withheld = add_from_session(df, settings, config)
     parsed = parse_options(settings)
     if withheld:
         _LOG.warning("%s", withheld)
@@ -175,21 +175,6 @@ def _settings(more: Mapping[str, object] | None, **own: str | None) -> dict[str,
     return settings
 
 
-def _add_from_session(df: DataFrame, settings: dict[str, str], config: ConfigLike | None) -> str:
-    """Adds what the session's configuration says and the call does not; returns how to give its secrets, if missed."""
-    session = set_by_user(df)
-    if not session:
-        return ""
-    own = [key for key in settings if not key.lower().startswith("storage.")]
-    storage = [key[len("storage.") :] for key in settings if key.lower().startswith("storage.")]
-    store = store_settings(session, parse_options({"path": settings["path"]}).path, storage)
-    if not isinstance(config, CommitterConfig):  # which says everything; a mapping, what it holds
-        chosen = choices_of(session, [*own, *(config or ())])
-        settings.update({key: _as_option(value) for key, value in chosen.items()})
-    settings.update({f"storage.{key}": value for key, value in store.options.items()})
-    return store.withheld
-
-
 def _storage_keys(storage_options: Mapping[str, object] | None) -> dict[str, str]:
     return {f"storage.{key}": value for key, value in option_texts(storage_options, "storage_options", "write").items()}
 
@@ -200,13 +185,7 @@ def _config_options(config: ConfigLike | None) -> dict[str, str]:
         return {}
     defaults = CommitterConfig()
     changed = {key: value for key, value in choices.to_record().items() if value != getattr(defaults, key)}
-    return {key: _as_option(value) for key, value in changed.items()}
-
-
-def _as_option(value: object) -> str:
-    if isinstance(value, tuple):
-        return ",".join(value)
-    return str(value).lower() if isinstance(value, bool) else str(value)
+    return {key: as_option(value) for key, value in changed.items()}
 
 
 def _overwrite_mode(df: DataFrame, mode: SaveMode, chosen: str | None) -> str | None:

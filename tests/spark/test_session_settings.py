@@ -38,6 +38,13 @@ def test_choices_are_read_and_what_was_given_wins() -> None:
     assert choices_of(session, given) == {"validate_output": True, "azure_io_rate": 100.0}
 
 
+def test_conflicts_are_the_mode_s_where_there_is_one() -> None:
+    session = {"fs.s3a.committer.staging.conflict-mode": "fail"}
+    assert choices_of(session, []) == {}
+    assert choices_of(session, [], by_mode=False) == {"conflict_mode": "fail"}
+    assert choices_of(session, ["conflict_mode"], by_mode=False) == {}
+
+
 def test_a_value_that_is_none_is_refused_and_a_misspelt_key_logged(caplog: pytest.LogCaptureFixture) -> None:
     with pytest.raises(ConfigurationError, match=r"io\.threads cannot be 'many'"):
         choices_of({f"{MANIFEST}io.threads": "many"}, [])
@@ -138,13 +145,46 @@ local = [
 ]
 keys = {"access_key_id": "env:COMMITTER_TEST_S3_ID", "secret_access_key": "env:COMMITTER_TEST_S3_KEY"}
 there = committer.spark.write(df, table, storage_options=keys)
-try:
-    committer.spark.write(df, table + "-refused")
-except Exception as error:
-    print(json.dumps([type(error).__name__, str(error)]))
+
+
+def lines(rows, task):
+    with task.open(f"part-{task.task}") as file:
+        file.write(b"".join(b"." for row in rows))
+
+
+by_name = {f"storage.{key}": value for key, value in keys.items()}
+local += [
+    committer.spark.foreach_partition(df, f"{root}/own", lines),
+    committer.spark.foreach_partition(df, f"{root}/own-given", lines, config={"mark_successful_jobs": True}),
+    committer.spark.foreach_partition(df, f"{root}/own-whole", lines, config=committer.CommitterConfig()),
+    committer.spark.foreach_partition(df, table + "-own", lines, storage_options=keys),
+]
+committer.spark.foreach_batch(f"{root}/batch", query="q")(df, 0)
+committer.spark.foreach_batch(f"{root}/batch-given", query="q", options={"mark_successful_jobs": True})(df, 0)
+committer.spark.foreach_batch(table + "-batch", query="q", options=by_name)(df, 0)
+for call in (
+    lambda: committer.spark.write(df, table + "-refused"),
+    lambda: committer.spark.foreach_partition(df, table + "-refused", lines),
+    lambda: committer.spark.foreach_batch(table + "-refused", query="q")(df, 0),
+):
+    try:
+        call()
+    except Exception as error:
+        print(json.dumps([type(error).__name__, str(error)]))
 df.write.format("committer").mode("append").save(f"{root}/by-format")
 print(json.dumps([report.files_committed for report in [*local, there]]))
 spark.stop()
+for call in (
+    lambda: committer.spark.write(df, f"{root}/late"),
+    lambda: committer.spark.foreach_partition(df, f"{root}/late", lines),
+    lambda: committer.spark.foreach_batch(f"{root}/late", query="q")(df, 1),
+):
+    try:
+        call()
+    except committer.errors.ConfigurationError as error:
+        assert "was stopped" in str(error)
+    else:
+        raise AssertionError
 """
 
 
@@ -199,14 +239,17 @@ def test_a_session_that_says_where_the_store_is_and_holds_a_secret(server: objec
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    (kind, said), files = (json.loads(line) for line in done.stdout.splitlines())
-    assert files == [1, 1, 1, 1]
+    *refused, files = (json.loads(line) for line in done.stdout.splitlines())
+    assert files == [1] * 8
     marked = {path.parent.name for path in output.glob("*/_SUCCESS")}
-    assert marked == {"given", "whole", "by-format"}
-    assert kind == "StorePermissionError", said
-    assert "storage.access_key_id=env:NAME, storage.secret_access_key=env:NAME" in said
+    assert marked == {"given", "whole", "by-format", "own-given", "own-whole", "batch-given"}
+    assert len(refused) == 3
+    for kind, said in refused:
+        assert kind == "StorePermissionError", said
+        assert "storage.access_key_id=env:NAME, storage.secret_access_key=env:NAME" in said
     assert done.stderr.count("storage.secret_access_key=env:NAME") >= 1
     listed = server.client.list_objects_v2(Bucket=BUCKET, Prefix="session")["Contents"]
+    assert {entry["Key"].partition("/")[0] for entry in listed} == {"session", "session-own", "session-batch"}
     bodies = [server.client.get_object(Bucket=BUCKET, Key=entry["Key"])["Body"].read() for entry in listed]
     texts = [path.read_bytes() for top in (events, output) for path in top.rglob("*") if path.is_file()]
     assert len(texts) > 1
