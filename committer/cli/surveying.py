@@ -236,7 +236,8 @@ async def _row(store: Store, uri: str, destination: StorePath, info: JobInfo) ->
     if_dead: list[str] = []
     if info.state == "open" and owner == "committer" and info.delivery is not None and not next_step:
         records = await _count_records(store, destination, info)
-        if_dead = ways_out(uri, info.job_id, info.delivery)
+        # Of what no task committed, there is nothing to commit.
+        if_dead = ways_out(uri, info.job_id, info.delivery)[-1 if records == 0 else 0 :]
     if found is not None and owner == "hadoop" and not look.is_settled:
         attention = f"a job of Hadoop's manifest committer, {count(records or 0, 'task manifest')}; perhaps alive"
         next_step = command("commit", uri, info.job_id)
@@ -272,16 +273,18 @@ def ways_out(uri: str, job_id: str, delivery: str) -> list[str]:
     return [command("commit", uri, job_id, *winners, "--tasks", "N"), command("abort", uri, job_id)]
 
 
-async def _count_records(store: Store, destination: StorePath, info: JobInfo) -> int:
-    """Task commits of an open job of this engine: one listing."""
+async def _count_records(store: Store, destination: StorePath, info: JobInfo) -> int | None:
+    """Task commits of an open job of this engine, None where they cannot be told: one listing."""
     sets = info.committer == MagicCommitter.name and info.delivery == "listing"
     layout = JobLayout(destination, info.job_id, pending_sets=sets)
     place = layout.attempts if info.delivery == "message" else layout.manifests
     suffix = MANIFEST_SUFFIX if info.delivery == "message" else layout.record_suffix
     try:
         return len([child async for child in store.list(place) if child.path.name.endswith(suffix)])
-    except StoreError:
+    except StoreNotFoundError:
         return 0
+    except StoreError:
+        return None
 
 
 def _is_job_id(text: str) -> bool:
@@ -416,14 +419,11 @@ def _parts(uri: str, rows: list[JobRow], lock: LockRow | None) -> list[Part]:
                 parts.append(copyable(row.next_step))
         if row.if_dead:
             done = count(row.task_records or 0, "task attempt" if row.delivery == "message" else "task")
+            choice = ", one of these, N being the number of the job's tasks" if len(row.if_dead) > 1 else ""
             parts += [
                 line(""),
                 line(row.job_id, "bold"),
-                line(
-                    f"open, {done} committed; its driver may be at work. If it is dead, one of these, N being the "
-                    "number of the job's tasks:",
-                    indent=2,
-                ),
+                line(f"open, {done} committed; its driver may be at work. If it is dead{choice}:", indent=2),
                 *map(copyable, row.if_dead),
             ]
     if lock is not None:

@@ -73,6 +73,16 @@ def test_what_jobs_shows_ends_the_job(run: Run, spaced: Lake, delivery: str, way
     assert "no jobs" in run("jobs", spaced.path).out
 
 
+def test_a_job_of_which_no_task_committed_can_only_be_aborted(run: Run, spaced: Lake) -> None:
+    kill_a_driver(spaced)
+    shown = run("jobs", spaced.path)
+    assert "open, 0 task attempts committed; its driver may be at work. If it is dead:" in shown.out
+    [words] = commands_in(shown.out)
+    assert words[0] == "abort"
+    assert run(*words, "--yes").code == 0
+    assert "no jobs" in run("jobs", spaced.path).out
+
+
 def test_the_number_of_tasks_must_be_given(run: Run, lake: Lake) -> None:
     """As shown, with the N, the command says what is missing and changes nothing."""
     kill_a_driver(lake, "0.0")

@@ -283,7 +283,7 @@ def test_a_batch_by_hand_needs_the_name_of_its_query(spark: SparkSession, tmp_pa
         ({"mode": "ignore"}, "'ignore' cannot be used for a stream"),
         ({"options": {"job_id": "mine"}}, "job_id is not for streams"),
         ({"options": {"compresion": "zstd"}}, "did you mean 'compression'"),
-        ({"query": ""}, "query cannot be empty"),
+        ({"query": ""}, "query cannot be ''"),
     ],
 )
 def test_a_function_for_batches_is_checked_when_it_is_made(arguments: dict[str, Any], text: str) -> None:
