@@ -228,8 +228,8 @@ def place_fixture(*kinds: str, delivery: Delivery = "listing"):
     """A fixture that is each of these kinds of place in turn, and how jobs there learn of task commits."""
 
     @pytest.fixture(params=kinds)
-    async def place(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Place]:
-        made = make_place(request.param, tmp_path)
+    async def place(request: pytest.FixtureRequest) -> AsyncIterator[Place]:
+        made = make_place(request.param, request.getfixturevalue("tmp_path") if request.param == "disk" else None)
         made.delivery = delivery
         yield made
         await made.store.close()
@@ -237,9 +237,9 @@ def place_fixture(*kinds: str, delivery: Delivery = "listing"):
     return place
 
 
-def make_place(kind: str, tmp_path: Path) -> Place:
-    """The place of a kind: `disk`, or a memory profile."""
-    return DiskPlace(tmp_path) if kind == "disk" else MemoryPlace(kind)
+def make_place(kind: str, tmp_path: Path | None) -> Place:
+    """The place of a kind: `disk`, in a directory of its own, or a memory profile."""
+    return DiskPlace(tmp_path) if kind == "disk" and tmp_path is not None else MemoryPlace(kind)
 
 
 def plain_store(place: Place) -> Store:

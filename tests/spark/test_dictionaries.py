@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import random
 from collections.abc import Callable
 
@@ -15,6 +16,12 @@ ROWS = 200_000
 _random = random.Random(7)
 
 
+# Made by the tests that look at them: at import every worker of every run would make them.
+@functools.cache
+def column(name: str) -> pa.Array:
+    return {**WITH, **WITHOUT}[name]()
+
+
 def numbers(make: Callable[[int], int | None]) -> pa.Array:
     return pa.array([make(number) for number in range(ROWS)], pa.int64())
 
@@ -24,21 +31,23 @@ def texts(make: Callable[[int], str]) -> pa.Array:
 
 
 WITH = {
-    "few values": numbers(lambda n: n % 100),
-    "one value": numbers(lambda n: 1),
-    "sorted, each value a hundred times": numbers(lambda n: n // 100),
-    "a few thousand values": numbers(lambda n: _random.randrange(5_000)),
-    "few names": texts(lambda n: f"name-{n % 1000}"),
-    "long names, many": texts(lambda n: f"customer-{_random.randrange(5_000):020d}"),
+    "few values": lambda: numbers(lambda n: n % 100),
+    "one value": lambda: numbers(lambda n: 1),
+    "sorted, each value a hundred times": lambda: numbers(lambda n: n // 100),
+    "a few thousand values": lambda: numbers(lambda n: _random.randrange(5_000)),
+    "few names": lambda: texts(lambda n: f"name-{n % 1000}"),
+    "long names, many": lambda: texts(lambda n: f"customer-{_random.randrange(5_000):020d}"),
 }
 WITHOUT = {
-    "counts up": numbers(lambda n: n),
-    "counts up, shuffled": numbers(lambda n: n * 7919 % 1_000_003),
-    "counts up, half of it null": numbers(lambda n: n if n % 2 else None),
-    "counts up, nearly all null": numbers(lambda n: None if n % 50 else n),
-    "more values than rows": numbers(lambda n: _random.randrange(10 * ROWS)),
-    "names that never repeat": texts(lambda n: f"{_random.getrandbits(128):032x}"),
-    "names that never repeat, or are missing": texts(lambda n: f"{_random.getrandbits(128):032x}" if n % 2 else "-"),
+    "counts up": lambda: numbers(lambda n: n),
+    "counts up, shuffled": lambda: numbers(lambda n: n * 7919 % 1_000_003),
+    "counts up, half of it null": lambda: numbers(lambda n: n if n % 2 else None),
+    "counts up, nearly all null": lambda: numbers(lambda n: None if n % 50 else n),
+    "more values than rows": lambda: numbers(lambda n: _random.randrange(10 * ROWS)),
+    "names that never repeat": lambda: texts(lambda n: f"{_random.getrandbits(128):032x}"),
+    "names that never repeat, or are missing": lambda: texts(
+        lambda n: f"{_random.getrandbits(128):032x}" if n % 2 else "-"
+    ),
 }
 
 
@@ -50,14 +59,14 @@ def size(column: pa.Array, *, dictionary: bool) -> int:
 
 @pytest.mark.parametrize("name", WITH)
 def test_values_that_come_again_get_a_dictionary_and_the_file_is_smaller(name: str) -> None:
-    assert dictionary_columns(pa.table({"v": WITH[name]})) is True
-    assert size(WITH[name], dictionary=True) < size(WITH[name], dictionary=False)
+    assert dictionary_columns(pa.table({"v": column(name)})) is True
+    assert size(column(name), dictionary=True) < size(column(name), dictionary=False)
 
 
 @pytest.mark.parametrize("name", WITHOUT)
 def test_values_that_do_not_come_again_get_none_and_the_file_is_smaller(name: str) -> None:
-    assert dictionary_columns(pa.table({"v": WITHOUT[name]})) == []
-    assert size(WITHOUT[name], dictionary=False) < size(WITHOUT[name], dictionary=True)
+    assert dictionary_columns(pa.table({"v": column(name)})) == []
+    assert size(column(name), dictionary=False) < size(column(name), dictionary=True)
 
 
 def test_a_column_of_nulls_is_no_trouble() -> None:
@@ -67,10 +76,10 @@ def test_a_column_of_nulls_is_no_trouble() -> None:
 def test_nested_columns_keep_theirs_under_the_names_that_parquet_gives_them() -> None:
     table = pa.table(
         {
-            "n": WITHOUT["counts up"],
+            "n": column("counts up"),
             "l": pa.array([[n % 7] for n in range(ROWS)]),
             "s": pa.array([{"a.b": n % 7} for n in range(ROWS)]),
-            "few": WITH["few values"],
+            "few": column("few values"),
         }
     )
     columns = dictionary_columns(table)
