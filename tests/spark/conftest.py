@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import os
 import sys
@@ -28,7 +29,7 @@ if importlib.util.find_spec("pyspark") is None or importlib.util.find_spec("pyar
 @pytest.hookimpl(tryfirst=True)  # before `-m` selects, and before xdist looks for groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
-        if HERE in item.path.parents and "spark" in getattr(item, "fixturenames", ()):
+        if "spark" in getattr(item, "fixturenames", ()) and str(item.path).startswith(f"{HERE}{os.sep}"):
             item.add_marker(pytest.mark.spark)
             item.add_marker(pytest.mark.java)
             # PySpark's own remark about the version of one of its dependencies.
@@ -61,7 +62,8 @@ def spark(compiled_code: None) -> Iterator[SparkSession]:
             configure_environment()
         except UnsupportedError as error:
             pytest.skip(str(error))
-        with warnings.catch_warnings():
+        # Java starts Python workers where it was started itself, and they find the module of their daemon there.
+        with warnings.catch_warnings(), contextlib.chdir(HERE.parents[1]):
             # PySpark's own remarks about the versions of its dependencies.
             warnings.simplefilter("ignore")
             session = _start()
@@ -82,12 +84,13 @@ def _start() -> SparkSession:
     from pyspark.sql import SparkSession
 
     session = (
-        # Four tries a task, as on a cluster: local[2] would give it only one.
-        SparkSession.builder.master("local[2,4]")
+        # Two tries a task: local[2] would give it only one, and a cluster's four only take longer to fail.
+        SparkSession.builder.master("local[2,2]")
         .appName("committer tests")
         .config("spark.driver.host", "127.0.0.1")
         .config("spark.driver.bindAddress", "127.0.0.1")
         .config("spark.driver.memory", "1g")
+        .config("spark.python.daemon.module", "tests.spark.preloaded")
         .config("spark.driver.extraJavaOptions", "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -Dsun.jnu.encoding=UTF-8")
         .config("spark.ui.enabled", "false")
         .config("spark.ui.showConsoleProgress", "false")
