@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import builtins
+import gc
 import io
 import os
 import signal
@@ -18,7 +19,7 @@ from blockbuster import BlockBuster, BlockBusterFunction, BlockingError
 from hypothesis import HealthCheck, settings
 
 import committer
-from tests import rotation
+from tests import rotation, shares
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # A shell's background jobs ignore Ctrl-C, and so would every process that a test starts and interrupts.
@@ -64,11 +65,19 @@ def pytest_asyncio_loop_factories(config: pytest.Config, item: pytest.Item) -> M
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Puts what runs with eager tasks behind the `slow` marker, before `-m` selects."""
+    """Puts what runs with eager tasks behind `slow`, and what CI owes behind `full`, before `-m` selects."""
     for item in items:
         call = getattr(item, "callspec", None)
         if call is not None and _eager_loop in call.params.values():
             item.add_marker(pytest.mark.slow)
+    shares.keep_together(items)
+    shares.leave_to_ci(items)
+
+
+def pytest_collection_finish() -> None:
+    """Spares the garbage collector thousands of collected tests, which stay, each time it runs."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.hookimpl(trylast=True, specname="pytest_collection_modifyitems")
@@ -84,17 +93,18 @@ def pytest_keep_groups_together(items: list[pytest.Item]) -> None:
             item._id = type(item._id).parse(suffixed)  # type: ignore[attr-defined]
 
 
-# --- Sweeps -------------------------------------------------------------------------------------------------------
+# --- Shares -------------------------------------------------------------------------------------------------------
 
 
-def pytest_configure() -> None:
-    """Fixes the share that sweeps take, for the workers of xdist and for every process that a test starts."""
+def pytest_configure(config: pytest.Config) -> None:
+    """Fixes the share that this run takes, for the workers of xdist and for every process that a test starts."""
     os.environ[rotation.VARIABLE] = str(rotation.offset())
+    shares.note_what_is_named(config)
 
 
 def pytest_report_header() -> str:
     """Says which share it is, so that what it finds can be found again."""
-    return f"sweeps: this commit's share; {rotation.VARIABLE}={rotation.offset()} takes the same again"
+    return f"this commit's share of sweeps and servers; {rotation.VARIABLE}={rotation.offset()} takes the same again"
 
 
 # --- Blocking calls -----------------------------------------------------------------------------------------------

@@ -6,13 +6,11 @@ import itertools
 import os
 from collections.abc import AsyncIterator, Iterator
 from importlib.util import find_spec
-from pathlib import Path
 
 import pytest
 
 from committer.paths import StorePath
 
-HERE = Path(__file__).parent
 _numbers = itertools.count()
 
 if find_spec("boto3") is None:
@@ -22,13 +20,6 @@ else:
     from tests.s3.bucket import KEY_ID_IS_IN, KEY_IS_IN, options_for
     from tests.s3.proxy import Proxy, proxy_to
     from tests.s3.servers import BUCKET, KEY, KEY_ID, Server, moto, seaweedfs
-
-
-@pytest.hookimpl(tryfirst=True)  # before xdist looks for groups
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    for item in items:
-        if HERE in item.path.parents:
-            item.add_marker(pytest.mark.xdist_group("s3"))
 
 
 @pytest.fixture(scope="session")

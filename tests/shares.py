@@ -1,0 +1,63 @@
+"""What the default run leaves to CI, and which tests one worker keeps together.
+
+Tests that need a server or Java of their own are dear: the default run takes one in six of them, others at each commit
+(tests/rotation.py). The rest is marked `full`, which `.ci/run` runs right after it. A run that names files, or words of
+tests (`-k`), takes all that it names. What shares a server or a Java runs in one worker of xdist, where it is started once.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import Final
+
+import pytest
+
+from tests.rotation import rotated
+
+ONE_IN: Final = 6
+# A test belongs to the first of these fixtures that it needs.
+_SERVERS: Final = {"spark": "spark", "moto_server": "moto", "seaweedfs_server": "seaweedfs", "jvm": "java"}
+_VARIABLE: Final = "COMMITTER_TESTS_NAMED"
+
+
+def note_what_is_named(config: pytest.Config) -> None:
+    """Keeps for the workers of xdist, which are started with other words, whether tests were named."""
+    if not hasattr(config, "workerinput"):
+        named = config.args_source is not config.ArgsSource.TESTPATHS or config.option.keyword
+        os.environ[_VARIABLE] = "1" if named else ""
+
+
+def keep_together(items: Sequence[pytest.Item]) -> None:
+    """Makes groups of xdist, one a server, but where a test says its own."""
+    for item in items:
+        server = _server_of(item)
+        if server and item.get_closest_marker("xdist_group") is None:
+            # Java is started with the jars of a folder's tests.
+            folder = f"-{item.path.parent.name}" if server == "java" else ""
+            item.add_marker(pytest.mark.xdist_group(f"{server}{folder}"))
+
+
+def leave_to_ci(items: Sequence[pytest.Item]) -> None:
+    """Marks what is dear and not in this commit's share."""
+    if os.environ.get(_VARIABLE):
+        return
+    dear = [item for item in items if _is_dear(item)]
+    # The same share whatever else is collected: of every folder its own.
+    for folder in {item.path.parent for item in dear}:
+        those = [item for item in dear if item.path.parent == folder]
+        taken = {id(item) for item in rotated(those, ONE_IN, folder.name)}
+        for item in those:
+            if id(item) not in taken:
+                item.add_marker(pytest.mark.full)
+
+
+def _server_of(item: pytest.Item) -> str:
+    fixtures = getattr(item, "fixturenames", ())
+    return next((group for name, group in _SERVERS.items() if name in fixtures), "")
+
+
+def _is_dear(item: pytest.Item) -> bool:
+    if item.get_closest_marker("slow"):
+        return False
+    return bool(_server_of(item) or item.get_closest_marker("spark") or item.get_closest_marker("java"))

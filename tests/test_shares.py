@@ -1,0 +1,106 @@
+"""Of the tests that need a server or Java each run takes some, CI the rest; what shares a server stays together."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests import rotation, shares
+
+ROOT = Path(__file__).parents[1]
+
+
+class Item:
+    """What the rules look at in a test."""
+
+    def __init__(self, number: int, *fixtures: str, marks: tuple[str, ...] = (), folder: str = "s3") -> None:
+        self.name = f"test_{number}"
+        self.path = ROOT / "tests" / folder / "test_file.py"
+        self.fixturenames = fixtures
+        self.marks = [getattr(pytest.mark, name) for name in marks]
+
+    def get_closest_marker(self, name: str) -> Any:
+        return next((mark for mark in self.marks if mark.name == name), None)
+
+    def add_marker(self, mark: Any) -> None:
+        self.marks.append(mark)
+
+    @property
+    def left_out(self) -> bool:
+        return self.get_closest_marker("full") is not None
+
+    @property
+    def group(self) -> str | None:
+        mark = self.get_closest_marker("xdist_group")
+        return mark and mark.args[0]
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_named(monkeypatch: pytest.MonkeyPatch) -> Iterator[pytest.MonkeyPatch]:
+    monkeypatch.setenv(shares._VARIABLE, "")
+    return monkeypatch
+
+
+def test_every_test_has_its_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    taken: list[str] = []
+    for offset in range(shares.ONE_IN):
+        monkeypatch.setenv(rotation.VARIABLE, str(offset))
+        items = [Item(number, "moto_server") for number in range(20)]
+        shares.leave_to_ci(items)
+        some = [item.name for item in items if not item.left_out]
+        assert 3 <= len(some) <= 4
+        taken += some
+    assert sorted(taken) == sorted(f"test_{number}" for number in range(20))
+
+
+def test_a_folder_with_few_tests_is_not_left_out() -> None:
+    items = [Item(1, "spark", folder="one"), Item(2, "jvm", folder="two"), Item(3, marks=("java",), folder="three")]
+    shares.leave_to_ci(items)
+    assert not any(item.left_out for item in items)
+
+
+def test_other_tests_and_slow_ones_have_no_part_in_it() -> None:
+    cheap = [Item(number, "tmp_path") for number in range(20)]
+    slow = [Item(number, "moto_server", marks=("slow",)) for number in range(20)]
+    shares.leave_to_ci([*cheap, *slow])
+    assert not any(item.left_out for item in [*cheap, *slow])
+
+
+def test_what_is_named_is_run(nothing_is_named: pytest.MonkeyPatch) -> None:
+    nothing_is_named.setenv(shares._VARIABLE, "1")
+    items = [Item(number, "moto_server") for number in range(20)]
+    shares.leave_to_ci(items)
+    assert not any(item.left_out for item in items)
+
+
+def test_a_server_is_a_group() -> None:
+    items = [
+        Item(1, "moto_server"),
+        Item(2, "jvm", "seaweedfs_server"),
+        Item(3, "jvm", folder="interop"),
+        Item(4, "jvm", folder="emulators"),
+        Item(5, "spark"),
+        Item(6),
+    ]
+    own = Item(7, "spark")
+    own.add_marker(pytest.mark.xdist_group("cluster"))
+    shares.keep_together([*items, own])
+    assert [item.group for item in items] == ["moto", "seaweedfs", "java-interop", "java-emulators", "spark", None]
+    assert own.group == "cluster"
+
+
+def test_a_file_that_is_named_is_whole() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "--collect-only", "-q", "tests/s3/test_s3.py"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "deselected" not in done.stdout
