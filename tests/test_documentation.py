@@ -6,6 +6,8 @@ import ast
 import re
 from pathlib import Path
 
+import pytest
+
 import committer
 from committer.documentation import PAGES, page
 
