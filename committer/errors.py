@@ -1,7 +1,6 @@
 """The exception tree. Every error says what failed, on what, whether anything changed, and what to do next.
 
-The tree::
-
+```text
 CommitterError
 +- ConfigurationError (also a ValueError)   an option, a name or an argument that cannot be honoured
 |   +- InvalidPathError                     a URI or a file name that no store could hold, or that escapes
@@ -41,6 +40,7 @@ CommitterError
    +- StoreThrottledError                  the store asked to slow down; nothing was done
    +- StoreUnavailableError                the store did not take the request; nothing was done
    +- StoreOutcomeUnknownError             the request was sent, the answer was lost: it may have been done
+```
 """
 
 from __future__ import annotations
