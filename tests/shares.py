@@ -1,7 +1,7 @@
 """What the default run leaves to CI, and which tests one worker keeps together.
 
-Tests that need a server or Java of their own are dear: the default run takes one in six of them, others at each commit
-(tests/rotation.py). The rest is marked `full`, which `.ci/run` runs right after it. A run that names files, or words of
+Tests that need a server, Java or other processes to kill are dear: the default run takes one in six of them, others at each
+commit (tests/rotation.py). The rest is marked `full`, which `.ci/run` runs right after it. A run that names files, or words of
 tests (`-k`), takes all that it names. What shares a server or a Java runs in one worker of xdist, where it is started once.
 """
 
@@ -18,6 +18,8 @@ from tests.rotation import rotated
 ONE_IN: Final = 6
 # A test belongs to the first of these fixtures that it needs.
 _SERVERS: Final = {"spark": "spark", "moto_server": "moto", "seaweedfs_server": "seaweedfs", "jvm": "java"}
+# Each test there starts Python processes, and stops or kills them.
+_OF_PROCESSES: Final = "processes"
 _VARIABLE: Final = "COMMITTER_TESTS_NAMED"
 
 
@@ -60,4 +62,6 @@ def _server_of(item: pytest.Item) -> str:
 def _is_dear(item: pytest.Item) -> bool:
     if item.get_closest_marker("slow"):
         return False
+    if item.path.parent.name == _OF_PROCESSES:
+        return True
     return bool(_server_of(item) or item.get_closest_marker("spark") or item.get_closest_marker("java"))

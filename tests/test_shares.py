@@ -64,6 +64,12 @@ def test_a_folder_with_few_tests_is_not_left_out() -> None:
     assert not any(item.left_out for item in items)
 
 
+def test_tests_that_kill_processes_are_dear() -> None:
+    items = [Item(number, folder="processes") for number in range(12)]
+    shares.leave_to_ci(items)
+    assert sum(not item.left_out for item in items) == 2
+
+
 def test_other_tests_and_slow_ones_have_no_part_in_it() -> None:
     cheap = [Item(number, "tmp_path") for number in range(20)]
     slow = [Item(number, "moto_server", marks=("slow",)) for number in range(20)]
