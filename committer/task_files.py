@@ -44,7 +44,7 @@ class TaskFile:
         try:
             await self._ready()
         except BaseException:
-            # Nobody holds the file to close it, so it must not keep the attempt from being committed.
+            # No caller holds the file to close it, so it must not keep the attempt from being committed.
             self._closed = True
             self._finished(None)
             raise

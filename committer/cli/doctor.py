@@ -221,7 +221,7 @@ class Doctor:
             for directory in self._made[1:]:
                 await self._store.delete_directory(directory, recursive=False)
         except (StoreNotEmptyError, StoreNotFoundError):
-            # Somebody else uses it meanwhile.
+            # Another process uses it meanwhile.
             return
         except StoreError as error:
             self.checks.append(Finding("clean up", "failed", f"{self._room} is left: {error.message}"))

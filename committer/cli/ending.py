@@ -17,7 +17,7 @@ from committer.readable import count, seconds, size
 from committer.records.task_commit import TaskCommit
 from committer.spec import JobSpec
 
-# A job keeps all other choices: a record may not name a place outside the destination (G10), so whoever goes on says.
+# A job keeps all other choices: a record may not name a place outside the destination (G10), so the caller says.
 _PLACES = frozenset(
     {
         "summary_report_directory",
@@ -112,7 +112,7 @@ def _reported(report: JobReport, what: str) -> Answer:
     parts: list[Part] = [line(f"job {report.job_id}: {what}", "green" if report.success else "")]
     if report.success:
         parts.append(pairs(rows, indent=2))
-    parts += named("uploads that still pend there, and may be anybody's", report.uploads_left)
+    parts += named("uploads that still pend there, and may be another job's", report.uploads_left)
     return Answer({"done": True, "report": report}, parts)
 
 
@@ -154,7 +154,7 @@ async def plan_recover(target: Target, *, rollback: bool, force: bool) -> Answer
     elif look.intent is not None:
         will = "go on where a driver began: decide to commit what its tasks committed, and publish it"
     else:
-        will = "commit what a listing finds, although nobody began to"
+        will = "commit what a listing finds, although no driver began to"
     return planned_end(target, look, "recover", will)
 
 

@@ -38,7 +38,7 @@ class Answer:
         parts: The same as text.
         code: What the process returns.
         notes: Remarks that are no part of the answer; they go to standard error.
-        final: Of a plan: whether nothing would be done, so that nobody is asked.
+        final: Of a plan: whether nothing would be done, so that no question is asked.
     """
 
     data: dict[str, object]

@@ -86,7 +86,7 @@ class Session:
             return asyncio.run(work)
 
     def run_long(self, work: Coroutine[Any, Any, T], interrupted: Callable[[], T] | None = None) -> T:
-        """Runs a coroutine that may take long and that somebody may interrupt, with its progress shown.
+        """Runs a coroutine that may take long and that a user may interrupt, with its progress shown.
 
         Args:
             work: What is done, with `display` as listener.
@@ -102,7 +102,7 @@ class Session:
     def confirmed(self, plan: Answer, *, yes: bool) -> bool:
         """Shows what would be done, and says whether it may be done.
 
-        With `yes` it may. A person at a terminal is asked. Anybody else has to say ``--yes``.
+        With `yes` it may. A person at a terminal is asked. Any other caller has to say ``--yes``.
         """
         if not (yes or self.screen.can_ask):
             return False

@@ -61,12 +61,12 @@ class JobRow(msgspec.Struct, frozen=True, kw_only=True):
         updated: When its newest record was written.
         files: Files its decision publishes.
         kept: Whether its outcome is kept for a stream: such a job is not to be removed.
-        task_records: Records of task commits of a job that has no decision: of Hadoop's, or of one that nobody began to
-            commit.
+        task_records: Records of task commits of a job that has no decision: of Hadoop's, or of one that no driver began
+            to commit.
         attention: What is odd about it; empty for a job that may just be running.
         next_step: A command that settles it; empty when there is none.
         if_dead: Commands of which one settles a job that is still open, once its driver is known to be dead. ``N``
-            stands for the number of its tasks, which nobody but the job's author knows.
+            stands for the number of its tasks, which only the job's author knows.
     """
 
     job_id: str
@@ -432,7 +432,7 @@ def _parts(uri: str, rows: list[JobRow], lock: LockRow | None) -> list[Part]:
             path = f"{uri.rstrip('/')}/{TEMPORARY}/.replace-lock"
             parts.append(line(f"its record cannot be read: remove {path} once no job replaces data there", indent=2))
         elif lock.orphan:
-            parts.append(line(f"held by job {lock.job_id}, which is gone: nobody will release it", indent=2))
+            parts.append(line(f"held by job {lock.job_id}, which is gone: no driver will release it", indent=2))
             parts.append(copyable(command("cleanup", uri, "--job", lock.job_id)))
         else:
             parts.append(line(f"held by job {lock.job_id}", indent=2))

@@ -140,7 +140,7 @@ def guided(target: Target, *, rollback: bool = False, from_attempts: bool = Fals
         raise
     except TaskMissingError as error:
         abort_it = target.command("abort")
-        error.next_step = f"give the right --tasks, or run the missing tasks again; if nobody will: `{abort_it}`"
+        error.next_step = f"give the right --tasks, or run the missing tasks again; if they cannot run: `{abort_it}`"
         raise
     except JobNotFoundError as error:
         error.next_step = f"`{command('jobs', target.uri)}` shows the jobs that are there"

@@ -65,7 +65,7 @@ async def plan_abort(
 
 async def run_abort(session: Session, uri: str, planned: Sequence[UploadInfo]) -> Answer:
     """``committer uploads abort``, once it may; exit code 1 when some are still there."""
-    # Those that were shown: a job may have begun others while somebody was asked.
+    # Those that were shown: a job may have begun others while the user was asked.
     report = await engine.abort_these(uri, planned, storage_options=session.storage, config=session.config)
     parts = [line(f"{count(len(report.aborted), 'upload')} aborted, {len(report.failed):,} still there")]
     parts += _lines("gone before, completed or aborted by others", uri, report.gone)

@@ -52,7 +52,7 @@ class Display:
         """Takes an event; the first one starts the drawing."""
         self._board(event)
         if self._thread is None and not self._stop.is_set():
-            # A daemon: a terminal that nobody reads from must not keep the process from ending.
+            # A daemon: a terminal that is not read from must not keep the process from ending.
             self._thread = threading.Thread(
                 target=self._choose(), args=(self._board, self._stop), name="committer-progress", daemon=True
             )

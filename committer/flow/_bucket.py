@@ -3,7 +3,7 @@
 `AsyncLimiter` reads the time of the running loop, and its rate is fixed when it is made. This subclass replaces the
 one property it reads the clock through (`_loop`), so that injected time drives it, and reads and sets the one number
 it keeps (`_level`), so that a bucket of another rate goes on where this one stood. It never lets the limiter queue
-anyone: its heap serves waiters by amount and starves large ones; the queue is the pacer's.
+any caller: its heap serves waiters by amount and starves large ones; the queue is the pacer's.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Bucket(AsyncLimiter):
         self.rate = rate
         self._clock = cast("AbstractEventLoop", _Clock(runtime))
 
-    # aiolimiter asks this for the time, and would ask it for timers if anyone waited in `acquire`.
+    # aiolimiter asks this for the time, and would ask it for timers if a caller waited in `acquire`.
     @property
     def _loop(self) -> AbstractEventLoop:
         return self._clock
@@ -53,7 +53,7 @@ class Bucket(AsyncLimiter):
         """Takes `amount` tokens, at most the burst, if they are there.
 
         Returns:
-            0 when they were taken; else the seconds until they will be there, if nobody else takes any.
+            0 when they were taken; else the seconds until they will be there, if no other caller takes any.
         """
         if self.has_capacity(amount):
             self._level += amount

@@ -52,7 +52,7 @@ async def outlast(work: Callable[[], Coroutine[Any, Any, object]], *, bound_s: f
                 task.cancel()
     if cancelled is not None:
         if not task.cancelled():
-            # Fetched, so that nobody is told of an error that was never looked at.
+            # Fetched, so that the loop does not log an error that was never looked at.
             task.exception()
         raise cancelled
     if in_time:

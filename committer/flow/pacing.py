@@ -305,7 +305,7 @@ class Pacer:
     def _follow_claims(self) -> None:
         claims = tuple(self._claims)
         # With none left the limits stay: what was learnt of the store counts for the next. Held before it is asked for,
-        # since the garbage collector may take the last of those that nobody released at any moment.
+        # since the garbage collector may take the last of those that were not released at any moment.
         if not claims:
             return
         self._in_flight.limit(max(self._in_flight.most, *(claim.concurrency for claim in claims)))
@@ -339,7 +339,7 @@ class Pacer:
                 # Granted in the same moment: the slot goes back, the tokens are spent.
                 self._in_use -= 1
                 self.granted[kind] -= 1
-            # Whoever is the head now may wait for something else than the one who left.
+            # The caller that is the head now may wait for something else than the one that left.
             self._rearm()
             raise
         return waiter.granted_at

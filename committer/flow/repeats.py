@@ -23,7 +23,7 @@ class Repeats:
 
     Hashes are held in memory up to a block; from then on each block is cut into ranges, and each range is a
     file of its own, so that equal hashes meet in one file and each file is looked at alone: at most a 128th of all
-    texts, and a block, in memory. Hashes of different texts can be equal, so whoever learns that some repeat looks at
+    texts, and a block, in memory. Hashes of different texts can be equal, so a caller told that some repeat looks at
     the texts themselves (two of ten million are by chance, in one of 400,000 jobs). About 0.4 microseconds a text. Use
     it as an asynchronous context manager, or call `close`.
 

@@ -25,7 +25,7 @@ class RetryPolicy(msgspec.Struct, frozen=True, kw_only=True):
         attempts: Calls made in all, the first one included; those that the store asked to slow down for are left out
             where `throttled_attempts` counts them.
         throttled_attempts: Calls made in all while the store asks to slow down; None counts those like any other. That
-            a store is busy says nothing about the call, and somebody else may keep it busy for a while: Hadoop's S3
+            a store is busy says nothing about the call, and other clients may keep it busy for a while: Hadoop's S3
             client, too, gives throttling a number of its own (`fs.s3a.retry.throttle.limit`, 20).
         base_s: Seconds that the first wait is below; the bound doubles with every further one.
         cap_s: Seconds that every wait is below, except where the store itself asked for longer.

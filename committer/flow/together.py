@@ -37,7 +37,7 @@ async def together(*calls: Coroutine[Any, Any, object]) -> list[object]:
             )
         except asyncio.CancelledError as error:
             cancellation = cancellation or error
-        # Asked of every task, each time: an error that nobody asked for is logged.
+        # Asked of every task, each time: an error that is never asked for is logged.
         found = [task for task in tasks if _has_failed(task)]
         failed = failed or found[:1]
         if not stopping:

@@ -185,7 +185,7 @@ class _Crew(Generic[T]):
             if not held:
                 held = await self._next(items)
             while held and not self._stopped:
-                # Somebody should always be waiting for the next item, and nobody is when all of them work.
+                # One worker should always be waiting for the next item, and none is when all of them work.
                 if self._started < workers and not self._queueing:
                     self._spawn(group, items, workers, [])
                 await self._one(held.pop())

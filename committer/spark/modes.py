@@ -81,7 +81,7 @@ def commit_config(
 ) -> CommitterConfig:
     """The engine's choices for a mode.
 
-    ``error`` and ``ignore`` look at the destination when the job is set up, and again when it commits: what somebody
+    ``error`` and ``ignore`` look at the destination when the job is set up, and again when it commits: what others
     else wrote in between refuses the commit. Overwriting without partitions is static, as in Spark.
 
     Args:
@@ -122,5 +122,5 @@ def commit_config(
             next_step="set the option partitionOverwriteMode to static (all) or dynamic (the partitions written);"
             " committer.spark.write also takes the session's spark.sql.sources.partitionOverwriteMode",
         )
-    # There was nothing to replace, so nobody had to choose; should there be something by then, the commit refuses.
+    # There was nothing to replace, so nothing was to be chosen; should there be something by then, the commit refuses.
     return config.replace(conflict_mode="fail", superseded_scope="destination")

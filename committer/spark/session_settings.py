@@ -100,7 +100,7 @@ def as_option(value: object) -> str:
 
 @contextmanager
 def telling(withheld: str) -> Iterator[None]:
-    """Around what needs the store: an error that lets nobody in says how to give the secrets that were withheld."""
+    """Around what needs the store: a refusal of the credentials says how to give the secrets that were withheld."""
     try:
         yield
     except StorePermissionError as error:

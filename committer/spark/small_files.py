@@ -103,7 +103,7 @@ class SmallFiles:
             try:
                 writing.result()
             except BaseException:
-                # Interrupted, it must be waited for by whoever leaves the block.
+                # Interrupted, it must be waited for by the code that leaves the block.
                 self._writing = writing
                 raise
 

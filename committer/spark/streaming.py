@@ -97,7 +97,7 @@ def batch_job_id(query: str, batch: int, sink: str = "") -> str:
     return str(uuid.uuid5(_JOB_IDS, msgspec.json.encode([query, batch, sink]).decode()))
 
 
-# -- one batch, whoever writes it ------------------------------------------------------------------------------------
+# -- one batch, by any writer ------------------------------------------------------------------------------------
 
 
 async def end_earlier_try(options: WriteOptions, job_id: str) -> Before:
@@ -114,7 +114,7 @@ async def end_earlier_try(options: WriteOptions, job_id: str) -> Before:
     except (JobNotFoundError, JobRolledBackError):
         return "nothing"
     except JobDecidedError:
-        # Aborted, and whoever did it died before all of it was removed.
+        # Aborted, and the process that did it died before all of it was removed.
         await _forget(options, job_id)
         return "nothing"
     except (PreflightError, RecordError, TaskMissingError) as error:
@@ -500,7 +500,7 @@ class _BatchSink:
 async def _was_committed(options: WriteOptions, job_id: str) -> bool:
     before = await end_earlier_try(options, job_id)
     if before == "open":
-        # Nobody began to commit it: its driver is gone, and its id is needed.
+        # No driver began to commit it: its driver is gone, and its id is needed.
         if await abort_batch(options, job_id):
             # Another driver may have committed it meanwhile.
             return await end_earlier_try(options, job_id) == "committed"

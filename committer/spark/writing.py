@@ -140,12 +140,13 @@ def write(
             raise
         raise raised from error
     report = _fetched_report(df, parsed, job_id)
-    if report is None and chosen == "ignore":  # somebody else wrote since it was looked at
+    if report is None and chosen == "ignore":  # another job wrote since it was looked at
         written_nothing = JobReport(success=True, job_id="", committer=parsed.committer or DEFAULT_COMMITTER)
         report = _ignored(session, parsed) or written_nothing
     if report is None:
         raise JobNotFoundError(
-            f"job {job_id} is committed, but its report is gone: somebody removed _temporary, and wrote _SUCCESS anew",
+            f"job {job_id} is committed, but its report is gone: another program removed _temporary and wrote "
+            "_SUCCESS anew",
             operation="write",
             path=parsed.path,
             outcome="committed",
@@ -191,8 +192,8 @@ def _config_options(config: ConfigLike | None) -> dict[str, str]:
 def _overwrite_mode(df: DataFrame, mode: SaveMode, chosen: str | None) -> str | None:
     if chosen is not None or mode != "overwrite":
         return chosen
-    # Asked with both defaults: only a value that somebody set is told alike. Spark's own default, static, chooses
-    # nothing here: whoever knows nothing of this option must not lose partitions by it.
+    # Asked with both defaults: only a value that was set is told alike. Spark's own default, static, chooses
+    # nothing here: a user who knows nothing of this option must not lose partitions by it.
     answers = {df.sparkSession.conf.get(_OVERWRITE_MODE, default) for default in ("static", "dynamic")}
     return answers.pop() if len(answers) == 1 else None
 

@@ -31,7 +31,7 @@ Query = Sequence[tuple[str, str]]
 
 
 class Access(ABC):
-    """One way to be let in."""
+    """One way to authenticate."""
 
     needs_tls: bool = False
     """Whether it sends a secret itself, not something derived from one."""
@@ -226,7 +226,7 @@ class Token(Access):
         headers["Authorization"] = f"Bearer {self._token}"
 
     async def for_sdk(self) -> Any:
-        """A credential that gives the token that this sends; whoever gives tokens is asked once for both."""
+        """A credential that gives the token that this sends; the source of tokens is asked once for both."""
         return _TokensOf(self)
 
     async def current(self) -> _GotToken:

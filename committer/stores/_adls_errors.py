@@ -161,7 +161,7 @@ def _conflict(refusal: _Refusal, *, replaces: bool) -> CommitterError:
     if code.startswith("Lease"):
         return refusal.as_error(
             StorePermissionError,
-            "somebody holds a lease on it",
+            "another client holds a lease on it",
             next_step="break the lease, or wait until it ends",
         )
     if code == "ConditionNotMet" and replaces:

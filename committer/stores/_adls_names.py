@@ -115,7 +115,7 @@ TABLE: Final = OptionTable(
     switches={
         **dict.fromkeys(
             ("anon", "azure_skip_signature", "skip_signature"),
-            "leave it out: a commit writes, and an account lets nobody write unknown",
+            "leave it out: a commit writes, and an account lets no anonymous client write",
         ),
         **dict.fromkeys(("azure_use_azure_cli", "use_azure_cli"), _FOUND),
         **dict.fromkeys(("azure_storage_use_emulator", "object_store_use_emulator", "use_emulator"), _EMULATOR),

@@ -80,7 +80,7 @@ class _InConnectionString(Secret):
 
 
 def access_of(account: str, options: Mapping[str, object]) -> Access:
-    """How the storage options say to be let in.
+    """How the storage options say to authenticate.
 
     Args:
         account: The account's name.
@@ -126,7 +126,7 @@ def _access_by_object(option: str, value: object) -> Access:
 
 
 def from_client(client: Any, account: str, container: str) -> dict[str, object]:
-    """The endpoint, and the way to be let in, of a client of azure-storage-file-datalake, blocking or not.
+    """The endpoint, and the credential, of a client of azure-storage-file-datalake, blocking or not.
 
     Raises:
         ConfigurationError: It is none, is for another account or container, or has no credential.

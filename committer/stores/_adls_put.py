@@ -18,7 +18,7 @@ from committer.stores.http import Answer
 _BLOB: Final = {"Content-Type": "application/octet-stream", "x-ms-blob-type": "BlockBlob"}
 _NEW_BLOB: Final = {**_BLOB, "If-None-Match": "*"}
 # What an account answers whose blob endpoint is switched off, walled off or knows no such call. A right that is missing
-# is told in the same way, so the other way is tried before anybody is told.
+# is told in the same way, so the other way is tried before the caller is told.
 _REFUSED: Final = frozenset({400, 403, 405, 501})
 
 
@@ -115,6 +115,6 @@ class SmallFiles:
         try:
             await self._store.rename_file(temporary, path, replace=not exclusive, identity=identity)
         except StoreNotFoundError as error:
-            # Unknown: what stands there has the etag of what was just written, which nobody else can have brought.
+            # Unknown: what stands there has the etag of what was just written, which no other client can have brought.
             if error.outcome != "unknown":
                 raise

@@ -19,7 +19,7 @@ from committer.stores.http import Answer, Body, HttpClient
 # The first that knows `paginated`, without which deleting a large tree with a token fails after some thousand paths
 # ("Path - Delete").
 _VERSION: Final = "2023-08-03"
-# Not imported: the package's front is above everything. It is there, whoever came here.
+# Not imported: the package's front is above everything. It is there, however this was reached.
 _USER_AGENT: Final = f"lake-committer/{sys.modules['committer'].__version__}"
 _NOTHING: Final[Query] = ()
 

@@ -123,7 +123,7 @@ class AdlsWriter(FileWriter):
         return await self._flushed(length, None)
 
     async def _flushed(self, length: int, lost: StoreOutcomeUnknownError | None) -> FileStatus:
-        """Looks whether the flush was done: this writer made the file, so whoever has its length has its content."""
+        """Looks whether the flush was done: this writer made the file, so a file of its length has its content."""
         message, found = "the file was flushed, and cannot be looked at", None
         try:
             answer = await self._wire.done("close", "HEAD", self._path, (("action", "getStatus"),), changes=False)

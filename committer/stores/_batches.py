@@ -84,7 +84,7 @@ class _Handed:
     """A batch that was handed to the executor.
 
     Args:
-        ticket: Whoever takes it has to do with the batch: the thread that runs it, or the loop that gives it up.
+        ticket: What takes it has to do with the batch: the thread that runs it, or the loop that gives it up.
         batch: The calls.
 
     Attributes:
@@ -260,7 +260,7 @@ class _Lane:
             # Not now but at the end of this turn: what other coroutines ask for until then goes along.
             asyncio.get_running_loop().call_soon(self._hand_over)
             self._scheduled = True
-        # Last: where memory runs out before, nobody waits for the call, and it must not be made later.
+        # Last: where memory runs out before, no caller waits for the call, and it must not be made later.
         self._queue_of(call).waiting.append(call)
         return call
 
@@ -386,7 +386,7 @@ def _run_batch(
             call.run()
         seconds = time.perf_counter() - started
     except BaseException as error:
-        # Between two calls, or at the end of one: nobody knows how far that one came.
+        # Between two calls, or at the end of one: it is unknown how far that one came.
         for call in batch:
             if not call.ran:
                 call.error = error
@@ -394,7 +394,7 @@ def _run_batch(
         try:
             loop.call_soon_threadsafe(finish, batch, seconds)
         except RuntimeError:
-            # The loop was closed under its own calls: nobody is left to hear of them.
+            # The loop was closed under its own calls: no caller is left to hear of them.
             return
         except MemoryError:
             # The callers wait for this for ever, and memory may be had again.

@@ -288,7 +288,7 @@ class Disk:
     ) -> None:
         """Renames a file; not atomic where exclusive renames are missing: both names stand for a moment.
 
-        In a batch nobody else uses the name of the source, before or after, and no link is renamed. Else a link that
+        In a batch no other call uses the name of the source, before or after, and no link is renamed. Else a link that
         stands in a job's directory is renamed only when it is the one meant.
         """
         if batch is not None:
@@ -478,7 +478,7 @@ class Disk:
             except GONE:
                 return False
             if not stat.S_ISDIR(found.st_mode):
-                # What is deleted when it is empty is a directory that nobody needs; where a link leads others may live.
+                # What is deleted when it is empty is a directory nothing needs; where a link leads others may live.
                 if not (recursive and describe(path, found, place).is_directory):
                     raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
                 return unlink(place)
@@ -506,7 +506,7 @@ class Disk:
             os.close(handle)
 
     def _rename_exclusively(self, source: Place, destination: Place) -> None:
-        """Renames a file whose name nobody else uses."""
+        """Renames a file whose name nothing else uses."""
         if self._rename_or_link(source, destination):
             # One that is gone was unlinked by another that finishes the same rename.
             with _half_done(source, destination):
@@ -589,7 +589,7 @@ def _delete_tree(path: StorePath, place: Place) -> bool:
         except FileNotFoundError:
             return True
         except OSError as error:
-            # Somebody put something into it, or a file or a link in the place of a directory; or the other way round.
+            # Another process put something into it, or a file or link in the place of a directory; or the reverse.
             if error.errno not in _CHANGED_MEANWHILE or _is_other(place):
                 raise
         else:

@@ -326,7 +326,7 @@ def open_file(place: Place, flags: int, path: StorePath) -> int:
 def open_to_read(path: StorePath) -> int:
     """Opens a file, or whatever is there, without waiting for anything."""
     with Held() as held:
-        # Without O_NONBLOCK a named pipe would hold the thread until somebody writes.
+        # Without O_NONBLOCK a named pipe would hold the thread until a process writes.
         return open_file(held.place(path.path), os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK, path)
 
 

@@ -27,7 +27,7 @@ def drop_linked_name(source: str, destination: str, private: str) -> None:
     """Removes the first name of a file that was given a second one, unless what has it now is another file.
 
     Between the two steps this process may have stood still, another may have finished the rename, and another job may
-    have put its file there. So the name is not unlinked: whatever has it moves to a name that nobody else uses, and is
+    have put its file there. So the name is not unlinked: whatever has it moves to a name that nothing else uses, and is
     deleted only when it is the file that `destination` names too; else it moves back, replacing nothing. In a directory
     of a job that ended the move fails, and nothing happens.
 

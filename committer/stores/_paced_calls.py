@@ -177,7 +177,7 @@ class PacedCalls:
 
 
 def out_of_memory(error: MemoryError) -> StoreOutcomeUnknownError:
-    """A call that broke off where memory ran out: nobody knows whether the store did it."""
+    """A call that broke off where memory ran out: it is unknown whether the store did it."""
     return StoreOutcomeUnknownError("the process ran out of memory in a call to the store", causes=(error,))
 
 

@@ -191,7 +191,7 @@ class UploadCalls:
                 key = key_in(entry.text("Key"), encoding)
                 initiated = moment_in(entry.text("Initiated"))
                 if initiated is None:
-                    # Nobody may take it for an old one.
+                    # No caller may take it for an old one.
                     raise StoreUnavailableError(
                         "a page says not when an upload was begun", operation=operation, path=directory
                     )

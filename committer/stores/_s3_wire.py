@@ -19,7 +19,7 @@ from committer.stores._s3_options import host_of, is_host_name
 from committer.stores._s3_xml import element_in
 from committer.stores.http import Answer, Body, HttpClient
 
-# Not imported: the package's front is above everything. It is there, whoever came here.
+# Not imported: the package's front is above everything. It is there, however this was reached.
 _USER_AGENT: Final = f"lake-committer/{sys.modules['committer'].__version__}"
 _NO_QUERY: Final[Sequence[tuple[str, str]]] = ()
 

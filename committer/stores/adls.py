@@ -309,7 +309,7 @@ class AdlsStore(Store):
                 return
         code = code_of(answer)
         if code == "SourcePathNotFound" and await status_or_none(self, destination) is not None:
-            # It was there a moment ago: somebody else took it, or this very request was sent twice on its way.
+            # It was there a moment ago: another client took it, or this very request was sent twice on its way.
             raise StoreOutcomeUnknownError(
                 "the source is gone and a directory stands at the destination",
                 operation=operation,
@@ -356,7 +356,7 @@ class AdlsStore(Store):
             query.append(("recursive", "true" if recursive else "false"))
             answer = await self._wire.send(operation, "DELETE", path, query)
             if answer.status == 404:
-                # Somebody else deletes it, too; what this call deleted before counts.
+                # Another client deletes it, too; what this call deleted before counts.
                 return bool(continuation)
             if answer.status >= 300:
                 raise error_of(answer, operation, path)

@@ -211,8 +211,8 @@ async def move_file(
     """Moves a small file, such as a record: by a rename or, on a store without any, by a copy and a conditional delete.
 
     The copy stands before its source goes, as where a rename is a link and a delete: who dies in between leaves both
-    names, and whoever moves it again finds the copy and removes the source. Only what was copied is deleted, decided by
-    the store. One call; five without renames.
+    names, and a driver that moves it again finds the copy and removes the source. Only what was copied is deleted,
+    decided by the store. One call; five without renames.
 
     Args:
         store: Where; it renames files, or has `Capabilities.conditional_delete` and `Capabilities.exclusive_put`.
@@ -332,7 +332,7 @@ async def finish_upload(
 
 
 def _out_of_memory(error: MemoryError, *, operation: str, path: StorePath) -> StoreOutcomeUnknownError:
-    """The error of a call that broke off where memory ran out: nobody knows how far it came."""
+    """The error of a call that broke off where memory ran out: it is unknown how far it came."""
     return StoreOutcomeUnknownError("the process ran out of memory", operation=operation, path=path, causes=[error])
 
 
@@ -376,7 +376,7 @@ async def end_upload(store: Store, path: StorePath, upload_id: str) -> bool:
         Whether it was there: False when it was completed, or aborted before.
 
     Raises:
-        StoreConflictError: Parts keep arriving: whoever writes it is still at work.
+        StoreConflictError: Parts keep arriving: its writer is still at work.
         UnsupportedError: The store has no uploads.
     """
     uploads = uploads_of(store)
@@ -389,9 +389,7 @@ async def end_upload(store: Store, path: StorePath, upload_id: str) -> bool:
         if tries_left:
             await current_runtime().sleep(_WAIT_S)
             await uploads.abort_upload(path, upload_id)
-    raise StoreConflictError(
-        "parts keep arriving: whoever writes it is still at work", operation="abort_upload", path=path
-    )
+    raise StoreConflictError("parts keep arriving: its writer is still at work", operation="abort_upload", path=path)
 
 
 def _is_meant(found: FileStatus | None, stamp: str, size: int, identity: str | None) -> bool:

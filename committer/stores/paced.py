@@ -46,12 +46,12 @@ class PacedStore(PacedCalls, Store):
     - `put` that may replace, `make_directory`, the deletes, `sync`, giving up a writer, sending a part or a block,
       aborting an upload. The result is the same after the second time, but the first may have done it:
       `make_directory` may then say False of a directory it made, the deletes and the abort False of what they deleted,
-      and a conditional delete may meet what somebody put there since (its outcome is ``unknown`` then). A repeated
-      delete, or put, also hits what somebody else put under that path in between; what several parties create under
+      and a conditional delete may meet what others put there since (its outcome is ``unknown`` then). A repeated
+      delete, or put, also hits what others put under that path in between; what several parties create under
       one name (a lock) must be given up by renaming it away.
     - Never `put` with `exclusive`, `open_writer`, writing to a file and closing it, renames, links, completing an
       upload, putting a block list: the second time would fail because of the first, or destroy what it did. Nor
-      beginning an upload: the first would pend and nobody would know. Who calls them looks.
+      beginning an upload: the first would pend unknown. Who calls them looks.
 
     What is counted, under Hadoop's names: each operation once with its duration, waits and retries included;
     ``store_io_request`` each attempt, ``store_io_retry`` each further one, ``store_io_throttled`` each refusal,

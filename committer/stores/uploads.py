@@ -174,7 +174,7 @@ class SupportsBlockLists(Protocol):
     """Files whose bytes go to the store as blocks, and which appear when a list of blocks is put.
 
     Azure's block blobs, without a hierarchical namespace. There is no upload: uncommitted blocks belong to the *name*.
-    Whoever writes to one name shares them, and making a file of some drops the rest, whoever put them: a committer
+    All writers of one name share them, and making a file of some drops the rest, of other writers too: a committer
     gives every attempt a name of its own. Nothing stands under a name that has only uncommitted blocks. They cannot be
     aborted: they are dropped by the next put of a file there, whole or as a list, or a week after the last block was
     put. (Whether deleting the file drops them is nothing to rely on.)

@@ -2,7 +2,7 @@
 
 It starts with the first call. A forked child starts another one and leaves the inherited one alone: its thread does not
 exist there, its locks may be held for ever, and closing its loop would unhook the parent's. At interpreter exit what is
-still open is freed and the thread ends, within seconds; jobs are decided by nobody then.
+still open is freed and the thread ends, within seconds; no job is decided then.
 """
 
 from __future__ import annotations
@@ -148,7 +148,7 @@ class Portal:
                 self._loop.call_soon_threadsafe(call.stop)
                 return
         except RuntimeError:
-            pass  # closed: nobody but this thread touches the call any more
+            pass  # closed: only this thread touches the call from now on
         call.stop()
 
     def close(self) -> None:

@@ -206,7 +206,7 @@ class TaskAttempt:
         await self._attempt.__aexit__(type(interrupt), interrupt, interrupt.__traceback__)
 
     async def _free(self) -> None:
-        # Not by leaving: at interpreter exit nobody decides for the user.
+        # Not by leaving: at interpreter exit nothing decides for the user.
         if self._attempt._owns_store:
             await self._attempt._context.store.close()
 

@@ -136,7 +136,7 @@ def test_a_lock_without_owner_is_an_orphan(run: Run, lake: Lake) -> None:
     result = run("jobs", lake.path, "--output", "json")
     assert result.json["replace_lock"]["orphan"] is True
     text = run("jobs", lake.path).out
-    assert "nobody will release it" in text
+    assert "no driver will release it" in text
     assert f"committer cleanup {lake.path} --job gone" in text
 
 
