@@ -1,4 +1,4 @@
-"""The search itself, as much of it as every change can afford; wider behind the `slow` marker."""
+"""The search itself: a share of it, another one at each commit (tests/rotation.py); wider behind the `slow` marker."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from committer.testing.simulate.exhaustive import DELIVERIES, every_fault, singl
 from committer.testing.simulate.report import Report
 from committer.testing.simulate.scenario import Scenario, draw_scenario
 from committer.testing.simulate.worlds import KINDS
+from tests.rotation import rotated
 
 
 def search(scenarios: Iterable[Scenario]) -> Report:
@@ -22,15 +23,15 @@ def search(scenarios: Iterable[Scenario]) -> Report:
 
 @pytest.mark.parametrize("part", range(4))
 def test_seeds(part: int) -> None:
-    seeds = range(part * 150, part * 150 + 150)
+    seeds = rotated(range(part * 300, part * 300 + 300), 6, f"seeds {part}")
     report = search(draw_scenario(seed) for seed in seeds)
-    assert report.faults > 100
+    assert report.faults > 50
     assert report.fates["committed"] > report.fates["untouched"] > 10
 
 
 def test_seeds_of_uploads() -> None:
-    report = search(draw_scenario(seed, "magic") for seed in range(150))
-    assert report.faults > 100
+    report = search(draw_scenario(seed, "magic") for seed in rotated(range(300), 6, "seeds of uploads"))
+    assert report.faults > 50
     assert report.fates["committed"] > report.fates["untouched"] > 10
 
 
@@ -38,7 +39,9 @@ def test_seeds_of_uploads() -> None:
 @pytest.mark.parametrize("kind", KINDS)
 def test_single_faults(kind: str, delivery: str) -> None:
     situation = ("append", "replace", "same-names")[len(kind + delivery) % 3]
-    search(singles(small(kind, delivery, situation), stride=7))  # type: ignore[arg-type]
+    every = list(singles(small(kind, delivery, situation)))  # type: ignore[arg-type]
+    # A prime number: every kind of trouble is among them.
+    search(rotated(every, 19, f"{kind} {delivery}"))
 
 
 @pytest.mark.slow
