@@ -92,6 +92,15 @@ def test_pages_name_who_acts_in_standard_terms(page: Path) -> None:
     assert not [line for line in prose.splitlines() if _UNPLAIN.search(line)]
 
 
+_IN_THE_REPOSITORY = re.compile(r"(?<![\w/.-])((?:tests|committer|benchmarks|examples|docs)/[\w/.-]*\w)")
+
+
+@pytest.mark.parametrize("page", _PROSE, ids=lambda path: path.name)
+def test_files_that_pages_name_are_there(page: Path) -> None:
+    text = re.sub(r"https?://\S+|^    .*$", "", page.read_text(encoding="utf-8"), flags=re.MULTILINE)
+    assert not [name for name in _IN_THE_REPOSITORY.findall(text) if not (DOCS.parent / name).exists()]
+
+
 def test_every_public_name_is_on_an_api_page() -> None:
     shown = "\n".join(path.read_text(encoding="utf-8") for path in (DOCS / "api").glob("*.md"))
     missing = [name for name in committer.__all__ if name[0] != "_" and f"::: committer.{name}\n" not in f"{shown}\n"]
