@@ -1,38 +1,29 @@
-"""Telling what several workers' failures mean together."""
+"""What the failures of a job's end mean, and how a caller is told of them."""
 
 from __future__ import annotations
 
 import copy
-from typing import TypeAlias, TypeVar
+from typing import TypeAlias
 
 from committer.errors import (
     CommitterError,
+    JobDecidedError,
     JobError,
-    JobNotFoundError,
+    JobStateError,
+    JobUndecidedError,
     MultipleError,
     RecordError,
     StoreCrossDeviceError,
-    StoreNotFoundError,
+    StoreError,
+    StoreLinkError,
     StorePartsError,
     TargetExistsError,
     TaskError,
 )
+from committer.events.logs import job_logger
+from committer.stages.base import StageContext
 
-E = TypeVar("E", bound=BaseException)
-
-
-def among(error: CommitterError, kind: type[E]) -> E | None:
-    """The news of one kind among the failures of several workers."""
-    causes = error.causes if isinstance(error, MultipleError) else ()
-    return next((cause for cause in causes if isinstance(cause, kind)), None)
-
-
-def is_missing(error: CommitterError) -> bool:
-    """Whether something was not there any more, and nothing else went wrong."""
-    if isinstance(error, MultipleError):
-        return all(isinstance(cause, CommitterError) and is_missing(cause) for cause in error.causes)
-    return isinstance(error, StoreNotFoundError | JobNotFoundError)
-
+_log = job_logger("committer.committers")
 
 _MEANINGS = (JobError, RecordError, TaskError)
 
@@ -65,3 +56,146 @@ def as_one(error: CommitterError) -> CommitterError:
     one.args = (one.message,)
     one.outcome, one.causes = error.outcome, error.causes
     return one
+
+
+def typed(error: Exception) -> CommitterError:
+    """An error as the engine raises it: what was not foreseen must not leave intent and lock behind."""
+    if isinstance(error, CommitterError):
+        return error
+    unforeseen = CommitterError(
+        f"the commit failed in a way that was not foreseen: {type(error).__name__}: {error}",
+        operation="commit_job",
+        next_step="nothing was published; report this with its traceback",
+        causes=[error],
+    )
+    unforeseen.__cause__ = error
+    return unforeseen
+
+
+def broken_off(context: StageContext, error: Exception) -> CommitterError:
+    """The error of a commit that ended where it cannot be told how far it came: no memory was left."""
+    return CommitterError(
+        f"the commit of job {context.layout.job_id} broke off: {type(error).__name__}: {error}",
+        operation="commit_job",
+        path=context.layout.destination,
+        outcome="unknown",
+        next_step=f"call {context.recover_call()} in a fresh process: it finishes what was begun; "
+        f"{context.recover_call(rollback=True)} aborts it or takes it back",
+        causes=[error],
+    )
+
+
+def say_undecided(context: StageContext, error: CommitterError, why: str, failure: Exception | None) -> None:
+    """Makes a refusal say that the job may be committed yet, because its intent still stands."""
+    job_id = context.layout.job_id
+    reason = failure.message if isinstance(failure, CommitterError) else str(failure or "it took too long")
+    _log.warning("the intent of job %s still stands: %s: %s", job_id, why, reason)
+    error.message = (
+        f"{error.message}; this driver published nothing, but a recovery would commit job {job_id}: {why}: {reason}"
+    )
+    error.outcome = "unknown"
+    links = (one.next_step for one in (error, failure) if isinstance(one, StoreLinkError))
+    cause = next(links, "remove the cause")
+    error.next_step = (
+        f"{cause}, then call {context.recover_call()} to commit it, or {context.recover_call(rollback=True)} "
+        "to abort it"
+    )
+    error.causes = (*error.causes, *([failure] if failure is not None else []))
+
+
+def advise_recovery(
+    context: StageContext, error: CommitterError, *, rollback: bool = False, reversible: bool = False
+) -> CommitterError:
+    """A failure after the decision, which changed the destination or may have: says so, and what finishes the job.
+
+    Args:
+        context: The job.
+        error: The failure.
+        rollback: The job is being taken back.
+        reversible: It is being published, and may as well be taken back.
+    """
+    if error.outcome == "unchanged":
+        error.outcome = "partial"
+    recover = context.recover_call(rollback=rollback)
+    if isinstance(error, StoreLinkError):
+        error.next_step = f"{error.next_step}, then call {recover}"
+    elif not error.next_step or (_advises_one_call(error) and "committer.recover(" not in error.next_step):
+        error.next_step = f"remove the cause, then call {recover}"
+        if reversible:
+            # Where no driver can be fenced off, its user has to vouch that this one is dead: it is, by this error.
+            force = not context.store.capabilities.atomic_directory_rename
+            back = context.recover_call(rollback=True, force=force)
+            error.next_step = f"{error.next_step}; where the cause will stay, {back} takes the job back"
+    return error
+
+
+def _advises_one_call(error: CommitterError) -> bool:
+    """Whether what an error advises is meant for one call, or for a job that is not decided."""
+    return isinstance(error, StoreError | MultipleError | TargetExistsError)
+
+
+def say_unseen(context: StageContext, error: CommitterError) -> None:
+    """Makes a failure to look how a decided job ended say that: what was published stands, or was taken back."""
+    if error.outcome == "unchanged":
+        error.outcome = "unknown"
+        first = f"{error.next_step}, then" if isinstance(error, StoreLinkError) else "remove the cause, then"
+        error.next_step = f"{first} call {context.recover_call()}: it says how the job ended, or ends it"
+
+
+def unsettled_refusal(context: StageContext, refusal: Refusal, error: CommitterError) -> CommitterError:
+    """The error of a job that was refused for good while it was published, and whose rollback failed."""
+    return CommitterError(
+        f"{refusal.message}; rolling the job back failed: {error.message}",
+        operation=error.operation,
+        path=refusal.path,
+        outcome="partial",
+        next_step=f"call {context.recover_call(rollback=True)}",
+        causes=[refusal, error],
+    )
+
+
+def refuse_undecided(context: StageContext) -> JobUndecidedError:
+    """The error of a recovery where no driver began to commit the job."""
+    layout = context.layout
+    how = "from_attempts=True, tasks=N" if context.spec.delivery == "message" else "tasks=N"
+    return JobUndecidedError(
+        f"no driver began to commit job {layout.job_id}, so there is nothing to recover",
+        delivery=context.spec.delivery,
+        operation="recover",
+        path=layout.job_directory,
+        next_step=f"`job = await committer.attach_job({str(layout.destination)!r}, job_id={layout.job_id!r})`, then "
+        f"`await job.commit({how})` if all its tasks are done, N of them, else `await job.abort()`",
+    )
+
+
+def refuse_decided(context: StageContext) -> JobDecidedError:
+    """The error of an abort that comes too late."""
+    return JobDecidedError(
+        f"job {context.layout.job_id} is decided to be committed: it was not aborted, nothing was deleted",
+        operation="abort",
+        path=context.layout.decision,
+        outcome="partial",
+        next_step=f"call {context.recover_call()} to finish it, or {context.recover_call(rollback=True)} to take it "
+        "back",
+    )
+
+
+def refuse_aborted(context: StageContext) -> JobDecidedError:
+    """The error of a commit that comes after the abort."""
+    return JobDecidedError(
+        f"job {context.layout.job_id} was aborted",
+        operation="commit_job",
+        path=context.layout.decision,
+        next_step=f"run the job again under another id; {context.cleanup_call()} removes what is left of this one",
+    )
+
+
+def refuse_committed(context: StageContext) -> JobStateError:
+    """The error of a rollback that comes after the end of the commit."""
+    return JobStateError(
+        f"job {context.layout.job_id} is committed: it cannot be rolled back",
+        operation="recover",
+        path=context.layout.outcome,
+        outcome="committed",
+        next_step=f"{context.recover_call()} cleans up behind it; remove its files by hand if you must",
+    )

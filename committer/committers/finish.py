@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
-from committer.committers.listing import KeptList, keep_list, list_told, store_of
+from committer.committers.listing import KeptList, keep_list, store_of
 from committer.committers.publish_action import PublishAction
-from committer.committers.results import JobReport
-from committer.errors import CommitterError, JobNotFoundError, RecordError, StoreLinkError, StoreNotFoundError
-from committer.events import names
+from committer.committers.reports import save_report
+from committer.errors import CommitterError, StoreLinkError, StoreNotFoundError
 from committer.events.logs import job_logger
 from committer.flow.together import together
 from committer.flow.workers import run_workers
 from committer.paths import StorePath
 from committer.records.job_state import JobOutcome
-from committer.records.success import SuccessData, decode_success
+from committer.records.success import SuccessData
 from committer.stages.abort_uploads import AbortUploads
 from committer.stages.base import StageContext
 from committer.stages.cleanup import (
@@ -24,34 +22,25 @@ from committer.stages.cleanup import (
     RemoveDecision,
     RemoveFate,
     look_what_to_clean,
-    remove_emptied,
 )
 from committer.stages.commit_state import CommitState
 from committer.stages.durability import sync_directories
 from committer.stages.end_job import Ended, mark_finished, runs_alone
-from committer.stages.intent import release_lock, remove_taken_lock
+from committer.stages.intent import release_lock
 from committer.stages.job_directory import read_outcome
 from committer.stages.names import with_ancestors
 from committer.stages.pending_sets import is_set
 from committer.stages.publish import Published
-from committer.stages.report import DESTINATION, SaveReport, is_report_of
 from committer.stages.success_file import (
-    DIRECTORIES_CREATED,
     SaveSuccess,
-    files_committed,
     is_unmarked,
-    named_uris,
-    read_success,
-    set_totals,
     success_data,
     withdraw_success,
 )
 from committer.stores.base import Store
-from committer.stores.helpers import walk, what_is_wrong_with
+from committer.stores.helpers import walk
 
 _log = job_logger("committer.committers")
-
-_NO_LIST: Final = KeptList()
 
 
 class Finished(NamedTuple):
@@ -185,155 +174,6 @@ def _leave_rest(context: StageContext, error: CommitterError) -> None:
     error.next_step = f"the output is complete; {first}call {context.recover_call()} to finish the rest"
 
 
-def report_of(
-    context: StageContext,
-    started: float,
-    *,
-    success: bool,
-    published: Published,
-    directories: int,
-    uploads_left: Sequence[str] = (),
-    kept: KeptList = _NO_LIST,
-) -> JobReport:
-    """The report of a job that this driver ended, or saw end."""
-    statistics = context.statistics.snapshot()
-    set_totals(statistics, published)
-    return JobReport(
-        success=success,
-        job_id=context.layout.job_id,
-        committer=context.spec.committer,
-        files_committed=published.files,
-        bytes_committed=published.size,
-        directories_created=directories,
-        renames_recovered=published.recovered,
-        duration_s=context.runtime.monotonic() - started,
-        statistics=statistics,
-        filenames=published.filenames,
-        uploads_left=list(uploads_left),
-        file_list=kept.uri,
-        file_list_problem=kept.problem,
-    )
-
-
-async def check_reported(context: StageContext) -> None:
-    """Makes sure that a report speaks of a job that has no directory any more: 1 or 2 calls, changes nothing.
-
-    Raises:
-        JobNotFoundError: None does.
-    """
-    if await _find_report(context) is None:
-        raise await _not_found(context, decided=False)
-
-
-async def _find_report(context: StageContext) -> SuccessData | None:
-    found = await _read_summary(context)
-    if found is None or not found.success:
-        # A driver that failed says so in its summary, whatever another did later; `_SUCCESS` comes only with success.
-        marker = await read_success(context)
-        found = marker if marker is not None and marker.jobId == context.layout.job_id else found
-    return found
-
-
-async def _not_found(context: StageContext, *, decided: bool) -> JobNotFoundError:
-    layout = context.layout
-    wrong = "" if decided else await what_is_wrong_with(context.store, layout.destination)
-    if wrong:
-        return JobNotFoundError(
-            f"there is no job {layout.job_id} at {layout.destination}{wrong}",
-            operation="recover",
-            path=layout.job_directory,
-            next_step="correct the path",
-        )
-    return JobNotFoundError(
-        f"there is no job {layout.job_id} at {layout.destination}, and neither a summary report nor _SUCCESS "
-        "speaks of it",
-        operation="recover",
-        path=layout.job_directory,
-        outcome="unknown" if decided else "unchanged",
-        next_step="look at the destination: somebody deleted the job's directory while it was committed, or it "
-        "ended and a later job wrote _SUCCESS"
-        if decided
-        else "it never was, was aborted, or ended and was cleaned up while a later job wrote _SUCCESS",
-    )
-
-
-async def report_of_finished(context: StageContext, started: float, *, decided: bool) -> JobReport:
-    """The report of a job that ended and was cleaned up: from its summary, else from `_SUCCESS` if that is its own.
-
-    A job whose outcome is kept committed, whatever they say; where neither speaks of it, the outcome says how much.
-
-    Args:
-        context: The job.
-        started: When the call began, on the runtime's clock.
-        decided: Whether a commit decision was seen: then nobody can say how far the job came.
-
-    Raises:
-        JobNotFoundError: Neither speaks of this job.
-    """
-    layout = context.layout
-    # A driver that came too late to find its job may have taken the lock again.
-    await release_lock(context)
-    await remove_taken_lock(context)
-    # Whoever ended it may have died between its last two deletes.
-    await remove_emptied(context)
-    found = await _find_report(context)
-    if found is None or not found.success:
-        outcome = await read_outcome(context.store, layout)
-        if outcome is not None and outcome.kept:
-            return _report_of_kept(context, outcome, started)
-    if found is None:
-        raise await _not_found(context, decided=decided)
-    statistics = found.statistics()
-    counters = statistics.counters
-    kept = list_told(context, found)
-    return JobReport(
-        success=found.success,
-        job_id=layout.job_id,
-        committer=context.spec.committer,
-        files_committed=files_committed(found),
-        bytes_committed=counters.get(names.COMMITTER_BYTES_COMMITTED, 0),
-        directories_created=_number(found.diagnostics.get(DIRECTORIES_CREATED, "")),
-        renames_recovered=counters.get(names.COMMIT_FILE_RENAME_RECOVERED, 0),
-        duration_s=context.runtime.monotonic() - started,
-        statistics=statistics,
-        filenames=named_uris(found, layout.destination),
-        file_list=kept.uri,
-        file_list_problem=kept.problem,
-    )
-
-
-def _report_of_kept(context: StageContext, outcome: JobOutcome, started: float) -> JobReport:
-    return JobReport(
-        success=True,
-        job_id=context.layout.job_id,
-        committer=context.spec.committer,
-        files_committed=outcome.files,
-        bytes_committed=outcome.size,
-        duration_s=context.runtime.monotonic() - started,
-    )
-
-
-def _number(text: str) -> int:
-    return int(text) if text.isdecimal() else 0
-
-
-async def _read_summary(context: StageContext) -> SuccessData | None:
-    if not context.config.summary_report_directory:
-        return None
-    directory = StorePath.of(context.config.summary_report_directory)
-    store = await store_of(context, directory)
-    path = context.layout.summary(directory)
-    try:
-        data = await store.read(path, limit=context.config.record_size_limit)
-        found = decode_success(data, source=str(path))
-        return found if is_report_of(context, found) else None
-    except (StoreNotFoundError, RecordError):
-        return None
-    finally:
-        if store is not context.store:
-            await store.close()
-
-
 async def finish_rolled_back(context: StageContext) -> list[str]:
     """Everything after a rollback was undone. Idempotent.
 
@@ -454,40 +294,14 @@ async def _copy_records(
         await run_workers(records, copy, workers=context.config.io_concurrency, operation="keep_records")
 
 
-async def save_report(
-    context: StageContext,
-    *,
-    success: bool,
-    published: Published | None,
-    error: BaseException | None = None,
-    trace: str = "",
-    only_if_absent: bool = False,
-    was_empty: bool = False,
-    directories: int = 0,
-    more: Mapping[str, str] | None = None,
-) -> None:
-    """Saves the summary report when the job asks for one; never raises a `CommitterError`."""
-    if not context.config.summary_report_directory:
-        return
-    try:
-        directory = StorePath.of(context.config.summary_report_directory)
-        store = await store_of(context, directory)
-    except CommitterError as problem:
-        _log.warning("could not save the summary report of job %s: %s", context.layout.job_id, problem)
-        return
-    try:
-        data = success_data(
-            context,
-            success=success,
-            published=published,
-            stage=context.progress.last_stage or "committer_commit_job",
-            error=error,
-            trace=trace,
-            was_empty=was_empty,
-            directories=directories,
-            more={**(more or {}), DESTINATION: context.spec.destination},
-        )
-        await SaveReport(context, store=store, directory=directory, only_if_absent=only_if_absent).run(data)
-    finally:
-        if store is not context.store:
-            await store.close()
+async def clean_up_aborted(context: StageContext) -> None:
+    """Everything after a decision against a job. Idempotent."""
+    await release_lock(context)
+    skipped = context.config.cleanup_skipped
+    if not skipped:
+        await CleanupJob(context).run(None)
+    elif context.store.capabilities.multipart:
+        await AbortUploads(context).run(None)
+    await save_report(context, success=False, published=None, error=None, only_if_absent=True)
+    if not skipped:
+        await RemoveFate(context).run(None)

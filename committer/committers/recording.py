@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterable
 
-from committer.committers.abort import abort_job
 from committer.committers.base import Committer
 from committer.committers.job_commit import JobCommit
 from committer.committers.plan import plan_job
@@ -133,7 +132,7 @@ class RecordingCommitter(Committer):
     async def abort_job(self, context: StageContext) -> bool:
         """Decides against the job and removes it; what stops that says how it goes on."""
         try:
-            return await abort_job(context)
+            return await JobCommit(context, self.action).abort()
         except CommitterError as error:
             error.next_step = error.next_step or "remove the cause, then abort the job again"
             raise

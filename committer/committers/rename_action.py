@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from committer.committers.failures import is_missing
 from committer.committers.publish_action import PublishAction
-from committer.errors import CommitterError
 from committer.paths import StorePath
 from committer.records.job_state import Fact
 from committer.stages.base import StageContext
-from committer.stages.commit_state import CommitState, explain_missing
+from committer.stages.commit_state import CommitState
 from committer.stages.create_directories import CreateDirectories
 from committer.stages.durability import sync_directories
 from committer.stages.names import ancestors, with_ancestors
@@ -73,12 +71,9 @@ async def _sync(context: StageContext, directories: Iterable[StorePath]) -> None
     """
     if not context.durable:
         return
-    try:
-        await sync_directories(context, [context.layout.superseded])
-        # A directory of old files that somebody removed since needs nothing.
-        await sync_directories(context, directories, missing_ok=True)
-    except CommitterError as error:
-        raise (await explain_missing(context, error) if is_missing(error) else error) from None
+    await sync_directories(context, [context.layout.superseded])
+    # A directory of old files that another user removed since needs nothing.
+    await sync_directories(context, directories, missing_ok=True)
 
 
 def _promotions(context: StageContext, state: CommitState) -> list[Promotion]:

@@ -7,18 +7,15 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from committer.errors import (
-    CommitterError,
-    JobRolledBackError,
+    JobNotFoundError,
     JobStateError,
-    StoreError,
     StoreLinkError,
     StoreOutcomeUnknownError,
 )
 from committer.paths import StorePath
-from committer.records.job_state import Decision, DecisionHead, Fact, JobOutcome
+from committer.records.job_state import Decision, DecisionHead, Fact
 from committer.stages.base import StageContext
 from committer.stages.decide import read_facts
-from committer.stages.job_directory import read_decision, read_outcome
 from committer.stages.planned_files import PlannedFile, PlannedFiles
 from committer.stores.helpers import status_or_none
 
@@ -89,41 +86,6 @@ def is_forward_only(context: StageContext, state: CommitState) -> bool:
     )
 
 
-class EndedElsewhereError(Exception):
-    """Another driver ended the job while this one worked on it; `outcome` says how, None when it is cleaned up."""
-
-    def __init__(self, outcome: JobOutcome | None) -> None:
-        super().__init__(outcome)
-        self.outcome = outcome
-
-
-async def explain_missing(context: StageContext, error: CommitterError) -> BaseException:
-    """Why something of the commit is not where it must be: ended or being rolled back by another driver, or unknown.
-
-    Returns:
-        The exception to raise in place of `error`.
-    """
-    layout, store = context.layout, context.store
-    try:
-        outcome = await read_outcome(store, layout)
-        if outcome is not None:
-            return EndedElsewhereError(outcome)
-        if await read_decision(store, layout) is None:
-            return EndedElsewhereError(None)
-        if await is_fenced(context):
-            return JobRolledBackError(
-                f"job {layout.job_id} is being rolled back by somebody else",
-                operation=error.operation,
-                path=error.path,
-                outcome="partial",
-                next_step=f"call {context.recover_call()} to finish it",
-                causes=[error],
-            )
-    except StoreError as unreadable:
-        error.causes = (*error.causes, unreadable)
-    return error
-
-
 async def is_fenced(context: StageContext) -> bool:
     """Whether a rollback began on a store where that can be seen: one call there.
 
@@ -161,10 +123,10 @@ async def looking_again(step: Callable[[], Awaitable[T]]) -> T:
     return await step()
 
 
-def fenced_off(context: StageContext, operation: str, path: StorePath) -> JobStateError:
-    """What to raise when the place for what is moved aside is gone and nothing else explains it."""
+def aside_is_gone(context: StageContext, operation: str, path: StorePath) -> JobStateError:
+    """The error where the place for what is moved aside is gone: a rollback began, or another driver ended the job."""
     return JobStateError(
-        f"job {context.layout.job_id} is being rolled back by somebody else",
+        f"the place where job {context.layout.job_id} keeps what it moves aside is gone",
         operation=operation,
         path=path,
         outcome="partial",
@@ -172,15 +134,26 @@ def fenced_off(context: StageContext, operation: str, path: StorePath) -> JobSta
     )
 
 
-def check_still_decided(decision: DecisionHead | None, expected: Decision) -> None:
+def decision_is_gone(context: StageContext) -> JobNotFoundError:
+    """The error where the decision that is carried out does not stand any more: another driver ended the job."""
+    return JobNotFoundError(
+        f"the decision of job {context.layout.job_id} is gone: another driver ended it, or its directory was deleted",
+        operation="commit_job",
+        path=context.layout.decision,
+        outcome="unknown",
+        next_step=f"call {context.recover_call()} to see how it ended",
+    )
+
+
+def check_still_decided(context: StageContext, decision: DecisionHead | None, expected: Decision) -> None:
     """Makes sure the decision on the store is the one being carried out.
 
     Raises:
-        EndedElsewhereError: It is gone: another driver ended the job.
+        JobNotFoundError: It is gone: another driver ended the job.
         JobStateError: It is another one, which no driver of this engine writes.
     """
     if decision is None:
-        raise EndedElsewhereError(None)
+        raise decision_is_gone(context)
     if decision.driver != expected.driver or decision.decision != expected.decision:
         raise JobStateError(
             f"the decision of job {expected.job_id} was replaced by something else",

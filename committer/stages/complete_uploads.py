@@ -18,7 +18,7 @@ from committer.paths import StorePath
 from committer.records.job_state import Fact
 from committer.records.pending_uploads import UploadEntry
 from committer.stages.base import Stage, StageContext
-from committer.stages.commit_state import CommitState, explain_missing, is_forward_only
+from committer.stages.commit_state import CommitState, is_forward_only
 from committer.stages.identity import is_file_of, is_recorded
 from committer.stages.planned_files import PlannedFile
 from committer.stages.publish import Published
@@ -89,10 +89,10 @@ class CompleteUploads(Stage[CommitState, Published]):
             except StoreUploadNotFoundError as error:
                 dropped = isinstance(last, StoreConflictError)
                 failure = self._refusal(target, file, last) if dropped else self._unknown(file, target, error)
-                raise await explain_missing(self.context, failure) from error
+                raise failure from error
             except StoreOutcomeUnknownError as error:
-                raise await explain_missing(self.context, self._unknown(file, target, error)) from error
-        raise await explain_missing(self.context, self._unknown(file, target, last))
+                raise self._unknown(file, target, error) from error
+        raise self._unknown(file, target, last)
 
     async def _finish(self, file: PlannedFile, target: StorePath, *, exclusive: bool) -> None:
         if file.upload is None:

@@ -11,7 +11,7 @@ from committer.flow.together import both
 from committer.records.job_state import Decision, DecisionHead, JobOutcome, decode_record, encode_record
 from committer.stages.base import Stage, StageContext
 from committer.stages.cleanup import remove_emptied
-from committer.stages.commit_state import EndedElsewhereError, check_still_decided, looking_again
+from committer.stages.commit_state import check_still_decided, decision_is_gone, looking_again
 from committer.stages.job_directory import other_job_stands, read_outcome, read_record
 from committer.stages.success_file import is_unmarked
 from committer.stores.helpers import create_exclusively, exists
@@ -42,7 +42,7 @@ class EndJob(Stage[tuple[Decision, Literal["committed", "rolled-back"], str], En
 
     Preconditions: for `committed`, everything is published and validated; for `rolled-back`, the fence stands.
     Postconditions: the job's end is on the store; what is returned may be another driver's.
-    Failure modes: `EndedElsewhereError` when the decision is gone: another driver ended the job and cleaned up.
+    Failure modes: `JobNotFoundError` when the decision is gone: another driver ended the job and cleaned up.
     Cost: 4 calls, two of them at once; where late writes are taken 5. To commit into a destination that was empty 2
     more, beside them: jobs that run left a directory, which is looked for first, and one that ended left `_SUCCESS`.
     """
@@ -57,7 +57,7 @@ class EndJob(Stage[tuple[Decision, Literal["committed", "rolled-back"], str], En
         found_decision, alone = await both(
             read_record(store, layout.decision, DecisionHead), runs_alone(self.context, asked=asked)
         )
-        check_still_decided(found_decision, decision)
+        check_still_decided(self.context, found_decision, decision)
         wanted = encode_record(
             JobOutcome(
                 job_id=layout.job_id,
@@ -72,7 +72,7 @@ class EndJob(Stage[tuple[Decision, Literal["committed", "rolled-back"], str], En
         try:
             found = await create_exclusively(store, layout.outcome, wanted, durable=self.context.durable)
         except StoreNotFoundError as error:
-            raise EndedElsewhereError(None) from error
+            raise decision_is_gone(self.context) from error
         outcome = decode_record(found, JobOutcome, source=str(layout.outcome))
         if found != wanted:
             return Ended(outcome)
@@ -87,7 +87,7 @@ class EndJob(Stage[tuple[Decision, Literal["committed", "rolled-back"], str], En
                 return Ended(standing)
             await store.delete_file(layout.outcome)
             await remove_emptied(self.context)
-            raise EndedElsewhereError(None)
+            raise decision_is_gone(self.context)
         return Ended(outcome, standing, alone)
 
     async def _standing(self) -> JobOutcome | None:

@@ -29,7 +29,7 @@ from committer.paths import StorePath
 from committer.records.job_state import Fact
 from committer.records.success import FILENAMES_LIMIT
 from committer.stages.base import Stage, StageContext
-from committer.stages.commit_state import CommitState, explain_missing, is_forward_only
+from committer.stages.commit_state import CommitState, is_forward_only
 from committer.stages.create_directories import refused_directory
 from committer.stages.identity import (
     is_file_of,
@@ -182,9 +182,9 @@ class PublishFiles(Stage[CommitState, Published]):
                     self.context.statistics.count(names.COMMIT_FILE_RENAME_RECOVERED)
                 return
             if at_source is None:
-                raise await explain_missing(self.context, self._unknown(file, target, at_target, error))
+                raise self._unknown(file, target, at_target, error)
             if not may_be_file_of(at_source, file):
-                raise await explain_missing(self.context, self._unknown(file, source, at_target, error))
+                raise self._unknown(file, source, at_target, error)
             if error is not None and not _worth_another_try(error):
                 raise error
             try:

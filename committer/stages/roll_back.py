@@ -23,7 +23,7 @@ from committer.paths import StorePath
 from committer.records.job_state import Fact, JobOutcome
 from committer.records.success import decode_success
 from committer.stages.base import Stage, StageContext
-from committer.stages.commit_state import CommitState, explain_missing, is_forward_only, looking_again, stands_fenced
+from committer.stages.commit_state import CommitState, is_forward_only, looking_again, stands_fenced
 from committer.stages.end_job import EndJob
 from committer.stages.identity import is_file_of, is_regular, stands_as_directory, stood_there
 from committer.stages.job_directory import read_outcome
@@ -62,14 +62,13 @@ async def fence(context: StageContext) -> None:
         except (StoreNotFoundError, StoreExistsError) as error:
             # Fenced before; or a task of this job that came too late made the directory again, which harms nobody.
             if not await stands_fenced(context, fenced):
-                unexplained = JobStateError(
+                raise JobStateError(
                     f"job {context.layout.job_id} cannot be fenced: {directory.name} is gone",
                     operation="fence",
                     path=directory,
                     outcome="unknown",
                     next_step="look at the job's directory; nothing was taken back",
-                )
-                raise await explain_missing(context, unexplained) from error
+                ) from error
         except StoreError:
             # A lost answer: what counts is what stands there.
             if await exists(store, directory) or not await stands_fenced(context, fenced):
@@ -149,11 +148,8 @@ class RollBack(Stage[RollBackRequest, JobOutcome]):
         """Refuses where what is to be taken back cannot be read, or not by this name of the destination (`s3a:` for
         `s3:`): a fence, or an outcome, would keep the job from ever being finished instead.
         """
-        try:
-            async for _files in state.files.batches():
-                pass
-        except StoreNotFoundError as error:
-            raise await explain_missing(self.context, error) from error
+        async for _files in state.files.batches():
+            pass
 
     async def _check_provable(self, state: CommitState, tasks: StorePath) -> None:
         """Refuses where the store cannot prove which files are the job's, unless none of them was published yet."""

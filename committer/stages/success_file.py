@@ -31,7 +31,7 @@ from committer.records.pending_set import java_date
 from committer.records.statistics import IOStatistics
 from committer.records.success import SuccessData, decode_success, encode_success, hadoop_date
 from committer.stages.base import Stage, StageContext
-from committer.stages.commit_state import explain_missing, fenced_off, looking_again
+from committer.stages.commit_state import aside_is_gone, looking_again
 from committer.stages.intent import lock_owner
 from committer.stages.job_directory import other_job_stands, read_outcome
 from committer.stages.planned_files import PlannedFile
@@ -106,7 +106,7 @@ class SetAsideSuccess(Stage[Decision, None]):
         except StoreNotFoundError as error:
             if error.path in ("", str(layout.success)):
                 return
-            raise await explain_missing(self.context, fenced_off(self.context, self.name, layout.success)) from error
+            raise aside_is_gone(self.context, self.name, layout.success) from error
         except StorePreconditionError:
             # Another one stands there since it was looked at.
             return
@@ -223,7 +223,8 @@ async def withdraw_success(context: StageContext, value: SuccessData, published:
     Returns:
         Whether it was taken away.
     """
-    if await _still_stands(context, published):
+    if published is None or not published.named or await _still_stands(context, published):
+        # A driver that knows no file by its identity found the marker, which an earlier one wrote, and lets it be.
         return False
     layout, store = context.layout, context.store
     standing = await status_or_none(store, layout.success)

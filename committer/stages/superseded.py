@@ -18,7 +18,7 @@ from committer.flow.workers import run_workers
 from committer.paths import StorePath, working_directory_in
 from committer.records.job_state import Fact
 from committer.stages.base import Stage, StageContext
-from committer.stages.commit_state import explain_missing, fenced_off, looking_again
+from committer.stages.commit_state import aside_is_gone, looking_again
 from committer.stages.identity import as_entry, is_recorded, stands_as_directory
 from committer.stages.names import NameFolding, is_absolute, is_hidden, with_ancestors
 from committer.stages.take_away import take_away
@@ -135,7 +135,7 @@ class MoveAside(Stage[list[Fact], int]):
         except StoreNotFoundError as error:
             if error.path == str(path) or not error.path:
                 return False
-            raise await explain_missing(self.context, fenced_off(self.context, self.name, path)) from error
+            raise aside_is_gone(self.context, self.name, path) from error
         except (StorePreconditionError, StoreIsADirectoryError):
             # What stands there now came since the decision, and stays: a directory of this job, or somebody's file.
             return False

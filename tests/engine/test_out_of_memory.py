@@ -13,7 +13,7 @@ import pytest
 
 import committer
 from committer import CommitterConfig, CommitterError
-from committer.committers import basis, job_commit
+from committer.committers import basis, steps
 from committer.errors import JobNotFoundError, JobUndecidedError
 from committer.flow import repeats, spill
 from committer.stages import complete_uploads, load_records, planned_files, publish, superseded, validate_output
@@ -123,7 +123,7 @@ POINTS: list[tuple[Any, str]] = [
     (repeats.Repeats, "add"),
     (repeats.Repeats, "find"),
     (basis, "prepare"),
-    (job_commit, "basis_of"),
+    (steps, "basis_of"),
     (CommitState, "of"),
     (superseded.ListSuperseded, "_take"),
     (publish.Published, "add"),

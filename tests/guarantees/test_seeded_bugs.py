@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import pytest
 
 from committer import CommitterConfig
-from committer.committers import job_commit
+from committer.committers import deciding
 from committer.errors import StoreNotFoundError
 from committer.layout import MANIFEST_SUFFIX
 from committer.stages.load_records import RecordRef
@@ -75,7 +75,7 @@ def listing_in_place_of_messages(patch: pytest.MonkeyPatch) -> None:
             for name in last.values()
         ]
 
-    patch.setattr(job_commit, "find_refs", find_refs)
+    patch.setattr(deciding, "find_refs", find_refs)
 
 
 # -- what finds them ------------------------------------------------------------------------------------------------

@@ -124,6 +124,38 @@ async def test_a_driver_whose_directory_is_gone_still_marks_what_stands(profile:
     assert marked(table) == "past", party.error
 
 
+@dataclass
+class Recoverer(Party):
+    """A recovery of the job, beside its driver."""
+
+    table: Table | None = None
+
+    async def commit(self) -> None:
+        assert self.table is not None
+        self.report = await committer.recover(self.table.dest, "past", storage_options={"store": self.store})
+        self.calls = self.store.count()
+
+
+@PROFILES
+async def test_a_recovery_beside_a_driver_that_ends_the_job_leaves_its_success(profile: str) -> None:
+    """The driver stands still once it wrote `_SUCCESS`, and goes on before each call of the recovery.
+
+    The recovery found the marker and read no record, so it cannot prove that the files stand. It lets the marker be.
+    """
+    at = await call_of_success(profile, APPEND) + 1
+    back_at = most = 1
+    while back_at <= most:
+        table = Table(profile, OLD)
+        first = await table.job("past", PAST, APPEND)
+        second = Recoverer(first.driver, Connection(table.space), None, table=table)
+        await crossed(first, at, second, back_at)
+        assert [party.report is not None and party.report.success for party in (first, second)] == [True, True], back_at
+        assert marked(table) == "past", back_at
+        assert table.temporary() == set(), back_at
+        most = max(most, second.calls)
+        back_at += 1
+
+
 @PROFILES
 @KINDS
 @PASTS

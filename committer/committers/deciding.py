@@ -1,0 +1,150 @@
+"""What a driver needs to decide a job: which records win, what stands in the way, and taking back what it began."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field, replace
+
+from committer.committers.basis import Prepared, find_refs, prepare
+from committer.committers.failures import refuse_undecided, say_undecided
+from committer.committers.look import Position
+from committer.errors import CommitterError, StoreOutcomeUnknownError
+from committer.flow.outlast import UNDO_BOUND_S, outlast
+from committer.flow.together import both
+from committer.paths import StorePath
+from committer.records.job_state import Intent, NamedRecord
+from committer.records.task_commit import TaskCommit
+from committer.stages.base import StageContext
+from committer.stages.decide import is_another_setup, vanished
+from committer.stages.intent import CommitIntent, look_for_lock, own_intent, withdraw
+from committer.stages.job_directory import JobDirectory, read_intent
+from committer.stages.load_records import RecordRef, can_freeze, refs_of_messages, thaw_manifests
+from committer.stages.preflight import refuse
+
+
+@dataclass(slots=True)
+class Deciding:
+    """What a job is to be decided by.
+
+    Attributes:
+        messages: Task commits, as the driver's caller gave them; None for a listing, or a recovery.
+        tasks: How many tasks the job has; None when that is not known.
+        recovering: Whether another driver began, and its intent counts.
+        winners: The records that its intent names; None where a listing counts.
+        declared: This driver's own intent, once it stands.
+    """
+
+    messages: list[TaskCommit] | None
+    tasks: int | None
+    recovering: bool = False
+    winners: list[NamedRecord] | None = field(default=None)
+    declared: StorePath | None = None
+
+    @classmethod
+    def as_intended(cls, intent: Intent | None) -> Deciding:
+        """By the intent of a driver that died; by a listing where it is None."""
+        if intent is None:
+            return cls(None, None, recovering=True)
+        return cls(None, intent.tasks, recovering=True, winners=intent.winners)
+
+    def check_setup(self, context: StageContext, position: Position) -> None:
+        """Refuses a job that was set up anew, under the same id, since the caller set it up or joined it.
+
+        Raises:
+            JobNotFoundError: It was. Nothing was changed.
+        """
+        standing = position.found.children.get("setup") if position.found is not None else None
+        if not self.recovering and is_another_setup(context, standing):
+            raise vanished(context)
+
+    def intent_for(self, context: StageContext) -> CommitIntent:
+        """What the driver declares: the winners that are known before anything is listed."""
+        winners = self.winners
+        if self.messages is not None:
+            refs = refs_of_messages(context, self.messages)
+            winners = [NamedRecord(ref.record, ref.digest or "") for ref in refs]
+        return CommitIntent(winners, self.tasks, context.config.takes_replace_lock)
+
+    async def find(self, context: StageContext) -> list[RecordRef]:
+        """The records that win, frozen where they are listed.
+
+        Raises:
+            TaskMissingError: Not as many as the job has tasks.
+        """
+        if not self.recovering:
+            return await find_refs(context, self.messages, self.tasks, freeze=True)
+        if self.winners is not None and context.spec.delivery == "message":
+            return [RecordRef(winner.record, winner.digest) for winner in self.winners]
+        listed = await find_refs(context, None, self.tasks, freeze=True)
+        if self.winners is None:
+            return listed
+        by_name = {ref.record.rpartition("/")[2]: ref for ref in listed}
+        return [
+            replace(by_name.get(winner.record.rpartition("/")[2], RecordRef(winner.record)), digest=winner.digest)
+            for winner in self.winners
+        ]
+
+    async def find_beside_lock(self, context: StageContext) -> list[RecordRef]:
+        """What `find` finds, unless another job replaces data there.
+
+        Raises:
+            DestinationBusyError: One does.
+        """
+        # The freeze is never cut short: a rename that comes late would freeze the records of tasks after a thaw.
+        refs, busy = await both(self.find(context), look_for_lock(context))
+        if busy is not None:
+            raise busy
+        return refs
+
+    async def prepare(
+        self, context: StageContext, refs: list[RecordRef], prove: Callable[[], Awaitable[None]]
+    ) -> Prepared:
+        """Loads the records, looks at the destination, and refuses what stands in the way."""
+        copies = context.spec.delivery == "listing" and not can_freeze(context)
+        prepared = await prepare(context, refs, copy_records=copies, prove=prove)
+        refuse(context, prepared.conflicts)
+        return prepared
+
+
+async def intent_of(context: StageContext, position: Position, *, force: bool) -> Intent | None:
+    """The intent of a driver that began to commit an undecided job; None where a listing is taken by force.
+
+    Raises:
+        JobUndecidedError: No driver did.
+    """
+    intent = await read_intent(context.store, position.found) if position.found is not None else None
+    if intent is None and not (force and context.spec.delivery == "listing"):
+        raise refuse_undecided(context)
+    return intent
+
+
+async def withdraw_or_say(
+    context: StageContext, error: CommitterError, declared: StorePath | None, found: JobDirectory
+) -> None:
+    """Takes freeze, lock and intent back after a refusal; what fails here must not hide the refusal, which says it.
+
+    The freeze only for the job's first and only driver, and the lock only when no other one rests on it: another
+    one may be alive.
+    """
+    failure: Exception | None = None
+
+    async def undo() -> None:
+        nonlocal failure
+        try:
+            intent = declared or await own_intent(context, found)
+            if intent is None:
+                return
+            alone = found.intents == [intent.name] == [context.layout.intent.name]
+            if alone and context.spec.delivery == "listing":
+                await thaw_manifests(context)
+            await withdraw(context, intent)
+        except Exception as hidden:
+            failure = hidden
+
+    in_time = await outlast(undo, bound_s=UNDO_BOUND_S)
+    if failure is not None or not in_time:
+        say_undecided(context, error, "its intent could not be taken back", failure)
+    elif isinstance(error, StoreOutcomeUnknownError):
+        # Whatever it did, the job is not decided, and no driver goes by it.
+        error.outcome = "unchanged"
+        error.next_step = error.next_step or "commit the job again"

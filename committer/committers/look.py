@@ -1,0 +1,126 @@
+"""Looking where a job stands."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from committer.committers.context import trusted_config
+from committer.committers.standing import Standing
+from committer.errors import JobNotFoundError
+from committer.flow.together import both
+from committer.records.job_state import Decision, JobOutcome
+from committer.stages.base import StageContext
+from committer.stages.commit_state import CommitState, is_fenced
+from committer.stages.end_job import Ended
+from committer.stages.job_directory import JobDirectory, look_at_job, read_decision, read_outcome
+from committer.stages.success_file import read_success, was_completed
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """Where a job stands, and the records that say so.
+
+    Attributes:
+        standing: Where.
+        found: What stands in its directory; None where that is gone, or was not listed.
+        decision: The decision, where one stands.
+        outcome: The outcome, where one stands.
+        state: What the decision rests on; None until a step needs it.
+        ended: What this driver's `EndJob` found; None where another one ended the job.
+    """
+
+    standing: Standing
+    found: JobDirectory | None = None
+    decision: Decision | None = None
+    outcome: JobOutcome | None = None
+    state: CommitState | None = None
+    ended: Ended | None = None
+
+
+async def look_where_it_stands(context: StageContext) -> Position:
+    """Looks where a job stands: 1 call for one that is not decided, 4 to 7 for a decided one.
+
+    Raises:
+        RecordError: What stands in the place of a record is none.
+    """
+    layout, store = context.layout, context.store
+    try:
+        found = await look_at_job(store, layout)
+    except JobNotFoundError:
+        return Position(Standing.GONE)
+    if not (found.decided or found.ended):
+        if _is_of_no_job(context, found) or await _ended_before(context, found):
+            return Position(Standing.REMAINS, found)
+        directories = store.capabilities.directories
+        began = any(not found.outlived(name, directories=directories) for name in found.intents)
+        return Position(Standing.INTENDED if began else Standing.OPEN, found)
+    decision = await read_decision(store, layout)
+    if decision is None:
+        # Gone since the directory was listed, or removed by a cleanup that died before it removed the outcome.
+        outcome = await read_outcome(store, layout)
+        if outcome is None:
+            return Position(Standing.GONE)
+        return Position(Standing.KEPT if outcome.kept else Standing.ONLY_OUTCOME, found, outcome=outcome)
+    if decision.decision == "abort":
+        outcome = await read_outcome(store, layout)
+        # An abort that looked before the job committed may decide only now, and is about to find out.
+        kept = outcome is not None and outcome.kept
+        return Position(Standing.KEPT if kept else Standing.ABORTED, found, decision, outcome)
+    return await _look_at_decided(context, decision)
+
+
+async def _look_at_decided(context: StageContext, decision: Decision) -> Position:
+    store, layout = context.store, context.layout
+    late = not store.capabilities.refuses_late_writes
+    outcome, fenced = await both(read_outcome(store, layout), is_fenced(context))
+    found = None
+    if outcome is None or (late and not outcome.finished):
+        # After the decision was read: a driver looks for the setup record once it decided, too.
+        try:
+            found = await look_at_job(store, layout)
+        except JobNotFoundError:
+            return Position(Standing.GONE)
+        if found.voids(decision, outcome, late=late):
+            if outcome is not None:
+                # Its job may have been finished since that was read, and have kept it.
+                outcome = await read_outcome(store, layout)
+                if outcome is None:
+                    return Position(Standing.GONE)
+            if found.voids(decision, outcome, late=late):
+                return Position(Standing.VOID, found, decision, outcome)
+    if outcome is not None:
+        return Position(standing_of(outcome), found, decision, outcome)
+    adopted = replace(context, config=trusted_config(decision.config, context.config))
+    if await was_completed(adopted, decision):
+        outcome = await read_outcome(store, layout)
+        if outcome is None:
+            return Position(Standing.REPEATED, found, decision)
+        return Position(standing_of(outcome), found, decision, outcome)
+    return Position(Standing.FENCED if fenced else Standing.DECIDED, found, decision)
+
+
+def standing_of(outcome: JobOutcome) -> Standing:
+    """Where a job stands whose outcome and decision both stand."""
+    if outcome.outcome == "rolled-back":
+        return Standing.TAKEN_BACK if outcome.finished else Standing.ROLLED_BACK
+    return Standing.FINISHED if outcome.finished else Standing.COMMITTED
+
+
+def _is_of_no_job(context: StageContext, found: JobDirectory) -> bool:
+    """Whether no job stands there: late requests made the directory again, where directories are not real."""
+    refuses, hadoop = context.store.capabilities.refuses_late_writes, context.spec.hadoop
+    if not found.children or (found.is_remains and not hadoop):
+        return True
+    return not (found.has_records or (found.is_job and (refuses or hadoop)))
+
+
+async def _ended_before(context: StageContext, found: JobDirectory) -> bool:
+    """Whether a directory without setup record is left over: a late Java task makes its job's directory again.
+
+    Only Hadoop's jobs have no setup record, and Hadoop's job setup deletes `_SUCCESS`; so one that names this job
+    says that it is over, and what stands here came afterwards.
+    """
+    if found.set_up:
+        return False
+    marker = await read_success(context)
+    return marker is not None and marker.success and marker.jobId == context.layout.job_id

@@ -1,0 +1,131 @@
+"""Where a job stands, what is wanted of it, and what follows: the table that commit, recover and abort go by.
+
+Nothing but the job's directory says where it stands, so any driver goes on from where another one stopped. Commit,
+recover, rollback and abort are one loop over `STEPS`, in `committer.committers.job_commit`: look, take the step that
+the table names, and so on from where that led, until a step ends the call.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import Final
+
+
+class Standing(StrEnum):
+    """Where a job stands."""
+
+    GONE = "gone"
+    REMAINS = "remains"
+    OPEN = "open"
+    INTENDED = "intended"
+    ABORTED = "aborted"
+    DECIDED = "decided"
+    FENCED = "fenced"
+    COMMITTED = "committed"
+    ROLLED_BACK = "rolled back"
+    FINISHED = "finished"
+    TAKEN_BACK = "taken back"
+    KEPT = "kept"
+    ONLY_OUTCOME = "only outcome"
+    VOID = "void"
+    REPEATED = "repeated"
+
+
+class Wish(StrEnum):
+    """What a caller wants of a job."""
+
+    COMMIT = "commit"
+    RECOVER = "recover"
+    ROLL_BACK = "roll back"
+    ABORT = "abort"
+
+
+class Step(StrEnum):
+    """What a driver does next."""
+
+    TELL = "tell how it ended"
+    DECIDE = "decide to commit it"
+    DECIDE_AS_INTENDED = "decide as the intent says"
+    DECIDE_AGAINST = "decide against it"
+    REMOVE_REMAINS = "remove what is left"
+    CLEAN_UP_ABORTED = "clean up behind the abort"
+    PUBLISH = "publish, write the outcome"
+    TAKE_BACK = "fence, write the outcome, undo"
+    UNDO = "undo what was published"
+    FINISH = "write _SUCCESS, clean up"
+    CLEAN_UP_TAKEN_BACK = "clean up behind the rollback"
+    CLEAN_UP_KEPT = "clean up beside the kept outcome"
+    REMOVE_OUTCOME = "remove the outcome"
+    REMOVE_VOID = "remove the void decision"
+    REMOVE_REPEATED = "remove the repeated decision"
+    LEAVE = "leave it: it ended"
+    REFUSE_UNDECIDED = "refuse: undecided"
+    REFUSE_DECIDED = "refuse: decided"
+    REFUSE_ABORTED = "refuse: aborted"
+    REFUSE_COMMITTED = "refuse: committed"
+
+
+MEANINGS: Final[Mapping[Standing, str]] = {
+    Standing.GONE: "it has no directory: it ended and was cleaned up, or never was",
+    Standing.REMAINS: "its directory holds what late requests left of a job that is over",
+    Standing.OPEN: "it is set up, and no driver began to commit it",
+    Standing.INTENDED: "a driver began to commit it, and none decided",
+    Standing.ABORTED: "it is decided against",
+    Standing.DECIDED: "it is decided to be committed, and being published",
+    Standing.FENCED: "a rollback began: late publish actions fail",
+    Standing.COMMITTED: "every file is published; `_SUCCESS` and cleanup are left",
+    Standing.ROLLED_BACK: "it is being taken back",
+    Standing.FINISHED: "it is committed, with `_SUCCESS`; only cleanup is left",
+    Standing.TAKEN_BACK: "it is taken back; only cleanup is left",
+    Standing.KEPT: "it committed, and its outcome stays: the id is used up",
+    Standing.ONLY_OUTCOME: "a cleanup stopped before it removed the outcome",
+    Standing.VOID: "a late request repeated a decision about a job that was emptied before",
+    Standing.REPEATED: "a late request repeated the decision of a job that committed and was cleaned up",
+}
+
+_S, _T = Step, Standing
+STEPS: Final[Mapping[Standing, tuple[Step, Step, Step, Step]]] = {
+    #                 commit               recover                roll back               abort
+    _T.GONE:         (_S.TELL,             _S.TELL,               _S.TELL,                _S.REMOVE_REMAINS),
+    _T.REMAINS:      (_S.TELL,             _S.TELL,               _S.TELL,                _S.REMOVE_REMAINS),
+    _T.OPEN:         (_S.DECIDE,           _S.REFUSE_UNDECIDED,   _S.DECIDE_AGAINST,      _S.DECIDE_AGAINST),
+    _T.INTENDED:     (_S.DECIDE,           _S.DECIDE_AS_INTENDED, _S.DECIDE_AGAINST,      _S.DECIDE_AGAINST),
+    _T.ABORTED:      (_S.REFUSE_ABORTED,   _S.REFUSE_ABORTED,     _S.CLEAN_UP_ABORTED,    _S.CLEAN_UP_ABORTED),
+    _T.DECIDED:      (_S.PUBLISH,          _S.PUBLISH,            _S.TAKE_BACK,           _S.REFUSE_DECIDED),
+    _T.FENCED:       (_S.TAKE_BACK,        _S.TAKE_BACK,          _S.TAKE_BACK,           _S.REFUSE_DECIDED),
+    _T.COMMITTED:    (_S.FINISH,           _S.FINISH,             _S.REFUSE_COMMITTED,    _S.LEAVE),
+    _T.ROLLED_BACK:  (_S.UNDO,             _S.UNDO,               _S.UNDO,                _S.LEAVE),
+    _T.FINISHED:     (_S.FINISH,           _S.FINISH,             _S.REFUSE_COMMITTED,    _S.LEAVE),
+    _T.TAKEN_BACK:   (_S.CLEAN_UP_TAKEN_BACK, _S.CLEAN_UP_TAKEN_BACK, _S.CLEAN_UP_TAKEN_BACK, _S.LEAVE),
+    _T.KEPT:         (_S.CLEAN_UP_KEPT,    _S.CLEAN_UP_KEPT,      _S.REFUSE_COMMITTED,    _S.LEAVE),
+    _T.ONLY_OUTCOME: (_S.REMOVE_OUTCOME,   _S.REMOVE_OUTCOME,     _S.REMOVE_OUTCOME,      _S.LEAVE),
+    _T.VOID:         (_S.REMOVE_VOID,      _S.REMOVE_VOID,        _S.REMOVE_VOID,         _S.REFUSE_DECIDED),
+    _T.REPEATED:     (_S.REMOVE_REPEATED,  _S.REMOVE_REPEATED,    _S.REMOVE_REPEATED,     _S.REFUSE_DECIDED),
+}  # fmt: skip
+"""The step that follows, by where the job stands, for each wish in the order of `Wish`."""
+
+LEADS_TO: Final[Mapping[Step, Standing]] = {
+    Step.DECIDE: Standing.DECIDED,
+    Step.DECIDE_AS_INTENDED: Standing.DECIDED,
+    Step.DECIDE_AGAINST: Standing.ABORTED,
+    Step.CLEAN_UP_ABORTED: Standing.GONE,
+    Step.PUBLISH: Standing.COMMITTED,
+    Step.FINISH: Standing.GONE,
+    Step.TAKE_BACK: Standing.TAKEN_BACK,
+    Step.UNDO: Standing.TAKEN_BACK,
+    Step.CLEAN_UP_TAKEN_BACK: Standing.GONE,
+    Step.CLEAN_UP_KEPT: Standing.KEPT,
+    Step.REMOVE_REMAINS: Standing.GONE,
+    Step.REMOVE_OUTCOME: Standing.GONE,
+    Step.REMOVE_VOID: Standing.GONE,
+    Step.REMOVE_REPEATED: Standing.GONE,
+}
+"""Where a step brings a job that no other driver is at; the others change nothing. With `outcome_kept` a committed job
+ends as kept, not gone.
+"""
+
+
+def step_for(standing: Standing, wish: Wish) -> Step:
+    """The step that follows."""
+    return STEPS[standing][list(Wish).index(wish)]

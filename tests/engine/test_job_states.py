@@ -1,0 +1,141 @@
+"""The table of `standing`: whole, drawn in the documentation as it is, and true of what the steps do."""
+
+from __future__ import annotations
+
+import runpy
+from pathlib import Path
+
+import pytest
+
+import committer
+from committer.committers.look import Position
+from committer.committers.standing import LEADS_TO, MEANINGS, STEPS, Standing, Step, Wish
+from committer.committers.steps import Steps
+from committer.errors import CommitterError, TargetExistsError
+from committer.testing.faults import Call, SimulatedCrash
+from tests.engine.places import MemoryPlace
+
+DOCS = Path(committer.__file__).parent.parent / "docs"
+FILES = {"a=1/part-0": b"one", "part-1": b"two"}
+
+
+def test_every_standing_has_a_step_for_every_wish_and_a_meaning() -> None:
+    assert set(STEPS) == set(MEANINGS) == set(Standing)
+    assert {len(row) for row in STEPS.values()} == {len(Wish)}
+    assert {step for row in STEPS.values() for step in row} == set(Step)
+
+
+def test_every_standing_that_changes_something_leads_to_an_end() -> None:
+    """From wherever a job stands, each wish ends the call within a few steps: nothing goes round."""
+    for standing in Standing:
+        for column in range(len(Wish)):
+            seen: list[Standing] = []
+            now = standing
+            while (after := LEADS_TO.get(STEPS[now][column])) is not None and after is not now:
+                assert after not in seen, (standing, seen)
+                seen.append(after)
+                now = after
+
+
+def test_the_page_is_drawn_from_the_table() -> None:
+    drawn = runpy.run_path(str(DOCS / "draw_job_states.py"))["page"]()
+    assert (DOCS / "job-states.md").read_text(encoding="utf-8") == drawn, "run python docs/draw_job_states.py"
+
+
+@pytest.fixture
+def led(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Standing, Step, Standing | None]]:
+    """Every step that is taken: where the job stood, and where it stands then; None where the call ended."""
+    taken: list[tuple[Standing, Step, Standing | None]] = []
+    take = Steps.take
+
+    async def noting(self: Steps, step: Step, position: Position) -> object:
+        after = await take(self, step, position)
+        taken.append((position.standing, step, after.standing if isinstance(after, Position) else None))
+        return after
+
+    monkeypatch.setattr(Steps, "take", noting)
+    return taken
+
+
+async def _crash_before(place: MemoryPlace, job: committer.Job, record: str) -> None:
+    """The driver of a job dies right before it writes a record, or moves a directory."""
+
+    async def before(call: Call) -> None:
+        if call.path.name == record and call.operation in ("put", "rename_directory"):
+            raise SimulatedCrash
+
+    place.store.before_call = before
+    with pytest.raises(SimulatedCrash):
+        await job.commit()
+    place.store.before_call = None
+
+
+async def test_a_commit_passes_through_the_table(memory: MemoryPlace, led: list[object]) -> None:
+    async with memory.open_job(job_id="j") as job:
+        await memory.run_task(job, 0, FILES)
+        await job.commit()
+    await memory.recover("j")
+    assert led == [
+        (Standing.OPEN, Step.DECIDE, Standing.DECIDED),
+        (Standing.DECIDED, Step.PUBLISH, Standing.COMMITTED),
+        (Standing.COMMITTED, Step.FINISH, None),
+        (Standing.GONE, Step.TELL, None),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("record", "rollback", "steps"),
+    [
+        ("decision", False, [Step.DECIDE_AS_INTENDED, Step.PUBLISH, Step.FINISH]),
+        ("decision", True, [Step.DECIDE_AGAINST, Step.CLEAN_UP_ABORTED]),
+        ("outcome", False, [Step.PUBLISH, Step.FINISH]),
+        ("outcome", True, [Step.TAKE_BACK, Step.CLEAN_UP_TAKEN_BACK]),
+        ("_SUCCESS", False, [Step.FINISH]),
+        ("_SUCCESS", True, [Step.REFUSE_COMMITTED]),
+    ],
+)
+async def test_a_recovery_goes_on_from_where_a_driver_died(
+    memory: MemoryPlace,
+    led: list[tuple[Standing, Step, Standing | None]],
+    record: str,
+    rollback: bool,
+    steps: list[Step],
+) -> None:
+    job = await memory.open_job(job_id="j")
+    await memory.run_task(job, 0, FILES)
+    await _crash_before(memory, job, record)
+    led.clear()
+    refused = None
+    try:
+        await memory.recover("j", rollback=rollback)
+    except CommitterError as error:
+        refused = error
+    if steps == [Step.REFUSE_COMMITTED]:
+        assert refused is not None
+        return
+    assert refused is None
+    assert [step for _, step, _ in led] == steps
+    for _stood, step, stands in led:
+        assert stands in (None, LEADS_TO[step])
+
+
+async def test_a_refused_publish_is_taken_back(memory: MemoryPlace, led: list[object]) -> None:
+    job = await memory.open_job(job_id="j")
+    await memory.run_task(job, 0, FILES)
+    written = False
+
+    async def before(call: Call) -> None:
+        nonlocal written
+        if call.path.name == "outcome" or (call.operation == "rename_file" and not written):
+            written = True
+            memory.write("part-1", b"another job's")
+
+    memory.store.before_call = before
+    with pytest.raises(TargetExistsError) as refusal:
+        await job.commit()
+    assert refusal.value.outcome == "unchanged"
+    assert led == [
+        (Standing.OPEN, Step.DECIDE, Standing.DECIDED),
+        (Standing.FENCED, Step.TAKE_BACK, Standing.TAKEN_BACK),
+    ]
+    assert memory.read("part-1") == b"another job's"
