@@ -34,7 +34,9 @@ def python_without(module: str, root: Path) -> Path:
             (packages / entry.name).symlink_to(entry)
     # Spark's processes look into the current directory too, where these tests run in a clone.
     python = shlex.quote(str(root / "bin" / "python"))
-    return script(root / "python.sh", f'unset PYTHONPATH\nPYTHONSAFEPATH=1 exec {python} "$@"')
+    # Its daemon is Spark's own: that of these tests imports what is missing here, or is not found.
+    own = 'if [ "$2" = tests.spark.preloaded ]; then shift 2; set -- -m pyspark.daemon "$@"; fi'
+    return script(root / "python.sh", f'unset PYTHONPATH\n{own}\nPYTHONSAFEPATH=1 exec {python} "$@"')
 
 
 def executors_with(python: Path, root: Path) -> Path:
