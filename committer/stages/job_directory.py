@@ -360,7 +360,7 @@ async def read_outcome(store: Store, layout: JobLayout) -> JobOutcome | None:
 
 
 async def read_intent(store: Store, found: JobDirectory) -> Intent | None:
-    """Reads the intent that a recovery goes by, None when nobody began to commit the job: one call."""
+    """Reads the intent that a recovery goes by, None when no driver began to commit the job: one call."""
     directories = store.capabilities.directories
     for name in found.intents:
         if found.outlived(name, directories=directories):

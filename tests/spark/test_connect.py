@@ -86,7 +86,7 @@ def check_what_spark_says_before_it_asks_the_data_source(found: dict[str, Any]) 
 def check_an_interrupted_commit_goes_on(found: dict[str, Any]) -> None:
     _kind, text, *notes = found["interrupted"]
     assert "OPERATION_CANCELED" in text
-    assert any("committer.recover" in note and "'connect-2'" in note for note in notes)
+    assert any("committer.sync.recover" in note and "'connect-2'" in note for note in notes)
     dest = found["root"] / "interrupted"
     report = asyncio.run(committer.recover(dest, "connect-2"))
     assert (report.success, report.files_committed) == (True, 40)
