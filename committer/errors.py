@@ -408,7 +408,10 @@ class StorePermissionError(StoreError):
 
 
 class StoreCrossDeviceError(StoreError):
-    """A rename would leave its volume; nothing was done. It is never turned into a copy."""
+    """A rename would leave its volume; nothing was done. It is never turned into a copy.
+
+    Or something is mounted in a directory that is deleted: then what is mounted, at `path`, is as it was.
+    """
 
 
 class StoreThrottledError(StoreError):

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from committer.committers.listing import KeptList, keep_list, store_of
 from committer.committers.publish_action import PublishAction
 from committer.committers.reports import save_report
-from committer.errors import CommitterError, StoreLinkError, StoreNotFoundError
+from committer.errors import CommitterError, StoreCrossDeviceError, StoreLinkError, StoreNotFoundError
 from committer.events.logs import job_logger
 from committer.flow.together import together
 from committer.flow.workers import run_workers
@@ -169,9 +169,14 @@ async def finish_kept(context: StageContext) -> None:
 
 def _leave_rest(context: StageContext, error: CommitterError) -> None:
     """Says of a failure after the outcome that nothing is missing, and what does the rest."""
-    first = f"{error.next_step}, then " if isinstance(error, StoreLinkError) else ""
+    first = f"{error.next_step}, then " if _names_cause(error) else ""
     error.outcome = "committed"
     error.next_step = f"the output is complete; {first}call {context.recover_call()} to finish the rest"
+
+
+def _names_cause(error: CommitterError) -> bool:
+    """Whether what an error advises is to be done before the job can be cleaned up."""
+    return isinstance(error, StoreLinkError | StoreCrossDeviceError) and bool(error.next_step)
 
 
 async def finish_rolled_back(context: StageContext) -> list[str]:
@@ -194,7 +199,7 @@ async def finish_rolled_back(context: StageContext) -> list[str]:
         if cleaned:
             await _remove_fate(context, kept=False)
     except CommitterError as error:
-        first = f"{error.next_step}, then" if isinstance(error, StoreLinkError) else "remove the cause, then"
+        first = f"{error.next_step}, then" if _names_cause(error) else "remove the cause, then"
         error.outcome = "partial"
         error.next_step = f"the job is rolled back; {first} call {step} to remove what is left of it"
         raise

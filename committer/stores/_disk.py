@@ -15,6 +15,7 @@ from committer.errors import (
     CommitterError,
     InvalidPathError,
     RecordError,
+    StoreCrossDeviceError,
     StoreError,
     StoreIsADirectoryError,
     StoreNotADirectoryError,
@@ -56,7 +57,7 @@ from committer.stores._disk_calls import (
 from committer.stores._disk_errors import out_of_memory, translate
 from committer.stores._disk_links import drop_linked_name, private_directory
 from committer.stores._disk_rights import refusals
-from committer.stores._disk_trees import first_link, remove_tree
+from committer.stores._disk_trees import MountedBelowError, first_link, remove_tree
 from committer.stores._places import Held, Place, open_directory, refuse_link
 from committer.stores.base import FileStatus
 
@@ -588,6 +589,15 @@ def _delete_tree(path: StorePath, place: Place) -> bool:
             remove_tree(place)
         except FileNotFoundError:
             return True
+        except MountedBelowError as error:
+            mounted = f"{path.path}/{error.below}"
+            raise StoreCrossDeviceError(
+                "another volume, or a part of one, is mounted below it: nothing there was deleted",
+                operation="delete_directory",
+                path=StorePath(path.scheme, path.authority, mounted),
+                outcome="partial",
+                next_step=f"unmount {mounted}",
+            ) from error
         except OSError as error:
             # Another process put something into it, or a file or link in the place of a directory; or the reverse.
             if error.errno not in _CHANGED_MEANWHILE or _is_other(place):

@@ -89,7 +89,10 @@ def translate(
         mounted = next((one for one in (destination, path) if one is not None and is_mount_point(one.path)), None)
         if mounted is not None:
             return StoreCrossDeviceError(
-                "another volume is mounted there", operation=operation, path=mounted, next_step=f"unmount {mounted}"
+                "another volume is mounted there",
+                operation=operation,
+                path=mounted,
+                next_step=f"unmount {mounted.path}",
             )
     if number in _EXHAUSTED and operation not in _HOLDS_A_HANDLE:
         return StoreUnavailableError(f"the system is short of something: {reason}", operation=operation, path=at)

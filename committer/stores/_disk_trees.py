@@ -5,8 +5,8 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from collections.abc import Iterable
-from contextlib import suppress
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
 from itertools import count
 from typing import Final, NamedTuple
 
@@ -16,6 +16,7 @@ from committer.stores._places import LISTED, Place
 _DIRECTORY: Final = LISTED | os.O_NOFOLLOW
 # Directories below one another that a delete holds open at most.
 _MOST_LEVELS: Final = 32
+_NOT_EMPTY: Final = frozenset({errno.ENOTEMPTY, errno.EEXIST})
 
 
 def remove_tree(place: Place) -> None:
@@ -24,9 +25,22 @@ def remove_tree(place: Place) -> None:
     Everything is named relative to an open directory, so that no link put in the place of one leads elsewhere. A third
     of the cost of `shutil.rmtree` where directories are empty, which those of a published task attempt are.
 
+    Nothing behind a mount point is deleted. rmdir(2) and unlink(2) refuse one before they look what is in it, a part of
+    the same volume too, so each directory is removed, if it can be, before anything in it is. What is mounted between
+    that and opening it shows by its device.
+
     Raises:
         FileNotFoundError: The directory itself is gone.
+        MountedBelowError: Something is mounted below; what was met before it is deleted.
+        OSError: EBUSY: something is mounted on the directory itself.
     """
+    try:
+        os.rmdir(place.name, dir_fd=place.at)
+    except OSError as error:
+        if error.errno not in _NOT_EMPTY:
+            raise
+    else:
+        return
     handle = os.open(place.name, _DIRECTORY, dir_fd=place.at)
     try:
         _empty(handle)
@@ -35,23 +49,36 @@ def remove_tree(place: Place) -> None:
     os.rmdir(place.name, dir_fd=place.at)
 
 
+class MountedBelowError(OSError):
+    """Something is mounted below a directory that is deleted.
+
+    Attributes:
+        below: Where, relative to that directory.
+    """
+
+    def __init__(self, levels: list[_Level], name: str) -> None:
+        super().__init__(errno.EBUSY, os.strerror(errno.EBUSY))
+        self.below = "/".join([*(level.name for level in levels[1:]), name])
+
+
 class _Level(NamedTuple):
     handle: int
     name: str
+    device: int
     children: list[tuple[str, bool]]
 
 
-def _level(handle: int, name: str) -> _Level:
+def _level(handle: int, name: str, device: int) -> _Level:
     with os.scandir(handle) as entries:
-        return _Level(handle, name, [(entry.name, entry.is_dir(follow_symlinks=False)) for entry in entries])
+        return _Level(handle, name, device, [(entry.name, entry.is_dir(follow_symlinks=False)) for entry in entries])
 
 
 def _empty(top: int) -> None:
     """Deletes what is in a directory, depth first, without a call or an open directory a level of any depth."""
-    levels = [_level(top, "")]
+    levels = [_level(top, "", os.fstat(top).st_dev)]
     try:
         while True:
-            handle, name, children = levels[-1]
+            handle, name, _device, children = levels[-1]
             if children:
                 # What is gone already was deleted by another that cleans the same directory.
                 with suppress(FileNotFoundError):
@@ -61,31 +88,45 @@ def _empty(top: int) -> None:
                 return
             levels.pop()
             os.close(handle)
-            with suppress(FileNotFoundError):
+            with suppress(FileNotFoundError), _telling_mounts(levels, name):
                 os.rmdir(name, dir_fd=levels[-1].handle)
     finally:
         for level in levels[1:]:
             os.close(level.handle)
 
 
-def _remove_child(levels: list[_Level], name: str, is_directory: bool) -> None:
-    above = levels[-1].handle
-    if not is_directory:
-        os.unlink(name, dir_fd=above)
-        return
+@contextmanager
+def _telling_mounts(levels: list[_Level], name: str) -> Iterator[None]:
     try:
-        os.rmdir(name, dir_fd=above)
+        yield
     except OSError as error:
-        if error.errno not in {errno.ENOTEMPTY, errno.EEXIST}:
-            raise
-    else:
-        return
+        if error.errno == errno.EBUSY:
+            raise MountedBelowError(levels, name) from error
+        raise
+
+
+def _remove_child(levels: list[_Level], name: str, is_directory: bool) -> None:
+    above, device = levels[-1].handle, levels[-1].device
+    with _telling_mounts(levels, name):
+        if not is_directory:
+            os.unlink(name, dir_fd=above)
+            return
+        try:
+            os.rmdir(name, dir_fd=above)
+        except OSError as error:
+            if error.errno not in _NOT_EMPTY:
+                raise
+        else:
+            return
     if len(levels) >= _MOST_LEVELS:
-        levels[0].children.append((_move_up(name, above, levels[0].handle), True))
+        with _telling_mounts(levels, name):
+            levels[0].children.append((_move_up(name, above, levels[0].handle), True))
         return
     handle = os.open(name, _DIRECTORY, dir_fd=above)
     try:
-        levels.append(_level(handle, name))
+        if os.fstat(handle).st_dev != device:
+            raise MountedBelowError(levels, name)
+        levels.append(_level(handle, name, device))
     except BaseException:
         os.close(handle)
         raise
@@ -99,7 +140,7 @@ def _move_up(name: str, above: int, top: int) -> str:
             os.rename(name, up, src_dir_fd=above, dst_dir_fd=top)
         except OSError as error:
             # Another such is there, or whatever has this name.
-            if error.errno not in {errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR}:
+            if error.errno not in {*_NOT_EMPTY, errno.ENOTDIR}:
                 raise
         else:
             return up

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -19,6 +20,14 @@ TIMEOUT_S = 60
 def environment() -> dict[str, str]:
     root = str(DRIVER.parents[2])
     return {**os.environ, "PYTHONPATH": os.pathsep.join([root, os.environ.get("PYTHONPATH", "")])}
+
+
+def may_mount() -> bool:
+    """Whether file systems can be mounted, in a mount namespace of a process's own."""
+    tried = subprocess.run(
+        ["unshare", "-m", "sh", "-c", "mount -t tmpfs none /mnt"], capture_output=True, check=False
+    ) if shutil.which("unshare") else None  # fmt: skip
+    return tried is not None and tried.returncode == 0
 
 
 @contextmanager

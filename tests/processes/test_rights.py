@@ -15,18 +15,11 @@ from typing import Any
 import pytest
 
 from tests.processes import rights
-from tests.processes.harness import environment
+from tests.processes.harness import environment, may_mount
 
 Run = Callable[[str], dict[str, Any]]
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root becomes another user, and mounts")
-
-
-def may_mount() -> bool:
-    tried = subprocess.run(
-        ["unshare", "-m", "sh", "-c", "mount -t tmpfs none /mnt"], capture_output=True, check=False
-    ) if shutil.which("unshare") else None  # fmt: skip
-    return tried is not None and tried.returncode == 0
 
 
 @pytest.fixture
