@@ -100,6 +100,8 @@ class CommitterConfig(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         durability: ``fsync`` survives a power loss, on stores that need it; ``none`` leaves it to the system.
         validate_output: Look at every published file before `_SUCCESS` and compare length and identity.
         promote_directories: Publish a directory that one task attempt alone wrote, and that is absent, in one rename.
+            Not where a thread or process of the attempt may write into its directory after the task commit: what comes
+            between a listing and the rename becomes visible too.
         unique_names: Put the job's token into every file name.
         hadoop_driver: Task commits probe the destination directories as Java's do, so that a Java driver can commit.
         io_concurrency: Store calls in flight per endpoint, and workers.

@@ -39,8 +39,11 @@ class PromoteDirectories(Stage[list[Promotion], list[Promotion]]):
     Such a directory holds whatever the attempt left in it, so it is listed first and must hold exactly the committed
     files: no other file, link, pipe or directory. (Java's checksums come along with the files they belong to.) Any
     other answer than success leaves the directory to `PublishFiles`, which looks at each file, so a lost answer needs
-    no recovery of its own. A file that the attempt's own writer makes after it committed, in the instant between
-    listing and rename, would come along: an attempt that may do that must not be promoted.
+    no recovery of its own.
+
+    What the attempt's own writer makes after it committed, between listing and rename, comes along and is visible: an
+    attempt that may do that must not be promoted. A listing after the rename could not tell it from a file that
+    another job published there, and a recoverer would not know of it (docs/decisions, 4).
 
     Preconditions: the decision stands; directories are renamed atomically.
     Postconditions: the promotions returned are in place, each file of them the one that was committed.
