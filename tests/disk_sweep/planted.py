@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from committer.committers import carry_out
+from committer.committers import job_commit
 from committer.errors import CommitterError
 from committer.stores import _places
 
@@ -16,7 +16,7 @@ def _decided_is_told_unchanged() -> None:
         error.outcome = "unchanged"
         return error
 
-    carry_out._decided = say
+    job_commit.advise_recovery = say  # type: ignore[assignment]
 
 
 def _links_are_followed() -> None:
