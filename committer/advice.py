@@ -1,4 +1,4 @@
-"""How advice names a call of this library, so that whoever is advised can make it as it stands.
+"""How advice names a call of this library, so that the caller can make it as it stands.
 
 Errors name a call in backticks, complete and with ``await``: the asyncio API's. The blocking API and the command line
 turn it into their own (`blocking`, `committer.cli.text`).

@@ -389,8 +389,8 @@ class StoreUploadNotFoundError(StoreError):
     """No such upload is pending; the call itself did nothing.
 
     Ambiguous: the upload was completed (by an earlier request of the same caller whose answer was lost, or by another
-    driver), or it was aborted, by anyone or by a lifecycle rule. What stands under its name, its stamp and its length
-    tell which; S3's ``NoSuchUpload`` never does.
+    driver), or it was aborted, by another process or by a lifecycle rule. What stands under its name, its stamp and its
+    length tell which; S3's ``NoSuchUpload`` never does.
     """
 
 

@@ -92,6 +92,13 @@ def test_pages_name_who_acts_in_standard_terms(page: Path) -> None:
     assert not [line for line in prose.splitlines() if _UNPLAIN.search(line)]
 
 
+@pytest.mark.parametrize("module", sorted(PACKAGE.rglob("*.py")), ids=lambda path: path.relative_to(PACKAGE).as_posix())
+def test_modules_name_who_acts_in_standard_terms(module: Path) -> None:
+    """Comments, docstrings and messages. `"nobody"` is what the command line says of an orphan."""
+    text = module.read_text(encoding="utf-8").replace('"nobody"', "")
+    assert not [line for line in text.splitlines() if _UNPLAIN.search(line)]
+
+
 _IN_THE_REPOSITORY = re.compile(r"(?<![\w/.-])((?:tests|committer|benchmarks|examples|docs)/[\w/.-]*\w)")
 
 

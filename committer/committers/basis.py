@@ -135,7 +135,8 @@ async def _make_way(context: StageContext, view: DestinationView) -> dict[str, F
     """Looks into directories that are to make room for files.
 
     Returns:
-        Old files to take away in place of such a directory, where directories are not real: then it is in nobody's way.
+        Old files to take away in place of such a directory, where directories are not real: then it is in no
+        file's way.
     """
     standing = sorted(name for name, status in view.targets.items() if status.is_directory)
     if not standing or context.config.existing_target != "replace":
@@ -151,7 +152,7 @@ async def _make_way(context: StageContext, view: DestinationView) -> dict[str, F
 
 
 def _not_nameable(names: Iterable[str], roots: AbstractSet[str]) -> Iterator[str]:
-    """What cannot be taken away because no record can name it, or none that whoever finishes the job goes by."""
+    """What cannot be taken away because no record can name it, or none that a driver that finishes the job goes by."""
     for name in names:
         try:
             name.encode()

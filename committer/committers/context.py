@@ -297,7 +297,7 @@ def refuse_roots_not_given(
             config={"absolute_roots": list(stored.absolute_roots)},
         )
         raise ConfigurationError(
-            f"job {layout.job_id} publishes files outside its destination, and whoever goes on with it must "
+            f"job {layout.job_id} publishes files outside its destination, and a caller that goes on with it must "
             f"say that it may write below {', '.join(missing)}",
             operation="commit_job",
             path=layout.decision,

@@ -47,7 +47,7 @@ class Finished(NamedTuple):
     """What is left to say of a job that is over.
 
     Attributes:
-        untold: What `AbortUploads` says of uploads that may be anybody's.
+        untold: Uploads that `AbortUploads` leaves alone: they may be another job's.
         kept: What became of the complete list of its files.
     """
 
@@ -83,8 +83,8 @@ async def finish_committed(
             alone = state.decision.was_empty and await runs_alone(context) and await is_unmarked(context)
         # Once finished, `_SUCCESS` was written, and a later job's may stand there.
         fresh = outcome is not None and not outcome.finished
-        # Another driver did the rest, and cleaned up; or somebody deleted all of `_temporary`, and then nothing stands
-        # at `_SUCCESS`.
+        # Another driver did the rest, and cleaned up; or another process deleted all of `_temporary`, and then
+        # nothing stands at `_SUCCESS`.
         gone = outcome is None
         was_empty = alone and fresh
         # Hardly ever does a job hold the lock that takes none; should it, every driver that meets the mark releases it.
@@ -126,7 +126,9 @@ async def finish_committed(
         if holds_lock:
             await release_lock(context)
         # What was withdrawn may lie in the job's directory since that was looked at.
-        cleaned, untold = await _clean_up(context, *([] if any(withdrawn) else looked), skipped=config.cleanup_skipped)
+        cleaned, left_alone = await _clean_up(
+            context, *([] if any(withdrawn) else looked), skipped=config.cleanup_skipped
+        )
     except CommitterError as error:
         _leave_rest(context, error)
         raise
@@ -144,7 +146,7 @@ async def finish_committed(
         except CommitterError as error:
             _leave_rest(context, error)
             raise
-    return Finished(untold, kept)
+    return Finished(left_alone, kept)
 
 
 def _ended_at(state: CommitState, outcome: JobOutcome | None) -> str:
@@ -159,7 +161,7 @@ async def finish_kept(context: StageContext) -> None:
         CommitterError: With `outcome="committed"`: the output is complete; `recover` does the rest.
     """
     try:
-        cleaned, _untold = await _clean_up(context)
+        cleaned, _left_alone = await _clean_up(context)
         if cleaned:
             await _remove_fate(context, kept=True)
     except CommitterError as error:
@@ -183,7 +185,7 @@ async def finish_rolled_back(context: StageContext) -> list[str]:
     """Everything after a rollback was undone. Idempotent.
 
     Returns:
-        What `AbortUploads` says of uploads that may be anybody's.
+        The uploads that `AbortUploads` leaves alone: they may be another job's.
 
     Raises:
         CommitterError: With `outcome="partial"`: all was taken back, and `recover` or `cleanup` removes what is left.
@@ -195,7 +197,7 @@ async def finish_rolled_back(context: StageContext) -> list[str]:
             await mark_finished(context, outcome)
         await release_lock(context)
         step = context.cleanup_call()
-        cleaned, untold = await _clean_up(context, skipped=context.config.cleanup_skipped)
+        cleaned, left_alone = await _clean_up(context, skipped=context.config.cleanup_skipped)
         if cleaned:
             await _remove_fate(context, kept=False)
     except CommitterError as error:
@@ -203,7 +205,7 @@ async def finish_rolled_back(context: StageContext) -> list[str]:
         error.outcome = "partial"
         error.next_step = f"the job is rolled back; {first} call {step} to remove what is left of it"
         raise
-    return untold
+    return left_alone
 
 
 async def _look_before_cleanup(context: StageContext, looked: list[Found]) -> None:
@@ -220,11 +222,12 @@ async def _clean_up(
     """Removes all but the job's fate, which tells what is left of it apart.
 
     Returns:
-        Whether it did, and it went well; and what `AbortUploads` says of uploads that may be anybody's.
+        Whether it did, and it went well; and the uploads that `AbortUploads` leaves alone: they may be another
+        job's.
     """
     try:
         if skipped:
-            # What is left pending is paid for, and seen by nobody.
+            # What is left pending is paid for, and no listing of files shows it.
             return False, await AbortUploads(context).run(None) if context.store.capabilities.multipart else []
         return True, await CleanupJob(context).run(looked)
     except CommitterError as error:
@@ -264,7 +267,7 @@ async def _remove_emptied_directories(context: StageContext, state: CommitState)
 async def _keep_records(context: StageContext) -> None:
     """Copies the job's records to a directory of its own in the diagnostics directory; a failure only warns.
 
-    As in Hadoop; but it deletes nothing there: a directory of that name may be anybody's.
+    As in Hadoop; but it deletes nothing there: a directory of that name may be another user's.
     """
     layout, store, other = context.layout, context.store, None
     try:

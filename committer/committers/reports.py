@@ -100,7 +100,7 @@ async def _not_found(context: StageContext, *, decided: bool) -> JobNotFoundErro
         operation="recover",
         path=layout.job_directory,
         outcome="unknown" if decided else "unchanged",
-        next_step="look at the destination: somebody deleted the job's directory while it was committed, or it "
+        next_step="look at the destination: another process deleted the job's directory while it was committed, or it "
         "ended and a later job wrote _SUCCESS"
         if decided
         else "it never was, was aborted, or ended and was cleaned up while a later job wrote _SUCCESS",
@@ -115,7 +115,7 @@ async def report_of_finished(context: StageContext, started: float, *, decided: 
     Args:
         context: The job.
         started: When the call began, on the runtime's clock.
-        decided: Whether a commit decision was seen: then nobody can say how far the job came.
+        decided: Whether a commit decision was seen: then no record says how far the job came.
 
     Raises:
         JobNotFoundError: Neither speaks of this job.
@@ -124,7 +124,7 @@ async def report_of_finished(context: StageContext, started: float, *, decided: 
     # A driver that came too late to find its job may have taken the lock again.
     await release_lock(context)
     await remove_taken_lock(context)
-    # Whoever ended it may have died between its last two deletes.
+    # The driver that ended it may have died between its last two deletes.
     await remove_emptied(context)
     found = await _find_report(context)
     if found is None or not found.success:

@@ -26,9 +26,9 @@ class UploadAction(PublishAction):
 
     async def supersede(self, context: StageContext, state: CommitState) -> None:
         """Deletes what is superseded, and what stood where directories go."""
-        doomed = [*state.superseded, *state.blocking]
-        if doomed:
-            await DeleteSuperseded(context).run(doomed)
+        to_delete = [*state.superseded, *state.blocking]
+        if to_delete:
+            await DeleteSuperseded(context).run(to_delete)
 
     def roll_back(self, context: StageContext) -> RollBack:
         """`RollBackUploads`."""

@@ -295,7 +295,7 @@ def _write(
             if inspect.iscoroutine(returned):
                 returned.close()
             raise TaskError(
-                f"write_fn returned a {type(returned).__name__}, which nobody runs: nothing was written",
+                f"write_fn returned a {type(returned).__name__}, which the executor does not run: nothing was written",
                 operation="foreach_partition",
                 next_step="make write_fn a plain function that writes before it returns",
             )

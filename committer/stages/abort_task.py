@@ -52,7 +52,7 @@ class AbortTask(Stage[AbortRequest, None]):
     A job commit writes its intent before it looks for records; an abort takes its records away before it looks for the
     intent. So one of the two sees the other: files are deleted only while no commit can have read their record.
 
-    Preconditions: nobody commits the job.
+    Preconditions: no driver commits the job.
     Postconditions: nothing of the attempt is left; no other attempt is touched.
     Failure modes: `JobDecidedError` or `JobStateError` when the job is being committed: files and records stay.
     Cost: by ids 4 listings, one read of the task's record, one delete a run; for a run that never committed 1 call. On

@@ -1,4 +1,4 @@
-"""Uploads that a job's task attempts began and nobody is to complete: found, and ended."""
+"""Uploads that a job's task attempts began and no driver is to complete: found, and ended."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ from committer.stores.uploads import PendingUpload, SupportsUploads
 
 _log = job_logger("committer.stages")
 
-# An id without a UUID may be part of anybody's name: people count, and name by the day; Spark's and Hadoop's ids are
-# counters and times that another application can draw, too (SPARK-33402).
+# An id without a UUID may be part of another job's name: people count, and name by the day; Spark's and Hadoop's ids
+# are counters and times that another application can draw, too (SPARK-33402).
 _UUID: Final = re.compile(r"[0-9A-Fa-f]{8}(?:-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}")
 
-_MOST_UNTOLD: Final = 100
+_MOST_LEFT_ALONE: Final = 100
 
 
 class AbortUploads(Stage[None, list[str]]):
@@ -44,10 +44,10 @@ class AbortUploads(Stage[None, list[str]]):
     with a rollback, so its list is read only where something is pending.
 
     Preconditions: the job ended, or is decided against, or the caller vouches for it.
-    Postconditions: none of the uploads that can be told is pending; the lists still stand. Who begins an upload from
-    here on finds the decision once it is listed, and sends nothing (`UploadedFiles`).
+    Postconditions: none of the uploads that can be told is pending; the lists still stand. A task attempt that
+    begins an upload from here on finds the decision once it is listed, and sends nothing (`UploadedFiles`).
     Returns: paths of up to a hundred uploads that are still pending there, began since the job was set up, and may be
-    anybody's.
+    another job's.
     Failure modes: a store error leaves some pending; running it again ends them.
     Cost: 3 calls, and one a thousand uploads pending at the destination; for an attempt that did not win one listing,
     and one read and 2 calls for each of its uploads. A root outside the destination one call more. Where names tell
@@ -92,10 +92,10 @@ class AbortUploads(Stage[None, list[str]]):
 
             await run_workers(won, find, workers=workers, operation=self.name)
         await end_uploads(self.context, named)
-        # Nobody can tell when Hadoop set its job up.
+        # No record tells when Hadoop set its job up.
         earliest = 0.0 if self.context.spec.hadoop and math.isinf(since) else _second(since)
-        untold = sorted(str(upload.path) for upload in pending.values() if upload.initiated >= earliest)
-        return untold[:_MOST_UNTOLD]
+        left_alone = sorted(str(upload.path) for upload in pending.values() if upload.initiated >= earliest)
+        return left_alone[:_MOST_LEFT_ALONE]
 
     async def _runs(self) -> list[StorePath]:
         return [child.path for child in await children_of(self.context.store, self.context.layout.uploads)]
@@ -130,7 +130,7 @@ class AbortUploads(Stage[None, list[str]]):
         except (StoreNotFoundError, StoreNotADirectoryError):
             return set()
         except StorePermissionError:
-            # A role may see the destination alone; then nobody can tell, and what holds this id stays.
+            # A role may see the destination alone; then the engine cannot tell, and what holds this id stays.
             if directory == layout.destination:
                 raise
             return {layout.job_id}

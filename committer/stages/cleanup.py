@@ -41,7 +41,7 @@ class CleanupJob(Stage[Found | None, list[str]]):
     Preconditions: the job ended (outcome written), or was aborted, or the caller vouches for it.
     Postconditions: of the job's directory only `decision` and `outcome` are left; `RemoveFate` removes them,
     `RemoveDecision` leaves an outcome that is kept. Of its magic directory, if it has one, nothing is left.
-    Returns: what `AbortUploads` says of uploads that may be anybody's.
+    Returns: the uploads that `AbortUploads` leaves alone: they may be another job's.
     Failure modes: what cannot be deleted stays, and the error says so; the job's result does not change.
     Cost: one delete a task attempt, or one in all with `cleanup_base_first`; one a root outside the destination; on
     stores with uploads those of `AbortUploads`.
@@ -58,24 +58,24 @@ class CleanupJob(Stage[Found | None, list[str]]):
             value: What `look_what_to_clean` found since the job ended; None looks now.
         """
         layout = self.context.layout
-        untold: list[str] = []
+        left_alone: list[str] = []
         if self.context.store.capabilities.multipart:
             # Before what says which uploads are the job's is deleted.
-            untold = await AbortUploads(self.context).run(None)
+            left_alone = await AbortUploads(self.context).run(None)
         found = dict(value or {})
         looks = [] if found else [_look_into(self.context, found)]
         await together(*looks, *map(self._remove_probe, sorted(layout.roots)))
         children = found.pop(layout.job_directory)
         fate = {layout.decision, layout.outcome}
-        doomed = [child for child in children if child.path not in fate or child.is_directory]
+        to_delete = [child for child in children if child.path not in fate or child.is_directory]
         if layout.pending_sets:
-            doomed.append(FileStatus(layout.magic_directory, True, 0))
+            to_delete.append(FileStatus(layout.magic_directory, True, 0))
         # What fails here is tried once more with its parent, below.
         await self._delete_in_parallel([attempt for attempts in found.values() for attempt in attempts])
-        failures = await self._delete_in_parallel(doomed)
+        failures = await self._delete_in_parallel(to_delete)
         if failures:
             raise failures[0] if len(failures) == 1 else MultipleError.of(self.name, failures)
-        return untold
+        return left_alone
 
     async def _remove_probe(self, root: str) -> None:
         """Removes what a driver that died in the job's setup left outside the destination."""
@@ -84,7 +84,7 @@ class CleanupJob(Stage[Found | None, list[str]]):
         except StoreError as error:
             _log.warning("could not look for what the setup of job %s left: %s", self.context.layout.job_id, error)
 
-    async def _delete_in_parallel(self, doomed: Iterable[FileStatus]) -> list[StoreError]:
+    async def _delete_in_parallel(self, to_delete: Iterable[FileStatus]) -> list[StoreError]:
         """Deletes all, one failure not stopping the others."""
         failures: list[StoreError] = []
 
@@ -94,7 +94,7 @@ class CleanupJob(Stage[Found | None, list[str]]):
             except StoreError as error:
                 failures.append(error)
 
-        await run_workers(doomed, delete, workers=self.context.config.io_concurrency, operation=self.name)
+        await run_workers(to_delete, delete, workers=self.context.config.io_concurrency, operation=self.name)
         return failures
 
 

@@ -33,7 +33,7 @@ class CompleteUploads(Stage[CommitState, Published]):
     """Completes the upload of each file, exclusively where nothing may be replaced.
 
     A file is proved by its stamp and length, so that a completion that finds no upload any more is told from one that
-    was aborted. It can be run again, by anyone, at any time.
+    was aborted. Any driver can run it again, at any time.
 
     Preconditions: the decision stands.
     Postconditions: every file of every winner is at its destination.
@@ -132,8 +132,8 @@ class CompleteUploads(Stage[CommitState, Published]):
     def _unknown(self, file: PlannedFile, target: StorePath, error: StoreError | None) -> CommitterError:
         gone = isinstance(error, StoreUploadNotFoundError)
         found = (
-            "its upload is gone, and its file is not at its destination: somebody aborted the one, or replaced or "
-            "deleted the other"
+            "its upload is gone, and its file is not at its destination: another process aborted the one, or "
+            "replaced or deleted the other"
             if gone
             else "the answers to its completion were lost, and its file is not at its destination"
         )

@@ -61,7 +61,7 @@ class CommitBasis:
         was_empty: Whether the destination held nothing visible.
         first_plan_file: The first free number for a side file.
         statistics: What the records count, added up.
-        roots: The roots outside the destination that are written to; whoever finishes the job must give them.
+        roots: The roots outside the destination that are written to; a driver that finishes the job must give them.
     """
 
     winners: list[Winner]
@@ -78,7 +78,7 @@ class CommitBasis:
 
 
 class DecideCommit(Stage[CommitBasis, Decision]):
-    """Creates the commit decision exclusively. Whoever loses reads the winner's and obeys it.
+    """Creates the commit decision exclusively. A driver that loses reads the winner's and obeys it.
 
     Preconditions: preflight found nothing; intent (and lock) stand.
     Postconditions: the job is decided, and everything needed to finish it or roll it back is on the store.
@@ -125,7 +125,7 @@ class DecideCommit(Stage[CommitBasis, Decision]):
 
     async def _make_room(self) -> None:
         # Every other job's was made at setup. A driver that made it here could do so after a rollback took it away, and
-        # another driver of the job would move an old file to where nobody looks.
+        # another driver of the job would move an old file to where no driver looks for it.
         if self.context.spec.hadoop:
             await self.context.store.make_directory(self.context.layout.superseded, parents=False)
 
@@ -181,7 +181,7 @@ async def create_decision(context: StageContext, decision: Decision) -> Decision
         try:
             standing = await status_or_none(store, anchor)
         except StoreError as error:
-            # Whoever takes this for a decision that failed would take the intent of a decided job back.
+            # A caller that takes this for a decision that failed would take the intent of a decided job back.
             raise OutcomeUnknownError(
                 f"job {layout.job_id} is decided, but whether its directory still stands could not be looked up",
                 operation=DecideCommit.name,
@@ -269,7 +269,7 @@ async def read_facts(context: StageContext, decision: Decision) -> list[Fact]:
 
 
 def check_superseded(name: str, roots: AbstractSet[str]) -> None:
-    """Holds the name of an old file to what whoever finishes the job holds it to.
+    """Holds the name of an old file to what a driver that finishes the job holds it to.
 
     Raises:
         InvalidPathError: No decision may name it.
@@ -318,7 +318,7 @@ def is_another_setup(context: StageContext, standing: FileStatus | None) -> bool
 def vanished(context: StageContext) -> JobNotFoundError:
     """The error of a driver whose job was cleaned up before it decided."""
     return JobNotFoundError(
-        f"the directory of job {context.layout.job_id} vanished before the job was decided: somebody cleaned it up, "
+        f"the directory of job {context.layout.job_id} vanished before the job was decided: a cleanup removed it, "
         "or a Hadoop committer deleted all of _temporary",
         operation=DecideCommit.name,
         path=context.layout.job_directory,

@@ -17,7 +17,7 @@ class DeleteSuperseded(Stage[list[Fact], int]):
 
     Preconditions: outcome `committed`: from there on the job only goes forward, so the old files are not needed (G13).
     The replace lock is held.
-    Postconditions: none of the recorded files is at its old place; what somebody put there since stays.
+    Postconditions: none of the recorded files is at its old place; a file that was put there since stays.
     Cost: one call a file.
     """
 

@@ -42,8 +42,8 @@ async def sync_directories(
 async def missing_directories(context: StageContext, directory: StorePath) -> list[StorePath]:
     """Those of a directory and its parents that do not stand yet, deepest first; none where nothing needs syncing.
 
-    Whoever makes them must sync the parent of each. One call a missing directory, and one more; without durability no
-    call.
+    The caller that makes them must sync the parent of each. One call a missing directory, and one more; without
+    durability no call.
     """
     missing: list[StorePath] = []
     if not context.durable:

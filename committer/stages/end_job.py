@@ -22,9 +22,9 @@ class Ended(NamedTuple):
 
     Attributes:
         outcome: What `EndJob` wrote, or found written by another driver.
-        standing: What stood there a moment later, `finished` perhaps; None where nobody looked, or could look.
-        alone: Whether what stands at a destination that was empty is all this job's: nobody else committed there
-            meanwhile. None where nobody looked.
+        standing: What stood there a moment later, `finished` perhaps; None where the driver did not look, or could not.
+        alone: Whether what stands at a destination that was empty is all this job's: no other job committed
+            there meanwhile. None where the driver did not look.
     """
 
     outcome: JobOutcome
@@ -76,7 +76,7 @@ class EndJob(Stage[tuple[Decision, Literal["committed", "rolled-back"], str], En
         outcome = decode_record(found, JobOutcome, source=str(layout.outcome))
         if found != wanted:
             return Ended(outcome)
-        # However long the create took: whoever came and ended meanwhile is not overlooked.
+        # Looked up after the create, however long that took: a driver that ended the job meanwhile is not overlooked.
         is_over, (standing, alone) = await both(
             self._is_over(decision), both(self._standing(), is_unmarked(self.context, asked=alone))
         )
@@ -94,7 +94,7 @@ class EndJob(Stage[tuple[Decision, Literal["committed", "rolled-back"], str], En
         try:
             return await read_outcome(self.context.store, self.context.layout)
         except StoreError:
-            # Whoever needs it looks again, and fails then.
+            # A caller that needs it looks again, and fails then.
             return None
 
     async def _is_over(self, decision: Decision) -> bool:
@@ -127,8 +127,8 @@ async def runs_alone(context: StageContext, *, asked: bool = True) -> bool:
 async def mark_finished(context: StageContext, outcome: JobOutcome) -> bool:
     """Says in the outcome that only cleaning is left. Idempotent; does nothing for a job cleaned up meanwhile.
 
-    From here on nobody writes `_SUCCESS` for the job again, where a later job's may stand by now, and nobody reads what
-    cleanup removes. One call; where nothing refuses a late write one more.
+    From here on no driver writes `_SUCCESS` for the job again, where a later job's may stand by now, and no driver
+    reads what cleanup removes. One call; where nothing refuses a late write one more.
 
     The outcome of a committed job that is to be kept is marked so, and is not taken back here: that its decision is
     gone says only that another driver did the rest.

@@ -58,8 +58,8 @@ def stands_as_directory(status: FileStatus) -> bool:
     return status.is_directory and not status.is_link
 
 
-def is_in_nobodys_way(status: FileStatus, capabilities: Capabilities) -> bool:
-    """Whether it is a directory that is nothing but the files below it: one of its name can stand beside it."""
+def is_virtual_directory(status: FileStatus, capabilities: Capabilities) -> bool:
+    """Whether it is a directory that is nothing but the files below it: a file of its name can stand beside it."""
     return status.is_directory and not capabilities.directories
 
 

@@ -58,8 +58,8 @@ class DeclareIntent(Stage[CommitIntent, StorePath]):
     A job that replaces nothing looks for the lock itself once its intent stands (`look_for_lock`). Either order of the
     two jobs lets at least one of them see the other, and who does withdraws.
 
-    A driver that finds another one's intent, dead or alive, writes one of its own beside it. So whoever withdraws takes
-    back nothing that another driver of the job rests on.
+    A driver that finds another one's intent, dead or alive, writes one of its own beside it. So a driver that
+    withdraws takes back nothing that another driver of the job rests on.
 
     Preconditions: the job stands, undecided.
     Postconditions: the intent stands; for a replacing job so does the lock, and no other job's intent does.
@@ -71,13 +71,13 @@ class DeclareIntent(Stage[CommitIntent, StorePath]):
     name = "job_stage_declare_intent"
 
     async def execute(self, value: CommitIntent) -> StorePath:
-        """Declares; takes the lock, withdraws when somebody is in the way."""
+        """Declares; takes the lock, withdraws when another job is in the way."""
         layout = self.context.layout
         try:
             own = await self._declare(value)
         except StoreNotFoundError as error:
             raise JobNotFoundError(
-                f"the directory of job {layout.job_id} vanished: somebody cleaned it up, or a Hadoop committer deleted "
+                f"the directory of job {layout.job_id} vanished: a cleanup removed it, or a Hadoop committer deleted "
                 "all of _temporary",
                 operation=self.name,
                 path=layout.job_directory,
@@ -112,7 +112,7 @@ class DeclareIntent(Stage[CommitIntent, StorePath]):
             own = layout.joined_intent(self.context.driver)
             await store.put(own, wanted, durable=durable)
         if (standing.winners, standing.tasks) != (intent.winners, intent.tasks):
-            # Another try with other winners: whoever recovers now must take these.
+            # Another try with other winners: a recoverer must take these from now on.
             await store.put(layout.intent, wanted, durable=durable)
         return own
 
@@ -169,7 +169,7 @@ class TakeReplaceLock(Stage[None, None]):
         """Keeps the lock of another driver of this job from being taken back. False when it was, so that none stands.
 
         The lock is never taken over: the other driver may be alive and decide in the moment in which none stands, and
-        whoever looks in that moment commits beside this job.
+        another job that looks in that moment commits beside this one.
         """
         context = self.context
         kept = _kept(context, standing)
@@ -184,7 +184,7 @@ class TakeReplaceLock(Stage[None, None]):
         if still is None or (still.job_id, still.driver) != (standing.job_id, standing.driver):
             return False
         if taken_back:
-            # Its driver died half way, where a rename is a link and a delete. Nobody rests on it.
+            # Its driver died half way, where a rename is a link and a delete. No driver rests on it.
             await _take_away(context, driver=standing.driver)
         return not taken_back
 
@@ -219,7 +219,7 @@ class TakeReplaceLock(Stage[None, None]):
         store = self.context.store
         try:
             found = await look_at_job(store, other)
-            # An intent that came after a cleanup, where directories are not real, is nobody's.
+            # An intent that came after a cleanup, where directories are not real, belongs to no job.
             if not (found.decided or (found.intents and not found.is_void and not found.ended)):
                 return None
             decision = await read_decision(store, other) if found.decided else None
@@ -292,7 +292,7 @@ async def look_for_lock(context: StageContext) -> Exception | None:
 
 
 async def lock_owner(context: StageContext) -> str | None:
-    """The job that holds the replace lock; None when nobody does. One call."""
+    """The job that holds the replace lock; None when none does. One call."""
     lock = await _lock_at(context, context.layout.replace_lock)
     return lock.job_id if lock is not None else None
 

@@ -265,7 +265,7 @@ async def newest_of_magic(store: Store, layout: JobLayout) -> float:
 
 
 async def join_job(store: Store, layout: JobLayout) -> JobDirectory:
-    """Lists the directory of a job that somebody wants to go on with: one call.
+    """Lists the directory of a job that the caller wants to go on with: one call.
 
     Raises:
         JobNotFoundError: There is none, or what stands there is no job.

@@ -65,7 +65,7 @@ class RecordRef:
         record: Relative to the job's directory.
         digest: What it must be; None when a listing found it.
         inline: Its bytes when a message carried them.
-        length: How many bytes it is said to have; 0 when nobody said.
+        length: How many bytes it is said to have; 0 when neither a message nor a listing says.
     """
 
     record: str
@@ -474,7 +474,7 @@ def _ref_of(context: StageContext, message: TaskCommit) -> RecordRef:
 async def check_attempt_records(context: StageContext, refs: list[RecordRef]) -> None:
     """Makes sure that the records which messages name stand, those that messages carry too: one listing.
 
-    Whoever finishes the job later has only the records to go by, and an attempt that was aborted took its away.
+    A driver that finishes the job later has only the records to go by, and an attempt that was aborted took its away.
 
     Raises:
         TaskError: One is gone.

@@ -45,7 +45,7 @@ class PendingFiles(UploadedFiles):
             try:
                 await self._record(destination, staged, status)
             except BaseException:
-                # Nobody could finish the file any more.
+                # No process could finish the file any more.
                 with suppress(StoreError):
                     await outlast(lambda: self._end(staged, status.path), bound_s=UNDO_BOUND_S)
                 raise

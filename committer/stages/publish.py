@@ -33,8 +33,8 @@ from committer.stages.commit_state import CommitState, is_forward_only
 from committer.stages.create_directories import refused_directory
 from committer.stages.identity import (
     is_file_of,
-    is_in_nobodys_way,
     is_recorded,
+    is_virtual_directory,
     may_be_file_of,
     stands_as_directory,
 )
@@ -44,7 +44,7 @@ from committer.stages.target_directories import job_inside
 from committer.stores.base import FileStatus, SupportsBatchRename, SupportsHardLinks
 
 # How often one file is looked at and tried again. Each round either ends or saw the store change under it, so a
-# handful is plenty; more would be a livelock with somebody who keeps changing it.
+# handful is plenty; more would be a livelock with a process that keeps changing it.
 _ROUNDS = 5
 
 
@@ -89,7 +89,7 @@ class PublishFiles(Stage[CommitState, Published]):
 
     For (source, target) present/absent it publishes; absent/same identity is done; present/same identity (a link whose
     old name is left) is finished; present/other falls under the existing-target rule; absent/other and absent/absent
-    cannot be told, and stop the commit with `outcome="unknown"`. So it can be run again, by anyone, at any time.
+    cannot be told, and stop the commit with `outcome="unknown"`. So any driver can run it again, at any time.
 
     Preconditions: the decision stands; the directories exist.
     Postconditions: every file of every winner is at its destination and nowhere else.
@@ -212,7 +212,7 @@ class PublishFiles(Stage[CommitState, Published]):
             status = await self.context.store.status(path)
         except (StoreNotFoundError, StoreNotADirectoryError):
             return None
-        return None if is_in_nobodys_way(status, self.context.store.capabilities) else status
+        return None if is_virtual_directory(status, self.context.store.capabilities) else status
 
     async def _rename_into_place(self, file: PlannedFile, source: StorePath, target: StorePath) -> None:
         store = self.context.store
@@ -255,7 +255,7 @@ class PublishFiles(Stage[CommitState, Published]):
         await store.rename_file(source, target, replace=True, identity=file.identity)
 
     async def _take_directory(self, file: PlannedFile, target: StorePath, aside: StorePath) -> None:
-        """Takes a directory away, unless somebody began to run a job into it, since the decision too."""
+        """Takes a directory away, unless a job began to run into it, since the decision too."""
         store = self.context.store
         await self._refuse_job(file, target, target)
         if not store.capabilities.atomic_directory_rename:

@@ -60,7 +60,7 @@ async def fence(context: StageContext) -> None:
         try:
             await store.rename_directory(directory, fenced)
         except (StoreNotFoundError, StoreExistsError) as error:
-            # Fenced before; or a task of this job that came too late made the directory again, which harms nobody.
+            # Fenced before; or a task of this job that came too late made the directory again, which harms no job.
             if not await stands_fenced(context, fenced):
                 raise JobStateError(
                     f"job {context.layout.job_id} cannot be fenced: {directory.name} is gone",
@@ -252,7 +252,7 @@ class RollBack(Stage[RollBackRequest, JobOutcome]):
             return
         else:
             if not store.capabilities.conditional_rename and not await self._stands(source, file):
-                # Somebody put another file there since it was looked at.
+                # Another writer put another file there since it was looked at.
                 await store.rename_file(source, target)
                 return
         if stood is not None:
@@ -355,7 +355,7 @@ class RollBack(Stage[RollBackRequest, JobOutcome]):
                 self._kept_aside.append(fact.path)
 
     async def remove_directories(self, state: CommitState) -> None:
-        """Removes directories the job made, deepest first, where nobody else put anything into them."""
+        """Removes directories the job made, deepest first, where no other writer put anything into them."""
         directories = state.directories
         if not self.context.store.capabilities.directories:
             return

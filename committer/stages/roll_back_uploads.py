@@ -110,7 +110,7 @@ class RollBackUploads(RollBack):
         try:
             await cast("SupportsConditionalDelete", self.context.store).delete_file_if(target, identity=status.identity)
         except StorePreconditionError:
-            # Somebody replaced it since it was looked at.
+            # Another process replaced it since it was looked at.
             return True
         return True
 

@@ -15,7 +15,7 @@ class ScanTask(Stage[StorePath, tuple[list[FileStatus], list[StorePath]]]):
     Only regular files can be committed. A rename would move a link or pipe itself, never what is behind it; following a
     link would move files that are not the attempt's.
 
-    Preconditions: the task attempt directory stands and nobody writes to it any more.
+    Preconditions: the task attempt directory stands and no process writes to it any more.
     Postconditions: every file with its status, and every directory below it, empty ones too.
     Failure modes: `TaskError` when something else than files and directories is found.
     Cost: one listing a directory; dependent round trips = depth. (Hadoop lists one after the other.)

@@ -44,8 +44,8 @@ class SetupJob(Stage[None, str | None]):
     stays until the commit decision (Hadoop deletes it here). Roots outside the destination stand, and are on its volume
     as far as that can be tried. With `durability="fsync"` the name of every directory made
     here survives a power loss, those of the destination and its parents too.
-    Returns: the setup record's identity, on stores that take late writes: whoever decides tells it by that from one
-    that a late request makes after a cleanup.
+    Returns: the setup record's identity, on stores that take late writes: a driver that decides tells it by that from
+    one that a late request makes after a cleanup.
     Failure modes: `JobExistsError` changes nothing; any other failure, and a cancellation, removes what was made below
     `_temporary`, so that the id is free again; where that fails too the error says so.
     Cost: about 9 calls in 7 round trips, and the store's probe beside the last; with `outcome_kept` one more. On
@@ -75,9 +75,10 @@ class SetupJob(Stage[None, str | None]):
             await self._claim(claim)
             await store.make_directory(layout.job_attempt_directory, parents=False)
             records = layout.manifests if self.context.spec.delivery == "listing" else layout.attempts
-            # First: whoever tidies up after an earlier job of this id takes a place for old files that stands alone.
+            # First: a driver that tidies up after an earlier job of this id takes a place for old files that stands
+            # alone.
             await store.make_directory(layout.tasks, parents=False)
-            # Who joins a job that is being set up waits for the directory of records.
+            # A driver that joins a job that is being set up waits for the directory of records.
             identity, _made = await both(
                 self._identify(),
                 together(
@@ -170,7 +171,7 @@ class SetupJob(Stage[None, str | None]):
                 return
             except StoreNotFoundError:
                 # Another job that ends takes an empty `_temporary` with it, and one that gives its setup up takes the
-                # directory of an id that nobody claimed yet.
+                # directory of an id that no driver claimed yet.
                 if not tries_left:
                     raise
 
@@ -187,8 +188,8 @@ class SetupJob(Stage[None, str | None]):
                 next_step="choose another destination, or remove the file",
                 causes=[error],
             ) from error
-        # A directory alone claims nothing: a lost answer to its creation cannot be told from somebody else's. The
-        # record does. Anything else in the directory belongs to another job: Hadoop's, or one being cleaned up.
+        # A directory alone claims nothing: a lost answer to its creation cannot be told from another driver's.
+        # The record does. Anything else in the directory belongs to another job: Hadoop's, or one being cleaned up.
         remains = await self._remains()
         if remains is not None:
             found = await create_exclusively(store, layout.setup, claim, durable=self.context.durable)

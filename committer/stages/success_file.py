@@ -344,7 +344,8 @@ def success_data(
 ) -> SuccessData:
     """The content of `_SUCCESS` and of the summary report, in the form of Hadoop's committer of that name.
 
-    It bears the time of the outcome, where that is known, whoever writes it and whenever: by that two are told apart.
+    It bears the time of the outcome, where that is known, whichever driver writes it and whenever: by that two are
+    told apart.
 
     S3A's differs from the manifest committer's: files by bare absolute paths, the date as Java prints it, and what its
     filesystem counted among the metrics.
@@ -417,7 +418,7 @@ def _moment(text: str) -> datetime | None:
 
 
 def set_totals(statistics: IOStatistics, published: Published) -> None:
-    """Sets (as Hadoop does) what was committed in all, whoever published it."""
+    """Sets (as Hadoop does) what was committed in all, whichever driver published it."""
     statistics.counters[names.COMMITTER_FILES_COMMITTED] = published.files
     statistics.counters[names.COMMITTER_BYTES_COMMITTED] = published.size
 

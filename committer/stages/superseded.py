@@ -28,7 +28,7 @@ from committer.stores.base import FileStatus, Refusals
 class ListSuperseded(Stage[list[str], dict[str, FileStatus]]):
     """Lists the old files below the directories that are written to, or below the whole destination.
 
-    A link is one old entry by itself, whatever it leads to: what is behind it belongs to somebody else, or to another
+    A link is one old entry by itself, whatever it leads to: what is behind it belongs to another user, or to another
     partition. Only a link on the way to a directory that is written to is gone through, as the job's own files are.
 
     Preconditions: the replace lock is held.
@@ -99,8 +99,8 @@ def topmost(directories: list[str]) -> list[str]:
 class MoveAside(Stage[list[Fact], int]):
     """Moves what the decision says is in the way, or superseded, into the job's directory, where rollback finds it.
 
-    A file goes only while it still is the one the decision recorded; what somebody put there since stays. Running it
-    again, or beside another driver, changes nothing.
+    A file goes only while it still is the one the decision recorded; a file that was put there since stays. Running
+    it again, or beside another driver, changes nothing.
 
     Preconditions: the decision stands and no rollback began (a fence makes every late move fail).
     Postconditions: none of the recorded files is at its old place.
@@ -137,7 +137,8 @@ class MoveAside(Stage[list[Fact], int]):
                 return False
             raise aside_is_gone(self.context, self.name, path) from error
         except (StorePreconditionError, StoreIsADirectoryError):
-            # What stands there now came since the decision, and stays: a directory of this job, or somebody's file.
+            # What stands there now came since the decision, and stays: a directory of this job, or another
+            # writer's file.
             return False
         except StoreExistsError:
             # Moved before, by a link whose old name was not yet removed; or its place was taken anew since.

@@ -33,8 +33,8 @@ class LookIntoTargets(Stage[list[str], TargetDirectories]):
     """Looks for jobs that run into a directory which is to make room for a file: theirs is never taken away (G11).
 
     Where directories are real such a directory goes as a whole. Elsewhere it is nothing but the files below it, which
-    do not keep a file of its name from standing beside them: each is superseded like any other old file, so what
-    somebody puts there since stays.
+    do not keep a file of its name from standing beside them: each is superseded like any other old file, so a
+    file that is put there since stays.
 
     Preconditions: the job may replace what stands there.
     Postconditions: every job's directory among them is known; nothing changed.

@@ -22,7 +22,7 @@ class UploadWriter(FileWriter):
     Args:
         store: The store, which has uploads.
         path: Where the file will stand.
-        upload_id: The upload, which no one else writes to.
+        upload_id: The upload, which no other writer writes to.
         stamp: What it was created with.
         part_bytes: Length of every part but the last.
         in_flight: Parts that are under way at most.
@@ -79,7 +79,7 @@ class UploadWriter(FileWriter):
     async def close(self) -> FileStatus:
         """Sends what is left, waits for every part; of a file without content that is one part without content.
 
-        Whatever fails aborts the upload: nobody could finish the file any more.
+        Whatever fails aborts the upload: no process could finish the file any more.
         """
         try:
             return await self._finish()

@@ -27,8 +27,8 @@ class UploadedFiles(AttemptFiles):
     Opening one costs 3 calls, before anything is sent: its upload is begun, then listed in the job's directory, then
     the job is looked at. Uploads that are opened at the same time share all but the first.
 
-    The lists are read once a job is decided. So either an upload is found listed, or whoever began it finds the job
-    decided, or gone: no executor that outlives its job, and is killed then, leaves a part behind.
+    The lists are read once a job is decided. So either an upload is found listed, or the task attempt that began
+    it finds the job decided, or gone: no executor that outlives its job, and is killed then, leaves a part behind.
 
     Args:
         context: The job, with the attempt's own statistics.
@@ -117,7 +117,7 @@ class _ListBeingWritten:
         async with self._turn:
             if upload not in self._waiting:
                 return
-            # One that fails stays among those that wait: whoever comes next names it too, which harms nobody.
+            # One that fails stays among those that wait: the next list names it too, which does no harm.
             taken = tuple(self._waiting)
             record = UploadList(job_id=self._context.layout.job_id, task_attempt=self._attempt_id, uploads=taken)
             self._put += 1

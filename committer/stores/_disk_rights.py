@@ -119,8 +119,8 @@ def _is_closed(path: str, found: os.stat_result, *, owned: bool) -> bool:
         return False
     if not hasattr(os, "O_TMPFILE"):
         return True
-    # access(2) does not know of every right that a process has: what counts is whether a file can be made, one that
-    # nobody sees.
+    # access(2) does not know of every right that a process has: what counts is whether a file can be made. This
+    # one has no name, so no other process sees it.
     try:
         os.close(os.open(path, os.O_TMPFILE | os.O_WRONLY | os.O_CLOEXEC, 0o600))
     except OSError as error:

@@ -55,7 +55,7 @@ _CAPABILITIES: Final = Capabilities(
 class AdlsStore(Store):
     """One container of an account with hierarchical namespace, over its REST interface.
 
-    What it does not say aloud:
+    What its signatures do not show:
 
     - A file's identity is its etag, which a rename keeps (`probe` proves it). A rename is sent with the etag of its
       source; where the caller gives none, the source is looked at first, one call more, which also keeps a directory

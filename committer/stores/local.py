@@ -26,7 +26,7 @@ class LocalStore(Store):
     Calls of many coroutines go to a thread together; nothing blocks the event loop. A cancelled call that a thread has
     begun is waited for before ``CancelledError`` goes on, so no effect comes later than the cancellation.
 
-    What it does not say aloud:
+    What its signatures do not show:
 
     - A link is looked at and listed as what it is, with an identity of its own; only whether it leads to a directory
       is said of what is behind it. Deleting or renaming takes the link, never what it leads to. Reading follows it.

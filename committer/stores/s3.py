@@ -69,7 +69,7 @@ _CAPABILITIES: Final = Capabilities(
 class S3Store(UploadCalls, Store):
     """One bucket, over S3's REST interface. It renames nothing: files become visible by completing their uploads.
 
-    What it does not say aloud:
+    What its signatures do not show:
 
     - A file's identity is its etag, which is made of its content: it proves the bytes. Who wrote a file its stamp
       tells, which is metadata (``committer-attempt``) that uploads are created with.

@@ -48,10 +48,10 @@ class Fault(msgspec.Struct, kw_only=True):
 
     Attributes:
         kind: What happens. Without effect: ``unavailable``, ``throttled``, ``forbidden``, and ``unanswered`` (the
-            request is lost, nobody knows). After the effect: ``lost`` (the answer is). ``crash_before`` and
-            ``crash_after`` kill the process: this call, and every later one, raises `SimulatedCrash`. Out of order:
-            ``late`` (nobody knows, and the request arrives `delay_s` later), ``again`` (it is answered, and arrives
-            a second time `delay_s` later); of listings and of writing to an open file both are ``lost``.
+            request is lost, and its caller cannot know). After the effect: ``lost`` (the answer is). ``crash_before``
+            and ``crash_after`` kill the process: this call, and every later one, raises `SimulatedCrash`. Out of order:
+            ``late`` (the caller cannot know, and the request arrives `delay_s` later), ``again`` (it is answered, and
+            arrives a second time `delay_s` later); of listings and of writing to an open file both are ``lost``.
         call: The number of the call.
         operation: The name of the operation.
         path: Part of a path's text, or what says yes to a path; one of the call's two paths must fit.

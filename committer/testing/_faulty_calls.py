@@ -153,7 +153,7 @@ class FaultyCalls:
         raise error
 
     def _strike_after(self, call: Call, fault: Fault | None) -> None:
-        # What was under way when the process died had its effect, but nobody is left to hear of it.
+        # What was under way when the process died had its effect, but no caller is left to hear of it.
         self._check_alive(call)
         lost = fault is not None and (
             fault.kind == "lost" or (fault.kind in {"late", "again"} and call.operation in _IN_ORDER)

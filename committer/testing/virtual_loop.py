@@ -1,7 +1,7 @@
 """An event loop whose clock is virtual and that knows no sockets: for simulations of many short runs.
 
 Other than `VirtualRuntime`, which runs beside real work on any loop, this one owns time altogether: `asyncio.sleep`,
-timeouts and anyio's deadlines pass at once too, and a program in which nobody can go on any more is seen as such.
+timeouts and anyio's deadlines pass at once too, and a program in which no task can go on any more is seen as such.
 """
 
 from __future__ import annotations

@@ -284,10 +284,10 @@ async def coroutine(rows: Iterator[Row], task: sync.TaskAttempt) -> None:
 
 
 @pytest.mark.parametrize(("write", "kind"), [(generator, "generator"), (coroutine, "coroutine")])
-def test_a_writer_that_nobody_runs_is_refused(
+def test_a_writer_that_the_executor_does_not_run_is_refused(
     spark: SparkSession, tmp_path: Path, write: Callable[..., Any], kind: str
 ) -> None:
-    with pytest.raises(Exception, match=f"write_fn returned a {kind}, which nobody runs"):
+    with pytest.raises(Exception, match=f"write_fn returned a {kind}, which the executor does not run"):
         foreach_partition(spark.range(1), tmp_path / "t", lambda rows, task: write(rows, task))
     assert not (tmp_path / "t").exists() or everything(tmp_path / "t") == set()
 

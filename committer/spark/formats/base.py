@@ -62,7 +62,7 @@ def give_up(file: io.IOBase, error: BaseException) -> None:
 
 
 class Unclosed(io.RawIOBase):
-    """Hands bytes on to a file and leaves closing it to whoever opened it.
+    """Hands bytes on to a file and leaves closing it to the code that opened it.
 
     For writers that close what they write to, though closing makes a file part of the task attempt.
     """

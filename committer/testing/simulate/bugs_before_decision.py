@@ -67,16 +67,16 @@ def no_freeze(patches: Patches) -> None:
 
 
 def replace_lock_ignored(patches: Patches) -> None:
-    """A replacing job takes no lock, and nobody looks for one."""
+    """A replacing job takes no lock, and no job looks for one."""
 
     async def execute(self: TakeReplaceLock, value: None) -> None:
         return
 
-    async def nobody(context: StageContext) -> None:
+    async def no_owner(context: StageContext) -> None:
         return
 
     patches.method(TakeReplaceLock, "execute", execute)
-    patches.function(lock_owner, nobody)
+    patches.function(lock_owner, no_owner)
 
 
 def unfinished_neighbours_ignored(patches: Patches) -> None:
@@ -92,7 +92,7 @@ def unfinished_neighbours_ignored(patches: Patches) -> None:
 
 
 def lock_deleted_blindly(patches: Patches) -> None:
-    """Whoever ends, or withdraws, deletes the replace lock, whose ever it is."""
+    """A driver that ends its job, or withdraws, deletes the replace lock, another job's too."""
 
     async def release(context: StageContext, *, driver: str | None = None) -> None:
         await context.store.delete_file(context.layout.replace_lock)

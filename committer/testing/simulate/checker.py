@@ -40,7 +40,7 @@ class Checker:
 
     Attributes:
         late: Whether a request of a driver may have come after another driver rolled the job back: it can make an
-            empty directory again, which nobody reads and nobody is left to remove.
+            empty directory again, which no process reads and no driver is left to remove.
         must_stand: What a reader must find but for what a running commit changes, by name.
         steps: How often something visible had changed.
     """
@@ -65,7 +65,7 @@ class Checker:
         self._last: Mapping[str, bytes] | None = None
 
     def adopt(self, name: str, data: bytes) -> None:
-        """Somebody else puts a file at the destination, which must stay as he left it."""
+        """Another user puts a file at the destination, which must stay as he left it."""
         self.world.write(self.world.name_of(name), data)
         self.must_stand[name] = data
         self._strangers[name] = data
@@ -75,7 +75,7 @@ class Checker:
             watch.may_leave.discard(name)
 
     def make_way(self, name: str) -> bool:
-        """Removes a file that somebody else put there, as an error told a user to do; False when none stands there."""
+        """Removes another user's file, as an error told an operator to do; False when none stands there."""
         data = self.world.read(self.world.name_of(name))
         if data is None or data != self._strangers.get(name) or data != self.must_stand.get(name):
             return False
@@ -84,7 +84,7 @@ class Checker:
         return True
 
     def take_what_is_kept(self, job_id: str) -> bool:
-        """Somebody takes away what a rolled back job keeps because it cannot come back, as its error tells him to.
+        """An operator takes away what a rolled back job keeps because it cannot come back, as its error tells him to.
 
         That is an old file that was in the way, once others put files below its name, where a directory was meanwhile:
         no store with real directories can hold both. Nothing else may be kept, and it must not be lost.
@@ -182,7 +182,7 @@ class Checker:
     def _check_around(self) -> None:
         for name, data in self._around.items():
             if self.world.read(name) != data:
-                self._fail(f"G10, G11: {name} belongs to somebody else and changed", {})
+                self._fail(f"G10, G11: {name} belongs to another user and changed", {})
 
     def _check_order(self, visible: Files) -> None:
         """`_SUCCESS` of an older job never takes the place of a later one's."""
@@ -196,7 +196,7 @@ class Checker:
             return
         watch = self.jobs.get(job_of(data) or "")
         if watch is None:
-            self._fail("G9: somebody else's _SUCCESS appeared", visible)
+            self._fail("G9: a _SUCCESS appeared that no job of the simulation wrote", visible)
             return
         if not self._is_complete(watch, visible) and not watch.committed:
             self._fail("G9: _SUCCESS stands and a file of a committed task does not", visible)
@@ -268,8 +268,8 @@ class Checker:
         """Checks the end of the only job.
 
         Args:
-            fate: ``committed``: all of it and nothing else. ``untouched``: as before the job. ``unknown``: somebody
-                must look, and nothing is lost and nothing too much.
+            fate: ``committed``: all of it and nothing else. ``untouched``: as before the job. ``unknown``: an
+                operator must look, and nothing is lost and nothing too much.
             left_over: Whether the job's own directory may still stand.
             neat: Whether `_temporary` itself must be gone, as after a job that nothing disturbed.
         """
@@ -301,7 +301,7 @@ class Checker:
         pending = self.world.pending()
         gone = sorted(self._pending_before - pending)
         if gone:
-            self._fail(f"uploads: {gone} were somebody else's and are gone", files)
+            self._fail(f"uploads: {gone} were another user's and are gone", files)
         for name in files:
             if name not in self._around and not self._may_be_here(name):
                 self._fail(f"G10: {name} appeared outside the destination and the jobs' own directories", files)
@@ -344,7 +344,7 @@ class Checker:
             self._fail(f"kept outcomes: {job_id} committed and left other than its outcome: {self.left_over()}", {})
 
     def check_nothing_lost(self) -> None:
-        """Checks what must hold where nobody can tell how far a job came: its files and the old ones are somewhere."""
+        """Checks what must hold where no driver can tell how far a job came: its files and the old ones still exist."""
         files = self.world.files()
         everything = set(files.values())
         new: dict[str, bytes] = {}

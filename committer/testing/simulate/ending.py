@@ -89,7 +89,7 @@ async def _end(simulation: Simulation, job: JobRun, process: Process, unknown: s
 async def _end_undecided(simulation: Simulation, job: JobRun, process: Process) -> bool:
     options = {"store": process}
     watch = simulation.checker.jobs[job.plan.job_id]
-    # Nobody commits what he knows was aborted: a request that came late made its setup record once more.
+    # An operator does not commit what he knows was aborted: a request that came late made its setup record once more.
     over = watch.decided or watch.aborted
     if simulation.scenario.calm and job.is_heard and not over:
         try:
@@ -160,7 +160,7 @@ async def _sweep(simulation: Simulation) -> None:
             return
         for job in jobs:
             if job.job_id not in simulation.jobs:
-                simulation.find("G11", f"list_jobs knows {job.job_id}, which nobody set up")
+                simulation.find("G11", f"list_jobs knows {job.job_id}, which no driver set up")
                 continue
             try:
                 await forget_outcome(destination, job.job_id, storage_options=options)

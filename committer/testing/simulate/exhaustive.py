@@ -98,7 +98,7 @@ def every_fault(committer: CommitterName | None = None, *, pairs: bool = False) 
                 scenario = small(kind, delivery, situation)
                 yield from singles(scenario)
                 yield from singles(replace(scenario, calm=False), ("crash_before", "crash_after"))
-                # Somebody recovers while the driver is under way.
+                # An operator recovers while the driver is under way.
                 beside = replace(scenario, events=(Event(0, "recover", "j0", True, 0.3),))
                 yield from singles(beside, ("lost", "late", "crash_before"))
 

@@ -40,8 +40,8 @@ class JobRun:
         process: The driver's process.
         driver: The driver itself.
         commit_begins: Set when the driver begins to commit.
-        aborting: Whether anybody aborted a task attempt by its ids, whose record may then be missing.
-        forgotten: Whether somebody cleaned it up by name, after which no outcome is kept.
+        aborting: Whether the driver aborted a task attempt by its ids, whose record may then be missing.
+        forgotten: Whether an operator cleaned it up by name, after which no outcome is kept.
     """
 
     def __init__(self, simulation: Simulation, plan: JobPlan, ledger: Ledger) -> None:

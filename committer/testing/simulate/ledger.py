@@ -18,8 +18,9 @@ class Attempt:
         task: The task's number.
         attempt: The attempt's number.
         files: Names, relative to the destination or absolute, and contents.
-        state: ``writing`` until it tries to commit, ``unknown`` while it does and when nobody can tell whether it did.
-        began: When its commit began, on the clock of whoever keeps the ledger.
+        state: ``writing`` until it tries to commit, ``unknown`` while it does and when the caller cannot tell whether
+            it did.
+        began: When its commit began, on the clock of the code that keeps the ledger.
         ended: When its commit was over.
         repeated: Whether one of its requests may have arrived again, after everything else.
     """

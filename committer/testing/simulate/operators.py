@@ -45,7 +45,7 @@ def _operator(simulation: Simulation, event: Event, *, any_job: bool = False) ->
 
 
 async def recover(simulation: Simulation, job: JobRun, event: Event) -> None:
-    """Somebody finishes the job."""
+    """An operator finishes the job."""
     await recover_as(simulation, job, _operator(simulation, event))
 
 
@@ -124,14 +124,14 @@ async def _partition(simulation: Simulation, job: JobRun, event: Event) -> None:
 
 
 async def _squatter(simulation: Simulation, job: JobRun, event: Event) -> None:
-    """Somebody puts a file where the job is about to put one of its own."""
+    """Another user puts a file where the job is about to put one of its own."""
     name = job.plan.names(0, 0)[0]
     if name not in simulation.checker.must_stand and name not in simulation.world.visible():
         simulation.checker.adopt(name, f"squatter {event.number}\n".encode())
 
 
 async def _stranger(simulation: Simulation, job: JobRun, event: Event) -> None:
-    """Somebody who knows nothing of committers puts a file there."""
+    """Another user, who knows nothing of committers, puts a file there."""
     simulation.checker.adopt(f"day=0/stranger-{event.number}.csv", f"stranger {event.number}\n".encode())
 
 

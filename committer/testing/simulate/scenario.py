@@ -49,7 +49,8 @@ EARLIER_SUCCESS = (
     b'{"name":"org.apache.hadoop.fs.s3a.commit.files.SuccessData/1","success":true,"jobId":"earlier","filenames":[]}'
 )
 OLD = ("day=0/old-1.csv", "day=0/old-2.csv", "day=1/old-3.csv", "other/old.csv", "top.csv")
-# Begun by somebody before all jobs, and never ended: below the destination, at a name that jobs write, and beside it.
+# Begun by another user before all jobs, and never ended: below the destination, at a name that jobs write, and beside
+# it.
 OTHERS_UPLOADS = (f"{OUT}/day=0/upload.csv", f"{OUT}/day=0/part-j0-0-0.csv", f"{OUT}0/upload.csv")
 
 
@@ -138,7 +139,7 @@ class AttemptPlan:
 
 @dataclass(frozen=True)
 class Event:
-    """Something that somebody else does, or that befalls a driver.
+    """Something that an operator or another process does, or that befalls a driver.
 
     Attributes:
         number: Its place among the events.
@@ -174,7 +175,7 @@ class Scenario:
         fault_rate: How likely each call is to meet a fault.
         forced: Faults at certain calls, by process and number of the call; then no others are drawn.
         without: Faults left out, by process and number of the call: for minimising.
-        calm: Whether a fresh process that ends what is left may commit a job that nobody began to commit.
+        calm: Whether a fresh process that ends what is left may commit a job that no driver began to commit.
     """
 
     seed: int

@@ -30,7 +30,7 @@ _CHANGING = frozenset(
 
 
 class LivelockError(BaseException):
-    """A run makes calls without end. Nobody catches it."""
+    """A run makes calls without end. No handler of `Exception` catches it."""
 
 
 @dataclass(frozen=True)
@@ -125,7 +125,7 @@ class Simulation:
         return await self.finish()
 
     def begin(self) -> None:
-        """Starts the drivers, and everybody who does something to them."""
+        """Starts the drivers, and the operators and other users that act on them."""
         for job in self.jobs.values():
             self.start(job.drive())
         for event in self.scenario.events:
@@ -193,7 +193,7 @@ class Simulation:
         self.result.faults[process.name, call.number] = trouble
 
     def look(self, process: Process, call: Call) -> None:
-        """A call had its effect: whoever looks now sees this."""
+        """A call had its effect: a process that looks now sees this."""
         late = call.operation.endswith("(late)")
         if late:
             self.arrive(process, call)
@@ -238,7 +238,7 @@ class Simulation:
         self.find(text.partition(":")[0], text)
 
     def claim(self, who: str, job_id: str, fate: str) -> None:
-        """Somebody says how a job ended; what is said must be so at once."""
+        """A driver or an operator says how a job ended; what is said must be so at once."""
         self.note(who, f"says that {job_id} is {fate}")
         if fate != self.checker.fate_of(job_id):
             self.find("G8", f"{who} says that {job_id} is {fate}, and it is {self.checker.fate_of(job_id)}")

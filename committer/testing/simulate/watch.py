@@ -35,7 +35,8 @@ class JobWatch:
         removes_before_outcome: Whether superseded files are gone by the time of the outcome, else by that of
             `_SUCCESS`.
         leaving: Files that still stood there at its outcome and are about to be taken away.
-        may_leave: Likewise, of somebody who wrote them when the job may already have looked what it takes away.
+        may_leave: Likewise, of another job or user that wrote them when the job may already have looked what it takes
+            away.
         finished: Whether an outcome was seen that says that nothing but cleaning is left.
         just_decided: Whether the last look was the first that saw the decision.
         just_committed: Whether the last look was the first that saw the job committed.
@@ -121,7 +122,7 @@ class JobWatch:
         changed = self._decision is not None
         decision = decode_record(data, Decision, source="decision")
         if self.outcome is not None and decision.decision == "abort":
-            # A late request made the setup record of a job that is over once more, and somebody cleans that up.
+            # A late request made the setup record of a job that is over once more, and an operator cleans that up.
             return None
         self._decision = data
         if changed and self.aborted and decision.decision == "abort":

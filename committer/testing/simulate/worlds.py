@@ -80,7 +80,7 @@ class World(ABC):
         return set()
 
     def begin_upload(self, name: str) -> None:
-        """Somebody begins an upload, where there are any, and leaves it at that."""
+        """Another user begins an upload, where there are any, and leaves it at that."""
         return
 
     @abstractmethod
@@ -175,8 +175,8 @@ class MemoryWorld(World):
         """See `World.begin_upload`."""
         if self._space.capabilities.multipart:
             path = self._space.path(name)
-            upload_id = self._space.uploads.create(path, "somebody")
-            self._space.uploads.put_part(path, upload_id, 1, b"somebody else's")
+            upload_id = self._space.uploads.create(path, "another user")
+            self._space.uploads.put_part(path, upload_id, 1, b"another user's")
 
     def forget(self) -> None:
         """See `World.forget`."""

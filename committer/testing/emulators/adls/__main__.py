@@ -45,7 +45,7 @@ async def _run(settings: Settings, port: int, context: ssl.SSLContext | None, fi
     async with serve(settings, port=port, ssl_context=context) as emulator:
         for name in filesystems:
             emulator.namespace.create_filesystem(name, {})
-        print(emulator.url, flush=True)  # noqa: T201 - what whoever started it waits for
+        print(emulator.url, flush=True)  # noqa: T201 - the process that started it waits for this
         await stopped.wait()
 
 

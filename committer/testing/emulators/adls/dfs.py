@@ -179,7 +179,7 @@ class Dfs:
             raise ServiceError("OutOfRangeQueryParameterValue")
         node = self._namespace.get(request.filesystem, directory)
         continuation = request.query.get("continuation")
-        # Whoever lists a file gets that file, as one who asks for its status does.
+        # A client that lists a file gets that file, as one that asks for its status does.
         if not node.is_directory:
             entries, more = [(directory, node)], None
         else:

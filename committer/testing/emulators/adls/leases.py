@@ -16,10 +16,10 @@ class Lease:
     """A lease, from its first acquisition until it is released.
 
     Attributes:
-        id: Who holds it.
+        id: What names it: a client that holds the lease gives this id.
         duration: Seconds, or -1 for a lease without end.
         until: When it ends by itself, on the monotonic clock; infinity for one without end.
-        breaking_until: When a break takes effect; None while nobody broke it.
+        breaking_until: When a break takes effect; None while no client broke it.
     """
 
     id: str

@@ -117,7 +117,7 @@ class Namespace:
             raise ServiceError("InvalidDestinationPath")
         made = Node(self._clock.etag(), directory=directory)
         if existing is not None and existing.lease is not None and lease is not None:
-            # Whoever names the lease keeps it over the new content.
+            # A client that names the lease keeps it over the new content.
             made.lease = existing.lease
         parent.add(name, made)
         return made

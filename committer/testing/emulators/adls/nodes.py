@@ -46,7 +46,7 @@ class Node:
         properties: User metadata, by name.
         content: The headers Content-Type, Content-Encoding, ... that a read gives back, by their lower-case names.
         by_blob_api: Whether a blob call wrote its data, so that the DFS endpoint may not append.
-        lease: None unless somebody acquired one.
+        lease: None unless a client acquired one.
     """
 
     __slots__ = (
@@ -138,7 +138,7 @@ class Filesystem:
     Attributes:
         root: Its root directory.
         properties: User metadata, by name.
-        lease: None unless somebody acquired one.
+        lease: None unless a client acquired one.
         public_access: As a container's x-ms-blob-public-access; kept, never granted.
         policies: The XML of its stored access policies, kept as given.
     """
