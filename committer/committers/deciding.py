@@ -31,6 +31,7 @@ class Deciding:
         tasks: How many tasks the job has; None when that is not known.
         recovering: Whether another driver began, and its intent counts.
         winners: The records that its intent names; None where a listing counts.
+        began: Whether this call began to declare an intent: what fails before that has nothing to take back.
         declared: This driver's own intent, once it stands.
     """
 
@@ -38,6 +39,7 @@ class Deciding:
     tasks: int | None
     recovering: bool = False
     winners: list[NamedRecord] | None = field(default=None)
+    began: bool = False
     declared: StorePath | None = None
 
     @classmethod

@@ -130,7 +130,7 @@ async def finish_committed(
             context, *([] if any(withdrawn) else looked), skipped=config.cleanup_skipped
         )
     except CommitterError as error:
-        _leave_rest(context, error)
+        leave_rest(context, error)
         raise
     await save_report(
         context,
@@ -144,7 +144,7 @@ async def finish_committed(
         try:
             await _remove_fate(context, kept=context.config.outcome_kept and outcome is not None)
         except CommitterError as error:
-            _leave_rest(context, error)
+            leave_rest(context, error)
             raise
     return Finished(left_alone, kept)
 
@@ -165,11 +165,11 @@ async def finish_kept(context: StageContext) -> None:
         if cleaned:
             await _remove_fate(context, kept=True)
     except CommitterError as error:
-        _leave_rest(context, error)
+        leave_rest(context, error)
         raise
 
 
-def _leave_rest(context: StageContext, error: CommitterError) -> None:
+def leave_rest(context: StageContext, error: CommitterError) -> None:
     """Says of a failure after the outcome that nothing is missing, and what does the rest."""
     first = f"{error.next_step}, then " if _names_cause(error) else ""
     error.outcome = "committed"

@@ -23,6 +23,7 @@ from committer.committers.failures import (
     typed,
     unsettled_refusal,
 )
+from committer.committers.finish import leave_rest
 from committer.committers.listing import refuse_unwritable_list
 from committer.committers.look import Position
 from committer.committers.publish_action import PublishAction
@@ -32,7 +33,6 @@ from committer.committers.standing import Standing, Step, Wish, step_for
 from committer.committers.steps import Steps
 from committer.errors import (
     CommitterError,
-    ConfigurationError,
     JobNotFoundError,
     JobRolledBackError,
     JobStateError,
@@ -134,6 +134,8 @@ async def _bring_to_end(steps: Steps) -> JobReport | None:
     position = await steps.look()
     for _look in range(_LOOKS):
         step = step_for(position.standing, steps.wish)
+        if step in _DECIDED:
+            steps.check_roots(position)
         try:
             led = await steps.take(step, position)
         except Exception as error:
@@ -152,10 +154,11 @@ async def _bring_to_end(steps: Steps) -> JobReport | None:
 
 async def _after_failure(steps: Steps, step: Step, position: Position, error: Exception) -> Position:
     """Where the job stands by now, when another driver brought it on, or is to be taken back; else raises."""
-    if step in _DECIDING and steps.decision is None and not isinstance(error, JobUndecidedError):
+    if step in _DECIDING and steps.deciding.began and steps.decision is None:
         return await _after_undecided(steps, typed(error))
-    if step not in _DECIDED or not isinstance(error, CommitterError) or isinstance(error, ConfigurationError):
-        # What the caller did not give is said before anything is changed.
+    if step in _DECIDING and steps.decision is not None and isinstance(error, CommitterError):
+        raise advise_recovery(steps.context, error) from error
+    if step not in _DECIDED or not isinstance(error, CommitterError):
         raise error
     try:
         now = await steps.look()
@@ -170,6 +173,8 @@ async def _after_failure(steps: Steps, step: Step, position: Position, error: Ex
         if now.decision is not None and now.decision.driver != carried.driver:
             raise _told(steps, step, error) from error
     if _is_brought_on(steps, step, now):
+        if step is Step.FINISH:
+            steps.overtaken = _told(steps, step, error)
         return now
     refusal = definite_refusal(error) if step is Step.PUBLISH else None
     if refusal is not None and steps.state is not None and not is_forward_only(steps.context, steps.state):
@@ -201,6 +206,9 @@ def _told(steps: Steps, step: Step, error: CommitterError) -> CommitterError:
         return advise_recovery(context, error, reversible=state is not None and not is_forward_only(context, state))
     if step in (Step.TAKE_BACK, Step.UNDO):
         return advise_recovery(context, error, rollback=step is Step.TAKE_BACK)
+    if error.outcome != "committed":
+        # It could not be read what is left to do.
+        leave_rest(context, error)
     return error
 
 

@@ -15,7 +15,6 @@ from committer.committers.context import refuse_roots_not_given, trusted_config
 from committer.committers.deciding import Deciding, intent_of
 from committer.committers.failures import (
     Refusal,
-    advise_recovery,
     refuse_aborted,
     refuse_committed,
     refuse_decided,
@@ -71,7 +70,7 @@ class Steps:
         state: What the decision rests on, once it was made or read.
         published: What was published, as far as it is known.
         refusal: What a publish action was refused for, for good: the job is taken back for it.
-        overtaken: What failed before the decision, where another driver brought the job on.
+        overtaken: What failed before the decision, or after the outcome, where another driver brought the job on.
     """
 
     def __init__(
@@ -126,7 +125,16 @@ class Steps:
     async def look(self) -> Position:
         """Looks where the job stands; from the first decision that stands there on, by the choices of that."""
         position = await look_where_it_stands(self.context)
-        return self._adopt(position)
+        return self._adopt(self._with_own_undone(position))
+
+    def _with_own_undone(self, position: Position) -> Position:
+        """A job that another driver took back while this one was publishing is to be taken back by this one, too.
+
+        What it published, or moved aside, after the other had undone it all is known to it alone.
+        """
+        if self._publishing and position.standing is Standing.TAKEN_BACK:
+            return replace(position, standing=Standing.ROLLED_BACK)
+        return position
 
     def _adopt(self, position: Position) -> Position:
         decision = position.decision
@@ -145,6 +153,7 @@ class Steps:
         intent = deciding.intent_for(context)
         # A cancellation from here on leaves freeze, intent and lock: another driver of this job may rest on them, and
         # abort, recover or another commit takes over from there.
+        deciding.began = True
         deciding.declared = await DeclareIntent(context).run(intent)
         refs = await (deciding.find(context) if intent.replacing else deciding.find_beside_lock(context))
         # LoadRecords, InspectDestination, Preflight, ListSuperseded
@@ -192,7 +201,10 @@ class Steps:
             extra={"files": published.files, "bytes": published.size},
         )
         ended = await EndJob(self.context).run((state.decision, "committed", ""))
-        return replace(position, standing=standing_of(ended.outcome), outcome=ended.outcome, ended=ended)
+        # From here on nothing of it is put back, however the rest goes.
+        self._publishing = ended.outcome.outcome != "committed"
+        led = replace(position, standing=standing_of(ended.outcome), outcome=ended.outcome, ended=ended)
+        return self._with_own_undone(led)
 
     async def _finish(self, position: Position) -> Led:
         context = self.context
@@ -232,14 +244,10 @@ class Steps:
         """What a driver owes before it carries out a decision, most of it when another driver made that."""
         if position.standing in (Standing.FINISHED, Standing.TAKEN_BACK):
             return
-        self.check_roots(position)
         if self.state is not None:
             return
-        try:
-            # Its driver may have died, or been refused, before it forced the name of the decision to the disk.
-            await sync_directories(self.context, [self.context.layout.job_directory], missing_ok=True)
-        except CommitterError as error:
-            raise advise_recovery(self.context, error) from error
+        # Its driver may have died, or been refused, before it forced the name of the decision to the disk.
+        await sync_directories(self.context, [self.context.layout.job_directory], missing_ok=True)
         if position.standing is not Standing.COMMITTED:
             await self._prove_abilities()
 
@@ -249,7 +257,8 @@ class Steps:
         Raises:
             ConfigurationError: It does. Nothing was changed.
         """
-        if position.decision is not None:
+        over = position.standing in (Standing.FINISHED, Standing.TAKEN_BACK)
+        if position.decision is not None and not over:
             refuse_roots_not_given(
                 self.context.layout,
                 position.decision.config,
@@ -371,8 +380,9 @@ class Steps:
             committed = report.success
             return report
         except JobNotFoundError:
-            if isinstance(self.overtaken, JobNotFoundError):
-                raise self.overtaken from None
+            known = self.overtaken
+            if isinstance(known, JobNotFoundError) or (known is not None and known.outcome == "committed"):
+                raise known from None
             raise
         except CommitterError as error:
             if decided:
