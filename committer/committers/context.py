@@ -220,8 +220,9 @@ async def find_job(
     try:
         layout = layout_for(store, dest, job_id)
         found, setup = await both(look_at_job(store, layout), _setup_or_none(store, layout))
-        if setup is None and found.set_up:
-            # It was made between the two.
+        while setup is None and found.set_up:
+            # It was made between the two; or its job is being cleaned up, and what else was listed is gone by now.
+            found = await look_at_job(store, layout)
             setup = await _setup_or_none(store, layout)
         if setup is not None:
             late = not store.capabilities.refuses_late_writes
