@@ -175,7 +175,7 @@ class MemoryWorld(World):
         """See `World.begin_upload`."""
         if self._space.capabilities.multipart:
             path = self._space.path(name)
-            upload_id = self._space.uploads.create(path, "another user")
+            upload_id = self._space.uploads.create(path, "neighbour")
             self._space.uploads.put_part(path, upload_id, 1, b"another user's")
 
     def forget(self) -> None:
