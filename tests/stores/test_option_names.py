@@ -194,7 +194,7 @@ def test_names_of_adls_that_are_understood(options: dict[str, Any], access: str)
         ({"tenant_id": "t", "client_id": "c"}, "go together"),
         ({"client_id": "c"}, "AZURE_CLIENT_ID"),
         ({"tenant_id": "t", "client_id": "c", "client_secret": CANARY, "account_key": CANARY}, "exclude one another"),
-        ({"anon": True}, "nobody write unknown"),
+        ({"anon": True}, "lets no anonymous client write"),
         ({"bearer_token": CANARY}, "credential="),
         ({"use_emulator": "true"}, "endpoint=http://127.0.0.1:10000/devstoreaccount1"),
         ({"azure_use_azure_cli": "true"}, "az login"),
