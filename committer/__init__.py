@@ -19,8 +19,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from committer import spark as spark
     from committer import sync as sync
-    from committer.committers.listing import committed_files
-    from committer.committers.results import CommitPlan, JobReport
+    from committer.committers.results import CommitPlan, JobReport, committed_files
     from committer.config import CommitterConfig
     from committer.errors import CommitterError
     from committer.job import Job, attach_job, open_job
@@ -81,7 +80,7 @@ _HOMES = {
     "abort_uploads": "committer.uploads",
     "attach_job": "committer.job",
     "cleanup": "committer.operations",
-    "committed_files": "committer.committers.listing",
+    "committed_files": "committer.committers.results",
     "list_jobs": "committer.operations",
     "list_uploads": "committer.uploads",
     "load_record": "committer.record_files",

@@ -6,7 +6,7 @@ from array import array
 from bisect import bisect_left
 from collections.abc import Iterable
 
-from committer.committers.context import open_store
+from committer.committers.opened_store import open_store
 from committer.config import CommitterConfig
 from committer.errors import CommitterError, StoreNotFoundError
 from committer.events import names

@@ -13,9 +13,10 @@ import anyio
 import msgspec
 
 from committer.advice import call
-from committer.committers.base import committer_for
-from committer.committers.context import default_committer_of, find_job, fresh_statistics, open_context
+from committer.committers.context import fresh_statistics, open_context
+from committer.committers.find_job import default_committer_of, find_job
 from committer.committers.listing import refuse_unwritable_list
+from committer.committers.registry import committer_for
 from committer.committers.results import CommitPlan, JobReport
 from committer.config import CommitterConfig, ConfigLike, config_of
 from committer.errors import (

@@ -11,9 +11,11 @@ from typing import Final
 import msgspec
 
 from committer.advice import call
-from committer.committers.base import committer_for, default_committer
-from committer.committers.context import default_committer_of, find_job, layout_for, open_context, open_store
+from committer.committers.context import open_context
+from committer.committers.find_job import default_committer_of, find_job, layout_for
 from committer.committers.magic import MagicCommitter
+from committer.committers.opened_store import open_store
+from committer.committers.registry import committer_for, default_committer
 from committer.committers.results import JobReport
 from committer.config import CommitterConfig, ConfigLike, config_of
 from committer.errors import (

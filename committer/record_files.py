@@ -7,7 +7,7 @@ from typing import Final, TypeAlias
 
 import msgspec
 
-from committer.committers.context import open_store
+from committer.committers.opened_store import open_store
 from committer.config import CommitterConfig, ConfigLike, config_of
 from committer.errors import RecordError, StoreIsADirectoryError, StoreNotFoundError
 from committer.operations import Destination

@@ -10,8 +10,9 @@ from typing import Self, cast
 
 import anyio
 
-from committer.committers.base import Committer, committer_for
+from committer.committers.base import Committer
 from committer.committers.context import fresh_statistics, open_context
+from committer.committers.registry import committer_for
 from committer.errors import (
     CommitterError,
     ConfigurationError,
@@ -30,12 +31,11 @@ from committer.records.task_commit import TaskCommit
 from committer.spec import JobSpec
 from committer.stages.abort_task import AbortRequest
 from committer.stages.base import StageContext
-from committer.stages.commit_task import TaskOutput, WrittenFile
 from committer.stages.job_directory import check_job_stands
 from committer.stages.names import NameFolding, ancestors, is_absolute, name_problem
 from committer.stages.scan_task import ScanTask
-from committer.stages.setup_task import AttemptIdentity
 from committer.stages.staged_files import attempt_vanished
+from committer.stages.task_output import AttemptIdentity, TaskOutput, WrittenFile
 from committer.stores.base import FileStatus, FileWriter, SupportsLocalPaths
 from committer.task_files import BlockingTaskFile, TaskFile, never_awaited
 

@@ -12,7 +12,7 @@ from datetime import UTC, datetime, timedelta
 import msgspec
 
 from committer.advice import call
-from committer.committers.context import open_store
+from committer.committers.opened_store import open_store
 from committer.config import CommitterConfig, ConfigLike, config_of
 from committer.errors import ConfigurationError, StoreError, StoreUploadNotFoundError, UnsupportedError
 from committer.flow.runtime import current_runtime

@@ -6,7 +6,7 @@ import os
 from collections.abc import Collection, Container, Mapping, Sequence
 
 from committer.advice import call
-from committer.committers.context import open_store
+from committer.committers.opened_store import open_store
 from committer.comparing import ListedFiles, Looks
 from committer.config import CommitterConfig, ConfigLike, config_of
 from committer.errors import JobNotFoundError, StoreIsADirectoryError, StoreNotFoundError

@@ -12,7 +12,7 @@ from committer.cli.exits import Exit
 from committer.cli.explaining import chosen_committer
 from committer.cli.output import Answer, Part, line, pairs, styled, table
 from committer.cli.session import Session
-from committer.committers.context import open_store
+from committer.committers.opened_store import open_store
 from committer.errors import (
     CommitterError,
     ConfigurationError,

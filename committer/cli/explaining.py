@@ -7,9 +7,9 @@ import msgspec
 from committer.cli.exits import Exit
 from committer.cli.output import Answer, Part, copyable, line, pairs, table
 from committer.cli.session import Session
-from committer.committers.base import committer_for, default_committer
-from committer.committers.context import open_store
 from committer.committers.magic import MagicCommitter
+from committer.committers.opened_store import open_store
+from committer.committers.registry import committer_for, default_committer
 from committer.config import CommitterConfig
 from committer.errors import UnsupportedError
 from committer.layout import JobLayout, check_job_id

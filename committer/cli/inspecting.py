@@ -12,7 +12,7 @@ from rich.console import Group
 from committer.cli.output import Answer, Part, builtins_of, line, pairs, table
 from committer.cli.session import Session
 from committer.cli.text import command
-from committer.committers.context import open_store
+from committer.committers.opened_store import open_store
 from committer.config import CommitterConfig
 from committer.errors import RecordError, StoreError, StoreIsADirectoryError
 from committer.events import names

@@ -11,8 +11,9 @@ import msgspec
 from committer.cli.output import Answer, Part, copyable, line, styled, table
 from committer.cli.session import Session
 from committer.cli.text import age, command
-from committer.committers.context import layout_for, open_store
+from committer.committers.find_job import layout_for
 from committer.committers.magic import MagicCommitter
+from committer.committers.opened_store import open_store
 from committer.errors import (
     CommitterError,
     ConfigurationError,

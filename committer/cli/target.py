@@ -15,7 +15,8 @@ from committer.cli.output import Answer, copyable, line, pairs
 from committer.cli.session import Session
 from committer.cli.surveying import Look, find_lock, look_at, ways_out
 from committer.cli.text import command
-from committer.committers.context import layout_for, open_store
+from committer.committers.find_job import layout_for
+from committer.committers.opened_store import open_store
 from committer.errors import (
     CommitterError,
     ConfigurationError,

@@ -1,4 +1,4 @@
-"""The committer interface, and the names committers go by."""
+"""The committer interface."""
 
 from __future__ import annotations
 
@@ -6,18 +6,12 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 
 from committer.committers.results import CommitPlan, JobReport
-from committer.errors import UnsupportedError
 from committer.paths import StorePath
 from committer.records.task_commit import TaskCommit
 from committer.stages.abort_task import AbortRequest
 from committer.stages.attempt_files import AttemptFiles
 from committer.stages.base import StageContext
-from committer.stages.commit_task import TaskOutput
-from committer.stages.setup_task import AttemptIdentity
-from committer.stores.base import Capabilities
-
-DEFAULT_COMMITTER = "manifest"
-_FORESEEN = ("directory", "partitioned", "block-list", "file-v1", "file-v2")
+from committer.stages.task_output import AttemptIdentity, TaskOutput
 
 
 class Committer(ABC):
@@ -89,28 +83,3 @@ class Committer(ABC):
         self, context: StageContext, task_commits: Iterable[TaskCommit] | None, tasks: int | None
     ) -> CommitPlan:
         """What `commit_job` would do; changes nothing."""
-
-
-def committer_for(name: str) -> Committer:
-    """The committer of that name.
-
-    Raises:
-        UnsupportedError: There is none.
-    """
-    from committer.committers.magic import MagicCommitter
-    from committer.committers.manifest import ManifestCommitter
-
-    found: type[Committer] | None = {kind.name: kind for kind in (ManifestCommitter, MagicCommitter)}.get(name)
-    if found is not None:
-        return found()
-    when = "is not in this release" if name in _FORESEEN else "is unknown"
-    raise UnsupportedError(
-        f"committer {name!r} {when}",
-        operation="open_job",
-        next_step=f"use {ManifestCommitter.name!r} or, on S3, {MagicCommitter.name!r}",
-    )
-
-
-def default_committer(capabilities: Capabilities) -> str:
-    """The committer that suits a store: `magic` where there are uploads and no renames, else `manifest`."""
-    return "magic" if capabilities.publishes_uploads else DEFAULT_COMMITTER

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping
-from contextlib import aclosing
 from typing import NamedTuple
 
-from committer.committers.context import open_store
-from committer.committers.results import JobReport
+from committer.committers.opened_store import open_store
 from committer.config import CommitterConfig
-from committer.errors import CommitterError, ConfigurationError, RecordError
+from committer.errors import CommitterError
 from committer.events.logs import job_logger
 from committer.paths import StorePath
-from committer.records.file_list import CommittedFile, check_format
+from committer.records.file_list import check_format
 from committer.records.success import SuccessData
 from committer.stages.base import StageContext
 from committer.stages.commit_state import CommitState
@@ -22,7 +19,6 @@ from committer.stages.file_list import (
     SaveFileList,
     first_part,
     list_named,
-    read_parts,
 )
 from committer.stores.base import Store
 from committer.stores.helpers import exists
@@ -98,58 +94,6 @@ def list_told(context: StageContext, record: SuccessData) -> KeptList:
     layout = context.layout
     path = list_named(told, layout.job_id, layout.destination, context.config.file_list_directory)
     return KeptList(path.uri if path is not None else "", record.diagnostics.get(FILE_LIST_PROBLEM, ""))
-
-
-async def committed_files(
-    report: JobReport, *, storage_options: Mapping[str, object] | None = None
-) -> AsyncIterator[CommittedFile]:
-    """Every file that a job committed, from its complete list: ``async for file in committed_files(report): ...``.
-
-    100,000 files are in memory at a time; each such part costs one call.
-
-    Args:
-        report: The job's report; `JobReport.files` is the same.
-        storage_options: How to reach the store of the list.
-
-    Raises:
-        ConfigurationError: No list was kept, see `JobReport.file_list_problem`; or it is Parquet, and pyarrow is not
-            there.
-        StoreNotFoundError: The list is gone.
-        RecordError: It is damaged, or names other totals than were committed.
-    """
-    async with aclosing(committed_parts(report, storage_options)) as parts:
-        async for part in parts:
-            for file in part:
-                yield file
-
-
-async def committed_parts(
-    report: JobReport, storage_options: Mapping[str, object] | None
-) -> AsyncGenerator[list[CommittedFile], None]:
-    """The same, as many at a time as one part of the list names."""
-    if not report.file_list:
-        problem = f": {report.file_list_problem}" if report.file_list_problem else ""
-        raise ConfigurationError(
-            f"no complete list of what job {report.job_id} committed was kept{problem}",
-            operation="committed_files",
-            next_step="give the next job config=CommitterConfig(file_list_directory=...)",
-        )
-    first = StorePath.from_uri(report.file_list)
-    store = await open_store(first, storage_options)
-    files = size = 0
-    try:
-        async for part in read_parts(store, first, limit=CommitterConfig().record_size_limit):
-            files += len(part)
-            size += sum(file.size for file in part)
-            yield part
-    finally:
-        await store.close()
-    if (files, size) != (report.files_committed, report.bytes_committed):
-        raise RecordError(
-            f"the list names {files} files of {size} bytes, {report.files_committed} of {report.bytes_committed} bytes "
-            "were committed",
-            path=first,
-        )
 
 
 async def store_of(context: StageContext, directory: StorePath) -> Store:

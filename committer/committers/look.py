@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from committer.committers.context import trusted_config
 from committer.committers.standing import Standing
+from committer.committers.trusted_config import trusted_config
 from committer.errors import JobNotFoundError
 from committer.flow.together import both
 from committer.records.job_state import Decision, JobOutcome

@@ -15,9 +15,8 @@ from committer.records.task_commit import TaskCommit
 from committer.stages.abort_task import AbortRequest
 from committer.stages.attempt_files import AttemptFiles
 from committer.stages.base import StageContext
-from committer.stages.commit_task import TaskOutput
 from committer.stages.pending_files import PendingFiles
-from committer.stages.setup_task import AttemptIdentity
+from committer.stages.task_output import AttemptIdentity, TaskOutput
 from committer.stages.uploaded_files import UploadedFiles
 
 _log = job_logger("committer.committers")

@@ -11,8 +11,8 @@ from committer.committers.rename_action import RenameAction
 from committer.paths import StorePath
 from committer.stages.attempt_files import AttemptFiles
 from committer.stages.base import StageContext
-from committer.stages.setup_task import AttemptIdentity
 from committer.stages.staged_files import StagedFiles
+from committer.stages.task_output import AttemptIdentity
 
 _NEEDS: Final = {
     "atomic_file_rename": "rename a file atomically",

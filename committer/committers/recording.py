@@ -20,10 +20,11 @@ from committer.records.task_commit import TaskCommit, digest_of, inline_record
 from committer.stages.abort_task import AbortRequest, AbortTask
 from committer.stages.attempt_records import CommittedAttempt, one_attempt_a_task
 from committer.stages.base import StageContext
-from committer.stages.commit_task import CommitTask, TaskOutput
+from committer.stages.commit_task import CommitTask
 from committer.stages.load_records import decode_listed
 from committer.stages.setup_job import SetupJob
-from committer.stages.setup_task import AttemptIdentity, SetupTask
+from committer.stages.setup_task import SetupTask
+from committer.stages.task_output import AttemptIdentity, TaskOutput
 
 
 class RecordingCommitter(Committer):

@@ -1,14 +1,20 @@
-"""What a user gets back: the report of a commit, and the plan of one."""
+"""What a user gets back: the report of a commit, the files that it names, and the plan of one."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from contextlib import aclosing
 
 import msgspec
 
+from committer.committers.opened_store import open_store
+from committer.config import CommitterConfig
+from committer.errors import ConfigurationError, RecordError
+from committer.paths import StorePath
 from committer.records.file_list import CommittedFile
 from committer.records.statistics import IOStatistics
 from committer.shown import Shown
+from committer.stages.file_list import read_parts
 
 
 class JobReport(Shown, frozen=True, kw_only=True):
@@ -49,8 +55,6 @@ class JobReport(Shown, frozen=True, kw_only=True):
 
     def files(self, *, storage_options: Mapping[str, object] | None = None) -> AsyncIterator[CommittedFile]:
         """Every file that the job committed: ``async for file in report.files(): ...``; see `committed_files`."""
-        from committer.committers.listing import committed_files
-
         return committed_files(self, storage_options=storage_options)
 
 
@@ -74,3 +78,55 @@ class CommitPlan(Shown, frozen=True, kw_only=True):
     replaced: list[str] = msgspec.field(default_factory=list)
     tasks: int = 0
     stray: list[str] = msgspec.field(default_factory=list)
+
+
+async def committed_files(
+    report: JobReport, *, storage_options: Mapping[str, object] | None = None
+) -> AsyncIterator[CommittedFile]:
+    """Every file that a job committed, from its complete list: ``async for file in committed_files(report): ...``.
+
+    100,000 files are in memory at a time; each such part costs one call.
+
+    Args:
+        report: The job's report; `JobReport.files` is the same.
+        storage_options: How to reach the store of the list.
+
+    Raises:
+        ConfigurationError: No list was kept, see `JobReport.file_list_problem`; or it is Parquet, and pyarrow is not
+            there.
+        StoreNotFoundError: The list is gone.
+        RecordError: It is damaged, or names other totals than were committed.
+    """
+    async with aclosing(committed_parts(report, storage_options)) as parts:
+        async for part in parts:
+            for file in part:
+                yield file
+
+
+async def committed_parts(
+    report: JobReport, storage_options: Mapping[str, object] | None
+) -> AsyncGenerator[list[CommittedFile], None]:
+    """The same, as many at a time as one part of the list names."""
+    if not report.file_list:
+        problem = f": {report.file_list_problem}" if report.file_list_problem else ""
+        raise ConfigurationError(
+            f"no complete list of what job {report.job_id} committed was kept{problem}",
+            operation="committed_files",
+            next_step="give the next job config=CommitterConfig(file_list_directory=...)",
+        )
+    first = StorePath.from_uri(report.file_list)
+    store = await open_store(first, storage_options)
+    files = size = 0
+    try:
+        async for part in read_parts(store, first, limit=CommitterConfig().record_size_limit):
+            files += len(part)
+            size += sum(file.size for file in part)
+            yield part
+    finally:
+        await store.close()
+    if (files, size) != (report.files_committed, report.bytes_committed):
+        raise RecordError(
+            f"the list names {files} files of {size} bytes, {report.files_committed} of {report.bytes_committed} bytes "
+            "were committed",
+            path=first,
+        )

@@ -11,7 +11,6 @@ from dataclasses import replace
 from typing import TypeAlias
 
 from committer.committers.basis import basis_of
-from committer.committers.context import refuse_roots_not_given, trusted_config
 from committer.committers.deciding import Deciding, intent_of
 from committer.committers.failures import (
     Refusal,
@@ -27,6 +26,7 @@ from committer.committers.publish_action import PublishAction
 from committer.committers.reports import published_before, report_of, report_of_finished
 from committer.committers.results import JobReport
 from committer.committers.standing import Standing, Step, Wish, step_for
+from committer.committers.trusted_config import refuse_roots_not_given, trusted_config
 from committer.errors import (
     CommitterError,
     JobNotFoundError,

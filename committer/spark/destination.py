@@ -6,8 +6,8 @@ from typing import Final
 
 import msgspec
 
-from committer.committers.base import default_committer
-from committer.committers.context import open_store
+from committer.committers.opened_store import open_store
+from committer.committers.registry import default_committer
 from committer.errors import ConfigurationError, StoreNotADirectoryError, StoreNotFoundError, UnsupportedError
 from committer.paths import StorePath, working_directory_in
 from committer.spark.modes import SaveMode

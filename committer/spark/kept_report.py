@@ -12,7 +12,7 @@ from typing import Final
 
 import msgspec
 
-from committer.committers.context import open_store
+from committer.committers.opened_store import open_store
 from committer.committers.results import JobReport
 from committer.errors import (
     CommitterError,

@@ -30,7 +30,7 @@ from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMess
 from pyspark.sql.types import StructType
 
 from committer.advice import to_blocking_callers
-from committer.committers.context import open_store
+from committer.committers.opened_store import open_store
 from committer.committers.results import JobReport
 from committer.errors import (
     COMMIT_AGAIN,

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from committer.committers.base import DEFAULT_COMMITTER
+from committer.committers.registry import DEFAULT_COMMITTER
 from committer.committers.results import JobReport
 from committer.config import CommitterConfig, ConfigLike, config_of
 from committer.errors import (

@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 
 from committer.paths import StorePath
-from committer.stages.commit_task import WrittenFile
+from committer.stages.task_output import WrittenFile
 from committer.stores.base import FileStatus, FileWriter
 
 

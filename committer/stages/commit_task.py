@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Coroutine
-from dataclasses import dataclass
 from typing import Any, cast
 
 from committer.errors import (
@@ -22,15 +21,14 @@ from committer.flow.together import together
 from committer.flow.workers import run_workers
 from committer.paths import StorePath
 from committer.records.manifest import DirectoryEntry, FileEntry, TaskManifest, encode_task_manifest
-from committer.records.pending_uploads import UploadEntry
 from committer.records.task_commit import TaskCommit, digest_of, inline_record
 from committer.stages.base import Stage
 from committer.stages.durability import sync_directories
 from committer.stages.job_directory import check_job_stands
 from committer.stages.names import with_ancestors
 from committer.stages.pending_sets import set_of
-from committer.stages.setup_task import AttemptIdentity
 from committer.stages.task_directories import destination_directories
+from committer.stages.task_output import TaskOutput, WrittenFile
 from committer.stores.base import SupportsSync
 from committer.stores.paced import without_retries
 
@@ -38,49 +36,6 @@ from committer.stores.paced import without_retries
 # jitter below 2.5 s has the same reach and spreads a thundering herd.
 _SAVE_BACKOFF_BASE_S = 0.5
 _SAVE_BACKOFF_CAP_S = 2.5
-
-
-@dataclass(frozen=True, slots=True)
-class WrittenFile:
-    """A file of a task attempt.
-
-    Attributes:
-        name: Relative to the task attempt directory.
-        size: Bytes.
-        identity: As the store gave it once the file was closed.
-        synced: Whether its data survives a power loss already, where that was asked for.
-        absolute: The absolute path it goes to; empty where it goes to the same name below the destination.
-        upload: The upload it waits in, where nothing stands under its name.
-    """
-
-    name: str
-    size: int
-    identity: str | None
-    synced: bool = True
-    absolute: str = ""
-    upload: UploadEntry | None = None
-
-    @property
-    def destination(self) -> str:
-        """The name it is published under."""
-        return self.absolute or self.name
-
-
-@dataclass(frozen=True, slots=True)
-class TaskOutput:
-    """Everything a task attempt wrote.
-
-    Attributes:
-        identity: Which run of which attempt.
-        directory: The task attempt directory.
-        files: Its files.
-        directories: Directories to have at the destination, relative; parents of files need not be named.
-    """
-
-    identity: AttemptIdentity
-    directory: StorePath
-    files: list[WrittenFile]
-    directories: list[str]
 
 
 class CommitTask(Stage[TaskOutput, TaskCommit]):

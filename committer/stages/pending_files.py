@@ -13,7 +13,7 @@ from committer.records.pending_set import MAGIC_LENGTH, PENDING_SUFFIX, encode_p
 from committer.stages.base import StageContext
 from committer.stages.names import is_absolute
 from committer.stages.pending_sets import pending_of
-from committer.stages.setup_task import AttemptIdentity
+from committer.stages.task_output import AttemptIdentity
 from committer.stages.uploaded_files import UploadedFiles
 from committer.stores.base import FileStatus, FileWriter
 from committer.stores.helpers import end_upload, put_described

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from hashlib import md5
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from committer.errors import InvalidPathError, RecordError
 from committer.layout import PENDING_SET_SUFFIX, JobLayout, has_nonce
@@ -26,10 +26,7 @@ from committer.records.pending_set import (
 )
 from committer.records.pending_uploads import UploadEntry
 from committer.stages.base import StageContext
-
-if TYPE_CHECKING:
-    from committer.stages.commit_task import TaskOutput, WrittenFile
-    from committer.stages.setup_task import AttemptIdentity
+from committer.stages.task_output import AttemptIdentity, TaskOutput, WrittenFile
 
 NONCE: Final = "committer.nonce"
 """What the extra data of an upload of this engine holds: which run of the attempt began it, and so its stamp."""

@@ -2,27 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from committer.errors import JobNotFoundError, StoreNotFoundError
 from committer.paths import StorePath
 from committer.stages.base import Stage
 from committer.stages.job_directory import check_job_stands
-
-
-@dataclass(frozen=True, slots=True)
-class AttemptIdentity:
-    """Which run of which task attempt.
-
-    Attributes:
-        task: The task's number.
-        attempt: The attempt's number.
-        nonce: Random; part of every path of this run.
-    """
-
-    task: int
-    attempt: int
-    nonce: str
+from committer.stages.task_output import AttemptIdentity
 
 
 class SetupTask(Stage[AttemptIdentity, StorePath]):

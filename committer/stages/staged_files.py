@@ -8,7 +8,7 @@ from committer.errors import JobNotFoundError, StoreExistsError, StoreNotFoundEr
 from committer.paths import StorePath
 from committer.stages.attempt_files import AttemptFiles
 from committer.stages.base import StageContext
-from committer.stages.commit_task import WrittenFile
+from committer.stages.task_output import WrittenFile
 from committer.stores.base import FileStatus, FileWriter
 
 

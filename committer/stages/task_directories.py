@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from committer.errors import StoreNotFoundError
 from committer.flow.workers import run_workers
 from committer.records.manifest import (
@@ -15,9 +13,7 @@ from committer.records.manifest import (
 )
 from committer.stages.base import StageContext
 from committer.stages.names import with_ancestors
-
-if TYPE_CHECKING:
-    from committer.stages.commit_task import TaskOutput
+from committer.stages.task_output import TaskOutput
 
 
 async def destination_directories(context: StageContext, output: TaskOutput) -> list[DirectoryEntry]:

@@ -8,8 +8,7 @@ from datetime import timedelta
 
 from committer import operations as engine
 from committer import record_files, uploads, validation
-from committer.committers.listing import committed_parts
-from committer.committers.results import JobReport
+from committer.committers.results import JobReport, committed_parts
 from committer.config import ConfigLike
 from committer.events import Listener
 from committer.operations import CleanupReport, Destination, JobInfo

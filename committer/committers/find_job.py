@@ -1,0 +1,104 @@
+"""Finding a job of which only the destination and the id are known."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+
+from committer.committers.opened_store import open_store
+from committer.committers.registry import default_committer
+from committer.committers.trusted_config import trusted_config
+from committer.config import CommitterConfig
+from committer.errors import (
+    JobNotFoundError,
+    StoreNotADirectoryError,
+    StoreNotFoundError,
+)
+from committer.flow.together import both
+from committer.layout import JobLayout, check_job_id
+from committer.paths import StorePath
+from committer.records.job_state import JobSetup
+from committer.spec import JobSpec
+from committer.stages.job_directory import find_magic_attempt, is_hadoops, look_at_job, read_setup
+from committer.stores.base import Store
+from committer.stores.registry import find_store
+
+
+async def default_committer_of(path: StorePath, storage_options: Mapping[str, object] | None = None) -> str:
+    """The committer that suits the store of a path; no store call."""
+    return default_committer((await find_store(path, storage_options)).capabilities)
+
+
+def layout_for(store: Store, dest: StorePath, job_id: str) -> JobLayout:
+    """Where a job lives of which nothing else is known: it may be one of Hadoop's magic committer where files wait in
+    uploads.
+    """
+    return JobLayout(dest, job_id, pending_sets=default_committer(store.capabilities) == "magic")
+
+
+async def find_job(
+    dest: StorePath,
+    job_id: str,
+    *,
+    config: CommitterConfig | None,
+    storage_options: Mapping[str, object] | None,
+) -> tuple[JobSpec, str | None]:
+    """Rebuilds the spec of a job that stands, from its setup record: 2 calls. With it `StageContext.setup_identity`.
+
+    `config` says where reports and kept records go, and where outside the destination files may; for a job without
+    setup record it holds altogether.
+
+    A job without one was set up by Hadoop, or is half cleaned up; then its highest job attempt is taken. Where writes
+    make directories again, a task that writes after its job was cleaned up looks almost the same: there another record
+    makes a job, or a task attempt of Hadoop's (1 call more), and where directories are not real a record alone: this
+    engine's, or a pending set that a task of Hadoop's left (2 calls more).
+
+    Raises:
+        JobNotFoundError: There is no such job.
+    """
+    check_job_id(job_id)
+    store = await open_store(dest, storage_options, config)
+    try:
+        layout = layout_for(store, dest, job_id)
+        found, setup = await both(look_at_job(store, layout), _setup_or_none(store, layout))
+        while setup is None and found.set_up:
+            # It was made between the two; or its job is being cleaned up, and what else was listed is gone by now.
+            found = await look_at_job(store, layout)
+            setup = await _setup_or_none(store, layout)
+        if setup is not None:
+            late = not store.capabilities.refuses_late_writes
+            record = found.children.get("setup") if late else None
+            return _at(dest, job_id, setup.spec, config), record.identity if record is not None else None
+        attempts = [int(name) for name, child in found.children.items() if child.is_directory and name.isdecimal()]
+        job_attempt = max(attempts, default=0)
+        magic_attempt = await find_magic_attempt(store, layout) if found.magic else None
+        if magic_attempt is not None:
+            return JobSpec.for_hadoop(dest, job_id, magic_attempt, config=config, committer="magic"), None
+        # An empty directory is what a setup makes first: the job that will stand there in a moment is not Hadoop's.
+        if not (found.has_records or (attempts and await is_hadoops(store, JobLayout(dest, job_id, job_attempt)))):
+            raise JobNotFoundError(
+                f"there is no job {job_id} at {dest}: no record speaks of one, and no task attempt of Hadoop's",
+                operation="find_job",
+                path=layout.job_directory,
+                next_step="it was cleaned up; if Hadoop set it up, `job = await committer.attach_job("
+                f"committer.JobSpec.for_hadoop({str(dest)!r}, {job_id!r}))` joins it",
+            )
+        spec = JobSpec.for_hadoop(dest, job_id, job_attempt, config=config)
+        return msgspec.structs.replace(spec, committer=default_committer(store.capabilities)), None
+    finally:
+        await store.close()
+
+
+async def _setup_or_none(store: Store, layout: JobLayout) -> JobSetup | None:
+    try:
+        return await read_setup(store, layout)
+    except (StoreNotFoundError, StoreNotADirectoryError):
+        return None
+
+
+def _at(dest: StorePath, job_id: str, spec: JobSpec, config: CommitterConfig | None) -> JobSpec:
+    # A setup record is as untrusted as any other (G10): where it lies says which job it is, not what it says.
+    return msgspec.structs.replace(
+        spec, destination=dest.uri, job_id=job_id, config=trusted_config(spec.config, config)
+    )

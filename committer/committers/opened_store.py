@@ -1,0 +1,53 @@
+"""Opening a store: with limits that all jobs of the process share, retries, and counts of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from committer.config import CommitterConfig
+from committer.events import Statistics
+from committer.flow.pacing import Claim, Weights, claim_limits
+from committer.flow.retry import DEFAULT_POLICY
+from committer.paths import StorePath
+from committer.stores.base import Store
+from committer.stores.paced import PacedStore
+from committer.stores.registry import find_store
+
+
+def paced(
+    store: Store, config: CommitterConfig, statistics: Statistics, *, owned: bool, claim: Claim | None = None
+) -> PacedStore:
+    """Wraps a store: limits shared by all jobs of the process on its endpoint, counts kept for one job or task.
+
+    Args:
+        store: The store.
+        config: Says which limits to ask for, and what calls cost.
+        statistics: Where calls are counted.
+        owned: Whether closing it closes the store.
+        claim: The limits that were asked for already, for another view of the same opened store.
+    """
+    if claim is None:
+        rate = config.io_rate_for(store.scheme, store.capabilities.default_io_rate)
+        claim = claim_limits(store.endpoint, concurrency=config.io_concurrency, rate=rate or None)
+    return PacedStore(
+        store,
+        pacer=claim.pacer,
+        claim=claim,
+        statistics=statistics,
+        retry_policy=DEFAULT_POLICY,
+        owned=owned,
+        weights=Weights(config.io_read_weight, config.io_write_weight, config.io_delete_weight),
+    )
+
+
+async def open_store(
+    path: StorePath, storage_options: Mapping[str, object] | None = None, config: CommitterConfig | None = None
+) -> PacedStore:
+    """The store of a path, with limits and retries, for work that belongs to no job; no store call."""
+    store = await find_store(path, storage_options)
+    return paced(store, config or CommitterConfig(), Statistics(), owned=is_owned(storage_options))
+
+
+def is_owned(storage_options: Mapping[str, object] | None) -> bool:
+    """Whether a store is opened for this use alone, not a live one that the user gave."""
+    return "store" not in (storage_options or {})

@@ -1,0 +1,72 @@
+"""Which choices of a stored record hold: places outside the destination only a caller may name (G10)."""
+
+from __future__ import annotations
+
+import msgspec
+
+from committer.advice import call
+from committer.config import CommitterConfig
+from committer.errors import (
+    ConfigurationError,
+    InvalidPathError,
+)
+from committer.layout import JobLayout
+from committer.paths import root_of
+
+
+def trusted_config(stored: CommitterConfig, given: CommitterConfig | None) -> CommitterConfig:
+    """Choices as a record holds them, but for places outside the destination: those only the caller may name (G10).
+
+    The rate is the calling process's, too, where the caller gives one: what a store bears may have changed since.
+    """
+    paced_by = stored if given is None or (given.io_rate, given.azure_io_rate) == (None, None) else given
+    return msgspec.structs.replace(
+        stored,
+        io_rate=paced_by.io_rate,
+        azure_io_rate=paced_by.azure_io_rate,
+        absolute_roots=given.absolute_roots if given is not None else (),
+        summary_report_directory=given.summary_report_directory if given is not None else "",
+        diagnostics_manifest_directory=given.diagnostics_manifest_directory if given is not None else "",
+        file_list_directory=given.file_list_directory if given is not None else "",
+        file_list_format=given.file_list_format if given is not None else stored.file_list_format,
+    )
+
+
+def refuse_roots_not_given(
+    layout: JobLayout, stored: CommitterConfig, *, rollback: bool = False, force: bool = False
+) -> None:
+    """Refuses to go on with a job that publishes outside its destination where the caller did not say it may (G10).
+
+    Args:
+        layout: The job, with the roots that the caller gave.
+        stored: What the decision says: the roots that are written to.
+        rollback: The job is to be taken back, not finished; so is the advice.
+        force: As the caller of `recover` said.
+
+    Raises:
+        ConfigurationError: One of them lies below none that was given. Nothing was changed.
+    """
+    missing = [root for root in stored.absolute_roots if not _is_given(layout, root)]
+    if missing:
+        recover = call(
+            "recover",
+            str(layout.destination),
+            layout.job_id,
+            rollback=rollback,
+            force=force,
+            config={"absolute_roots": list(stored.absolute_roots)},
+        )
+        raise ConfigurationError(
+            f"job {layout.job_id} publishes files outside its destination, and a caller that goes on with it must "
+            f"say that it may write below {', '.join(missing)}",
+            operation="commit_job",
+            path=layout.decision,
+            next_step=f"if that is right, call {recover}; nothing was changed",
+        )
+
+
+def _is_given(layout: JobLayout, root: str) -> bool:
+    try:
+        return root_of(f"{layout.absolute(root)}/", layout.roots) is not None
+    except InvalidPathError:
+        return False

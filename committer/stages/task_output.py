@@ -1,0 +1,66 @@
+"""What a task attempt wrote, as its stages hand it on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from committer.paths import StorePath
+from committer.records.pending_uploads import UploadEntry
+
+
+@dataclass(frozen=True, slots=True)
+class AttemptIdentity:
+    """Which run of which task attempt.
+
+    Attributes:
+        task: The task's number.
+        attempt: The attempt's number.
+        nonce: Random; part of every path of this run.
+    """
+
+    task: int
+    attempt: int
+    nonce: str
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenFile:
+    """A file of a task attempt.
+
+    Attributes:
+        name: Relative to the task attempt directory.
+        size: Bytes.
+        identity: As the store gave it once the file was closed.
+        synced: Whether its data survives a power loss already, where that was asked for.
+        absolute: The absolute path it goes to; empty where it goes to the same name below the destination.
+        upload: The upload it waits in, where nothing stands under its name.
+    """
+
+    name: str
+    size: int
+    identity: str | None
+    synced: bool = True
+    absolute: str = ""
+    upload: UploadEntry | None = None
+
+    @property
+    def destination(self) -> str:
+        """The name it is published under."""
+        return self.absolute or self.name
+
+
+@dataclass(frozen=True, slots=True)
+class TaskOutput:
+    """Everything a task attempt wrote.
+
+    Attributes:
+        identity: Which run of which attempt.
+        directory: The task attempt directory.
+        files: Its files.
+        directories: Directories to have at the destination, relative; parents of files need not be named.
+    """
+
+    identity: AttemptIdentity
+    directory: StorePath
+    files: list[WrittenFile]
+    directories: list[str]
