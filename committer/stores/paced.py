@@ -9,7 +9,6 @@ from committer.errors import StoreError, UnsupportedError
 from committer.events import names
 from committer.flow.retry import RetryPolicy, nothing_was_done
 from committer.paths import StorePath
-from committer.stores._paced_calls import CHANGES_NOTHING, ONCE, REPEATABLE, PacedCalls, out_of_memory
 from committer.stores.base import (
     Capabilities,
     FileStatus,
@@ -24,6 +23,7 @@ from committer.stores.base import (
     SupportsSync,
 )
 from committer.stores.helpers import put_described
+from committer.stores.paced_calls import CHANGES_NOTHING, ONCE, REPEATABLE, PacedCalls, out_of_memory
 from committer.stores.uploads import (
     PendingUpload,
     SupportsBlockLists,

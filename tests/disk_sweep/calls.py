@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from committer.paths import StorePath
-from committer.stores import _disk, _places, _renames
+from committer.stores.local import disk, kernel_rename, places
 from tests.disk_sweep.meaning import Call, Operation
 
 NAMES: Final = (
@@ -185,13 +185,13 @@ def install(gate: Gate) -> None:
 
         return go
 
-    for name, method in list(vars(_disk.Disk).items()):
+    for name, method in list(vars(disk.Disk).items()):
         if hasattr(method, "__wrapped__") or name == "rename_files":
-            setattr(_disk.Disk, name, known(name, method))
+            setattr(disk.Disk, name, known(name, method))
     for name in NAMES:
         setattr(os, name, watched(name, getattr(os, name), _refused if name == "access" else _raise))
-    _renames.rename_no_replace = watched("rename_no_replace", _renames.rename_no_replace)
-    opened = _places._kernel_opens()
+    kernel_rename.rename_no_replace = watched("rename_no_replace", kernel_rename.rename_no_replace)
+    opened = places._kernel_opens()
     if opened is not None:
         passed = watched("openat2", opened, _as_in_c)
-        _places._kernel_opens = lambda: passed  # type: ignore[assignment]
+        places._kernel_opens = lambda: passed  # type: ignore[assignment]

@@ -11,8 +11,7 @@ import committer
 from committer import CommitterConfig
 from committer.flow.runtime import SystemRuntime
 from committer.stages.promote import FEWEST_FILES
-from committer.stores import _renames
-from committer.stores.local import LocalStore
+from committer.stores.local import LocalStore, kernel_rename
 from tests.disk_sweep.account import Tree
 from tests.processes.stopping import without_flag
 
@@ -77,7 +76,7 @@ def _no_links(*args: Any, **kwargs: Any) -> None:
 def use_disk(disk: str) -> None:
     """Makes the disk of this process one that lacks something."""
     if disk == "no flag":
-        _renames.rename_no_replace = without_flag
+        kernel_rename.rename_no_replace = without_flag
     if disk == "no links":
         os.link = _no_links
 

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from committer.committers import job_commit
 from committer.errors import CommitterError
-from committer.stores import _places
+from committer.stores.local import places
 
 
 def _decided_is_told_unchanged() -> None:
@@ -21,8 +21,8 @@ def _decided_is_told_unchanged() -> None:
 
 def _links_are_followed() -> None:
     """A link in the place of a job's directory is followed."""
-    _places._kernel_opens = lambda: None  # type: ignore[assignment]
-    _places._walk = lambda base, rest, flags: _places.os.open(f"{base}/{rest}", flags)  # type: ignore[attr-defined]
+    places._kernel_opens = lambda: None  # type: ignore[assignment]
+    places._walk = lambda base, rest, flags: places.os.open(f"{base}/{rest}", flags)  # type: ignore[attr-defined]
 
 
 BUGS: Final = {"told unchanged": _decided_is_told_unchanged, "links are followed": _links_are_followed}

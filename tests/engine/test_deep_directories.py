@@ -11,10 +11,10 @@ import pytest
 import committer
 from committer import CommitterConfig, StorePath
 from committer.errors import CommitterError, StoreNotEmptyError
-from committer.stores._disk_trees import remove_tree
-from committer.stores._places import Place
 from committer.stores.helpers import exists, walk
 from committer.stores.local import LocalStore
+from committer.stores.local.places import Place
+from committer.stores.local.trees import remove_tree
 from committer.stores.memory import MemoryStore
 
 pytestmark = pytest.mark.allow_blocking("looks at the disk itself")

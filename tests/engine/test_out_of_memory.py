@@ -18,8 +18,8 @@ from committer.errors import JobNotFoundError, JobUndecidedError
 from committer.flow import repeats, spill
 from committer.stages import complete_uploads, load_records, planned_files, publish, superseded, validate_output
 from committer.stages.commit_state import CommitState
-from committer.stores import _batches
-from committer.stores._disk import Disk
+from committer.stores import batches
+from committer.stores.local.disk import Disk
 from committer.testing.faults import Call
 from tests.engine.places import Place, make_place
 
@@ -209,7 +209,7 @@ async def test_thread_of_the_disk(name: str, tmp_path: Path, monkeypatch: pytest
 
 async def test_loop_that_cannot_be_told_of_a_batch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The thread tries again: its callers wait for nothing else."""
-    monkeypatch.setattr(_batches, "_NO_MEMORY_S", 0.0)
+    monkeypatch.setattr(batches, "_NO_MEMORY_S", 0.0)
     loop = asyncio.get_running_loop()
     place, messages = await _prepared("disk", tmp_path)
     real = loop.call_soon_threadsafe

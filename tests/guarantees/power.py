@@ -16,9 +16,9 @@ from typing import Literal
 import msgspec
 
 from committer.paths import StorePath
-from committer.stores._memory_tree import File
 from committer.stores.base import Capabilities, FileStatus, FileWriter, Store
 from committer.stores.memory import MemorySpace, MemoryStore
+from committer.stores.memory.tree import File
 
 Tree = dict[str, "File | Tree"]
 

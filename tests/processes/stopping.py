@@ -20,8 +20,7 @@ from typing import Any
 import committer
 from committer import CommitterConfig
 from committer.errors import CommitterError
-from committer.stores import _renames
-from committer.stores.local import LocalStore
+from committer.stores.local import LocalStore, kernel_rename
 from committer.testing.faults import Fault, FaultyStore, SimulatedCrash
 
 CALLS = ("link", "rename", "unlink", "lstat", "rmdir")
@@ -50,7 +49,7 @@ def stop_before(name: str, number: int) -> None:
 
     for call in CALLS:
         setattr(os, call, watched(getattr(os, call)))
-    _renames.rename_no_replace = watched(_renames.rename_no_replace)  # type: ignore[assignment]
+    kernel_rename.rename_no_replace = watched(kernel_rename.rename_no_replace)  # type: ignore[assignment]
 
 
 async def write(
@@ -70,7 +69,7 @@ async def run(
 ) -> None:
     """Commits, or rolls back what a driver that died had published, and stops on the way."""
     if not flag:
-        _renames.rename_no_replace = without_flag
+        kernel_rename.rename_no_replace = without_flag
     options = CommitterConfig(io_concurrency=1, **config)
     store = FaultyStore(LocalStore(threads=1))
     job = await write(destination, job_id, files, store, options)

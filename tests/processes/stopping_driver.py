@@ -15,32 +15,32 @@ from collections.abc import Callable
 from typing import Any
 
 import committer
-from committer.stores import _disk
+from committer.stores.local import disk
 
 
 def stop_before(name: str, call: str) -> None:
     """Stops this process before a file of that name is renamed into place, or replaced; the first time only."""
-    original: Callable[..., Any] = _disk.Disk.put
+    original: Callable[..., Any] = disk.Disk.put
     seen: list[str] = []
 
     def put(self: Any, path: Any, data: bytes, temporary: Any, exclusive: bool, durable: bool) -> Any:
         if path.name != name or (call == "finished" and exclusive) or seen:
             return original(self, path, data, temporary, exclusive, durable)
         seen.append(name)
-        rename, exclusively = _disk.rename, self._rename_exclusively
+        rename, exclusively = disk.rename, self._rename_exclusively
 
         def stopped(source: Any, destination: Any) -> None:
             # To this thread: one that is sent to the process may find another thread, and this one goes on for a while.
             signal.pthread_kill(threading.get_ident(), signal.SIGSTOP)
             (exclusively if exclusive else rename)(source, destination)
 
-        self._rename_exclusively, _disk.rename = stopped, stopped  # type: ignore[method-assign]
+        self._rename_exclusively, disk.rename = stopped, stopped  # type: ignore[method-assign]
         try:
             return original(self, path, data, temporary, exclusive, durable)
         finally:
-            self._rename_exclusively, _disk.rename = exclusively, rename  # type: ignore[method-assign]
+            self._rename_exclusively, disk.rename = exclusively, rename  # type: ignore[method-assign]
 
-    _disk.Disk.put = put  # type: ignore[method-assign]
+    disk.Disk.put = put  # type: ignore[method-assign]
 
 
 async def main(destination: str, job_id: str) -> None:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from committer.stores import _renames
+from committer.stores.local import kernel_rename
 
 LOOKS = ("scandir", "lstat", "stat", "fstat", "access")
 CHANGES = ("open", "pwrite", "mkdir", "rename", "link", "unlink", "rmdir", "fsync")
@@ -36,16 +36,16 @@ def met(
         return met_call
 
     real = {name: getattr(os, name) for name in (*LOOKS, *CHANGES)}
-    real_rename = _renames.rename_no_replace
+    real_rename = kernel_rename.rename_no_replace
     for name, call in real.items():
         setattr(os, name, meeting(name, call))
-    _renames.rename_no_replace = meeting("rename_no_replace", real_rename)
+    kernel_rename.rename_no_replace = meeting("rename_no_replace", real_rename)
     try:
         yield
     finally:
         for name, call in real.items():
             setattr(os, name, call)
-        _renames.rename_no_replace = real_rename
+        kernel_rename.rename_no_replace = real_rename
 
 
 def killed_at(number: int, run: Callable[[], Coroutine[Any, Any, object]]) -> bool:

@@ -21,7 +21,7 @@ import pytest
 import committer
 from committer import CommitterConfig
 from committer.records.success import decode_success
-from committer.stores import _renames
+from committer.stores.local import kernel_rename
 from tests.processes import stopping
 from tests.processes.harness import environment, visible
 
@@ -71,7 +71,7 @@ def drivers() -> Iterator[tuple[Driver, Driver]]:
 def flag(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> bool:
     """Whether the kernel has the rename that replaces nothing, for the drivers and for this process."""
     if not request.param:
-        monkeypatch.setattr(_renames, "rename_no_replace", stopping.without_flag)
+        monkeypatch.setattr(kernel_rename, "rename_no_replace", stopping.without_flag)
     return bool(request.param)
 
 

@@ -38,10 +38,10 @@ from committer.errors import (
 )
 from committer.paths import StorePath
 from committer.references import Secret
-from committer.stores._s3_access import NOTHING_SHA256, S3Access, sha256_of
 from committer.stores.http import redact
 from committer.stores.registry import find_store, open_store
 from committer.stores.s3 import S3Store
+from committer.stores.s3.access import NOTHING_SHA256, S3Access, sha256_of
 from tests.s3.bucket import KEY_ID_IS_IN, KEY_IS_IN, options_for
 from tests.s3.proxy import Trouble, proxy_to, refusal
 from tests.s3.servers import BUCKET, KEY, KEY_ID, Server

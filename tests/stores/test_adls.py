@@ -30,8 +30,8 @@ from committer.events import Statistics
 from committer.events.audit import audit
 from committer.flow.pacing import Pacer
 from committer.paths import StorePath
-from committer.stores import _adls_writer
 from committer.stores.adls import AdlsStore
+from committer.stores.adls import writer as adls_writer
 from committer.stores.paced import PacedStore
 from committer.stores.registry import open_store
 from committer.testing.emulators.adls import AdlsEmulator, Fault, Settings, serve
@@ -378,7 +378,7 @@ async def test_a_long_write_goes_on_where_it_was_refused(
     trouble: Literal["error", "reset-after"],
 ) -> None:
     """What is longer than one append is there in part by then."""
-    monkeypatch.setattr(_adls_writer, "_LARGEST_APPEND_BYTES", 4 << 20)
+    monkeypatch.setattr(adls_writer, "_LARGEST_APPEND_BYTES", 4 << 20)
     paced = PacedStore(store, pacer=Pacer("test", concurrency=4), statistics=Statistics(), owned=False)
     writer = await paced.open_writer(ROOT / "file")
     await writer.write(b"head")
@@ -395,7 +395,7 @@ async def test_a_long_write_goes_on_where_it_was_refused(
 async def test_a_long_write_that_was_refused_midway_is_no_end(
     store: AdlsStore, emulator: AdlsEmulator, monkeypatch: pytest.MonkeyPatch, closing: bool
 ) -> None:
-    monkeypatch.setattr(_adls_writer, "_LARGEST_APPEND_BYTES", 4 << 20)
+    monkeypatch.setattr(adls_writer, "_LARGEST_APPEND_BYTES", 4 << 20)
     writer = await store.open_writer(ROOT / "file")
     emulator.conduct.faults.append(Fault("error", operation="append", status=503, code="ServerBusy", skip=1, count=1))
     with pytest.raises(StoreThrottledError):

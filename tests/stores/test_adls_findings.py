@@ -256,8 +256,8 @@ async def test_an_answer_that_is_refused_or_lost_is_no_failure(
     emulator: AdlsEmulator, fault: Fault, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     caplog.set_level(logging.DEBUG)
-    monkeypatch.setitem(sys.modules["committer.stores._adls_sdk"]._OPTIONS, "initial_backoff", 0)
-    monkeypatch.setitem(sys.modules["committer.stores._adls_sdk"]._OPTIONS, "increment_base", 0)
+    monkeypatch.setitem(sys.modules["committer.stores.adls.sdk"]._OPTIONS, "initial_backoff", 0)
+    monkeypatch.setitem(sys.modules["committer.stores.adls.sdk"]._OPTIONS, "increment_base", 0)
     emulator.conduct.faults.append(fault)
     found = await findings(store_on(emulator))
     assert verdicts(found) == ["skipped"] * 3
@@ -265,7 +265,7 @@ async def test_an_answer_that_is_refused_or_lost_is_no_failure(
 
 
 async def test_an_endpoint_that_never_answers_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("committer.stores._adls_sdk._BOUND_S", 0.05)
+    monkeypatch.setattr("committer.stores.adls.sdk._BOUND_S", 0.05)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         endpoint = f"http://127.0.0.1:{silent.getsockname()[1]}/devstoreaccount1"
         store = AdlsStore.open_for(ROOT, {"endpoint": endpoint, "account_key": KEY})

@@ -22,9 +22,8 @@ from committer.errors import (
 from committer.events import Statistics, names
 from committer.flow.pacing import Pacer
 from committer.paths import StorePath
-from committer.stores import _disk_calls as disk_calls
-from committer.stores import _renames
-from committer.stores.local import LocalStore
+from committer.stores.local import LocalStore, kernel_rename
+from committer.stores.local import calls as disk_calls
 from committer.stores.paced import PacedStore
 
 pytestmark = pytest.mark.every_loop
@@ -217,7 +216,7 @@ async def test_what_cannot_be_renamed_at_once_is_linked(tmp_path: Path, monkeypa
     def refuse(source: str, destination: str, **_at: int | None) -> None:
         raise OSError(errno.EINVAL, os.strerror(errno.EINVAL))
 
-    monkeypatch.setattr(_renames, "rename_no_replace", refuse)
+    monkeypatch.setattr(kernel_rename, "rename_no_replace", refuse)
     renames = into(tmp_path, 9)
     store = LocalStore()
     assert await store.rename_files(renames) == {}

@@ -15,8 +15,8 @@ from concurrent.futures.thread import _WorkItem
 
 import pytest
 
-from committer.stores import _batches
-from committer.stores._batches import HEAVY, LIGHT, MANY, WHOLE_BATCH, BatchExecutor
+from committer.stores import batches as batches_module
+from committer.stores.batches import HEAVY, LIGHT, MANY, WHOLE_BATCH, BatchExecutor
 
 pytestmark = pytest.mark.every_loop
 
@@ -54,7 +54,7 @@ async def single() -> AsyncIterator[BatchExecutor]:
 def all_quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every call is quick by the clock, however busy the machine is, and none is ever held up."""
     monkeypatch.setattr("time.perf_counter", lambda: 0.0)
-    monkeypatch.setattr(_batches, "_HELD_UP_S", 600.0)
+    monkeypatch.setattr(batches_module, "_HELD_UP_S", 600.0)
 
 
 async def until(condition: threading.Event) -> None:
@@ -147,7 +147,7 @@ async def test_calls_of_one_kind_hold_up_none_of_another(batches: BatchExecutor,
 @pytest.mark.parametrize("why", ["held up", "slow"])
 async def test_heavy_calls_leave_a_thread(batches: BatchExecutor, why: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Trees that take minutes to delete, however many, must not keep a rename waiting."""
-    monkeypatch.setattr(_batches, "_HELD_UP_S", 0.001 if why == "held up" else 600.0)
+    monkeypatch.setattr(batches_module, "_HELD_UP_S", 0.001 if why == "held up" else 600.0)
     if why == "slow":
         await batches.run(time.sleep, 0.05, weight=HEAVY)
     gates = [Gate() for _ in range(5)]
@@ -191,12 +191,12 @@ async def test_no_kind_starves_another(single: BatchExecutor) -> None:
 
 
 async def test_a_call_that_hangs_holds_others_up_once(batches: BatchExecutor, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_batches, "_HELD_UP_S", 0.001)
+    monkeypatch.setattr(batches_module, "_HELD_UP_S", 0.001)
     gate = Gate()
     held = asyncio.create_task(batches.run(gate))
     await until(gate.entered)
     assert await batches.run(pow, 3, 2) == 9
-    monkeypatch.setattr(_batches, "_HELD_UP_S", 600.0)
+    monkeypatch.setattr(batches_module, "_HELD_UP_S", 600.0)
     found = await asyncio.gather(*(batches.run(pow, number, 2) for number in range(1000)))
     assert found == [number**2 for number in range(1000)]
     gate.open.set()
@@ -205,7 +205,7 @@ async def test_a_call_that_hangs_holds_others_up_once(batches: BatchExecutor, mo
 
 async def test_a_call_that_hangs_holds_none_up_where_all_threads_are_busy(monkeypatch: pytest.MonkeyPatch) -> None:
     """One hangs, and others take every thread the moment it is free."""
-    monkeypatch.setattr(_batches, "_HELD_UP_S", 0.001)
+    monkeypatch.setattr(batches_module, "_HELD_UP_S", 0.001)
     batches, gate, done = BatchExecutor(2), Gate(), False
     held = asyncio.create_task(batches.run(gate))
     await until(gate.entered)
@@ -230,7 +230,7 @@ async def test_one_call_that_took_long_is_soon_forgotten(
 ) -> None:
     times = iter([0.0, 30.0])
     monkeypatch.setattr("time.perf_counter", lambda: next(times, 30.0))
-    monkeypatch.setattr(_batches, "_HELD_UP_S", 600.0)
+    monkeypatch.setattr(batches_module, "_HELD_UP_S", 600.0)
     await batches.run(int)
     hops = []
     for _again in range(2):
@@ -246,13 +246,13 @@ async def test_one_thread_is_enough_again_when_what_held_others_up_has_ended(
 ) -> None:
     """Though calls went on all the time."""
     monkeypatch.setattr("time.perf_counter", lambda: 0.0)
-    monkeypatch.setattr(_batches, "_HELD_UP_S", 0.001)
+    monkeypatch.setattr(batches_module, "_HELD_UP_S", 0.001)
     gate, beside = Gate(), Gate()
     held = asyncio.create_task(batches.run(gate, weight=MANY))
     await until(gate.entered)
     going_on = asyncio.create_task(batches.run(beside, weight=MANY))
     await until(beside.entered)
-    monkeypatch.setattr(_batches, "_HELD_UP_S", 600.0)
+    monkeypatch.setattr(batches_module, "_HELD_UP_S", 600.0)
     gate.open.set()
     assert await held == "passed"
     waiting = Gate()
@@ -439,7 +439,7 @@ async def test_a_thread_that_dies_before_it_begins_loses_no_call(
     threads: int, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """It took them from the executor, which does not miss it, and keeps its place."""
-    monkeypatch.setattr(_batches, "_LOST_S", 0.02)
+    monkeypatch.setattr(batches_module, "_LOST_S", 0.02)
     batches = BatchExecutor(threads)
     ran: list[int] = []
     deaths = iter(range(threads))
@@ -518,7 +518,7 @@ def test_loops_one_after_the_other_without_close() -> None:
 
 _FORK = """
 import asyncio, os, sys
-from committer.stores._batches import BatchExecutor
+from committer.stores.batches import BatchExecutor
 
 batches = BatchExecutor(2)
 

@@ -30,10 +30,9 @@ from committer.errors import (
     UnsupportedError,
 )
 from committer.paths import StorePath
-from committer.stores import _renames
-from committer.stores._disk_errors import translate
-from committer.stores._disk_links import drop_linked_name
-from committer.stores.local import LocalStore
+from committer.stores.local import LocalStore, kernel_rename
+from committer.stores.local.errors import translate
+from committer.stores.local.links import drop_linked_name
 from committer.stores.memory import MemoryStore
 from committer.testing._conformance_base import names_in
 
@@ -228,7 +227,7 @@ def no_flag(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         asked.append(source)
         raise OSError(errno.EINVAL, os.strerror(errno.EINVAL), source, None, destination)
 
-    monkeypatch.setattr(_renames, "rename_no_replace", refuse)
+    monkeypatch.setattr(kernel_rename, "rename_no_replace", refuse)
     return asked
 
 
@@ -293,13 +292,13 @@ async def test_probe_refuses_without_flag_and_links(
 async def test_probe_refuses_what_changes_identities(
     store: LocalStore, root: StorePath, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    rename = _renames.rename_no_replace
+    rename = kernel_rename.rename_no_replace
 
     def touching(source: str, destination: str, **at: int | None) -> None:
         rename(source, destination, **at)
         os.utime(destination, ns=(1, 1), dir_fd=at["dst_dir_fd"])
 
-    monkeypatch.setattr(_renames, "rename_no_replace", touching)
+    monkeypatch.setattr(kernel_rename, "rename_no_replace", touching)
     with pytest.raises(UnsupportedError, match="inode or time"):
         await store.probe(root)
     assert os.listdir(tmp_path) == []
@@ -308,7 +307,7 @@ async def test_probe_refuses_what_changes_identities(
 async def test_probe_refuses_what_replaces_silently(
     store: LocalStore, root: StorePath, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(_renames, "rename_no_replace", os.rename)
+    monkeypatch.setattr(kernel_rename, "rename_no_replace", os.rename)
     with pytest.raises(UnsupportedError, match="told not to"):
         await store.probe(root)
     assert os.listdir(tmp_path) == []
@@ -540,7 +539,7 @@ async def test_what_is_forced_to_the_disk_and_when(
     store: LocalStore, root: StorePath, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     done: list[str] = []
-    fsync, rename, exclusive = os.fsync, os.rename, _renames.rename_no_replace
+    fsync, rename, exclusive = os.fsync, os.rename, kernel_rename.rename_no_replace
 
     def traced_fsync(handle: int) -> None:
         done.append(f"sync {os.path.basename(os.readlink(f'/proc/self/fd/{handle}'))}")
@@ -556,7 +555,7 @@ async def test_what_is_forced_to_the_disk_and_when(
 
     monkeypatch.setattr(os, "fsync", traced_fsync)
     monkeypatch.setattr(os, "rename", traced_rename)
-    monkeypatch.setattr(_renames, "rename_no_replace", traced_exclusive)
+    monkeypatch.setattr(kernel_rename, "rename_no_replace", traced_exclusive)
     if not os.path.isdir("/proc/self/fd"):
         pytest.skip("needs /proc to tell descriptors apart")
     for exclusively in (False, True):

@@ -16,12 +16,12 @@ from committer.errors import (
 )
 from committer.flow.runtime import current_runtime
 from committer.paths import StorePath
-from committer.stores._memory_blocks import Blocks
-from committer.stores._memory_tree import Tree, describe
-from committer.stores._memory_uploads import Uploads
-from committer.stores._memory_writer import MemoryWriter
 from committer.stores.base import Capabilities, FileStatus, FileWriter, Store
 from committer.stores.helpers import check_options
+from committer.stores.memory.blocks import Blocks
+from committer.stores.memory.tree import Tree, describe
+from committer.stores.memory.uploads import Uploads
+from committer.stores.memory.writer import MemoryWriter
 from committer.stores.uploads import PendingUpload, UncommittedBlock, UploadPart
 
 # A key of 1,024 bytes, and the slash that a path has before it.

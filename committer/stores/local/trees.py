@@ -10,8 +10,8 @@ from contextlib import contextmanager, suppress
 from itertools import count
 from typing import Final, NamedTuple
 
-from committer.stores._disk_calls import LEADS_NOWHERE, WORTH_A_LISTING
-from committer.stores._places import LISTED, Place
+from committer.stores.local.calls import LEADS_NOWHERE, WORTH_A_LISTING
+from committer.stores.local.places import LISTED, Place
 
 _DIRECTORY: Final = LISTED | os.O_NOFOLLOW
 # Directories below one another that a delete holds open at most.
@@ -58,7 +58,7 @@ class MountedBelowError(OSError):
 
     def __init__(self, levels: list[_Level], name: str) -> None:
         super().__init__(errno.EBUSY, os.strerror(errno.EBUSY))
-        self.below = "/".join([*(level.name for level in levels[1:]), name])
+        self.below: str = "/".join([*(level.name for level in levels[1:]), name])
 
 
 class _Level(NamedTuple):

@@ -8,10 +8,10 @@ from typing import Final, Protocol
 from committer.errors import CommitterError, StoreError, StoreExistsError, StoreNotFoundError, StoreUnavailableError
 from committer.flow.runtime import current_runtime
 from committer.paths import StorePath
-from committer.stores._adls_errors import error_of
-from committer.stores._adls_listing import status_in
-from committer.stores._adls_wire import AdlsWire
-from committer.stores._adls_writer import AdlsWriter
+from committer.stores.adls.errors import error_of
+from committer.stores.adls.listing import status_in
+from committer.stores.adls.wire import AdlsWire
+from committer.stores.adls.writer import AdlsWriter
 from committer.stores.base import FileStatus, Store
 from committer.stores.http import Answer
 

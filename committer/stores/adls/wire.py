@@ -12,8 +12,8 @@ from urllib.parse import quote, urlsplit
 from committer.events.audit import current_audit
 from committer.flow.runtime import current_runtime
 from committer.paths import StorePath
-from committer.stores._adls_access import Access, Query
-from committer.stores._adls_errors import error_of
+from committer.stores.adls.access import Access, Query
+from committer.stores.adls.errors import error_of
 from committer.stores.http import Answer, Body, HttpClient
 
 # The first that knows `paginated`, without which deleting a large tree with a token fails after some thousand paths

@@ -6,9 +6,9 @@ import asyncio
 
 from committer.errors import StoreIsADirectoryError, StoreNotFoundError, TaskError
 from committer.paths import StorePath
-from committer.stores._memory_tree import File, Tree, describe
 from committer.stores.base import FileStatus, FileWriter
 from committer.stores.helpers import bytes_of
+from committer.stores.memory.tree import File, Tree, describe
 
 
 class MemoryWriter(FileWriter):

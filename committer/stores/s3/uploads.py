@@ -11,14 +11,14 @@ from typing import Final
 from committer.errors import StoreOutcomeUnknownError, StorePartsError, StoreUnavailableError
 from committer.flow.runtime import current_runtime
 from committer.paths import StorePath
-from committer.stores._s3_checksums import checksum, checksum_in, header_of
-from committer.stores._s3_errors import error_of
-from committer.stores._s3_listing import STAMP_HEADER, directory_prefix, etag_in
-from committer.stores._s3_options import S3Options
-from committer.stores._s3_wire import S3Wire
-from committer.stores._s3_xml import completion, element_in, key_in, moment_in, parsed
 from committer.stores.base import Capabilities
 from committer.stores.http import Answer, Body
+from committer.stores.s3.checksums import checksum, checksum_in, header_of
+from committer.stores.s3.errors import error_of
+from committer.stores.s3.listing import STAMP_HEADER, directory_prefix, etag_in
+from committer.stores.s3.options import S3Options
+from committer.stores.s3.wire import S3Wire
+from committer.stores.s3.xml import completion, element_in, key_in, moment_in, parsed
 from committer.stores.uploads import PendingUpload, UploadPart, check_part, check_stamp
 
 _LONG_BODY_BYTES: Final = 256 << 10

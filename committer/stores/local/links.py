@@ -7,7 +7,7 @@ import os
 
 from committer.errors import StoreOutcomeUnknownError
 from committer.layout import TEMPORARY
-from committer.stores import _renames
+from committer.stores.local import kernel_rename
 
 _GONE = (FileNotFoundError, NotADirectoryError)
 
@@ -65,9 +65,9 @@ def drop_linked_name(source: str, destination: str, private: str) -> None:
 def _put_back(private: str, back: str) -> None:
     """Moves what was taken away back, replacing nothing."""
     try:
-        _renames.rename_no_replace(private, back)
+        kernel_rename.rename_no_replace(private, back)
     except OSError as error:
-        if error.errno not in _renames.NOT_OFFERED:
+        if error.errno not in kernel_rename.NOT_OFFERED:
             raise
     else:
         return

@@ -18,10 +18,10 @@ from itertools import islice
 from typing import Final, Self, TypeAlias
 
 from committer.paths import StorePath, working_part
-from committer.stores import _renames
-from committer.stores._disk_rights import is_closed, refusals
-from committer.stores._places import LISTED, Held, Place, open_directory, refuse_link
 from committer.stores.base import FileStatus, Refusals
+from committer.stores.local import kernel_rename
+from committer.stores.local.places import LISTED, Held, Place, open_directory, refuse_link
+from committer.stores.local.rights import is_closed, refusals
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
 Page: TypeAlias = list[FileStatus]
@@ -51,7 +51,7 @@ class Entries:
 
     def __init__(self, path: str) -> None:
         # What `os.scandir` gives looks at its entries by this number, not by one of its own.
-        self.handle = open_directory(path, working_part(path), LISTED)
+        self.handle: int = open_directory(path, working_part(path), LISTED)
         try:
             self._entries = os.scandir(self.handle)
         except BaseException:
@@ -285,7 +285,7 @@ def no_entry() -> FileNotFoundError:
 
 def rename_no_replace(source: Place, destination: Place) -> None:
     """A rename that fails when anything stands at the destination."""
-    _renames.rename_no_replace(source.name, destination.name, src_dir_fd=source.at, dst_dir_fd=destination.at)
+    kernel_rename.rename_no_replace(source.name, destination.name, src_dir_fd=source.at, dst_dir_fd=destination.at)
 
 
 def make_directories(held: Held, path: str) -> None:

@@ -14,8 +14,8 @@ from committer.errors import (
 )
 from committer.flow.runtime import current_runtime
 from committer.paths import StorePath
-from committer.stores._adls_errors import code_of, error_of
-from committer.stores._adls_wire import AdlsWire
+from committer.stores.adls.errors import code_of, error_of
+from committer.stores.adls.wire import AdlsWire
 from committer.stores.base import Store
 from committer.stores.helpers import status_or_none
 

@@ -9,9 +9,9 @@ from committer.documentation import page
 from committer.errors import StoreError, StoreExistsError, UnsupportedError
 from committer.flow.runtime import current_runtime
 from committer.paths import StorePath
-from committer.stores._s3_errors import error_of
-from committer.stores._s3_wire import S3Wire
 from committer.stores.base import Store
+from committer.stores.s3.errors import error_of
+from committer.stores.s3.wire import S3Wire
 from committer.stores.uploads import SupportsUploads
 
 _STAMP: Final = "committer-probe"

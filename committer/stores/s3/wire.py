@@ -13,11 +13,11 @@ from committer.errors import ConfigurationError, StoreIsADirectoryError
 from committer.events.audit import current_audit
 from committer.flow.runtime import current_runtime
 from committer.paths import StorePath
-from committer.stores._s3_access import NOTHING_SHA256, S3Access, sha256_of
-from committer.stores._s3_errors import ENDED, code_of, error_of
-from committer.stores._s3_options import host_of, is_host_name
-from committer.stores._s3_xml import element_in
 from committer.stores.http import Answer, Body, HttpClient
+from committer.stores.s3.access import NOTHING_SHA256, S3Access, sha256_of
+from committer.stores.s3.errors import ENDED, code_of, error_of
+from committer.stores.s3.options import host_of, is_host_name
+from committer.stores.s3.xml import element_in
 
 # Not imported: the package's front is above everything. It is there, however this was reached.
 _USER_AGENT: Final = f"lake-committer/{sys.modules['committer'].__version__}"

@@ -9,9 +9,9 @@ from typing import Final
 
 from committer.errors import StoreUnavailableError
 from committer.paths import StorePath
-from committer.stores._s3_wire import S3Wire
-from committer.stores._s3_xml import Answered, key_in, moment_in, parsed
 from committer.stores.base import FileStatus
+from committer.stores.s3.wire import S3Wire
+from committer.stores.s3.xml import Answered, key_in, moment_in, parsed
 
 STAMP_HEADER: Final = "x-amz-meta-committer-attempt"
 _ODD: Final = frozenset({"", ".", ".."})

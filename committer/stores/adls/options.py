@@ -7,8 +7,8 @@ from typing import Any, Final
 
 from committer.errors import ConfigurationError, InvalidPathError
 from committer.references import Held, Secret, is_reference, resolved
-from committer.stores._adls_access import Access, ServicePrincipal, SharedAccessSignature, SharedKey, Token
-from committer.stores._adls_names import TABLE, with_hadoop
+from committer.stores.adls.access import Access, ServicePrincipal, SharedAccessSignature, SharedKey, Token
+from committer.stores.adls.names import TABLE, with_hadoop
 
 _PRINCIPAL: Final = ("tenant_id", "client_id", "client_secret")
 

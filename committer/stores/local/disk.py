@@ -24,8 +24,9 @@ from committer.errors import (
     UnsupportedError,
 )
 from committer.paths import StorePath, working_part
-from committer.stores import _renames
-from committer.stores._disk_calls import (
+from committer.stores.base import FileStatus
+from committer.stores.local import kernel_rename
+from committer.stores.local.calls import (
     GONE,
     LEADS_NOWHERE,
     PAGE,
@@ -54,12 +55,11 @@ from committer.stores._disk_calls import (
     unlink,
     write_all,
 )
-from committer.stores._disk_errors import out_of_memory, translate
-from committer.stores._disk_links import drop_linked_name, private_directory
-from committer.stores._disk_rights import refusals
-from committer.stores._disk_trees import MountedBelowError, first_link, remove_tree
-from committer.stores._places import Held, Place, open_directory, refuse_link
-from committer.stores.base import FileStatus
+from committer.stores.local.errors import out_of_memory, translate
+from committer.stores.local.links import drop_linked_name, private_directory
+from committer.stores.local.places import Held, Place, open_directory, refuse_link
+from committer.stores.local.rights import refusals
+from committer.stores.local.trees import MountedBelowError, first_link, remove_tree
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -105,7 +105,7 @@ class Disk:
     """
 
     def __init__(self, *, exclusive_rename: bool) -> None:
-        self.exclusive_rename = exclusive_rename and _renames.OFFERED
+        self.exclusive_rename: bool = exclusive_rename and kernel_rename.OFFERED
         self.hard_links = True
         self.token = ""
         self._linked = False
@@ -358,12 +358,12 @@ class Disk:
                     batch.refuse_links(directory)
                     checked.add(above)
                 # By whole names, as `_ends` says.
-                _renames.rename_no_replace(source.path, destination.path)
+                kernel_rename.rename_no_replace(source.path, destination.path)
             except StoreError as error:
                 error.operation = error.operation or "rename_file"
                 errors[index] = error
             except (OSError, ValueError) as error:
-                if isinstance(error, OSError) and error.errno in _renames.NOT_OFFERED:
+                if isinstance(error, OSError) and error.errno in kernel_rename.NOT_OFFERED:
                     rest.append(numbered)
                     continue
                 told = translate(error, "rename_file", source, destination)
@@ -410,7 +410,7 @@ class Disk:
                 try:
                     rename_no_replace(first, place)
                 except OSError as error:
-                    if error.errno not in _renames.NOT_OFFERED:
+                    if error.errno not in kernel_rename.NOT_OFFERED:
                         raise
                     above = os.path.realpath(os.path.dirname(destination.path))
                     if f"{above}/".startswith(f"{os.path.realpath(source.path)}/"):
@@ -526,7 +526,7 @@ class Disk:
             try:
                 rename_no_replace(source, destination)
             except OSError as error:
-                if error.errno not in _renames.NOT_OFFERED:
+                if error.errno not in kernel_rename.NOT_OFFERED:
                     raise
                 self.exclusive_rename = False
             else:

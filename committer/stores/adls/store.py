@@ -21,16 +21,16 @@ from committer.errors import (
 )
 from committer.paths import StorePath
 from committer.storage_options import OptionTable
-from committer.stores._adls_access import Access
-from committer.stores._adls_errors import code_of, error_of
-from committer.stores._adls_listing import status_in, statuses_in
-from committer.stores._adls_names import TABLE
-from committer.stores._adls_options import access_of, arguments_of, from_connection_string, place_of
-from committer.stores._adls_probe import probe
-from committer.stores._adls_put import SmallFiles
-from committer.stores._adls_sdk import Sdk
-from committer.stores._adls_wire import AdlsWire
-from committer.stores._adls_writer import AdlsWriter
+from committer.stores.adls.access import Access
+from committer.stores.adls.errors import code_of, error_of
+from committer.stores.adls.listing import status_in, statuses_in
+from committer.stores.adls.names import TABLE
+from committer.stores.adls.options import access_of, arguments_of, from_connection_string, place_of
+from committer.stores.adls.probe import probe
+from committer.stores.adls.put import SmallFiles
+from committer.stores.adls.sdk import Sdk
+from committer.stores.adls.wire import AdlsWire
+from committer.stores.adls.writer import AdlsWriter
 from committer.stores.base import Capabilities, FileStatus, FileWriter, Store
 from committer.stores.examination import Finding
 from committer.stores.helpers import status_or_none

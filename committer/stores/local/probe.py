@@ -9,7 +9,7 @@ from committer.errors import StoreExistsError, UnsupportedError
 from committer.paths import StorePath
 
 if TYPE_CHECKING:
-    from committer.stores._disk import Disk
+    from committer.stores.local.disk import Disk
 
 
 def probe(disk: Disk, directory: StorePath, nonce: str) -> None:

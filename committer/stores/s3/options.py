@@ -15,10 +15,10 @@ import msgspec
 
 from committer.errors import ConfigurationError, InvalidPathError, UnsupportedError
 from committer.references import Held, Secret
-from committer.stores._s3_access import S3Access, checked_session
-from committer.stores._s3_checksums import ALGORITHMS
-from committer.stores._s3_names import ENCRYPTION, TABLE, flattened, with_hadoop
 from committer.stores.http import checked_endpoint
+from committer.stores.s3.access import S3Access, checked_session
+from committer.stores.s3.checksums import ALGORITHMS
+from committer.stores.s3.names import ENCRYPTION, TABLE, flattened, with_hadoop
 
 STYLES: Final = ("auto", "path", "virtual")
 _SECRETS: Final = tuple(option.name for option in TABLE.options if option.secret)

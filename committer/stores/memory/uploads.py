@@ -8,7 +8,7 @@ import msgspec
 
 from committer.errors import StoreConflictError, StorePartsError, StoreUploadNotFoundError
 from committer.paths import StorePath
-from committer.stores._memory_tree import File, Tree, etag
+from committer.stores.memory.tree import File, Tree, etag
 from committer.stores.uploads import PendingUpload, UploadPart, check_part, check_stamp
 
 

@@ -22,7 +22,7 @@ from committer.errors import (
     UnsupportedError,
 )
 from committer.paths import StorePath
-from committer.stores._disk_rights import is_mount_point
+from committer.stores.local.rights import is_mount_point
 
 _LOOKS: Final = frozenset({"status", "list", "read", "find_link"})
 _MAKES: Final = frozenset({"put", "open_writer", "make_directory"})

@@ -9,12 +9,12 @@ from typing import Final, Literal
 from committer.errors import ConfigurationError, InvalidPathError, StoreError, TaskError
 from committer.flow.runtime import current_runtime
 from committer.paths import StorePath
-from committer.stores._batches import HEAVY, LIGHT, MANY, WHOLE_BATCH, BatchExecutor
-from committer.stores._disk import Disk
-from committer.stores._disk_calls import Buffer, Entries, Page
-from committer.stores._disk_probe import probe
 from committer.stores.base import Capabilities, FileStatus, FileWriter, Store
+from committer.stores.batches import HEAVY, LIGHT, MANY, WHOLE_BATCH, BatchExecutor
 from committer.stores.helpers import bytes_of, check_options
+from committer.stores.local.calls import Buffer, Entries, Page
+from committer.stores.local.disk import Disk
+from committer.stores.local.probe import probe
 
 _BUFFER_BYTES: Final = 1 << 20
 _MACOS: Final = sys.platform == "darwin"

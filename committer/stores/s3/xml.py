@@ -14,7 +14,7 @@ from xml.sax.saxutils import escape
 
 from committer.errors import StoreUnavailableError
 from committer.paths import StorePath
-from committer.stores._s3_checksums import element_of
+from committer.stores.s3.checksums import element_of
 from committer.stores.uploads import UploadPart
 
 _NAMESPACE: Final = "http://s3.amazonaws.com/doc/2006-03-01/"

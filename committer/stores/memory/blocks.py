@@ -9,7 +9,7 @@ import msgspec
 
 from committer.errors import ConfigurationError, StorePartsError, StorePreconditionError
 from committer.paths import StorePath
-from committer.stores._memory_tree import Tree
+from committer.stores.memory.tree import Tree
 from committer.stores.uploads import UncommittedBlock, check_length, check_stamp
 
 _WEEK_S: Final = 7 * 24 * 3600.0

@@ -28,8 +28,8 @@ from committer.errors import (
 from committer.flow.retry_after import retry_after_s
 from committer.flow.runtime import current_runtime
 from committer.paths import StorePath
-from committer.stores._s3_xml import element_in
 from committer.stores.http import Answer
+from committer.stores.s3.xml import element_in
 
 # Codes of "Error responses" in the S3 API reference, and of the pages of single operations; what is not there is said
 # where it stands.

@@ -26,20 +26,20 @@ from committer.errors import (
 from committer.flow.runtime import current_runtime
 from committer.paths import StorePath
 from committer.storage_options import OptionTable
-from committer.stores._s3_access import S3Access
-from committer.stores._s3_checksums import md5_of
-from committer.stores._s3_errors import error_of, error_of_code
-from committer.stores._s3_listing import etag_in, pages, status_in
-from committer.stores._s3_names import TABLE
-from committer.stores._s3_options import S3Options, checked_bucket
-from committer.stores._s3_probe import probe
-from committer.stores._s3_uploads import Objects, UploadCalls
-from committer.stores._s3_wire import S3Wire, check_place
-from committer.stores._s3_writer import S3Writer
-from committer.stores._s3_xml import can_be_text, deletion, parsed
 from committer.stores.base import Capabilities, FileStatus, FileWriter, Store
 from committer.stores.helpers import status_or_none, unseen
 from committer.stores.http import HttpClient, check_name
+from committer.stores.s3.access import S3Access
+from committer.stores.s3.checksums import md5_of
+from committer.stores.s3.errors import error_of, error_of_code
+from committer.stores.s3.listing import etag_in, pages, status_in
+from committer.stores.s3.names import TABLE
+from committer.stores.s3.options import S3Options, checked_bucket
+from committer.stores.s3.probe import probe
+from committer.stores.s3.uploads import Objects, UploadCalls
+from committer.stores.s3.wire import S3Wire, check_place
+from committer.stores.s3.writer import S3Writer
+from committer.stores.s3.xml import can_be_text, deletion, parsed
 
 _MAX_KEY_BYTES: Final = 1024
 _TRIES: Final = 5

@@ -1,0 +1,5 @@
+"""The local file system."""
+
+from committer.stores.local.store import LocalStore
+
+__all__ = ["LocalStore"]
