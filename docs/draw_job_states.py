@@ -34,14 +34,16 @@ def diagram() -> list[str]:
     lines.append("    open --> intended: declare the intent (commit)")
     for standing, steps in STEPS.items():
         wishes: dict[Step, list[str]] = {}
-        for wish, step in zip(Wish, steps, strict=True):
+        for wish, step in steps.items():
             wishes.setdefault(step, []).append(wish.value)
         for step, asked in wishes.items():
             after = LEADS_TO.get(step)
             # What late requests leave is told in the table alone: no job passes through it.
             if after is None or standing in (Standing.GONE, Standing.REMAINS, Standing.VOID, Standing.REPEATED):
                 continue
-            lines.append(f"    {_name(standing)} --> {_name(after)}: {step.value} ({', '.join(asked)})")
+            what = step.value.rpartition("; ")[2]
+            lines.append(f"    {_name(standing)} --> {_name(after)}: {what} ({', '.join(asked)})")
+    lines.append("    decided --> refused: a publish action is refused for good (commit, recover)")
     lines.append("    kept --> [*]")
     lines.append("    gone --> [*]")
     return [*lines, "```"]
@@ -51,7 +53,7 @@ def tables() -> list[str]:
     """The step that follows, and what each name means."""
     head = ["", *(wish.value for wish in Wish)]
     lines = ["| " + " | ".join(head) + " |", "| " + " | ".join("---" for _ in head) + " |"]
-    lines += [f"| **{standing.value}** | " + " | ".join(steps) + " |" for standing, steps in STEPS.items()]
+    lines += [f"| **{standing.value}** | " + " | ".join(steps.values()) + " |" for standing, steps in STEPS.items()]
     lines += ["", "## What the names mean", "", "| the job is | which means |", "| --- | --- |"]
     lines += [f"| **{standing.value}** | {meaning} |" for standing, meaning in MEANINGS.items()]
     return lines

@@ -112,12 +112,22 @@ async def intent_of(context: StageContext, position: Position, *, force: bool) -
     """The intent of a driver that began to commit an undecided job; None where a listing is taken by force.
 
     Raises:
-        JobUndecidedError: No driver did.
+        JobUndecidedError: It was withdrawn since.
     """
     intent = await read_intent(context.store, position.found) if position.found is not None else None
-    if intent is None and not (force and context.spec.delivery == "listing"):
-        raise refuse_undecided(context)
+    if intent is None:
+        check_forced(context, force=force)
     return intent
+
+
+def check_forced(context: StageContext, *, force: bool) -> None:
+    """Refuses to decide a job that no driver began to commit, unless by force a listing is taken for what one would.
+
+    Raises:
+        JobUndecidedError: It is not forced, or there is nothing to list.
+    """
+    if not (force and context.spec.delivery == "listing"):
+        raise refuse_undecided(context)
 
 
 async def withdraw_or_say(

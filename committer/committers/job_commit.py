@@ -8,12 +8,12 @@ table says what follows; else the error is the caller's.
 from __future__ import annotations
 
 import traceback
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Final
 
-from committer.committers.deciding import Deciding, intent_of, withdraw_or_say
+from committer.committers.deciding import Deciding, check_forced, intent_of, withdraw_or_say
 from committer.committers.failures import (
     advise_recovery,
     as_one,
@@ -54,10 +54,19 @@ _log = job_logger("committer.committers")
 # Every look finds the job further on than the one before, so a handful is plenty.
 _LOOKS: Final = 20
 
-_DECIDING: Final = frozenset({Step.DECIDE, Step.DECIDE_AS_INTENDED, Step.REFUSE_UNDECIDED})
+_DECIDING: Final = frozenset({Step.DECIDE, Step.DECIDE_AS_INTENDED, Step.DECIDE_IF_FORCED})
 _DECIDED: Final = frozenset({Step.PUBLISH, Step.TAKE_BACK, Step.UNDO, Step.FINISH})
 _REFUSING: Final = frozenset({Step.REFUSE_DECIDED, Step.REFUSE_ABORTED, Step.REFUSE_COMMITTED})
 _UNDECIDED: Final = frozenset({Standing.OPEN, Standing.INTENDED, Standing.REMAINS})
+
+# Where a job may still stand when a step of this driver failed and no other driver was at work.
+_NOT_BROUGHT_ON: Final[Mapping[Step, frozenset[Standing]]] = {
+    Step.PUBLISH: frozenset({Standing.DECIDED}),
+    Step.TAKE_BACK: frozenset({Standing.DECIDED, Standing.FENCED}),
+    Step.UNDO: frozenset({Standing.DECIDED, Standing.FENCED, Standing.ROLLED_BACK}),
+    # This driver's own mark and cleanup change where it stands, too; what they leave to the last says how it ended.
+    Step.FINISH: frozenset(Standing) - {Standing.GONE, Standing.KEPT},
+}
 
 
 class JobCommit:
@@ -117,7 +126,9 @@ class JobCommit:
             await steps.take(step, position)
         elif step is Step.TELL and position.found is None:
             await check_reported(steps.context)
-        elif step in _DECIDING:
+        elif step is Step.DECIDE_IF_FORCED:
+            check_forced(steps.context, force=force)
+        elif step is Step.DECIDE_AS_INTENDED:
             await intent_of(steps.context, position, force=force)
         elif step in _DECIDED:
             steps.check_roots(position)
@@ -180,20 +191,16 @@ async def _after_failure(steps: Steps, step: Step, position: Position, error: Ex
     if refusal is not None and steps.state is not None and not is_forward_only(steps.context, steps.state):
         _log.warning("job %s is rolled back: %s", steps.context.layout.job_id, refusal.message)
         steps.refusal = refusal
-        return replace(position, standing=Standing.FENCED)
+        return replace(position, standing=Standing.REFUSED)
     raise _told(steps, step, error) from error
 
 
 def _is_brought_on(steps: Steps, step: Step, now: Position) -> bool:
     """Whether another driver of the job did what a step was about to do, or the contrary."""
-    if step is Step.FINISH:
-        return now.standing in (Standing.GONE, Standing.KEPT)
-    if now.standing is Standing.ROLLED_BACK:
-        by_other = now.outcome is not None and now.outcome.driver != steps.context.driver
-        return step is not Step.UNDO and by_other
-    if now.standing is Standing.FENCED:
-        return step is Step.PUBLISH
-    return now.standing is not Standing.DECIDED
+    own = (
+        now.standing is Standing.ROLLED_BACK and now.outcome is not None and now.outcome.driver == steps.context.driver
+    )
+    return not own and now.standing not in _NOT_BROUGHT_ON[step]
 
 
 def _told(steps: Steps, step: Step, error: CommitterError) -> CommitterError:
@@ -205,7 +212,7 @@ def _told(steps: Steps, step: Step, error: CommitterError) -> CommitterError:
         state = steps.state
         return advise_recovery(context, error, reversible=state is not None and not is_forward_only(context, state))
     if step in (Step.TAKE_BACK, Step.UNDO):
-        return advise_recovery(context, error, rollback=step is Step.TAKE_BACK)
+        return advise_recovery(context, error, rollback=step is Step.TAKE_BACK or steps.wish is Wish.ROLL_BACK)
     if error.outcome != "committed":
         # It could not be read what is left to do.
         leave_rest(context, error)

@@ -10,7 +10,7 @@ from committer.errors import JobNotFoundError
 from committer.flow.together import both
 from committer.records.job_state import Decision, JobOutcome
 from committer.stages.base import StageContext
-from committer.stages.commit_state import CommitState, is_fenced
+from committer.stages.commit_state import is_fenced
 from committer.stages.end_job import Ended
 from committer.stages.job_directory import JobDirectory, look_at_job, read_decision, read_outcome
 from committer.stages.success_file import read_success, was_completed
@@ -25,7 +25,6 @@ class Position:
         found: What stands in its directory; None where that is gone, or was not listed.
         decision: The decision, where one stands.
         outcome: The outcome, where one stands.
-        state: What the decision rests on; None until a step needs it.
         ended: What this driver's `EndJob` found; None where another one ended the job.
     """
 
@@ -33,7 +32,6 @@ class Position:
     found: JobDirectory | None = None
     decision: Decision | None = None
     outcome: JobOutcome | None = None
-    state: CommitState | None = None
     ended: Ended | None = None
 
 

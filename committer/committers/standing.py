@@ -22,6 +22,7 @@ class Standing(StrEnum):
     ABORTED = "aborted"
     DECIDED = "decided"
     FENCED = "fenced"
+    REFUSED = "refused"
     COMMITTED = "committed"
     ROLLED_BACK = "rolled back"
     FINISHED = "finished"
@@ -47,11 +48,12 @@ class Step(StrEnum):
     TELL = "tell how it ended"
     DECIDE = "decide to commit it"
     DECIDE_AS_INTENDED = "decide as the intent says"
+    DECIDE_IF_FORCED = "refuse: undecided; by force, decide by a listing"
     DECIDE_AGAINST = "decide against it"
     REMOVE_REMAINS = "remove what is left"
     CLEAN_UP_ABORTED = "clean up behind the abort"
     PUBLISH = "publish, write the outcome"
-    TAKE_BACK = "fence, write the outcome, undo"
+    TAKE_BACK = "fence, write the outcome"
     UNDO = "undo what was published"
     FINISH = "write _SUCCESS, clean up"
     CLEAN_UP_TAKEN_BACK = "clean up behind the rollback"
@@ -60,7 +62,6 @@ class Step(StrEnum):
     REMOVE_VOID = "remove the void decision"
     REMOVE_REPEATED = "remove the repeated decision"
     LEAVE = "leave it: it ended"
-    REFUSE_UNDECIDED = "refuse: undecided"
     REFUSE_DECIDED = "refuse: decided"
     REFUSE_ABORTED = "refuse: aborted"
     REFUSE_COMMITTED = "refuse: committed"
@@ -74,6 +75,7 @@ MEANINGS: Final[Mapping[Standing, str]] = {
     Standing.ABORTED: "it is decided against",
     Standing.DECIDED: "it is decided to be committed, and being published",
     Standing.FENCED: "a rollback began: late publish actions fail",
+    Standing.REFUSED: "its driver met a refusal for good when it published: the job is to be taken back",
     Standing.COMMITTED: "every file is published; `_SUCCESS` and cleanup are left",
     Standing.ROLLED_BACK: "it is being taken back",
     Standing.FINISHED: "it is committed, with `_SUCCESS`; only cleanup is left",
@@ -84,35 +86,42 @@ MEANINGS: Final[Mapping[Standing, str]] = {
     Standing.REPEATED: "a late request repeated the decision of a job that committed and was cleaned up",
 }
 
+
+def _row(commit: Step, recover: Step, roll_back: Step, abort: Step) -> Mapping[Wish, Step]:
+    return {Wish.COMMIT: commit, Wish.RECOVER: recover, Wish.ROLL_BACK: roll_back, Wish.ABORT: abort}
+
+
 _S, _T = Step, Standing
-STEPS: Final[Mapping[Standing, tuple[Step, Step, Step, Step]]] = {
-    #                 commit               recover                roll back               abort
-    _T.GONE:         (_S.TELL,             _S.TELL,               _S.TELL,                _S.REMOVE_REMAINS),
-    _T.REMAINS:      (_S.TELL,             _S.TELL,               _S.TELL,                _S.REMOVE_REMAINS),
-    _T.OPEN:         (_S.DECIDE,           _S.REFUSE_UNDECIDED,   _S.DECIDE_AGAINST,      _S.DECIDE_AGAINST),
-    _T.INTENDED:     (_S.DECIDE,           _S.DECIDE_AS_INTENDED, _S.DECIDE_AGAINST,      _S.DECIDE_AGAINST),
-    _T.ABORTED:      (_S.REFUSE_ABORTED,   _S.REFUSE_ABORTED,     _S.CLEAN_UP_ABORTED,    _S.CLEAN_UP_ABORTED),
-    _T.DECIDED:      (_S.PUBLISH,          _S.PUBLISH,            _S.TAKE_BACK,           _S.REFUSE_DECIDED),
-    _T.FENCED:       (_S.TAKE_BACK,        _S.TAKE_BACK,          _S.TAKE_BACK,           _S.REFUSE_DECIDED),
-    _T.COMMITTED:    (_S.FINISH,           _S.FINISH,             _S.REFUSE_COMMITTED,    _S.LEAVE),
-    _T.ROLLED_BACK:  (_S.UNDO,             _S.UNDO,               _S.UNDO,                _S.LEAVE),
-    _T.FINISHED:     (_S.FINISH,           _S.FINISH,             _S.REFUSE_COMMITTED,    _S.LEAVE),
-    _T.TAKEN_BACK:   (_S.CLEAN_UP_TAKEN_BACK, _S.CLEAN_UP_TAKEN_BACK, _S.CLEAN_UP_TAKEN_BACK, _S.LEAVE),
-    _T.KEPT:         (_S.CLEAN_UP_KEPT,    _S.CLEAN_UP_KEPT,      _S.REFUSE_COMMITTED,    _S.LEAVE),
-    _T.ONLY_OUTCOME: (_S.REMOVE_OUTCOME,   _S.REMOVE_OUTCOME,     _S.REMOVE_OUTCOME,      _S.LEAVE),
-    _T.VOID:         (_S.REMOVE_VOID,      _S.REMOVE_VOID,        _S.REMOVE_VOID,         _S.REFUSE_DECIDED),
-    _T.REPEATED:     (_S.REMOVE_REPEATED,  _S.REMOVE_REPEATED,    _S.REMOVE_REPEATED,     _S.REFUSE_DECIDED),
+STEPS: Final[Mapping[Standing, Mapping[Wish, Step]]] = {
+    #                    commit               recover                roll back               abort
+    _T.GONE:        _row(_S.TELL,             _S.TELL,               _S.TELL,                _S.REMOVE_REMAINS),
+    _T.REMAINS:     _row(_S.TELL,             _S.TELL,               _S.TELL,                _S.REMOVE_REMAINS),
+    _T.OPEN:        _row(_S.DECIDE,           _S.DECIDE_IF_FORCED,   _S.DECIDE_AGAINST,      _S.DECIDE_AGAINST),
+    _T.INTENDED:    _row(_S.DECIDE,           _S.DECIDE_AS_INTENDED, _S.DECIDE_AGAINST,      _S.DECIDE_AGAINST),
+    _T.ABORTED:     _row(_S.REFUSE_ABORTED,   _S.REFUSE_ABORTED,     _S.CLEAN_UP_ABORTED,    _S.CLEAN_UP_ABORTED),
+    _T.DECIDED:     _row(_S.PUBLISH,          _S.PUBLISH,            _S.TAKE_BACK,           _S.REFUSE_DECIDED),
+    _T.FENCED:      _row(_S.TAKE_BACK,        _S.TAKE_BACK,          _S.TAKE_BACK,           _S.REFUSE_DECIDED),
+    _T.REFUSED:     _row(_S.TAKE_BACK,        _S.TAKE_BACK,          _S.TAKE_BACK,           _S.REFUSE_DECIDED),
+    _T.COMMITTED:   _row(_S.FINISH,           _S.FINISH,             _S.REFUSE_COMMITTED,    _S.LEAVE),
+    _T.ROLLED_BACK: _row(_S.UNDO,             _S.UNDO,               _S.UNDO,                _S.LEAVE),
+    _T.FINISHED:    _row(_S.FINISH,           _S.FINISH,             _S.REFUSE_COMMITTED,    _S.LEAVE),
+    _T.TAKEN_BACK:  _row(_S.CLEAN_UP_TAKEN_BACK, _S.CLEAN_UP_TAKEN_BACK, _S.CLEAN_UP_TAKEN_BACK, _S.LEAVE),
+    _T.KEPT:        _row(_S.CLEAN_UP_KEPT,    _S.CLEAN_UP_KEPT,      _S.REFUSE_COMMITTED,    _S.LEAVE),
+    _T.ONLY_OUTCOME: _row(_S.REMOVE_OUTCOME,  _S.REMOVE_OUTCOME,     _S.REMOVE_OUTCOME,      _S.LEAVE),
+    _T.VOID:        _row(_S.REMOVE_VOID,      _S.REMOVE_VOID,        _S.REMOVE_VOID,         _S.REFUSE_DECIDED),
+    _T.REPEATED:    _row(_S.REMOVE_REPEATED,  _S.REMOVE_REPEATED,    _S.REMOVE_REPEATED,     _S.REFUSE_DECIDED),
 }  # fmt: skip
-"""The step that follows, by where the job stands, for each wish in the order of `Wish`."""
+"""The step that follows, by where the job stands and what is wanted."""
 
 LEADS_TO: Final[Mapping[Step, Standing]] = {
     Step.DECIDE: Standing.DECIDED,
     Step.DECIDE_AS_INTENDED: Standing.DECIDED,
+    Step.DECIDE_IF_FORCED: Standing.DECIDED,
     Step.DECIDE_AGAINST: Standing.ABORTED,
     Step.CLEAN_UP_ABORTED: Standing.GONE,
     Step.PUBLISH: Standing.COMMITTED,
     Step.FINISH: Standing.GONE,
-    Step.TAKE_BACK: Standing.TAKEN_BACK,
+    Step.TAKE_BACK: Standing.ROLLED_BACK,
     Step.UNDO: Standing.TAKEN_BACK,
     Step.CLEAN_UP_TAKEN_BACK: Standing.GONE,
     Step.CLEAN_UP_KEPT: Standing.KEPT,
@@ -128,4 +137,4 @@ ends as kept, not gone.
 
 def step_for(standing: Standing, wish: Wish) -> Step:
     """The step that follows."""
-    return STEPS[standing][list(Wish).index(wish)]
+    return STEPS[standing][wish]

@@ -7,11 +7,12 @@ its error; where the job stands then is for the loop in `job_commit` to find out
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import TypeAlias
 
 from committer.committers.basis import basis_of
-from committer.committers.deciding import Deciding, intent_of
+from committer.committers.deciding import Deciding, check_forced, intent_of
 from committer.committers.failures import (
     Refusal,
     refuse_aborted,
@@ -35,7 +36,7 @@ from committer.errors import (
     StoreNotFoundError,
 )
 from committer.events.logs import job_logger
-from committer.records.job_state import Decision
+from committer.records.job_state import Decision, JobOutcome
 from committer.stages.base import StageContext
 from committer.stages.cleanup import CleanupJob, RemoveFate, remove_emptied
 from committer.stages.commit_state import CommitState
@@ -67,6 +68,7 @@ class Steps:
     Attributes:
         context: The job, with the decision's choices once that was read.
         decision: The decision that is carried out, once it was made or read.
+        outcome: The outcome that was seen last.
         state: What the decision rests on, once it was made or read.
         published: What was published, as far as it is known.
         refusal: What a publish action was refused for, for good: the job is taken back for it.
@@ -84,6 +86,7 @@ class Steps:
     ) -> None:
         self.context: StageContext = context
         self.decision: Decision | None = None
+        self.outcome: JobOutcome | None = None
         self.published: Published | None = None
         self.refusal: Refusal | None = None
         self.overtaken: CommitterError | None = None
@@ -98,10 +101,12 @@ class Steps:
 
     async def take(self, step: Step, position: Position) -> Led:
         """Takes a step from where the job stands."""
+        self.outcome = position.outcome or self.outcome
         return await {
             Step.TELL: self._tell,
             Step.DECIDE: self._decide,
             Step.DECIDE_AS_INTENDED: self._decide_as_intended,
+            Step.DECIDE_IF_FORCED: self._decide_if_forced,
             Step.DECIDE_AGAINST: self._decide_against,
             Step.REMOVE_REMAINS: self._remove_remains,
             Step.CLEAN_UP_ABORTED: self._clean_up_aborted,
@@ -115,8 +120,6 @@ class Steps:
             Step.REMOVE_VOID: self._remove_void,
             Step.REMOVE_REPEATED: self._remove_repeated,
             Step.LEAVE: self._leave,
-            # It refuses, unless by force a listing is taken for what a driver would have committed.
-            Step.REFUSE_UNDECIDED: self._decide_as_intended,
             Step.REFUSE_DECIDED: self._refuse,
             Step.REFUSE_ABORTED: self._refuse,
             Step.REFUSE_COMMITTED: self._refuse,
@@ -137,11 +140,14 @@ class Steps:
         return position
 
     def _adopt(self, position: Position) -> Position:
+        """Goes by the choices of the first commit decision that is met; a void one, and an abort, say nothing."""
         decision = position.decision
-        if decision is not None and self.decision is None:
+        if decision is None or self.decision is not None or position.standing is Standing.VOID:
+            return position
+        self.decision = decision
+        if decision.decision == "commit":
             context = self.context
             self.context = replace(context, config=trusted_config(decision.config, context.config))
-            self.decision = decision
             context.statistics.merge(decision.statistics)
         return position
 
@@ -290,6 +296,11 @@ class Steps:
         self.deciding = Deciding.as_intended(intent)
         return await self._decide(position)
 
+    async def _decide_if_forced(self, position: Position) -> Led:
+        check_forced(self.context, force=self.force)
+        self.deciding = Deciding.as_intended(None)
+        return await self._decide(position)
+
     async def _decide_against(self, position: Position) -> Led:
         context = self.context
         if position.found is not None:
@@ -329,15 +340,13 @@ class Steps:
         refusal = self.refusal
         reason, force = (refusal.message, True) if refusal is not None else ("on demand", self.force)
         outcome = await self.action.roll_back(self.context).run(RollBackRequest(state, reason, force))
-        if outcome.outcome == "rolled-back":
-            await self.action.settle_rolled_back(self.context, state)
-            return replace(position, standing=Standing.TAKEN_BACK, outcome=outcome)
         return replace(position, standing=standing_of(outcome), outcome=outcome)
 
     async def _undo(self, position: Position) -> Led:
         await self._make_ready(position)
         state = await self.state_of(position)
-        if self.context.durable:
+        by_other = position.outcome is None or position.outcome.driver != self.context.driver
+        if self.context.durable and by_other:
             # Undoing goes by the names that the fence gave, and a power loss may have taken them back.
             # Where neither name stands any more, another driver cleans up already.
             with contextlib.suppress(JobStateError):
@@ -354,12 +363,16 @@ class Steps:
             if self.refusal is not None:
                 raise unsettled_refusal(self.context, self.refusal, error) from error
             raise
+        return self._report_of_taken_back(untold)
+
+    def _report_of_taken_back(self, uploads_left: Sequence[str] = ()) -> JobReport:
+        """The report of a job that is rolled back, for a caller who wanted that; an error for any other."""
         if self.refusal is not None:
             self.refusal.outcome = "unchanged"
             self.refusal.next_step = self.refusal.next_step or "run the job again; what was published was taken back"
             raise self.refusal
         if self.wish is not Wish.ROLL_BACK:
-            reason = position.outcome.reason if position.outcome is not None else "on demand"
+            reason = self.outcome.reason if self.outcome is not None else "on demand"
             raise JobRolledBackError(
                 f"job {self.context.layout.job_id} was rolled back: {reason}",
                 operation="commit_job",
@@ -367,7 +380,7 @@ class Steps:
                 next_step="run the job again",
             )
         return report_of(
-            self.context, self._started, success=False, published=Published(), directories=0, uploads_left=untold
+            self.context, self._started, success=False, published=Published(), directories=0, uploads_left=uploads_left
         )
 
     # -- what is over -------------------------------------------------------------------------------------------
@@ -383,6 +396,9 @@ class Steps:
             known = self.overtaken
             if isinstance(known, JobNotFoundError) or (known is not None and known.outcome == "committed"):
                 raise known from None
+            if self.outcome is not None and self.outcome.outcome == "rolled-back":
+                # Another driver of the job undid it, and cleaned up, before this one could.
+                return self._report_of_taken_back()
             raise
         except CommitterError as error:
             if decided:

@@ -76,15 +76,15 @@ async def fence(context: StageContext) -> None:
 
 
 class RollBack(Stage[RollBackRequest, JobOutcome]):
-    """Every record read, then fence, outcome, undo; in that order.
+    """Every record read, then fence, then outcome; `undo` comes after it.
 
     Once the fence stands no other driver can publish; once the outcome stands no other driver can call the job
     committed. An entry is undone only when the file at its destination is the very one the job put there, and what
     stood there before comes back from the job's directory. Old files come back before new ones go (G13).
 
     Preconditions: a commit decision without the outcome `committed`.
-    Postconditions: outcome `rolled-back`, nothing of the job at the destination, everything it took away back; or
-    outcome `committed`, when another driver was faster: then nothing was undone.
+    Postconditions: outcome `rolled-back`, or `committed` when another driver was faster. After `undo` nothing of the
+    job is at the destination, and everything it took away is back.
     Failure modes: a store error leaves it half way; running it again finishes it. `OutcomeUnknownError` where the store
     cannot prove which files are the job's, a `RecordError` where they cannot be read: nothing was taken back.
     Cost: one read a record where entries are not kept; 3 calls a file that was published (2 where a rename can be told
@@ -120,16 +120,13 @@ class RollBack(Stage[RollBackRequest, JobOutcome]):
         self._check_fencing(value)
 
     async def execute(self, value: RollBackRequest) -> JobOutcome:
-        """Fences, ends, undoes."""
+        """Fences, ends."""
         self.refuse(value)
         await self._check_readable(value.state)
         await self._check_provable(value.state, self.context.layout.tasks)
         await fence(self.context)
         await self._check_provable(value.state, self._tasks)
-        outcome = (await EndJob(self.context).run((value.state.decision, "rolled-back", value.reason))).outcome
-        if outcome.outcome == "rolled-back":
-            await self.undo(value.state)
-        return outcome
+        return (await EndJob(self.context).run((value.state.decision, "rolled-back", value.reason))).outcome
 
     def _check_fencing(self, value: RollBackRequest) -> None:
         """Refuses where other drivers of the job can be neither fenced off nor are said to be dead."""

@@ -21,17 +21,17 @@ FILES = {"a=1/part-0": b"one", "part-1": b"two"}
 
 def test_every_standing_has_a_step_for_every_wish_and_a_meaning() -> None:
     assert set(STEPS) == set(MEANINGS) == set(Standing)
-    assert {len(row) for row in STEPS.values()} == {len(Wish)}
-    assert {step for row in STEPS.values() for step in row} == set(Step)
+    assert all(set(row) == set(Wish) for row in STEPS.values())
+    assert {step for row in STEPS.values() for step in row.values()} == set(Step)
 
 
 def test_every_standing_that_changes_something_leads_to_an_end() -> None:
     """From wherever a job stands, each wish ends the call within a few steps: nothing goes round."""
     for standing in Standing:
-        for column in range(len(Wish)):
+        for wish in Wish:
             seen: list[Standing] = []
             now = standing
-            while (after := LEADS_TO.get(STEPS[now][column])) is not None and after is not now:
+            while (after := LEADS_TO.get(STEPS[now][wish])) is not None and after is not now:
                 assert after not in seen, (standing, seen)
                 seen.append(after)
                 now = after
@@ -89,7 +89,7 @@ async def test_a_commit_passes_through_the_table(memory: MemoryPlace, led: list[
         ("decision", False, [Step.DECIDE_AS_INTENDED, Step.PUBLISH, Step.FINISH]),
         ("decision", True, [Step.DECIDE_AGAINST, Step.CLEAN_UP_ABORTED]),
         ("outcome", False, [Step.PUBLISH, Step.FINISH]),
-        ("outcome", True, [Step.TAKE_BACK, Step.CLEAN_UP_TAKEN_BACK]),
+        ("outcome", True, [Step.TAKE_BACK, Step.UNDO, Step.CLEAN_UP_TAKEN_BACK]),
         ("_SUCCESS", False, [Step.FINISH]),
         ("_SUCCESS", True, [Step.REFUSE_COMMITTED]),
     ],
@@ -136,6 +136,7 @@ async def test_a_refused_publish_is_taken_back(memory: MemoryPlace, led: list[ob
     assert refusal.value.outcome == "unchanged"
     assert led == [
         (Standing.OPEN, Step.DECIDE, Standing.DECIDED),
-        (Standing.FENCED, Step.TAKE_BACK, Standing.TAKEN_BACK),
+        (Standing.REFUSED, Step.TAKE_BACK, Standing.ROLLED_BACK),
+        (Standing.ROLLED_BACK, Step.UNDO, Standing.TAKEN_BACK),
     ]
     assert memory.read("part-1") == b"another job's"
