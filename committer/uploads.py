@@ -20,8 +20,8 @@ from committer.flow.workers import run_workers
 from committer.operations import Destination, age_in_seconds
 from committer.paths import StorePath
 from committer.shown import Shown
-from committer.stores.helpers import end_upload
 from committer.stores.paced import PacedStore
+from committer.stores.upload_ends import end_upload
 
 
 class UploadInfo(Shown, frozen=True, kw_only=True):

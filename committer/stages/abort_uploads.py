@@ -23,7 +23,8 @@ from committer.stages.base import Stage, StageContext
 from committer.stages.job_directory import OWN_RECORD_LIMIT, read_decision, read_outcome
 from committer.stages.names import is_absolute
 from committer.stages.recorded_uploads import is_place_of, places_of_records, recorded_uploads
-from committer.stores.helpers import children_of, end_upload, status_or_none
+from committer.stores.helpers import children_of, status_or_none
+from committer.stores.upload_ends import end_upload
 from committer.stores.uploads import PendingUpload, SupportsUploads
 
 _log = job_logger("committer.stages")

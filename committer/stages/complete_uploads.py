@@ -23,7 +23,8 @@ from committer.stages.identity import is_file_of, is_recorded
 from committer.stages.planned_files import PlannedFile
 from committer.stages.publish import Published
 from committer.stores.base import FileStatus
-from committer.stores.helpers import finish_upload, status_or_none
+from committer.stores.helpers import status_or_none
+from committer.stores.upload_ends import finish_upload
 from committer.stores.uploads import UploadPart
 
 _ROUNDS = 5

@@ -39,7 +39,8 @@ from committer.stages.planned_files import (
     read_record,
     refuse_linked_sources,
 )
-from committer.stores.helpers import exists, is_pending, move_file, status_or_none
+from committer.stores.helpers import exists, move_file, status_or_none
+from committer.stores.upload_ends import is_pending
 
 # What `AbortTask` names a record it has taken while it looks whose it is.
 ABORTED = "-aborted"

@@ -16,7 +16,8 @@ from committer.stages.pending_sets import pending_of
 from committer.stages.task_output import AttemptIdentity
 from committer.stages.uploaded_files import UploadedFiles
 from committer.stores.base import FileStatus, FileWriter
-from committer.stores.helpers import end_upload, put_described
+from committer.stores.helpers import put_described
+from committer.stores.upload_ends import end_upload
 
 
 class PendingFiles(UploadedFiles):

@@ -25,7 +25,8 @@ from committer.stages.planned_files import PlannedFile
 from committer.stages.roll_back import RollBack, RollBackRequest
 from committer.stages.success_file import SetAsideSuccess
 from committer.stores.base import SupportsConditionalDelete
-from committer.stores.helpers import end_upload, exists, finish_upload, is_pending, status_or_none
+from committer.stores.helpers import exists, status_or_none
+from committer.stores.upload_ends import end_upload, finish_upload, is_pending
 from committer.stores.uploads import SupportsUploads, UploadPart
 
 

@@ -10,7 +10,8 @@ from committer.errors import StoreError, TaskError
 from committer.flow.outlast import UNDO_BOUND_S, outlast
 from committer.paths import StorePath
 from committer.stores.base import FileStatus, FileWriter, Store
-from committer.stores.helpers import bytes_of, end_upload
+from committer.stores.helpers import bytes_of
+from committer.stores.upload_ends import end_upload
 from committer.stores.uploads import UploadPart, uploads_of
 
 

@@ -10,24 +10,22 @@ import asyncio
 import os
 import time
 import weakref
-from collections import deque
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final, TypeVar, cast
 
+from committer.stores.batch_queues import HEAVY, LIGHT, MANY, WHOLE_BATCH, Call, Handed, Queue
+
+__all__ = ["HEAVY", "LIGHT", "MANY", "WHOLE_BATCH", "BatchExecutor"]
+
 T = TypeVar("T")
 
-LIGHT: Final = 1
-HEAVY: Final = 16
-MANY: Final = 127
-WHOLE_BATCH: Final = 128
 # Above this a call waits for a disk or a server far away: other threads help more than long batches. Below, they
 # mostly wait for one another: each system call gives up the interpreter's lock, and must get it back. Two threads took
 # half again as much CPU as one for the same renames or deletes, and longer.
 _SLOW_LIGHT_CALL_S: Final = 0.001
 _SLOW_HEAVY_CALL_S: Final = 0.004
 _SLOW_MANY_S: Final = 0.02
-_LONGEST_SAMPLE: Final = 8
 # Calls that wait so long behind others of their kind, none of which ends, get one more thread.
 _HELD_UP_S: Final = 0.05
 # Between two tries to tell the loop of a batch, where there is no memory to do so.
@@ -48,126 +46,6 @@ def _count_fork() -> None:
 os.register_at_fork(after_in_child=_count_fork)
 
 
-class _Call:
-    """One call on its way: waiting, with a thread, or done. Only the loop's thread touches anything but the result."""
-
-    __slots__ = ("args", "done", "error", "function", "handed_over", "number", "ran", "result", "waiter", "weight")
-
-    def __init__(
-        self,
-        function: Callable[..., object],
-        args: tuple[object, ...],
-        weight: int,
-        number: int,
-        waiter: asyncio.Future[None],
-    ) -> None:
-        self.function = function
-        self.args = args
-        self.weight = weight
-        self.number = number
-        self.waiter = waiter
-        self.handed_over = False
-        self.ran = False
-        self.done = False
-        self.result: object = None
-        self.error: BaseException | None = None
-
-    def run(self) -> None:
-        try:
-            self.result = self.function(*self.args)
-        except BaseException as error:
-            self.error = error
-        self.ran = True
-
-
-class _Handed:
-    """A batch that was handed to the executor.
-
-    Args:
-        ticket: What takes it has to do with the batch: the thread that runs it, or the loop that gives it up.
-        batch: The calls.
-
-    Attributes:
-        looked_at: Whether it is with the executor for some time.
-    """
-
-    __slots__ = ("batch", "looked_at", "ticket")
-
-    def __init__(self, ticket: list[None], batch: list[_Call]) -> None:
-        self.ticket = ticket
-        self.batch = batch
-        self.looked_at = False
-
-
-class _Queue:
-    """Calls of one kind that wait for a thread, and how many threads they may have.
-
-    Args:
-        threads: How many at most.
-        quick_threads: How many, as long as calls are quick and none is held up.
-        slow_call_s: What a call that is not quick takes, in seconds.
-    """
-
-    __slots__ = (
-        "_quick_threads",
-        "_running",
-        "_slow_call_s",
-        "_threads",
-        "finished",
-        "seconds_per_call",
-        "waiting",
-    )
-
-    def __init__(self, threads: int, quick_threads: int, slow_call_s: float) -> None:
-        self._threads = threads
-        self._quick_threads = quick_threads
-        self._slow_call_s = slow_call_s
-        self.waiting: deque[_Call] = deque()
-        # By its id, whether a batch holds up what waits.
-        self._running: dict[int, bool] = {}
-        self.finished = 0
-        self.seconds_per_call = 0.0
-
-    @property
-    def slow(self) -> bool:
-        return self.seconds_per_call > self._slow_call_s
-
-    @property
-    def ready(self) -> bool:
-        holding = sum(self._running.values())
-        most = self._threads if self.slow else min(self._threads, self._quick_threads + holding)
-        return bool(self.waiting) and len(self._running) < most
-
-    def take(self, longest: int) -> list[_Call]:
-        batch: list[_Call] = []
-        room = WHOLE_BATCH
-        while self.waiting and len(batch) < longest and (not batch or self.waiting[0].weight <= room):
-            call = self.waiting.popleft()
-            call.handed_over = True
-            room -= call.weight
-            batch.append(call)
-        self._running[id(batch)] = False
-        return batch
-
-    def take_back(self, batch: list[_Call]) -> None:
-        """Lets calls wait again, before all others, that no thread began."""
-        del self._running[id(batch)]
-        for call in reversed(batch):
-            call.handed_over = False
-            self.waiting.appendleft(call)
-
-    def relieve(self) -> None:
-        """Lets one more thread have calls: what runs now does not count until it ends."""
-        self._running = dict.fromkeys(self._running, True)
-
-    def finish(self, batch: list[_Call], seconds: float) -> None:
-        del self._running[id(batch)]
-        self.finished += 1
-        # One call that hung for a minute must not count for the next hundred.
-        took = min(seconds / len(batch), _LONGEST_SAMPLE * self._slow_call_s)
-        self.seconds_per_call += (took - self.seconds_per_call) / 4
-
-
 class _Lane:
     """The queues and threads that serve one event loop of one process."""
 
@@ -178,12 +56,12 @@ class _Lane:
         self.hops = 0
         self._threads = threads
         self._executor: ThreadPoolExecutor | None = None
-        self._handed: dict[int, _Handed] = {}
-        self._light = _Queue(threads, 1, _SLOW_LIGHT_CALL_S)
+        self._handed: dict[int, Handed] = {}
+        self._light = Queue(threads, 1, _SLOW_LIGHT_CALL_S)
         # One thread is left, where there are three or more: what takes long must not keep light calls waiting.
-        self._heavy = _Queue(max(1, threads - 1), 1, _SLOW_HEAVY_CALL_S)
-        self._many = _Queue(min(threads, max(2, threads - 1)), 1, _SLOW_MANY_S)
-        self._whole = _Queue(threads, threads, _SLOW_HEAVY_CALL_S)
+        self._heavy = Queue(max(1, threads - 1), 1, _SLOW_HEAVY_CALL_S)
+        self._many = Queue(min(threads, max(2, threads - 1)), 1, _SLOW_MANY_S)
+        self._whole = Queue(threads, threads, _SLOW_HEAVY_CALL_S)
         self._queues = self._light, self._heavy, self._many, self._whole
         self._calls = 0
         self._busy = 0
@@ -231,7 +109,7 @@ class _Lane:
             # No call is left, so the threads end by themselves; joining them would block the loop.
             executor.shutdown(wait=False)
 
-    async def _outlast(self, call: _Call) -> None:
+    async def _outlast(self, call: Call) -> None:
         # What a thread has begun cannot be called back: its outcome must be settled before cancellation goes on.
         while not call.done:
             call.waiter = self._new_future()
@@ -246,16 +124,16 @@ class _Lane:
     def _waits(self) -> bool:
         return any(queue.waiting for queue in self._queues)
 
-    def _queue_of(self, call: _Call) -> _Queue:
+    def _queue_of(self, call: Call) -> Queue:
         if call.weight < HEAVY:
             return self._light
         if call.weight < MANY:
             return self._heavy
         return self._many if call.weight < WHOLE_BATCH else self._whole
 
-    def _enqueue(self, function: Callable[..., object], args: tuple[object, ...], weight: int) -> _Call:
+    def _enqueue(self, function: Callable[..., object], args: tuple[object, ...], weight: int) -> Call:
         self._calls += 1
-        call = _Call(function, args, weight, self._calls, self._new_future())
+        call = Call(function, args, weight, self._calls, self._new_future())
         if not self._scheduled and self._busy < self._threads:
             # Not now but at the end of this turn: what other coroutines ask for until then goes along.
             asyncio.get_running_loop().call_soon(self._hand_over)
@@ -284,7 +162,7 @@ class _Lane:
                 queue.relieve()
         self._hand_over()
 
-    def _hand_over_batch(self, queue: _Queue) -> None:
+    def _hand_over_batch(self, queue: Queue) -> None:
         longest = WHOLE_BATCH
         if queue.slow:
             longest = -(-len(queue.waiting) // (self._threads - self._busy))
@@ -296,7 +174,7 @@ class _Lane:
         self._busy += 1
         self.hops += 1
         try:
-            self._handed[id(batch)] = _Handed(ticket, batch)
+            self._handed[id(batch)] = Handed(ticket, batch)
             self._executor.submit(_run_batch, ticket, batch, asyncio.get_running_loop(), self._finish)
         except (RuntimeError, MemoryError) as error:
             # No thread can be had, or no memory, or the interpreter is going: the callers must hear of it, not wait for
@@ -336,7 +214,7 @@ class _Lane:
             self._queue_of(handed.batch[0]).take_back(handed.batch)
         self._hand_over()
 
-    def _finish(self, batch: list[_Call], seconds: float) -> None:
+    def _finish(self, batch: list[Call], seconds: float) -> None:
         self._busy -= 1
         self._handed.pop(id(batch), None)
         try:
@@ -344,7 +222,7 @@ class _Lane:
         finally:
             self._settle(batch)
 
-    def _settle(self, batch: list[_Call]) -> None:
+    def _settle(self, batch: list[Call]) -> None:
         """Tells the callers of a batch; whatever goes wrong with one, all the others are told."""
         for call in batch:
             call.done = True
@@ -373,9 +251,9 @@ def _took(ticket: list[None]) -> bool:
 
 def _run_batch(
     ticket: list[None],
-    batch: list[_Call],
+    batch: list[Call],
     loop: asyncio.AbstractEventLoop,
-    finish: Callable[[list[_Call], float], None],
+    finish: Callable[[list[Call], float], None],
 ) -> None:
     if not _took(ticket):
         return

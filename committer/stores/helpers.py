@@ -3,27 +3,23 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping
 from typing import Final, cast
 
 from committer.errors import (
     CommitterError,
     ConfigurationError,
     DestinationNotFoundError,
-    StoreConflictError,
     StoreError,
     StoreExistsError,
     StoreNotADirectoryError,
     StoreNotFoundError,
     StoreOutcomeUnknownError,
     StorePreconditionError,
-    StoreUploadNotFoundError,
     UnsupportedError,
 )
-from committer.flow.runtime import current_runtime
 from committer.paths import StorePath
 from committer.stores.base import FileStatus, Store, SupportsConditionalDelete, SupportsMetadata, SupportsSync
-from committer.stores.uploads import UploadPart, uploads_of
 
 RECORD_LIMIT_BYTES: Final = 1 << 30
 _TRIES: Final = 5
@@ -255,82 +251,6 @@ async def put_described(store: Store, path: StorePath, data: bytes, *, metadata:
     return await store.put(path, data)
 
 
-async def finish_upload(
-    store: Store,
-    path: StorePath,
-    upload_id: str,
-    parts: Sequence[UploadPart],
-    *,
-    stamp: str,
-    size: int,
-    identity: str | None = None,
-    exclusive: bool = False,
-) -> str | None:
-    """Completes an upload and, where the answer does not say what happened, looks: stamp and length tell.
-
-    That is so when the answer was lost, when there is no such upload any more (it may have been completed by this very
-    request, or by an earlier one), and when, of an exclusive completion, something stands there: it may be the caller's
-    own file. After a lost answer it is sent again only once a look has shown that the file is not there and the upload
-    still pends: whichever of the two requests arrives first makes the same file, and the other finds no upload. What
-    else that one is refused for says nothing of the first, so it is looked at likewise.
-
-    One call; two or three when it has to look; and as many for each further try, of five.
-
-    Args:
-        store: Where; it must have `Capabilities.multipart`.
-        path: The path of the upload.
-        upload_id: The upload.
-        parts: As for `SupportsUploads.complete_upload`.
-        stamp: What the upload was created with; empty where another engine created it, then its identity tells.
-        size: The length of the whole file.
-        identity: What the file's identity will be, where there is no stamp and that is known.
-        exclusive: As for `SupportsUploads.complete_upload`.
-
-    Returns:
-        The identity of the file that stands there then.
-
-    Raises:
-        StoreOutcomeUnknownError: Answers kept being lost, or the upload is gone after one was, and the file is not
-            there: it may appear yet, or was replaced or deleted.
-        StoreUploadNotFoundError: The upload is gone and the file is not there: it was aborted, or completed before this
-            call and replaced or deleted since.
-        StoreExistsError: `exclusive` and another file is there.
-        UnsupportedError: The store has no uploads.
-    """
-    uploads = uploads_of(store)
-    if uploads is None:
-        raise UnsupportedError("the store has no uploads", operation="complete_upload", path=path)
-    lost: StoreError | None = None
-    tries = _TRIES
-    while True:
-        try:
-            return await uploads.complete_upload(path, upload_id, parts, exclusive=exclusive)
-        except CommitterError as caught:
-            error = caught
-        if isinstance(error, StoreOutcomeUnknownError):
-            lost = lost or error
-        tells = isinstance(error, StoreUploadNotFoundError | StoreExistsError)
-        # Once an answer was lost no other refusal, of this request, says what became of that one.
-        if lost is None and not tells:
-            raise error
-        pends = False
-        try:
-            found = await status_or_none(store, path)
-            if not (tells or _is_meant(found, stamp, size, identity)):
-                pends = await is_pending(store, path, upload_id)
-                # It may have become the file between the two looks.
-                found = found if pends else await status_or_none(store, path)
-        except CommitterError as hidden:
-            # What cannot be looked at is not known, whatever the answer was.
-            raise unseen(error, hidden, operation="complete_upload", path=path) from error
-        if found is not None and _is_meant(found, stamp, size, identity):
-            return found.identity
-        tries -= 1
-        if not (pends and tries):
-            raise error if isinstance(error, StoreExistsError) else lost or error
-        await current_runtime().sleep(_WAIT_S)
-
-
 def _out_of_memory(error: MemoryError, *, operation: str, path: StorePath) -> StoreOutcomeUnknownError:
     """The error of a call that broke off where memory ran out: it is unknown how far it came."""
     return StoreOutcomeUnknownError("the process ran out of memory", operation=operation, path=path, causes=[error])
@@ -347,55 +267,6 @@ def unseen(
         next_step="look at the path before doing it again",
         causes=(error, hidden),
     )
-
-
-async def is_pending(store: Store, path: StorePath, upload_id: str) -> bool:
-    """Whether an upload was neither completed nor aborted. One call.
-
-
-    Raises:
-        UnsupportedError: The store has no uploads.
-    """
-    uploads = uploads_of(store)
-    if uploads is None:
-        raise UnsupportedError("the store has no uploads", operation="list_parts", path=path)
-    try:
-        async for _part in uploads.list_parts(path, upload_id):
-            break
-    except StoreUploadNotFoundError:
-        return False
-    return True
-
-
-async def end_upload(store: Store, path: StorePath, upload_id: str) -> bool:
-    """Aborts an upload until it is gone: parts that were under way can outlive the first time.
-
-    Two calls, and two for each further try, of five.
-
-    Returns:
-        Whether it was there: False when it was completed, or aborted before.
-
-    Raises:
-        StoreConflictError: Parts keep arriving: its writer is still at work.
-        UnsupportedError: The store has no uploads.
-    """
-    uploads = uploads_of(store)
-    if uploads is None:
-        raise UnsupportedError("the store has no uploads", operation="abort_upload", path=path)
-    there = await uploads.abort_upload(path, upload_id)
-    for tries_left in reversed(range(_TRIES)):
-        if not await is_pending(store, path, upload_id):
-            return there
-        if tries_left:
-            await current_runtime().sleep(_WAIT_S)
-            await uploads.abort_upload(path, upload_id)
-    raise StoreConflictError("parts keep arriving: its writer is still at work", operation="abort_upload", path=path)
-
-
-def _is_meant(found: FileStatus | None, stamp: str, size: int, identity: str | None) -> bool:
-    if found is None or found.size != size:
-        return False
-    return found.stamp == stamp if stamp else identity is not None and found.identity == identity
 
 
 def check_options(options: Mapping[str, object], *, known: Iterable[str], scheme: str) -> None:

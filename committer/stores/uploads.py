@@ -111,7 +111,7 @@ class SupportsUploads(Protocol):
 
         A request that was answered never has to be repeated, and one whose answer was lost must not be before a look:
         the second may be answered like the first, find no upload, or, if `exclusive`, find the caller's own file in its
-        way. The file is the caller's when stamp and length are. (`committer.stores.helpers.finish_upload` does so.)
+        way. The file is the caller's when stamp and length are. (`committer.stores.upload_ends.finish_upload` does so.)
 
         Args:
             path: The path of the upload.

@@ -185,7 +185,8 @@ def install(gate: Gate) -> None:
 
         return go
 
-    for name, method in list(vars(disk.Disk).items()):
+    for name in dir(disk.Disk):
+        method = getattr(disk.Disk, name)
         if hasattr(method, "__wrapped__") or name == "rename_files":
             setattr(disk.Disk, name, known(name, method))
     for name in NAMES:

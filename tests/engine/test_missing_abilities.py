@@ -13,7 +13,7 @@ import committer
 from committer import CommitterConfig
 from committer.errors import CommitterError
 from committer.paths import StorePath
-from committer.stores.local import LocalStore, disk, kernel_rename
+from committer.stores.local import LocalStore, kernel_rename, renames
 from committer.testing.faults import Fault, FaultyStore, SimulatedCrash
 
 REPLACE = CommitterConfig(existing_target="replace", io_concurrency=1)
@@ -162,13 +162,13 @@ async def test_names_that_a_probe_moves_files_to_are_no_other_process_s(
 ) -> None:
     """Two containers have the same process ids, and may recover a job at once."""
     names: list[str] = []
-    drop = disk.drop_linked_name
+    drop = renames.drop_linked_name
 
     def note(source: str, destination: str, private: str) -> None:
         names.append(Path(private).name.partition("-")[0])
         drop(source, destination, private)
 
-    monkeypatch.setattr(disk, "drop_linked_name", note)
+    monkeypatch.setattr(renames, "drop_linked_name", note)
     for _process in range(2):
         await LocalStore().probe(StorePath.of(tmp_path))
     assert len(set(names)) == 2

@@ -26,10 +26,10 @@ from committer.events import Statistics
 from committer.flow.pacing import Pacer
 from committer.paths import StorePath
 from committer.stores.base import Store
-from committer.stores.helpers import finish_upload
 from committer.stores.paced import PacedStore
 from committer.stores.s3 import S3Store
 from committer.stores.s3.writer import PART_BYTES
+from committer.stores.upload_ends import finish_upload
 from committer.stores.uploads import UploadPart
 from tests.s3.bucket import options_for
 from tests.s3.proxy import Proxy, Trouble, refusal

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from typing import Final, Protocol
+from typing import Final
 
 from committer.errors import CommitterError, StoreError, StoreExistsError, StoreNotFoundError, StoreUnavailableError
 from committer.flow.runtime import current_runtime
 from committer.paths import StorePath
+from committer.stores.adls.conflicts import explain_conflict
 from committer.stores.adls.errors import error_of
 from committer.stores.adls.listing import status_in
 from committer.stores.adls.wire import AdlsWire
@@ -22,23 +23,17 @@ _NEW_BLOB: Final = {**_BLOB, "If-None-Match": "*"}
 _REFUSED: Final = frozenset({400, 403, 405, 501})
 
 
-class _Explain(Protocol):
-    async def __call__(self, operation: str, path: StorePath, *, exclusive: bool) -> None: ...
-
-
 class SmallFiles:
     """Writes them, in the way that the account turns out to allow.
 
     Args:
         wire: What sends requests.
         store: The store it is for.
-        explain: Looks what stood in the way of a write, and raises it.
     """
 
-    def __init__(self, wire: AdlsWire, store: Store, explain: _Explain) -> None:
+    def __init__(self, wire: AdlsWire, store: Store) -> None:
         self._wire = wire
         self._store = store
-        self._explain = explain
         self._blob_works: bool | None = None
 
     async def put(self, path: StorePath, data: bytes, *, exclusive: bool, temporary: StorePath | None) -> FileStatus:
@@ -60,7 +55,7 @@ class SmallFiles:
                 self._blob_works = True
                 return status_in(answer.headers, path, size=len(data))
             if answer.status in (409, 412):
-                await self._explain("put", path, exclusive=exclusive)
+                await explain_conflict(self._store, "put", path, exclusive=exclusive)
             refusal = error_of(answer, "put", path, replaces=not exclusive)
             if self._blob_works or answer.status not in _REFUSED:
                 raise refusal
@@ -85,7 +80,7 @@ class SmallFiles:
         # Replaces what a run that died left there.
         answer = await self._wire.send("put", "PUT", temporary, (("resource", "file"),))
         if answer.status in (409, 412):
-            await self._explain("put", temporary, exclusive=False)
+            await explain_conflict(self._store, "put", temporary, exclusive=False)
         if answer.status >= 300:
             raise error_of(answer, "put", temporary, replaces=True)
         writer = AdlsWriter(self._wire, temporary, answer)

@@ -9,7 +9,6 @@ import aiohttp
 
 from committer.errors import (
     ConfigurationError,
-    InvalidPathError,
     RecordError,
     StoreConflictError,
     StoreExistsError,
@@ -22,6 +21,8 @@ from committer.errors import (
 from committer.paths import StorePath
 from committer.storage_options import OptionTable
 from committer.stores.adls.access import Access
+from committer.stores.adls.conflicts import check_parent, explain_conflict
+from committer.stores.adls.container import MAX_PATH_BYTES, Container, ends_in_period
 from committer.stores.adls.errors import code_of, error_of
 from committer.stores.adls.listing import status_in, statuses_in
 from committer.stores.adls.names import TABLE
@@ -34,9 +35,8 @@ from committer.stores.adls.writer import AdlsWriter
 from committer.stores.base import Capabilities, FileStatus, FileWriter, Store
 from committer.stores.examination import Finding
 from committer.stores.helpers import status_or_none
-from committer.stores.http import HttpClient, check_name, checked_endpoint
+from committer.stores.http import HttpClient, checked_endpoint
 
-_MAX_PATH_BYTES: Final = 1024
 _TRIES: Final = 5
 _STATUS: Final = (("action", "getStatus"),)
 _ABSENT: Final = {"If-None-Match": "*"}
@@ -46,7 +46,7 @@ _CAPABILITIES: Final = Capabilities(
     implicit_parents=True,
     conditional_delete=True,
     forbids_trailing_period=True,
-    max_path_bytes=_MAX_PATH_BYTES,
+    max_path_bytes=MAX_PATH_BYTES,
     # As Hadoop's fs.azure.io.rate.limit; an account's own default limit is 20,000 ("Scalability targets").
     default_io_rate=1000,
 )
@@ -102,6 +102,7 @@ class AdlsStore(Store):
             endpoint = from_connection_string(connection_string, account, endpoint, options)
         self._scheme = scheme
         self._authority = authority
+        self._container = Container(authority)
         self._endpoint = checked_endpoint(
             endpoint or f"https://{host}", "endpoint", "https://account.dfs.core.windows.net"
         )
@@ -116,7 +117,7 @@ class AdlsStore(Store):
         blob_endpoint = self._endpoint.replace(".dfs.", ".blob.", 1)
         self._wire = AdlsWire(self._endpoint, blob_endpoint, filesystem, self._access, self._http)
         self._sdk = Sdk(self._endpoint, blob_endpoint, filesystem, self._access, http_session)
-        self._small = SmallFiles(self._wire, self, self._explain_conflict)
+        self._small = SmallFiles(self._wire, self)
 
     storage_options: ClassVar[OptionTable] = TABLE
 
@@ -158,20 +159,22 @@ class AdlsStore(Store):
         Raises:
             UnsupportedError: The account has no hierarchical namespace, or a rename changes etags here.
         """
-        await probe(self, self._wire, self._checked(directory))
+        await probe(self, self._wire, self._container.checked(directory))
 
     async def findings(self, directory: StorePath) -> list[Finding]:
         """See `SupportsExamination.findings`; asks Azure's own package, where it is installed."""
-        return await self._sdk.findings(self._checked(directory))
+        return await self._sdk.findings(self._container.checked(directory))
 
     async def status(self, path: StorePath) -> FileStatus:
         """Looks at a path."""
-        answer = await self._wire.done("status", "HEAD", self._checked_old(path, "status"), _STATUS, changes=False)
+        answer = await self._wire.done(
+            "status", "HEAD", self._container.existing(path, "status"), _STATUS, changes=False
+        )
         return status_in(answer.headers, path)
 
     async def list(self, directory: StorePath) -> AsyncIterator[FileStatus]:
         """Iterates over the children, 5,000 a page."""
-        self._checked_old(directory, "list")
+        self._container.existing(directory, "list")
         name = directory.path[1:]
         continuation = ""
         while True:
@@ -193,7 +196,9 @@ class AdlsStore(Store):
     async def read(self, path: StorePath, *, limit: int) -> bytes:
         """Reads a whole file."""
         headers = {"Range": f"bytes=0-{limit}"}
-        answer = await self._wire.send("read", "GET", self._checked_old(path, "read"), headers=headers, changes=False)
+        answer = await self._wire.send(
+            "read", "GET", self._container.existing(path, "read"), headers=headers, changes=False
+        )
         if answer.status == 416:
             # What the service says of any range of an empty file.
             return b""
@@ -217,24 +222,26 @@ class AdlsStore(Store):
         durable: bool = False,
     ) -> FileStatus:
         """Puts a small file; what the service has acknowledged is durable."""
-        self._checked_new(path)
+        self._container.new(path)
         return await self._small.put(path, bytes(data), exclusive=exclusive, temporary=temporary)
 
     async def open_writer(self, path: StorePath, *, durable: bool = False) -> FileWriter:
         """Creates the file, empty until the writer is closed; 8 MiB are kept before they are sent."""
-        answer = await self._wire.send("open_writer", "PUT", self._checked_new(path), (("resource", "file"),), _ABSENT)
+        answer = await self._wire.send(
+            "open_writer", "PUT", self._container.new(path), (("resource", "file"),), _ABSENT
+        )
         if answer.status in (409, 412):
-            await self._explain_conflict("open_writer", path, exclusive=True)
+            await explain_conflict(self, "open_writer", path, exclusive=True)
         if answer.status >= 300:
             raise error_of(answer, "open_writer", path)
         return AdlsWriter(self._wire, path, answer)
 
     async def make_directory(self, path: StorePath, *, parents: bool) -> bool:
         """Makes a directory; one call more without `parents`, or when something is there."""
-        if self._checked_new(path).path == "/":
+        if self._container.new(path).path == "/":
             return False
         if not parents and path.parent.path != "/":
-            await self._check_parent(path)
+            await check_parent(self, path)
         answer = await self._wire.send("make_directory", "PUT", path, (("resource", "directory"),), _ABSENT)
         if answer.status < 300:
             return True
@@ -242,7 +249,7 @@ class AdlsStore(Store):
             found = await status_or_none(self, path)
             if found is not None and found.is_directory:
                 return False
-            await self._explain_conflict("make_directory", path, exclusive=True, found=found)
+            await explain_conflict(self, "make_directory", path, exclusive=True, found=found)
         raise error_of(answer, "make_directory", path)
 
     async def rename_file(
@@ -250,8 +257,8 @@ class AdlsStore(Store):
     ) -> None:
         """Renames a file; one call where `identity` is given, else two."""
         operation = "rename_file"
-        self._checked_old(source, operation)
-        self._checked_new(destination)
+        self._container.existing(source, operation)
+        self._container.new(destination)
         expected = identity
         if expected is None:
             found = await self.status(source)
@@ -291,7 +298,7 @@ class AdlsStore(Store):
     async def rename_directory(self, source: StorePath, destination: StorePath) -> None:
         """Renames a directory; two calls."""
         operation = "rename_directory"
-        self._checked_new(destination)
+        self._container.new(destination)
         found = await self.status(source)
         if not found.is_directory:
             raise StoreNotADirectoryError("the source is a file", operation=operation, path=source)
@@ -336,7 +343,7 @@ class AdlsStore(Store):
 
     async def delete_file_if(self, path: StorePath, *, identity: str) -> bool:
         """See `SupportsConditionalDelete.delete_file_if`."""
-        if _ends_in_period(self._checked(path)):
+        if ends_in_period(self._container.checked(path)):
             return False
         return await self._delete_if("delete_file_if", path, identity)
 
@@ -368,40 +375,6 @@ class AdlsStore(Store):
         """Closes the running loop's connections."""
         await self._http.close()
 
-    async def _explain_conflict(
-        self, operation: str, path: StorePath, *, exclusive: bool, found: FileStatus | None = None
-    ) -> None:
-        """Looks what stood in the way of a write: the service has one code for several things, and several for one.
-
-        Raises:
-            StoreExistsError: Something is there, and it was to be absent.
-            StoreIsADirectoryError: A directory is there.
-            StoreNotADirectoryError: A file is at one of its parents.
-        """
-        found = found or await status_or_none(self, path)
-        if found is not None:
-            if exclusive:
-                raise StoreExistsError("something stands there", operation=operation, path=path)
-            if found.is_directory:
-                raise StoreIsADirectoryError("a directory is there", operation=operation, path=path)
-            return
-        parent = path.parent
-        while parent.path != "/":
-            above = await status_or_none(self, parent)
-            if above is not None:
-                if not above.is_directory:
-                    raise StoreNotADirectoryError("a file stands at one of its parents", operation=operation, path=path)
-                return
-            parent = parent.parent
-
-    async def _check_parent(self, path: StorePath) -> None:
-        parent = await status_or_none(self, path.parent)
-        if parent is None:
-            await self._explain_conflict("make_directory", path.parent, exclusive=False)
-            raise StoreNotFoundError("the parent is missing", operation="make_directory", path=path)
-        if not parent.is_directory:
-            raise StoreNotADirectoryError("its parent is a file", operation="make_directory", path=path)
-
     async def _may_be_done(self, destination: StorePath, identity: str | None) -> bool:
         """Whether a rename whose source is missing was done, by this very request or another one."""
         found = await status_or_none(self, destination)
@@ -419,31 +392,6 @@ class AdlsStore(Store):
         if answer.status >= 300:
             raise error_of(answer, operation, path)
         return True
-
-    def _checked(self, path: StorePath) -> StorePath:
-        if path.authority != self._authority or path.scheme not in ("abfs", "abfss"):
-            raise ConfigurationError("the path belongs to another store", path=path)
-        check_name(path, _MAX_PATH_BYTES)
-        return path
-
-    def _checked_old(self, path: StorePath, operation: str) -> StorePath:
-        # The service may drop the period, and look at, or delete, what has the name without it.
-        if _ends_in_period(self._checked(path)):
-            raise StoreNotFoundError("no name here ends in a period", operation=operation, path=path)
-        return path
-
-    def _checked_new(self, path: StorePath) -> StorePath:
-        if _ends_in_period(self._checked(path)):
-            raise InvalidPathError(
-                "a name ends in a period, which the service does not keep",
-                path=path,
-                next_step="end the names of files and directories in another character",
-            )
-        return path
-
-
-def _ends_in_period(path: StorePath) -> bool:
-    return "./" in path.path or path.path.endswith(".")
 
 
 def _make(scheme: str, authority: str, endpoint: str, access: Access) -> AdlsStore:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import errno
+import functools
 import os
-from typing import Final
+from collections.abc import Callable
+from typing import Concatenate, Final, ParamSpec, TypeVar
 
 from committer.errors import (
     CommitterError,
@@ -23,6 +25,10 @@ from committer.errors import (
 )
 from committer.paths import StorePath
 from committer.stores.local.rights import is_mount_point
+
+P = ParamSpec("P")
+T = TypeVar("T")
+D = TypeVar("D")
 
 _LOOKS: Final = frozenset({"status", "list", "read", "find_link"})
 _MAKES: Final = frozenset({"put", "open_writer", "make_directory"})
@@ -135,3 +141,24 @@ def out_of_memory(operation: str, path: StorePath) -> StoreError:
     """The error of a store method in which memory ran out, perhaps after its system call."""
     kind: type[StoreError] = StoreUnavailableError if operation in _LOOKS else StoreOutcomeUnknownError
     return kind("the process ran out of memory", operation=operation, path=path)
+
+
+def typed(
+    method: Callable[Concatenate[D, StorePath, P], T],
+) -> Callable[Concatenate[D, StorePath, P], T]:
+    """Turns the system's errors of a method into the store's."""
+
+    @functools.wraps(method)
+    def call(self: D, path: StorePath, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        try:
+            return method(self, path, *args, **kwargs)
+        except CommitterError as error:
+            error.operation = error.operation or method.__name__
+            raise
+        except MemoryError as error:
+            raise out_of_memory(method.__name__, path) from error
+        except (OSError, ValueError) as error:
+            destination = args[0] if args and isinstance(args[0], StorePath) else None
+            raise translate(error, method.__name__, path, destination) from error
+
+    return call

@@ -10,6 +10,8 @@ from contextlib import contextmanager, suppress
 from itertools import count
 from typing import Final, NamedTuple
 
+from committer.errors import StoreCrossDeviceError, StoreNotEmptyError
+from committer.paths import StorePath
 from committer.stores.local.calls import LEADS_NOWHERE, WORTH_A_LISTING
 from committer.stores.local.places import LISTED, Place
 
@@ -17,6 +19,8 @@ _DIRECTORY: Final = LISTED | os.O_NOFOLLOW
 # Directories below one another that a delete holds open at most.
 _MOST_LEVELS: Final = 32
 _NOT_EMPTY: Final = frozenset({errno.ENOTEMPTY, errno.EEXIST})
+_DELETE_ROUNDS: Final = 10
+_CHANGED_MEANWHILE: Final = frozenset({errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR, errno.ELOOP, errno.EISDIR})
 
 
 def remove_tree(place: Place) -> None:
@@ -47,6 +51,50 @@ def remove_tree(place: Place) -> None:
     finally:
         os.close(handle)
     os.rmdir(place.name, dir_fd=place.at)
+
+
+def delete_tree(path: StorePath, place: Place) -> bool:
+    """Deletes a directory and all below it, also while other processes change what is in it. True when there was one.
+
+    Args:
+        path: What errors call it.
+        place: Where it is.
+
+    Raises:
+        StoreCrossDeviceError: Another volume is mounted below it; what was met before that is deleted.
+        StoreNotEmptyError: Others keep adding to it.
+    """
+    for _ in range(_DELETE_ROUNDS):
+        try:
+            remove_tree(place)
+        except FileNotFoundError:
+            return True
+        except MountedBelowError as error:
+            mounted = f"{path.path}/{error.below}"
+            raise StoreCrossDeviceError(
+                "another volume, or a part of one, is mounted below it: nothing there was deleted",
+                operation="delete_directory",
+                path=StorePath(path.scheme, path.authority, mounted),
+                outcome="partial",
+                next_step=f"unmount {mounted}",
+            ) from error
+        except OSError as error:
+            # Another process put something into it, or a file or link in the place of a directory; or the reverse.
+            if error.errno not in _CHANGED_MEANWHILE or _is_other(place):
+                raise
+        else:
+            return True
+    raise StoreNotEmptyError(
+        "others keep adding to the directory", operation="delete_directory", path=path, outcome="partial"
+    )
+
+
+def _is_other(place: Place) -> bool:
+    """Whether anything but a directory stands there."""
+    try:
+        return not stat.S_ISDIR(place.look().st_mode)
+    except FileNotFoundError:
+        return False
 
 
 class MountedBelowError(OSError):

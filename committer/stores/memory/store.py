@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
-from typing import Final, Literal
+from typing import Literal
 
 import msgspec
 
@@ -19,75 +19,14 @@ from committer.paths import StorePath
 from committer.stores.base import Capabilities, FileStatus, FileWriter, Store
 from committer.stores.helpers import check_options
 from committer.stores.memory.blocks import Blocks
+from committer.stores.memory.profiles import DEFAULT_PROFILE, FLAGS, LIMITS, PROFILES
 from committer.stores.memory.tree import Tree, describe
 from committer.stores.memory.uploads import Uploads
 from committer.stores.memory.writer import MemoryWriter
 from committer.stores.uploads import PendingUpload, UncommittedBlock, UploadPart
 
+
 # A key of 1,024 bytes, and the slash that a path has before it.
-_FLAT: Final = Capabilities(directories=False, atomic_directory_rename=False, max_path_bytes=1025)
-_WITHOUT_RENAMES: Final = msgspec.structs.replace(
-    _FLAT,
-    atomic_file_rename=False,
-    no_replace_rename=False,
-    replacing_rename=False,
-    identity_through_rename=False,
-    conditional_delete=True,
-)
-
-PROFILES: Final[Mapping[str, Capabilities]] = {
-    "local": Capabilities(hard_links=True, durable=True, max_name_bytes=255, max_path_bytes=4095),
-    "hdfs": Capabilities(max_name_bytes=255, max_path_bytes=8000),
-    "adls": Capabilities(
-        implicit_parents=True, conditional_rename=True, forbids_trailing_period=True, max_path_bytes=1024
-    ),
-    "gcs": msgspec.structs.replace(_FLAT, conditional_rename=True),
-    # S3's 5 MiB, the least that a part may have but for the last, is for a flag to set: a test has small files.
-    "s3": msgspec.structs.replace(
-        _WITHOUT_RENAMES,
-        multipart=True,
-        batch_delete=True,
-        max_parts=10_000,
-        max_part_bytes=5 << 30,
-        max_batch_delete=1000,
-    ),
-    "azure-flat": msgspec.structs.replace(
-        _WITHOUT_RENAMES,
-        block_lists=True,
-        forbids_trailing_period=True,
-        max_parts=50_000,
-        max_part_bytes=4000 << 20,
-    ),
-}
-"""What each profile can do.
-
-``local`` and ``hdfs`` have real directories and rename them atomically; ``adls`` also checks the identity of what it
-renames, and makes missing parents up; ``gcs`` has no directories and renames one object at a time, with the stamp that
-is its identity; ``s3`` and ``azure-flat`` (blobs without a hierarchical namespace) rename nothing: one has uploads
-whose completion is withheld, the other lists of blocks.
-"""
-
-_DEFAULT_PROFILE: Final = "local"
-# What a space can be told to be besides its profile; the rest of its capabilities follow from how it is built.
-_FLAGS: Final = (
-    "atomic_directory_rename",
-    "batch_delete",
-    "block_lists",
-    "case_folding",
-    "conditional_delete",
-    "conditional_rename",
-    "forbids_trailing_period",
-    "hard_links",
-    "identity",
-    "identity_through_rename",
-    "multipart",
-    "no_replace_rename",
-    "replacing_rename",
-    "unicode_folding",
-)
-_LIMITS: Final = ("max_batch_delete", "max_part_bytes", "max_parts", "min_part_bytes")
-
-
 class MemorySpace:
     """A named file tree that every `MemoryStore` of this process with its name looks at.
 
@@ -163,10 +102,10 @@ class MemoryStore(Store):
         found = _spaces.get(name)
         if found is not None and profile is None and not flags:
             return found
-        profile = profile or (found.profile if found is not None else _DEFAULT_PROFILE)
+        profile = profile or (found.profile if found is not None else DEFAULT_PROFILE)
         if profile not in PROFILES:
             raise ConfigurationError(f"no memory profile {profile!r}; there are: {', '.join(PROFILES)}")
-        check_options(flags, known=(*_FLAGS, *_LIMITS), scheme="memory")
+        check_options(flags, known=(*FLAGS, *LIMITS), scheme="memory")
         wanted = msgspec.structs.replace(PROFILES[profile], **flags)
         if found is None:
             found = _spaces[name] = MemorySpace(name, profile, wanted)
@@ -189,12 +128,12 @@ class MemoryStore(Store):
         Raises:
             ConfigurationError: An option is unknown, or the space was made with others.
         """
-        check_options(options, known=("profile", *_FLAGS, *_LIMITS), scheme="memory")
+        check_options(options, known=("profile", *FLAGS, *LIMITS), scheme="memory")
         profile = options.get("profile")
         if profile is not None and not isinstance(profile, str):
             raise ConfigurationError(f"profile is {profile!r}; it must be a name", operation="open_store")
         flags: dict[str, int] = {}
-        for names, kind, must in ((_FLAGS, bool, "true or false"), (_LIMITS, int, "a whole number")):
+        for names, kind, must in ((FLAGS, bool, "true or false"), (LIMITS, int, "a whole number")):
             for name in names:
                 value = options.get(name)
                 if type(value) is kind:

@@ -14,8 +14,9 @@ from committer.errors import (
 from committer.flow.runtime import current_runtime
 from committer.paths import StorePath
 from committer.stores.base import FileStatus, FileWriter, Store
-from committer.stores.helpers import bytes_of, finish_upload
+from committer.stores.helpers import bytes_of
 from committer.stores.http import Body
+from committer.stores.upload_ends import finish_upload
 from committer.stores.uploads import UploadPart, uploads_of
 
 PART_BYTES: Final = 8 << 20

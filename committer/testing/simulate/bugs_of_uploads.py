@@ -14,7 +14,8 @@ from committer.stages.job_directory import check_job_stands
 from committer.stages.roll_back import RollBack
 from committer.stages.roll_back_uploads import RollBackUploads
 from committer.stages.uploaded_files import UploadedFiles
-from committer.stores.helpers import end_upload, status_or_none
+from committer.stores.helpers import status_or_none
+from committer.stores.upload_ends import end_upload
 from committer.testing.simulate.patches import Patches
 
 

@@ -1,0 +1,294 @@
+"""How a file or a directory gets another name on the local disk, or a second one, replacing nothing unasked."""
+
+from __future__ import annotations
+
+import errno
+import itertools
+import os
+import stat
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Final, TypeAlias
+
+from committer.errors import (
+    InvalidPathError,
+    StoreError,
+    StoreIsADirectoryError,
+    StoreNotADirectoryError,
+    StoreOutcomeUnknownError,
+    UnsupportedError,
+)
+from committer.paths import StorePath
+from committer.stores.local import kernel_rename
+from committer.stores.local.calls import (
+    WORTH_A_LISTING,
+    drop_orphan,
+    drop_sidecar,
+    may_hold_sidecars,
+    others_among,
+    rename,
+    rename_no_replace,
+    unlink,
+)
+from committer.stores.local.errors import translate, typed
+from committer.stores.local.links import drop_linked_name, private_directory
+from committer.stores.local.places import Held, Place, refuse_link
+
+# Entries that are read of a directory to spare looks at each file that goes into it, at most: more would cost as much.
+_ENTRIES_A_RENAME: Final = 8
+
+_Numbered: TypeAlias = tuple[int, StorePath, StorePath]
+
+
+class Renames:
+    """Renames and links on a disk, and what was learnt about them.
+
+    Attributes:
+        exclusive_rename: Renames that fail when the target exists work, as far as is known.
+        hard_links: Hard links work, as far as is known.
+        token: Drawn at random, for names that no other process uses; empty until it is needed.
+    """
+
+    def __init__(self, *, exclusive_rename: bool) -> None:
+        self.exclusive_rename: bool = exclusive_rename and kernel_rename.OFFERED
+        self.hard_links: bool = True
+        self.token: str = ""
+        self._linked = False
+        self._numbers = itertools.count()
+
+    @typed
+    def rename_file(
+        self,
+        source: StorePath,
+        destination: StorePath,
+        replace: bool,
+        identity: str | None = None,
+        batch: Held | None = None,
+    ) -> None:
+        """Renames a file; not atomic where exclusive renames are missing: both names stand for a moment.
+
+        In a batch no other call uses the name of the source, before or after, and no link is renamed. Else a link that
+        stands in a job's directory is renamed only when it is the one meant.
+        """
+        if batch is not None:
+            first, place = _ends(batch, source, destination)
+        else:
+            with Held() as held:
+                first, place = _ends(held, source, destination)
+        found = first.look()
+        if stat.S_ISLNK(found.st_mode) and (
+            batch is not None or (first.guarded and identity not in (None, f"{found.st_ino}:{found.st_mtime_ns}"))
+        ):
+            raise refuse_link(source.path)
+        if stat.S_ISDIR(found.st_mode):
+            raise StoreIsADirectoryError("a directory is there", operation="rename_file", path=source)
+        if replace:
+            drop_sidecar(place)
+            rename(first, place)
+            if found.st_nlink > 1:
+                # rename(2) does nothing when both are names of one file.
+                self._drop_linked_name(first, place)
+        elif batch is not None:
+            self._rename_exclusively(first, place)
+        elif self._rename_or_link(first, place):
+            self._drop_linked_name(first, place)
+        drop_orphan(first)
+
+    def rename_files(self, renames: Sequence[tuple[StorePath, StorePath]]) -> dict[int, StoreError]:
+        """Renames many files, replacing nothing; the errors, by index.
+
+        Where enough of them go into one directory that directory is listed, once before and once afterwards, in place
+        of three looks at each file. Checksum sidecars of their sources stay where they are.
+        """
+        errors: dict[int, StoreError] = {}
+        with Held() as batch:
+            self._rename_batch(batch, renames, errors)
+        return errors
+
+    def _rename_batch(
+        self, batch: Held, renames: Sequence[tuple[StorePath, StorePath]], errors: dict[int, StoreError]
+    ) -> None:
+        for directory, indexes in _by_directory(renames).items():
+            if self.exclusive_rename and len(indexes) >= WORTH_A_LISTING:
+                bare = may_hold_sidecars(directory, _ENTRIES_A_RENAME * len(indexes)) is False
+            else:
+                bare = False
+            some: list[_Numbered] = [(index, *renames[index]) for index in indexes]
+            if bare:
+                some = self._rename_bare(batch, directory, some, errors)
+            for index, source, destination in some:
+                try:
+                    self.rename_file(source, destination, False, None, batch)
+                except StoreError as error:
+                    errors[index] = error
+
+    def _rename_bare(
+        self, batch: Held, directory: str, renames: list[_Numbered], errors: dict[int, StoreError]
+    ) -> list[_Numbered]:
+        """Renames files into one directory without sidecars; returns those that need another way."""
+        rest: list[_Numbered] = []
+        renamed: dict[str, _Numbered] = {}
+        checked: set[str] = set()
+        for numbered in renames:
+            index, source, destination = numbered
+            try:
+                above = source.path[: source.path.rfind("/")]
+                if above not in checked:
+                    batch.refuse_links(above)
+                    batch.refuse_links(directory)
+                    checked.add(above)
+                # By whole names, as `_ends` says.
+                kernel_rename.rename_no_replace(source.path, destination.path)
+            except StoreError as error:
+                error.operation = error.operation or "rename_file"
+                errors[index] = error
+            except (OSError, ValueError) as error:
+                if isinstance(error, OSError) and error.errno in kernel_rename.NOT_OFFERED:
+                    rest.append(numbered)
+                    continue
+                told = translate(error, "rename_file", source, destination)
+                if not isinstance(told, StoreError):
+                    raise told from error
+                errors[index] = told
+            else:
+                renamed[destination.name] = numbered
+        # The system renames a directory or a link as gladly as a file. That none was among them is seen afterwards, in
+        # one look at them all.
+        for name, is_directory in others_among(directory, renamed.keys(), _ENTRIES_A_RENAME * len(renamed)).items():
+            index, source, destination = renamed[name]
+            errors[index] = self._put_other_back(source, destination, is_directory)
+        return rest
+
+    def _put_other_back(self, source: StorePath, destination: StorePath, is_directory: bool) -> StoreError:
+        """Undoes the rename of what turned out to be no regular file; says what the caller is to hear."""
+        refused: StoreError
+        if is_directory:
+            refused = StoreIsADirectoryError("a directory is there", path=source)
+        else:
+            refused = refuse_link(source.path)
+        refused.operation = "rename_file"
+        try:
+            with Held() as held:
+                first, place = _ends(held, destination, source)
+                rename_no_replace(first, place)
+        except (OSError, StoreError) as error:
+            refused.causes = (error,)
+            refused.outcome = "unknown"
+        return refused
+
+    @typed
+    def rename_directory(self, source: StorePath, destination: StorePath) -> None:
+        """Renames a directory with all its content, replacing nothing."""
+        with Held() as held:
+            first, place = _ends(held, source, destination)
+            found = first.look().st_mode
+            if stat.S_ISLNK(found) and first.guarded:
+                raise refuse_link(source.path)
+            if not stat.S_ISDIR(found):
+                raise StoreNotADirectoryError("a file is there", operation="rename_directory", path=source)
+            if self.exclusive_rename:
+                try:
+                    rename_no_replace(first, place)
+                except OSError as error:
+                    if error.errno not in kernel_rename.NOT_OFFERED:
+                        raise
+                    above = os.path.realpath(os.path.dirname(destination.path))
+                    if f"{above}/".startswith(f"{os.path.realpath(source.path)}/"):
+                        raise InvalidPathError(
+                            "a directory cannot move into itself", operation="rename_directory", path=destination
+                        ) from error
+                    self.exclusive_rename = False
+                else:
+                    return
+        # rename(2) would take the place of an empty directory made meanwhile, and claiming the name first leaves an
+        # empty directory behind when the process dies: neither is the rename that was asked for.
+        raise UnsupportedError(
+            "this file system cannot rename a directory without the risk of replacing one",
+            operation="rename_directory",
+            path=source,
+        )
+
+    @typed
+    def link_file(self, source: StorePath, destination: StorePath) -> None:
+        """Gives a file a second name."""
+        with Held() as held:
+            first, place = _ends(held, source, destination)
+            if stat.S_ISDIR(first.look().st_mode):
+                raise StoreIsADirectoryError("a directory is there", operation="link_file", path=source)
+            self._link(first, place)
+
+    def _rename_exclusively(self, source: Place, destination: Place) -> None:
+        """Renames a file whose name nothing else uses."""
+        if self._rename_or_link(source, destination):
+            # One that is gone was unlinked by another that finishes the same rename.
+            with _half_done(source, destination):
+                unlink(source)
+
+    def _drop_linked_name(self, source: Place, destination: Place) -> None:
+        directory = private_directory(source.name, destination.name)
+        private = f"{directory}/.{self.token}-{os.getpid()}-{next(self._numbers)}.aside"
+        with _half_done(source, destination):
+            drop_linked_name(source.name, destination.name, private)
+
+    def _rename_or_link(self, source: Place, destination: Place) -> bool:
+        """Renames a file, or where that cannot be told to replace nothing gives it the second name: then True."""
+        if self.exclusive_rename:
+            drop_orphan(destination)
+            try:
+                rename_no_replace(source, destination)
+            except OSError as error:
+                if error.errno not in kernel_rename.NOT_OFFERED:
+                    raise
+                self.exclusive_rename = False
+            else:
+                return False
+        self._link(source, destination)
+        return True
+
+    def _link(self, source: Place, destination: Place) -> None:
+        drop_orphan(destination)
+        try:
+            os.link(
+                source.name,
+                destination.name,
+                src_dir_fd=source.at,
+                dst_dir_fd=destination.at,
+                follow_symlinks=False,
+            )
+        except PermissionError as error:
+            # Linux says so for a file system without hard links, and where fs.protected_hardlinks forbids this one:
+            # then another could be linked before.
+            if error.errno != errno.EPERM or self._linked:
+                raise
+            raise OSError(errno.ENOTSUP, os.strerror(errno.ENOTSUP)) from error
+        self._linked = True
+
+
+def _ends(held: Held, source: StorePath, destination: StorePath) -> tuple[Place, Place]:
+    """Both ends of a rename or link, on whose ways no link was seen where none may be.
+
+    By their whole names: a directory that another driver gave another name fences off all that was in it.
+    """
+    first, place = held.place(source.path), held.place(destination.path)
+    return Place(source.path, None, first.guarded), Place(destination.path, None, place.guarded)
+
+
+def _by_directory(renames: Sequence[tuple[StorePath, StorePath]]) -> dict[str, list[int]]:
+    """Indexes of renames by the directory they go into."""
+    groups: dict[str, list[int]] = {}
+    for index, (_source, destination) in enumerate(renames):
+        groups.setdefault(destination.path.rpartition("/")[0], []).append(index)
+    return groups
+
+
+@contextmanager
+def _half_done(source: Place, destination: Place) -> Iterator[None]:
+    """What fails here fails after the file got its second name, so no error may say that nothing was done."""
+    try:
+        yield
+    except OSError as error:
+        raise StoreOutcomeUnknownError(
+            f"the file has the name {destination.name} now; the one it had could not be removed: {error.strerror}",
+            operation="rename_file",
+            path=source.name,
+        ) from error
