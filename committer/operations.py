@@ -64,7 +64,7 @@ class JobInfo(Shown, frozen=True, kw_only=True):
         job_id: Its id.
         state: ``open``, ``committing`` (decided, not ended), ``committed``, ``aborted``, ``rolled-back``, or
             ``unknown`` when its records cannot be read, when it holds none (another committer's directory), or when a
-            link stands in the place of one of its directories or records.
+            link stands in the place of one of its directories or records; `problem` says which.
         delivery: How task commits reach its driver; None when its setup record is gone, or it is Hadoop's.
         committer: Its committer; None when unknown.
         started: When it was set up; None when unknown.
@@ -73,6 +73,7 @@ class JobInfo(Shown, frozen=True, kw_only=True):
         files: Files its decision publishes; None before a decision.
         kept: Whether it committed and its outcome is kept (`CommitterConfig.outcome_kept`), so that a stream that
             repeats it finds it committed: it is kept on purpose.
+        problem: Why the state is ``unknown``, and what to do; empty for every other state.
     """
 
     job_id: str
@@ -83,6 +84,7 @@ class JobInfo(Shown, frozen=True, kw_only=True):
     updated: datetime | None = None
     files: int | None = None
     kept: bool = False
+    problem: str = ""
 
 
 class CleanupReport(Shown, frozen=True, kw_only=True):
@@ -200,6 +202,8 @@ async def list_jobs(
     Raises:
         DestinationNotFoundError: The destination does not exist, or its bucket or container. Looked for, by one call
             more, only where nothing stands below `_temporary`.
+        StoreLinkError: A link stands in the place of `_temporary`; it was not followed.
+        StoreNotADirectoryError: A file stands in the place of the destination, or of `_temporary`.
     """
     destination = StorePath.of(dest)
     config = config_of(config) or CommitterConfig()
@@ -228,9 +232,16 @@ async def _job_ids(store: Store, destination: StorePath, operation: str) -> list
             # No job's directory is a link; one that has a job's name is shown, so that it is found.
             if (is_job_id(child.path.name) if child.is_link else child.is_directory)
         ]
-    except (StoreNotFoundError, StoreNotADirectoryError):
+    except (StoreNotFoundError, StoreNotADirectoryError) as error:
         job_ids = []
         await check_destination(store, destination, operation)
+        if isinstance(error, StoreNotADirectoryError):
+            raise StoreNotADirectoryError(
+                f"a file stands where the directory of all jobs must be: {destination / TEMPORARY}",
+                operation=operation,
+                path=destination / TEMPORARY,
+                next_step="remove the file; no job can be there while it stands",
+            ) from error
     return sorted({*job_ids, *await _magic_job_ids(store, destination)})
 
 
@@ -249,6 +260,9 @@ def _may_be_magic(store: Store) -> bool:
     return default_committer(store.capabilities) == MagicCommitter.name
 
 
+_NO_RECORD: Final = "no record says that a job stands there: another committer's directory, or what a dead driver left"
+
+
 async def _info(store: Store, destination: StorePath, job_id: str) -> JobInfo | None:
     layout = layout_for(store, destination, job_id)
     try:
@@ -259,15 +273,16 @@ async def _info(store: Store, destination: StorePath, job_id: str) -> JobInfo | 
             setup = await read_setup(store, layout)
             started, delivery, committer = _time(setup.created), setup.spec.delivery, setup.spec.committer
         if found.is_remains or not found.is_job:
-            return JobInfo(job_id=job_id, state="unknown")
+            return JobInfo(job_id=job_id, state="unknown", problem=_NO_RECORD)
         newest = found.newest
         if found.magic:
             committer, newest = MagicCommitter.name, max(newest, await newest_of_magic(store, layout))
         state, files, kept = await _state(store, found)
     except JobNotFoundError:
         return None
-    except (StoreError, RecordError):
-        return JobInfo(job_id=job_id, state="unknown")
+    except (StoreError, RecordError) as error:
+        problem = f"{error.message}; {error.next_step}" if error.next_step else error.message
+        return JobInfo(job_id=job_id, state="unknown", problem=problem)
     return JobInfo(
         job_id=job_id,
         state=state,
@@ -493,7 +508,7 @@ async def _cleanup(
             if job_id is not None:
                 raise
             # One job's trouble is no reason to keep the others.
-            reason = f"{type(error).__name__}: {error.message}"
+            reason = f"{error.message}; {error.next_step}" if error.next_step else error.message
         if reason is None:
             removed.append(name)
         else:

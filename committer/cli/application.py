@@ -156,7 +156,11 @@ def recover(
     rollback: Annotated[bool, Parameter(help="Take back what was published; abort if undecided.")] = False,
     force: Annotated[
         bool,
-        Parameter(help="The old driver is dead: roll back, or commit, where that cannot be made sure of."),
+        Parameter(
+            help="You know that the old driver is dead. With --rollback: go on where the store cannot keep that driver "
+            "out; if it lives, files of it can appear after the rollback. Else: commit an open job with the tasks that "
+            "a listing finds; tasks that did not commit are missing from the output, and nothing says so."
+        ),
     ] = False,
     yes: Yes = False,
     common: Common = Common(),  # noqa: B008
@@ -199,14 +203,15 @@ def cleanup(
     force: Annotated[
         bool,
         Parameter(
-            help="Remove even a job that is decided to be committed (its files are lost) or, named by --job, another "
-            "committer's.",
+            help="Remove even a job that is decided to be committed: files that it did not publish are lost; even an "
+            "outcome that is kept for a stream: a batch that the stream repeats is published twice, or fails; and, "
+            "named by --job, even another committer's directory: if that job is alive, it loses its output.",
         ),
     ] = False,
     yes: Yes = False,
     common: Common = Common(),  # noqa: B008
 ) -> Answer:
-    """Remove what dead jobs left below _temporary; an open job is decided against first."""
+    """Remove what dead jobs left below _temporary; an open job is first decided to be aborted."""
     session = Session(common, uri)
     age = older(older_than)
     if (job is None) == (age is None):
@@ -237,12 +242,14 @@ def options(*, common: Common = Common()) -> Answer:  # noqa: B008
 
 uploads: App = App(
     name="uploads",
-    help="See, count and abort uploads below a directory that were never completed (S3); dataset1 is not dataset10.",
+    help="See, count and abort uploads below a directory that were never completed (S3).",
     default_parameter=Parameter(negative=(), show_default=False),
 )
 app.command(uploads)
 
-Directory = Annotated[str, Parameter(help="The directory: a URI.")]
+Directory = Annotated[
+    str, Parameter(help="The directory, as a URI. Its name counts whole: nothing of dataset10 lies below dataset1.")
+]
 Age = Annotated[str | None, Parameter(metavar="AGE", help="Only those begun longer ago: 90s, 30m, 12h, 7d, 2w.")]
 
 

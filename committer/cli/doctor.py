@@ -29,7 +29,7 @@ from committer.paths import StorePath
 from committer.readable import seconds
 from committer.stores.base import Store
 from committer.stores.examination import Finding, Verdict, examination_of
-from committer.stores.helpers import status_or_none
+from committer.stores.helpers import check_destination, status_or_none
 
 _SKEW_BOUND_S = 5.0
 _CLEAN_BOUND_S = 30.0
@@ -93,7 +93,7 @@ class Doctor:
         if status is None:
             return "ok", f"answers in {took}; the destination is not there yet"
         if not status.is_directory:
-            return "failed", "a file stands at the destination"
+            await check_destination(self._store, self._destination, "doctor")
         return "ok", f"answers in {took}; the destination is there"
 
     async def _make_room(self) -> tuple[Verdict, str]:

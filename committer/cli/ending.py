@@ -11,7 +11,7 @@ from committer.cli.session import Session, named
 from committer.cli.surveying import Look
 from committer.cli.target import Target, holds_lock, how_to_name_winners, planned_end
 from committer.committers.results import CommitPlan, JobReport
-from committer.errors import ConfigurationError, JobDecidedError, JobNotFoundError
+from committer.errors import ConfigurationError, JobDecidedError
 from committer.operations import check_recovery, recover
 from committer.readable import count, seconds, size
 from committer.records.task_commit import TaskCommit
@@ -181,8 +181,8 @@ async def plan_abort(target: Target) -> Answer:
         JobDecidedError: It is decided to be committed.
     """
     look = await target.look()
-    if look.found is None and not await holds_lock(target):
-        raise JobNotFoundError(f"there is no job {target.job_id} at {target.uri}", path=target.layout.job_directory)
+    if look.absent is not None and not await holds_lock(target):
+        raise look.absent
     if look.outcome is not None:
         return replace(
             planned_end(target, look, "abort", f"do nothing: the job is {look.outcome.outcome}"), code=Exit.FAILED

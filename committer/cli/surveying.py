@@ -109,7 +109,8 @@ class Look:
         intent: The intent of a driver that began to commit it, if any.
         problem: Why one of its records cannot be read; empty when all can.
         is_damaged: Whether that record itself is at fault: not the store, nor a release too old to read it.
-        link: What is said of a link in the place of one of its directories or records; empty without one.
+        link: A link in the place of one of its directories or records, as the error that names it; None without one.
+        absent: Where nothing stands of it, the error that says so, and why none can be there.
     """
 
     found: JobDirectory | None
@@ -118,7 +119,8 @@ class Look:
     intent: Intent | None = None
     problem: str = ""
     is_damaged: bool = False
-    link: str = ""
+    link: StoreLinkError | None = None
+    absent: JobNotFoundError | None = None
 
     @property
     def is_settled(self) -> bool:
@@ -133,8 +135,8 @@ class Look:
     @property
     def words(self) -> str:
         """The job's state in words."""
-        if self.link:
-            return f"cannot be looked at: {self.link}"
+        if self.link is not None:
+            return f"cannot be looked at: {self.link.message}"
         if self.problem:
             return f"cannot be read: {self.problem}"
         if self.outcome is not None:
@@ -156,10 +158,10 @@ async def look_at(store: Store, layout: JobLayout) -> Look:
     try:
         found = await look_at_job(store, layout)
         await refuse_links(store, found, operation="look_at_job")
-    except JobNotFoundError:
-        return Look(None)
+    except JobNotFoundError as error:
+        return Look(None, absent=error)
     except StoreLinkError as error:
-        return Look(JobDirectory(layout, {}), link=f"{error.message}; {error.next_step}")
+        return Look(JobDirectory(layout, {}), link=error)
     try:
         outcome = await read_outcome(store, layout) if found.ended else None
         decision = await read_decision(store, layout) if found.decided else None
@@ -229,8 +231,8 @@ async def _row(store: Store, uri: str, destination: StorePath, info: JobInfo) ->
     if info.state == "unknown":
         look = await _look_at_setup(store, look)
     found = look.found
-    owner: Owner = "unknown" if look.link else "nobody"
-    if found is not None and not look.link:
+    owner: Owner = "nobody" if look.link is None else "unknown"
+    if found is not None and look.link is None:
         owner = await _owner(store, found)
     records = await _task_records(store, found) if found is not None and owner == "hadoop" else None
     attention, next_step = _advice(uri, info, look, owner)
@@ -362,8 +364,8 @@ def _advice(uri: str, info: JobInfo, look: Look, owner: Owner) -> tuple[str, str
     clean = command("cleanup", uri, "--job", info.job_id)
     if look.found is None:
         return "it ended while it was looked at", ""
-    if look.link:
-        return look.link, ""
+    if look.link is not None:
+        return f"{look.link.message}; {look.link.next_step}", ""
     if look.problem:
         lost = ": what it did not publish is lost when it is removed" if look.is_damaged else ""
         return f"a record cannot be read: {look.problem}{lost}", f"{clean} --force" if look.is_damaged else ""
@@ -393,7 +395,7 @@ def _advice(uri: str, info: JobInfo, look: Look, owner: Owner) -> tuple[str, str
 
 def _parts(uri: str, rows: list[JobRow], lock: LockRow | None) -> list[Part]:
     if not rows and lock is None:
-        return [line("no jobs: nothing stands below _temporary")]
+        return [line("no jobs stand below _temporary")]
     now = datetime.now(UTC)
     parts: list[Part] = []
     if rows:

@@ -34,6 +34,7 @@ from committer.opening import Opening
 from committer.paths import StorePath
 from committer.records.task_commit import TaskCommit
 from committer.spec import JobSpec
+from committer.stores.helpers import CORRECT_THE_PATH
 
 _LOOK_BOUND_S = 10.0
 
@@ -74,12 +75,19 @@ class Target:
         )
 
     async def look(self) -> Look:
-        """Looks at the job's records."""
+        """Looks at the job's records.
+
+        Raises:
+            StoreLinkError: A link stands in the place of one of its directories or records: no command goes on there.
+        """
         store = await open_store(StorePath.of(self.uri), self.session.storage, self.session.config)
         try:
-            return await look_at(store, layout_for(store, StorePath.of(self.uri), check_job_id(self.job_id)))
+            look = await look_at(store, layout_for(store, StorePath.of(self.uri), check_job_id(self.job_id)))
         finally:
             await store.close()
+        if look.link is not None:
+            raise look.link
+        return look
 
     def command(self, name: str, *more: str) -> str:
         """A command about this job."""
@@ -144,7 +152,8 @@ def guided(target: Target, *, rollback: bool = False, from_attempts: bool = Fals
         error.next_step = f"give the right --tasks, or run the missing tasks again; if they cannot run: `{abort_it}`"
         raise
     except JobNotFoundError as error:
-        error.next_step = f"`{command('jobs', target.uri)}` shows the jobs that are there"
+        if not error.next_step.startswith(CORRECT_THE_PATH):
+            error.next_step = f"`{command('jobs', target.uri)}` shows the jobs that are there"
         raise
     except CommitterError as error:
         # What is wrong with a record, as a destination that its tasks spelled in another way, stays wrong.

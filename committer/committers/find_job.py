@@ -12,6 +12,7 @@ from committer.committers.trusted_config import trusted_config
 from committer.config import CommitterConfig
 from committer.errors import (
     JobNotFoundError,
+    StoreLinkError,
     StoreNotADirectoryError,
     StoreNotFoundError,
 )
@@ -56,6 +57,7 @@ async def find_job(
 
     Raises:
         JobNotFoundError: There is no such job.
+        StoreLinkError: No setup record stands, but a link in the place of a directory or a record.
     """
     check_job_id(job_id)
     store = await open_store(dest, storage_options, config)
@@ -70,6 +72,10 @@ async def find_job(
             late = not store.capabilities.refuses_late_writes
             record = found.children.get("setup") if late else None
             return _at(dest, job_id, setup.spec, config), record.identity if record is not None else None
+        for child in found.children.values():
+            if child.is_link:
+                # What it hides may be the record that is missing.
+                raise StoreLinkError.at(child.path, operation="find_job")
         attempts = [int(name) for name, child in found.children.items() if child.is_directory and name.isdecimal()]
         job_attempt = max(attempts, default=0)
         magic_attempt = await find_magic_attempt(store, layout) if found.magic else None

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
+from committer.advice import call
 from committer.committers.listing import KeptList, list_told, store_of
 from committer.committers.results import JobReport
 from committer.errors import CommitterError, JobNotFoundError, RecordError, StoreNotFoundError
@@ -17,7 +18,7 @@ from committer.stages.base import StageContext
 from committer.stages.cleanup import remove_emptied
 from committer.stages.commit_state import CommitState
 from committer.stages.intent import release_lock, remove_taken_lock
-from committer.stages.job_directory import read_outcome
+from committer.stages.job_directory import read_outcome, refuse_place
 from committer.stages.publish import Published
 from committer.stages.report import DESTINATION, SaveReport, is_report_of
 from committer.stages.success_file import (
@@ -28,7 +29,6 @@ from committer.stages.success_file import (
     set_totals,
     success_data,
 )
-from committer.stores.helpers import what_is_wrong_with
 
 _log = job_logger("committer.committers")
 
@@ -86,14 +86,9 @@ async def _find_report(context: StageContext) -> SuccessData | None:
 
 async def _not_found(context: StageContext, *, decided: bool) -> JobNotFoundError:
     layout = context.layout
-    wrong = "" if decided else await what_is_wrong_with(context.store, layout.destination)
-    if wrong:
-        return JobNotFoundError(
-            f"there is no job {layout.job_id} at {layout.destination}{wrong}",
-            operation="recover",
-            path=layout.job_directory,
-            next_step="correct the path",
-        )
+    if not decided:
+        await refuse_place(context.store, layout, operation="recover")
+    jobs = f"{call('list_jobs', str(layout.destination))} shows the jobs that are there"
     return JobNotFoundError(
         f"there is no job {layout.job_id} at {layout.destination}, and neither a summary report nor _SUCCESS "
         "speaks of it",
@@ -103,7 +98,7 @@ async def _not_found(context: StageContext, *, decided: bool) -> JobNotFoundErro
         next_step="look at the destination: another process deleted the job's directory while it was committed, or it "
         "ended and a later job wrote _SUCCESS"
         if decided
-        else "it never was, was aborted, or ended and was cleaned up while a later job wrote _SUCCESS",
+        else f"it never was, was aborted, or ended and was cleaned up while a later job wrote _SUCCESS; {jobs}",
     )
 
 

@@ -8,6 +8,7 @@ from typing import Literal, TypeAlias, cast
 
 from committer.advice import call
 from committer.errors import (
+    DestinationNotFoundError,
     JobDecidedError,
     JobNotFoundError,
     StoreError,
@@ -19,7 +20,7 @@ from committer.layout import JobLayout, has_nonce
 from committer.paths import StorePath
 from committer.records.job_state import Decision, Intent, JobOutcome, JobSetup, R, decode_record
 from committer.stores.base import FileStatus, Store, SupportsLinks
-from committer.stores.helpers import children_of, what_is_wrong_with
+from committer.stores.helpers import CORRECT_THE_PATH, check_destination, children_of, status_or_none
 
 JobState: TypeAlias = Literal["open", "committing", "committed", "aborted", "rolled-back", "unknown"]
 
@@ -158,16 +159,46 @@ async def look_at_job(store: Store, layout: JobLayout) -> JobDirectory:
         attempt = layout.job_attempt_directory
         children.setdefault(attempt.name, FileStatus(attempt, True, 0))
     elif missing is not None:
-        wrong = await what_is_wrong_with(store, layout.destination)
+        await refuse_place(store, layout, operation="look_at_job")
         raise JobNotFoundError(
-            f"there is no job {layout.job_id} at {layout.destination}{wrong}",
+            f"there is no job {layout.job_id} at {layout.destination}",
             operation="look_at_job",
             path=layout.job_directory,
-            next_step="correct the path"
-            if wrong
-            else f"{call('list_jobs', str(layout.destination))} shows the jobs that are there",
+            next_step=f"{call('list_jobs', str(layout.destination))} shows the jobs that are there",
         ) from missing
     return JobDirectory(layout, children, magic)
+
+
+async def refuse_place(store: Store, layout: JobLayout, *, operation: str) -> None:
+    """Says why no job of any id can be where one was looked for in vain; at most three calls, none without directories.
+
+    Raises:
+        JobNotFoundError: The destination does not exist, or a file stands in its place, in that of `_temporary` or of
+            the job's directory.
+    """
+    if not store.capabilities.directories:
+        return
+    why, step = "", ""
+    try:
+        await check_destination(store, layout.destination, operation)
+        for place in (layout.temporary, layout.job_directory):
+            standing = await status_or_none(store, place)
+            if standing is None or not (standing.is_directory or standing.is_link):
+                break
+        if standing is not None and not (standing.is_directory or standing.is_link):
+            why = f"a file stands at {standing.path}, where a directory must be"
+            step = f"{CORRECT_THE_PATH}, or remove the file"
+    except (DestinationNotFoundError, StoreNotADirectoryError) as error:
+        why, step = error.message, error.next_step
+    except StoreError:
+        pass
+    if why:
+        raise JobNotFoundError(
+            f"there is no job {layout.job_id} at {layout.destination}: {why}",
+            operation=operation,
+            path=layout.job_directory,
+            next_step=step,
+        )
 
 
 async def refuse_links(store: Store, found: JobDirectory, *, operation: str) -> None:

@@ -107,8 +107,12 @@ class SetupJob(Stage[None, str | None]):
         job_id = self.context.layout.job_id
         if not free:
             error.message = f"{error.message}; what was made of job {job_id} until then could not be removed"
-            cause = error.next_step if isinstance(error, StoreLinkError) else "remove the cause"
-            error.next_step = f"{cause}, then call {self.context.cleanup_call()}: it frees the id"
+            if isinstance(error, StoreLinkError):
+                # Whether anything was made behind it cannot be told until it is gone.
+                error.next_step = f"{error.next_step}; then run it again, and where the id is in use"
+            else:
+                error.next_step = "remove the cause, then"
+            error.next_step = f"{error.next_step} call {self.context.cleanup_call()}: it frees the id"
         elif error.outcome == "unknown":
             error.outcome = "unchanged"
             error.next_step = error.next_step or f"set the job up again; its id {job_id} is free"

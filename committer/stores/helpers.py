@@ -81,44 +81,40 @@ async def exists(store: Store, path: StorePath) -> bool:
     return await status_or_none(store, path) is not None
 
 
+CORRECT_THE_PATH: Final = "correct the path"
+"""How advice begins where no job can be, whatever its id."""
+
+
 async def check_destination(store: Store, destination: StorePath, operation: str) -> None:
-    """Asks for a destination below which nothing was found; one call, and none where directories are not real.
+    """Looks at a destination below which nothing was found; one listing, and none where directories are not real.
 
     Raises:
-        DestinationNotFoundError: Nothing is there. Where directories are not real, none can be told from an empty one.
+        DestinationNotFoundError: Nothing is there, or a link that leads nowhere. Where directories are not real, none
+            can be told from an empty one.
         StoreNotADirectoryError: A file is there.
     """
     if not store.capabilities.directories:
         return
-    status = await status_or_none(store, destination)
-    if status is not None and not status.is_directory and not status.is_link:
+    try:
+        async for _child in store.list(destination):
+            return
+    except StoreNotADirectoryError as error:
         raise StoreNotADirectoryError(
             "a file stands there, and a destination is a directory",
             operation=operation,
             path=destination,
-            next_step="correct the path",
-        )
-    if status is None:
+            next_step=CORRECT_THE_PATH,
+        ) from error
+    except StoreNotFoundError as error:
+        # A store says what to do where it knows why nothing is there: a link on the way leads nowhere.
+        why = f": {error.message.partition(': ')[2]}" if error.next_step else ""
+        step = error.next_step or "a job makes its destination when it is set up"
         raise DestinationNotFoundError(
-            "the destination does not exist",
+            f"the destination does not exist{why}",
             operation=operation,
             path=destination,
-            next_step="correct the path; a job makes its destination when it is set up",
-        )
-
-
-async def what_is_wrong_with(store: Store, destination: StorePath) -> str:
-    """A clause that says why nothing can be below a destination, with a colon before it; empty where something can.
-
-    One call, and none where directories are not real.
-    """
-    try:
-        await check_destination(store, destination, "look_at_job")
-    except (DestinationNotFoundError, StoreNotADirectoryError) as error:
-        return f": {error.message}"
-    except StoreError:
-        pass
-    return ""
+            next_step=f"{CORRECT_THE_PATH}; {step}",
+        ) from error
 
 
 async def children_of(store: Store, directory: StorePath) -> list[FileStatus]:

@@ -362,7 +362,13 @@ def test_what_is_no_age(text: str) -> None:
 
 @pytest.mark.parametrize("command", ["plan", "commit", "abort"])
 def test_a_job_that_is_not_there(run: Run, lake: Lake, command: str) -> None:
-    result = run(command, lake.path, "nobody", "--output", "json", *(["--yes"] if command != "plan" else []))
+    words = [command, lake.path, "nobody", "--output", "json", *(["--yes"] if command != "plan" else [])]
+    result = run(*words)
+    assert result.code == 4
+    # Where there is no destination, no list of jobs can be shown.
+    assert json.loads(result.out)["error"]["next_step"].startswith("correct the path")
+    lake.path.mkdir()
+    result = run(*words)
     assert result.code == 4
     assert json.loads(result.out)["error"]["next_step"].startswith("committer jobs")
 

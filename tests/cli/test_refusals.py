@@ -118,3 +118,41 @@ def test_a_job_that_is_not_there(run: Run, lake: Lake, name: str, yes: bool) -> 
     result = run(name, lake.path, *words)
     assert result.code == 4
     assert f"committer jobs {lake.path}" in result.err
+
+
+@pytest.mark.parametrize("place", ["_temporary", "_temporary/open", "_temporary/open/00", "_temporary/open/setup"])
+@pytest.mark.parametrize("command", ["plan", "commit", "recover", "recover --rollback", "abort"])
+def test_no_plan_is_made_through_a_link(run: Run, lake: Lake, place: str, command: str) -> None:
+    """What a command would do is not foreseen where it stops at once, and no flag leads past it."""
+    lake.open("open")
+    there = lake.path / place
+    there.rename(lake.path / "moved")
+    there.symlink_to("/nowhere")
+    name, *flags = command.split()
+    for more in ([], ["--yes"] * (name != "plan")):
+        done = run(name, lake.path, "open", *flags, *more)
+        assert done.code == 1
+        assert f"{there} is a link" in done.err.replace("\n", " ")
+        assert "remove the link by hand" in done.err
+        assert " will " not in done.out
+    there.unlink()
+    (lake.path / "moved").rename(there)
+    assert run("commit", lake.path, "open", "--yes").code == 0
+
+
+@pytest.mark.parametrize("command", OF_JOBS)
+def test_a_destination_that_is_a_link_to_nowhere_is_named(run: Run, tmp_path: Path, command: str) -> None:
+    (tmp_path / "lake").symlink_to(tmp_path / "gone")
+    words = ["--job", "job"] if command == "cleanup" else ["job"]
+    done = run(command, tmp_path / "lake", *words)
+    assert done.code == 4
+    assert f"is a link to {tmp_path / 'gone'}, which does not exist" in done.err
+    assert "make what the link leads to" in done.err
+
+
+@pytest.mark.parametrize("command", ["jobs", "doctor", "validate"])
+def test_what_looks_at_a_destination_names_such_a_link_too(run: Run, tmp_path: Path, command: str) -> None:
+    (tmp_path / "lake").symlink_to(tmp_path / "gone")
+    done = run(command, tmp_path / "lake")
+    assert done.code == 4
+    assert f"is a link to {tmp_path / 'gone'}, which does not exist" in done.err

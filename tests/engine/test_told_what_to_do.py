@@ -16,6 +16,8 @@ from committer.errors import (
     InvalidPathError,
     JobDecidedError,
     JobNotFoundError,
+    StoreLinkError,
+    StoreNotADirectoryError,
     StoreNotFoundError,
 )
 from committer.testing.faults import Fault
@@ -101,7 +103,7 @@ async def test_a_destination_that_is_none_is_told(tmp_path: Path, kind: str, cal
         await calls[call]()
     said = {"missing": "the destination does not exist", "file": "a file stands there"}[kind]
     assert said in caught.value.message
-    assert caught.value.next_step == "correct the path"
+    assert caught.value.next_step.startswith("correct the path")
 
 
 async def test_a_setup_below_a_file_warns_of_nothing(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -144,3 +146,73 @@ async def test_a_failure_that_will_stay_has_a_way_out(place: Place) -> None:
     report = await committer.recover(place.dest, "job-1", rollback=True, force=force, storage_options=options)
     assert not report.success
     assert place.files() == {}
+
+
+DANGLING = {
+    "_temporary": "_temporary is a link, where a job has its own directories",
+    "_temporary/job": "_temporary/job is a link, where a job has its own directories",
+    "_temporary/job/00": "_temporary/job/00 is a link, where a job has its own directories",
+    "_temporary/job/setup": "_temporary/job/setup is a link, where a job has its own directories",
+    "": "is a link to /nowhere, which does not exist",
+}
+
+
+@pytest.mark.parametrize("place", DANGLING)
+@pytest.mark.parametrize("call", ["recover", "attach_job", "cleanup", "list_jobs"])
+async def test_a_dangling_link_is_named_and_what_to_do(tmp_path: Path, place: str, call: str) -> None:
+    dest = tmp_path / "table"
+    link = dest / place if place else dest
+    link.parent.mkdir(parents=True, exist_ok=True)
+    link.symlink_to("/nowhere")
+    calls: dict[str, Callable[[], Any]] = {
+        "recover": lambda: committer.recover(dest, "job"),
+        "attach_job": lambda: committer.attach_job(dest, job_id="job"),
+        "cleanup": lambda: committer.cleanup(dest, job_id="job"),
+        "list_jobs": lambda: committer.list_jobs(dest),
+    }
+    if call == "list_jobs" and place.startswith("_temporary/"):
+        [info] = await committer.list_jobs(dest)
+        assert (info.job_id, info.state) == ("job", "unknown")
+        said = info.problem
+    else:
+        with pytest.raises(CommitterError) as caught:
+            await calls[call]()
+        assert caught.value.outcome == "unchanged"
+        said = f"{caught.value.message}; {caught.value.next_step}"
+    assert DANGLING[place] in said
+    assert "remove the link" in said
+    assert link.is_symlink()
+
+
+@pytest.mark.parametrize("place", ["_temporary", "_temporary/job"])
+@pytest.mark.parametrize("call", ["recover", "attach_job"])
+async def test_a_file_in_the_place_of_a_directory_is_named(tmp_path: Path, place: str, call: str) -> None:
+    (tmp_path / place).parent.mkdir(exist_ok=True)
+    (tmp_path / place).write_text("x")
+    with pytest.raises(JobNotFoundError) as caught:
+        await (
+            committer.recover(tmp_path, "job") if call == "recover" else committer.attach_job(tmp_path, job_id="job")
+        )
+    assert f"a file stands at file:{tmp_path / place}, where a directory must be" in caught.value.message
+    assert "remove the file" in caught.value.next_step
+
+
+async def test_no_jobs_are_listed_below_a_file(tmp_path: Path) -> None:
+    (tmp_path / "_temporary").write_text("x")
+    for looking in (committer.list_jobs(tmp_path), committer.cleanup(tmp_path, older_than=0)):
+        with pytest.raises(StoreNotADirectoryError, match="_temporary") as caught:
+            await looking
+        assert "remove the file" in caught.value.next_step
+
+
+async def test_a_setup_that_met_a_link_can_be_run_again_without_it(tmp_path: Path) -> None:
+    """The advice, followed: the id may be in use only where something was made behind the link."""
+    (tmp_path / "_temporary").symlink_to("/nowhere")
+    with pytest.raises(StoreLinkError) as caught:
+        await committer.open_job(tmp_path, job_id="job")
+    assert "remove the link by hand" in caught.value.next_step
+    assert "run it again" in caught.value.next_step
+    (tmp_path / "_temporary").unlink()
+    job = await committer.open_job(tmp_path, job_id="job")
+    await job.abort()
+    await job.close()

@@ -111,12 +111,15 @@ def translate(
 
 def _missing(operation: str, path: StorePath, *, directory: bool) -> StoreNotFoundError:
     """Nothing is at a path or, with `directory`, where it is to be made."""
-    link = _dangling_link(path.path) if directory else None
+    link = None
+    if directory or operation == "list":
+        # What is to be made may not be the link itself; what is listed may.
+        link = _dangling_link(path.path if directory else f"{path.path}/")
+    what = "its directory is missing" if directory else "nothing is there"
     if link is None:
-        what = "its directory is missing" if directory else "nothing is there"
         return StoreNotFoundError(what, operation=operation, path=path)
     return StoreNotFoundError(
-        f"its directory is missing: {link[0]} is a link to {link[1]}, which does not exist",
+        f"{what}: {link[0]} is a link to {link[1]}, which does not exist",
         operation=operation,
         path=path,
         next_step="make what the link leads to, or remove the link",
