@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import shlex
 import time
 from pathlib import Path
 
@@ -263,6 +264,22 @@ def test_the_lock_of_a_job_that_is_gone_is_released(run: Run, lake: Lake, comman
     assert done.code == 0
     assert "released" in done.out
     assert run("commit", lake.path, "open", "--yes").code == 0
+
+
+@pytest.mark.parametrize("way", [0, 1], ids=["finished", "taken back"])
+def test_two_neighbours_in_the_way_are_both_named(run: Run, lake: Lake, way: int) -> None:
+    """One is decided, one was about to be: the code says busy, and a command for each is shown that ends it."""
+    lake.decided("first")
+    lake.begun("second")
+    lake.open("replacing", config=CommitterConfig(conflict_mode="replace", superseded_scope="destination"))
+    busy = run("commit", lake.path, "replacing", "--yes", "--output", "json")
+    assert (busy.code, busy.json["error"]["type"]) == (5, "DestinationBusyError")
+    assert "jobs first, second" in busy.json["error"]["message"]
+    shown = [shlex.split(one)[1:] for one in busy.json["error"]["commands"]]
+    for owner in ("first", "second"):
+        assert run(*[words for words in shown if owner in words][way], "--yes").code == 0
+    assert run("commit", lake.path, "replacing", "--yes").code == 0
+    assert len(lake.files()) == 3
 
 
 # -- cleanup ------------------------------------------------------------------------------------------------------------

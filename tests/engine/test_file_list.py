@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import tracemalloc
+from collections.abc import AsyncIterator
 from itertools import count
 from pathlib import Path
 
@@ -11,10 +13,14 @@ import pytest
 import committer
 from committer import CommittedFile, CommitterConfig, JobReport
 from committer.errors import CommitterError, ConfigurationError, JobNotFoundError, RecordError, StoreNotFoundError
+from committer.paths import StorePath
 from committer.records import file_list as records
 from committer.records.success import decode_success
 from committer.stages import file_list as stage
 from committer.stages import load_records
+from committer.stages.base import StageContext
+from committer.stages.planned_files import PlannedFile, PlannedFiles
+from committer.stores.local import LocalStore
 from committer.stores.memory import MemorySpace, MemoryStore
 from committer.testing.faults import Call, Fault, FaultKind, SimulatedCrash
 from tests.engine.outside import config as outside_config
@@ -193,6 +199,40 @@ async def test_jobs_of_one_id_at_two_destinations_share_a_directory(tmp_path: Pa
         await committer.recover(places["orders"], "nightly", config=config)
     (tmp_path / "items" / "_SUCCESS").unlink()
     assert (await committer.recover(places["items"], "nightly", config=config)).success
+
+
+class Many(PlannedFiles):
+    """A number of files that nothing keeps."""
+
+    def __init__(self, context: StageContext, files: int) -> None:
+        super().__init__(context, [], None, {})
+        self.files = files
+
+    async def batches(self) -> AsyncIterator[list[PlannedFile]]:
+        for start in range(0, self.files, 40):
+            yield [PlannedFile(f"t/{n}", f"p=1/{n:0100}", 1, None) for n in range(start, start + 40)]
+
+
+async def test_lists_of_any_length_take_the_memory_of_one_part(tmp_path: Path, small_parts: int) -> None:
+    """Written part by part, and read so: 12,000 files take no more than 400 do."""
+    job = await committer.open_job(tmp_path / "table", config=listing(tmp_path / "lists"))
+    store, directory = LocalStore(threads=1), StorePath.of(tmp_path / "lists")
+    peaks = []
+    for files in (400, 400, 12_000):
+        many = Many(job._context, files)
+        tracemalloc.start()
+        try:
+            saving = stage.SaveFileList(job._context, store=store, directory=directory, expected=(files, files))
+            first = await saving.run(many)
+            assert sum([len(part) async for part in stage.read_parts(store, first, limit=1 << 20)]) == files
+            peaks.append(tracemalloc.get_traced_memory()[1])
+        finally:
+            tracemalloc.stop()
+    # All of their names together are more than three megabytes.
+    assert peaks[2] < peaks[1] + 500_000
+    await job.abort()
+    await job.close()
+    await store.close()
 
 
 # --- Drivers that fail, and die ------------------------------------------------------------------------------------

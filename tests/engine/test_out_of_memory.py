@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import threading
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +14,9 @@ import pytest
 import committer
 from committer import CommitterConfig, CommitterError
 from committer.committers import basis, steps
-from committer.errors import JobNotFoundError, JobUndecidedError
+from committer.errors import JobNotFoundError, JobUndecidedError, ValidationError
 from committer.flow import repeats, spill
+from committer.flow.workers import run_workers
 from committer.stages import complete_uploads, load_records, planned_files, publish, superseded, validate_output
 from committer.stages.commit_state import CommitState
 from committer.stores import batches
@@ -228,4 +229,27 @@ async def test_loop_that_cannot_be_told_of_a_batch(tmp_path: Path, monkeypatch: 
         assert await _commit(place, messages) is None
     assert tries > 10
     await _check(place, messages, None)
+    await place.store.close()
+
+
+@pytest.mark.parametrize("kind", [*KINDS, "disk, many in a call"])
+async def test_worker_that_is_lost_without_a_word(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As Hadoop's threads are that die of a lack of memory: no error tells of the file, but the counts do."""
+    together = kind == "disk, many in a call"
+    place, messages = await _prepared("disk" if together else kind, tmp_path)
+
+    async def losing(items: Iterable[Any], work: Any, **options: Any) -> int:
+        return await run_workers(list(items)[1:], work, **options)
+
+    with monkeypatch.context() as patch:
+        for stage in (publish, complete_uploads):
+            patch.setattr(stage, "run_workers", losing)
+        # The store that counts calls renames no files together.
+        job = await committer.attach_job(place.dest, job_id="J", storage_options=None if together else place.options)
+        with pytest.raises(ValidationError, match="5 files of 5 bytes were decided, ") as caught:
+            await job.commit(messages, tasks=len(messages))
+        await job.close()
+    assert place.files() != WHOLE
+    assert "_SUCCESS" not in place.all_files()
+    await _check(place, messages, caught.value)
     await place.store.close()

@@ -406,6 +406,15 @@ async def test_the_writer(bench: Bench) -> None:
     assert bench.faulty.counts()["write"] == 5
 
 
+async def test_directories_that_were_there_are_counted(bench: Bench) -> None:
+    """As Hadoop counts them: it makes each, and is told whether that was needed."""
+    path = bench.path("new")
+    assert await bench.store.make_directory(path, parents=True)
+    assert bench.counter("op_mkdir_returned_false") == 0
+    assert not await bench.store.make_directory(path, parents=True)
+    assert (bench.counter("op_mkdirs"), bench.counter("op_mkdir_returned_false")) == (2, 1)
+
+
 # --- Pacing -------------------------------------------------------------------------------------------------------
 
 

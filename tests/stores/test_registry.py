@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import itertools
+import re
 import sys
 import tomllib
 from collections.abc import Iterator, Mapping
+from importlib import metadata
 from pathlib import Path
 
 import pytest
@@ -69,6 +71,19 @@ def test_every_extra_is_used() -> None:
     """An extra that brings what nothing here imports would be advice that cannot help."""
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["optional-dependencies"]
     assert not {"gcs", "hdfs"} & extras.keys()
+
+
+def test_the_extra_of_spark_connect_brings_what_its_client_imports() -> None:
+    """pandas too, which a client of Connect imports and classic Spark does not need."""
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["optional-dependencies"]
+    asked = {re.split(r"[>=<;]", requirement)[0] for requirement in extras["connect"]}
+    assert asked == {"pyarrow", "pyspark[connect]"}
+    try:
+        of_spark = metadata.requires("pyspark") or []
+    except metadata.PackageNotFoundError:
+        pytest.skip("pyspark is not installed")
+    brought = {re.split(r"[>=<; \[]", one)[0] for one in of_spark if re.search(r"extra == .connect\b", one)}
+    assert {"pandas", "grpcio", "grpcio-status", "googleapis-common-protos"} <= brought
 
 
 def test_a_live_store() -> None:
