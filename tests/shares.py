@@ -17,7 +17,13 @@ from tests.rotation import rotated
 
 ONE_IN: Final = 6
 # A test belongs to the first of these fixtures that it needs.
-_SERVERS: Final = {"spark": "spark", "moto_server": "moto", "seaweedfs_server": "seaweedfs", "jvm": "java"}
+_SERVERS: Final = {
+    "spark": "spark",
+    "moto_server": "moto",
+    "seaweedfs_server": "seaweedfs",
+    "jvm": "java",
+    "google_jvm": "java",
+}
 # Each test there starts Python processes, and stops or kills them.
 _OF_PROCESSES: Final = "processes"
 _VARIABLE: Final = "COMMITTER_TESTS_NAMED"

@@ -25,23 +25,25 @@ _PROJECT = """\
 """
 _DEPENDENCY = """
     <dependency>
-      <groupId>{group}</groupId><artifactId>{artifact}</artifactId><version>{version}</version>{exclusions}
+      <groupId>{group}</groupId><artifactId>{artifact}</artifactId><version>{version}</version>{kind}{exclusions}
     </dependency>"""
 _EXCLUSION = "<exclusion><groupId>{}</groupId><artifactId>{}</artifactId></exclusion>"
 
 
-def dependency(name: str, version: str, *, without: Sequence[str] = ()) -> str:
+def dependency(name: str, version: str, *, classifier: str = "", without: Sequence[str] = ()) -> str:
     """A dependency of a Maven project.
 
     Args:
         name: Group and artifact, with a colon between them.
         version: Its version.
-        without: What it needs and is not to be fetched, likewise.
+        classifier: Which of the version's jars; "" is the plain one.
+        without: What it needs and is not to be fetched, likewise; `*:*` is all of it.
     """
     group, artifact = name.split(":")
     exclusions = "".join(_EXCLUSION.format(*one.split(":")) for one in without)
     wrapped = f"<exclusions>{exclusions}</exclusions>" if exclusions else ""
-    return _DEPENDENCY.format(group=group, artifact=artifact, version=version, exclusions=wrapped)
+    kind = f"<classifier>{classifier}</classifier>" if classifier else ""
+    return _DEPENDENCY.format(group=group, artifact=artifact, version=version, kind=kind, exclusions=wrapped)
 
 
 def hadoop_jars(name: str, dependencies: Sequence[str]) -> list[Path]:

@@ -57,8 +57,8 @@ policies in a SAS, user delegation. A lease protects the path it is on, and noth
 
 from __future__ import annotations
 
-from committer.testing.emulators.adls.faults import Fault
 from committer.testing.emulators.adls.server import AdlsEmulator, serve
 from committer.testing.emulators.adls.settings import DEFAULT_ACCOUNT, DEFAULT_KEY, Settings
+from committer.testing.emulators.faults import Fault
 
 __all__ = ["DEFAULT_ACCOUNT", "DEFAULT_KEY", "AdlsEmulator", "Fault", "Settings", "serve"]

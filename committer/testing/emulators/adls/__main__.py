@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import signal
 import ssl
 import sys
 from collections.abc import Sequence
@@ -12,6 +11,7 @@ from collections.abc import Sequence
 from committer.testing.emulators.adls.errors import ServiceError
 from committer.testing.emulators.adls.server import serve
 from committer.testing.emulators.adls.settings import DEFAULT_ACCOUNT, DEFAULT_KEY, Settings
+from committer.testing.emulators.serving import tls_context, told_to_stop
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -26,10 +26,7 @@ def main(arguments: list[str] | None = None) -> None:
             soft_delete_days=given.soft_delete_days,
             bearer_tokens=frozenset(given.token),
         )
-        context = None
-        if given.certificate is not None:
-            context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-            context.load_cert_chain(given.certificate, given.private_key)
+        context = tls_context(given.certificate, given.private_key)
         asyncio.run(_run(settings, given.port, context, given.filesystem))
     except ServiceError as error:
         sys.exit(f"error: {error.code}: {error.message}")
@@ -38,15 +35,11 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 async def _run(settings: Settings, port: int, context: ssl.SSLContext | None, filesystems: Sequence[str]) -> None:
-    stopped = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stopped.set)
     async with serve(settings, port=port, ssl_context=context) as emulator:
         for name in filesystems:
             emulator.namespace.create_filesystem(name, {})
         print(emulator.url, flush=True)  # noqa: T201 - the process that started it waits for this
-        await stopped.wait()
+        await told_to_stop()
 
 
 def _parser() -> argparse.ArgumentParser:

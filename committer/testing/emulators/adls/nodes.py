@@ -3,37 +3,28 @@
 from __future__ import annotations
 
 import time
-from email.utils import formatdate
 
 from committer.testing.emulators.adls.leases import Lease
+from committer.testing.emulators.serving import HttpClock
 
 OWNER = "$superuser"
 FILE_PERMISSIONS = "rw-r-----"
 DIRECTORY_PERMISSIONS = "rwxr-x---"
 
 
-class Clock:
+class Clock(HttpClock):
     """Gives etags that never repeat, and times as HTTP writes them."""
 
     def __init__(self) -> None:
+        super().__init__()
         # An etag of the service is a time in units of 100 ns since the year 1, in hexadecimal; a counter from there
         # never repeats.
         self._last = time.time_ns() // 100 + 62_135_596_800 * 10_000_000
-        self._second = 0
-        self._text = ""
 
     def etag(self) -> str:
         """The next etag, in quotes."""
         self._last += 1
         return f'"0x{self._last:X}"'
-
-    def now(self) -> str:
-        """The time, as in a Date header."""
-        second = int(time.time())
-        if second != self._second:
-            self._second = second
-            self._text = formatdate(second, usegmt=True)
-        return self._text
 
 
 class Node:

@@ -16,13 +16,14 @@ from aiohttp import web
 
 from committer.testing.emulators.adls import blob, dfs
 from committer.testing.emulators.adls.auth import Authority
-from committer.testing.emulators.adls.control import Control
 from committer.testing.emulators.adls.errors import ServiceError, blob_body, dfs_body
-from committer.testing.emulators.adls.faults import Conduct, Fault, LoggedRequest
 from committer.testing.emulators.adls.namespace import Namespace
 from committer.testing.emulators.adls.nodes import Clock
 from committer.testing.emulators.adls.settings import Settings
-from committer.testing.emulators.adls.wire import Answer, Endpoint, Request, parse_query, path_in, split_target
+from committer.testing.emulators.adls.wire import Answer, Endpoint, Request, parse_query, path_in
+from committer.testing.emulators.control import Control
+from committer.testing.emulators.faults import Conduct, Fault, LoggedRequest
+from committer.testing.emulators.serving import listening, read_body, split_target, wait_after
 
 _SERVER_NAME: Final[dict[Endpoint, str]] = {
     "dfs": "Windows-Azure-HDFS/1.0 Microsoft-HTTPAPI/2.0",
@@ -46,13 +47,13 @@ class AdlsEmulator:
         clock = Clock()
         self.settings: Settings = settings
         self.namespace: Namespace = Namespace(settings, clock)
-        self.conduct: Conduct = Conduct(settings)
+        self.conduct: Conduct = Conduct(settings.rate, settings.burst_seconds, settings.request_log)
         self.url: str = ""
         self._clock = clock
         self._authority = Authority(settings)
         self._dfs = dfs.Dfs(settings, self.namespace, clock, self._authority)
         self._blob = blob.Blob(settings, self.namespace, clock)
-        self._control = Control(self.conduct, self.namespace)
+        self._control = Control(self.conduct, "filesystems", self.namespace.filesystems)
         self._request_prefix = str(uuid.uuid4())[:24]
         self._numbers = itertools.count(1)
 
@@ -86,7 +87,7 @@ class AdlsEmulator:
             entry.path = f"{request.filesystem}/{request.path}"
             entry.source = wire.headers.get("x-ms-rename-source", "").partition("?")[0]
             # Always read: what is left of a body would be taken for the next request.
-            await _read_body(wire, request)
+            request.body = await read_body(wire)
             answer = await self._serve(request, entry)
         except ServiceError as error:
             entry.code = error.code
@@ -150,9 +151,9 @@ class AdlsEmulator:
             answer = self._answer(request)
         except ServiceError:
             # A fault after the effect needs an effect; a refusal is told as it is, late if need be.
-            await _wait_after(faults)
+            await wait_after(faults)
             raise
-        await _wait_after(faults)
+        await wait_after(faults)
         for fault in faults:
             if fault.kind == "reset-after":
                 return None
@@ -189,24 +190,9 @@ class AdlsEmulator:
         return web.Response(body=answer.body or None, status=answer.status, headers=headers)
 
 
-async def _read_body(wire: web.BaseRequest, request: Request) -> None:
-    if wire.headers.get("Expect", "").lower() == "100-continue":
-        await wire.writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
-        # The interim line is no part of the answer's size.
-        wire.writer.output_size = 0
-    if wire.can_read_body:
-        request.body = await wire.content.read()
-
-
-async def _wait_after(faults: list[Fault]) -> None:
-    for fault in faults:
-        if fault.kind == "latency-after":
-            await asyncio.sleep(fault.seconds)
-
-
 def _as_error(fault: Fault) -> ServiceError:
     headers = {} if fault.retry_after is None else {"Retry-After": fault.retry_after}
-    return ServiceError(fault.code, fault.message, status=fault.status, headers=headers)
+    return ServiceError(fault.code or "InternalError", fault.message, status=fault.status, headers=headers)
 
 
 @asynccontextmanager
@@ -224,14 +210,6 @@ async def serve(
         OSError: The port is taken.
     """
     emulator = AdlsEmulator(settings or Settings())
-    runner = web.ServerRunner(web.Server(emulator.handle, access_log=None), shutdown_timeout=0.1)
-    await runner.setup()
-    try:
-        site = web.TCPSite(runner, "127.0.0.1", port, ssl_context=ssl_context, backlog=1024)
-        await site.start()
-        scheme = "http" if ssl_context is None else "https"
-        bound = runner.addresses[0][1]
-        emulator.url = f"{scheme}://127.0.0.1:{bound}/{emulator.settings.account}"
+    async with listening(emulator.handle, port, ssl_context) as address:
+        emulator.url = f"{address}/{emulator.settings.account}"
         yield emulator
-    finally:
-        await runner.cleanup()

@@ -129,15 +129,6 @@ class Answer:
     body: bytes = b""
 
 
-def split_target(target: str) -> tuple[str, str]:
-    """The path and the query of a request's target, both still encoded; absolute URLs are taken, too."""
-    if not target.startswith("/"):
-        _, _, rest = target.partition("://")
-        target = "/" + rest.partition("/")[2]
-    path, _, query = target.partition("?")
-    return path, query
-
-
 def decode(text: str) -> str:
     """Percent-decodes a path or a parameter.
 

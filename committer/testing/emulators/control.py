@@ -3,21 +3,27 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, MutableMapping
 from typing import Any
 
 from aiohttp import web
 
-from committer.testing.emulators.adls.faults import Conduct, Counters, LoggedRequest, parse_fault
-from committer.testing.emulators.adls.namespace import Namespace
+from committer.testing.emulators.faults import Conduct, Counters, LoggedRequest, parse_fault
 
 
 class Control:
-    """Answers the control calls; the package's docstring lists them."""
+    """Answers the control calls; the docstring of each emulator lists them.
 
-    def __init__(self, conduct: Conduct, namespace: Namespace) -> None:
+    Args:
+        conduct: What they steer.
+        holders: What the emulated service's top level is called (`filesystems`, `buckets`).
+        held: What is there, by name; deleting all of it empties the service.
+    """
+
+    def __init__(self, conduct: Conduct, holders: str, held: MutableMapping[str, Any]) -> None:
         self._conduct = conduct
-        self._namespace = namespace
+        self._holders = holders
+        self._held = held
 
     async def handle(self, wire: web.BaseRequest) -> web.Response:
         """Answers one."""
@@ -31,9 +37,9 @@ class Control:
             return _json({"error": "no such control call"}, 404)
         return _json(answer, 200)
 
-    def _answer(self, call: tuple[str, str], given: Any, query: dict[str, str]) -> object:
+    def _answer(self, asked: tuple[str, str], given: Any, query: dict[str, str]) -> object:
         conduct = self._conduct
-        match call:
+        match asked:
             case ("GET", "faults"):
                 return [fault.as_json() for fault in conduct.faults]
             case ("POST", "faults"):
@@ -59,8 +65,8 @@ class Control:
             case ("DELETE", "requests"):
                 conduct.log.clear()
                 return []
-            case ("DELETE", "filesystems"):
-                self._namespace.filesystems.clear()
+            case ("DELETE", call) if call == self._holders:
+                self._held.clear()
                 return []
         return None
 

@@ -1,4 +1,4 @@
-"""Faults on demand, the account's rate limit, and the counters and log that tell what the server did."""
+"""Faults on demand, a rate limit, and the counters and log that tell what an emulator did; every emulator has them."""
 
 from __future__ import annotations
 
@@ -7,8 +7,6 @@ from collections import Counter, deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, Literal, get_args
-
-from committer.testing.emulators.adls.settings import Settings
 
 FaultKind = Literal["latency", "latency-after", "error", "error-after", "reset", "reset-after"]
 
@@ -19,20 +17,20 @@ class Fault:
 
     Attributes:
         kind: What happens. `latency` waits before the effect, `latency-after` between the effect and the answer.
-            `error` refuses without effect, `error-after` has the effect and then refuses: with 404 and
-            SourcePathNotFound, what a client sees when a front end sent its rename twice. `reset` drops the
-            connection without effect, `reset-after` with it: a lost response.
+            `error` refuses without effect, `error-after` has the effect and then refuses: with 404 for a rename, what
+            a client sees when a front end sent it twice. `reset` drops the connection without effect, `reset-after`
+            with it: a lost response.
         operation: Only this operation; None for all. The names are those of the request log.
-        path_prefix: Only requests whose `filesystem/path` begins so.
+        path_prefix: Only requests whose path begins so; it begins with the filesystem or the bucket.
         skip: How many that fit pass untouched first.
         count: How many are hit then; None for all.
         seconds: Of latency.
         status: Of an error.
-        code: Of an error.
+        code: Of an error, in the service's words; "" is what goes with the status.
         message: Of an error; None is the service's own.
         retry_after: What an error's Retry-After says; None for none.
-        per_request: Whether each request is hit only at its first try: one is known again by its client request id,
-            else by method, path and rename source.
+        per_request: Whether each request is hit only at its first try: one is known again by the id that the client
+            gave it, else by method, path and rename source.
         hits: How many it has hit.
     """
 
@@ -43,7 +41,7 @@ class Fault:
     count: int | None = None
     seconds: float = 0.0
     status: int = 500
-    code: str = "InternalError"
+    code: str = ""
     message: str | None = None
     retry_after: str | None = None
     per_request: bool = False
@@ -171,11 +169,11 @@ class Conduct:
         log: The last requests, oldest first.
     """
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, rate: float, burst_seconds: float, request_log: int) -> None:
         self.faults: list[Fault] = []
-        self.limit: RateLimit = RateLimit(settings.rate, settings.burst_seconds)
+        self.limit: RateLimit = RateLimit(rate, burst_seconds)
         self.counters: Counters = Counters()
-        self.log: deque[LoggedRequest] = deque(maxlen=settings.request_log)
+        self.log: deque[LoggedRequest] = deque(maxlen=request_log)
 
     def faults_for(self, operation: str, place: str, identity: str) -> list[Fault]:
         """The faults that hit a request."""
@@ -190,14 +188,14 @@ class LoggedRequest:
 
     Attributes:
         time: When it came, seconds since 1970.
-        endpoint: `dfs` or `blob`.
+        endpoint: Which of the service's endpoints: `dfs` or `blob`; `json` or `upload`.
         operation: What it asked for.
         method: GET, PUT, ...
-        path: `filesystem/path`.
-        source: Where a rename's source is.
+        path: Filesystem or bucket, a slash, and the path or name in it.
+        source: Where the source of a rename, a move or a copy is.
         status: What was answered; 0 for a dropped connection.
         code: The error code answered; "" for none.
-        client_request_id: As the client gave it.
+        client_request_id: As the client gave it: Azure's client request id, Google's idempotency token.
         user_agent: Likewise.
         request_id: What the server called it.
         faults: The kinds of those that hit it.
