@@ -20,15 +20,15 @@ from committer.errors import UnsupportedError
 
 if TYPE_CHECKING:
     from committer.spark.datasource import CommitterDataSource
+    from committer.spark.for_each_batch import foreach_batch
     from committer.spark.own_writers import foreach_partition, task_attempt
-    from committer.spark.streaming import foreach_batch
     from committer.spark.writing import write
 
 __all__ = ["CommitterDataSource", "foreach_batch", "foreach_partition", "task_attempt", "write"]
 
 _MODULES = {
     "CommitterDataSource": "datasource",
-    "foreach_batch": "streaming",
+    "foreach_batch": "for_each_batch",
     "foreach_partition": "own_writers",
     "task_attempt": "own_writers",
     "write": "writing",

@@ -21,54 +21,45 @@ from there, so the driver commits what a listing finds:
 
         df.foreachPartition(write)
         job.commit(tasks=df.rdd.getNumPartitions())
-
-A task's number is its partition, its attempt the low 31 bits of Spark's ``taskAttemptId``: ``attemptNumber`` starts
-again at 0 when a stage is run again, so it would not tell two attempts apart.
 """
 
 from __future__ import annotations
 
 import importlib.util
-import inspect
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Final, Literal, TypeAlias, overload
+from collections.abc import Iterable, Mapping
+from functools import partial
+from typing import Final, Literal, NamedTuple, overload
 
-import msgspec
-from pyspark import TaskContext
-from pyspark.sql import DataFrame, Row
-from pyspark.sql.types import StructType
+from pyspark.sql import DataFrame
 
 from committer import sync
 from committer.committers.results import JobReport
 from committer.config import CommitterConfig, ConfigLike, config_of
-from committer.errors import ConfigurationError, TaskError, TaskMissingError, UnsupportedError
+from committer.errors import ConfigurationError, TaskMissingError, UnsupportedError
 from committer.events import Listener
 from committer.events.logs import job_logger
 from committer.job import Destination
 from committer.records.task_commit import TaskCommit
 from committer.spark import missing_package
 from committer.spark.arguments import check_frame, check_write_function, option_texts
-from committer.spark.datasource import TaskCommitMessage, task_commits
+from committer.spark.messages import TaskCommitMessage, task_commits
 from committer.spark.options import WriteOptions, parse_options, path_option
+from committer.spark.partitions import (
+    MESSAGE,
+    BatchWriter,
+    Partition,
+    PartitionWriter,
+    RowWriter,
+    write_partition,
+)
 from committer.spark.session_settings import choices_of, set_by_user, store_settings, telling
 from committer.spark.sessions import is_connect, missing_in_worker
+from committer.spark.spark_task import current_task
 from committer.spec import JobSpec
 from committer.sync import TaskAttempt
 
-if TYPE_CHECKING:
-    from pyarrow import RecordBatch
-
-RowWriter: TypeAlias = Callable[[Iterator[Row], TaskAttempt], object]
-"""Writes the rows of one partition into a task attempt; what it returns is not looked at."""
-
-BatchWriter: TypeAlias = "Callable[[Iterator[RecordBatch], TaskAttempt], object]"
-"""The same, from Arrow record batches."""
-
 _LOG = job_logger("committer.spark")
-_MESSAGE: Final = "message"
 _STORAGE: Final = "storage."
-_ATTEMPT_BITS: Final = 0x7FFFFFFF
 
 
 @overload
@@ -155,6 +146,43 @@ def foreach_partition(
         raise missing_package("pyarrow")
     check_frame(df, "foreach_partition")
     check_write_function(write_fn)
+    plan = _plan(df, uri, config, storage_options)
+    storage = plan.options.storage_options()
+    schema = df.schema.json()
+    with (
+        telling(plan.withheld),
+        sync.open_job(
+            plan.options.path,
+            job_id=job_id,
+            committer=committer,
+            delivery="message",
+            config=plan.choices,
+            storage_options=storage,
+            listeners=listeners,
+        ) as job,
+    ):
+        partition = Partition(job.spec, plan.options, schema, arrow)
+        commits = _run(df, partial(write_partition, partition, write_fn), job.job_id)
+        return job.commit(task_commits=commits, tasks=len(commits))
+
+
+class _Plan(NamedTuple):
+    """What `foreach_partition` was asked for, by its arguments and by its session.
+
+    Attributes:
+        options: The destination, and how to reach its store.
+        choices: The commit's choices.
+        withheld: How to give the secrets that the session holds; empty where they are not missed.
+    """
+
+    options: WriteOptions
+    choices: CommitterConfig | None
+    withheld: str
+
+
+def _plan(
+    df: DataFrame, uri: Destination, config: ConfigLike | None, storage_options: Mapping[str, str] | None
+) -> _Plan:
     choices = config_of(config)
     settings = _settings(uri, storage_options, "foreach_partition")
     session = set_by_user(df)
@@ -172,33 +200,17 @@ def foreach_partition(
             operation="foreach_partition",
             next_step="call foreach_partition inside df.writeStream.foreachBatch",
         )
-    schema = df.schema.json()
-    with (
-        telling(store.withheld),
-        sync.open_job(
-            options.path,
-            job_id=job_id,
-            committer=committer,
-            delivery="message",
-            config=choices,
-            storage_options=options.storage_options(),
-            listeners=listeners,
-        ) as job,
-    ):
-        spec = job.spec
+    return _Plan(options, choices, store.withheld)
 
-        def write_partition(batches: Iterator[RecordBatch]) -> Iterator[RecordBatch]:
-            rows = _named(batches, schema) if arrow else _rows(batches, schema)
-            yield _as_batch(_write(rows, write_fn, spec, options))
-            # Spark's worker ends its talk with the executor properly only where all input was read.
-            deque(batches, maxlen=0)
 
-        # mapInArrow looks its columns up by name, and fails where two share one or a name holds a period.
-        plain = df.toDF(*(f"c{number}" for number in range(len(df.columns))))
-        messages = plain.mapInArrow(write_partition, f"{_MESSAGE} binary")
-        commits = task_commits(_collected(messages), job.job_id)
-        check_every_partition(commits, _number_of_partitions(messages))
-        return job.commit(task_commits=commits, tasks=len(commits))
+def _run(df: DataFrame, write: PartitionWriter, job_id: str) -> list[TaskCommit]:
+    """Runs the one Spark job of `foreach_partition`; what its winning attempts committed, one a partition."""
+    # mapInArrow looks its columns up by name, and fails where two share one or a name holds a period.
+    plain = df.toDF(*(f"c{number}" for number in range(len(df.columns))))
+    messages = plain.mapInArrow(write, f"{MESSAGE} binary")
+    commits = task_commits(_collected(messages), job_id)
+    check_every_partition(commits, _number_of_partitions(messages))
+    return commits
 
 
 def task_attempt(spec: JobSpec, storage_options: Mapping[str, str] | None = None) -> TaskAttempt:
@@ -227,7 +239,7 @@ def task_attempt(spec: JobSpec, storage_options: Mapping[str, str] | None = None
             next_step="give job.spec, taken on the driver: the job itself stays there",
         )
     options = parse_options(_settings(spec.layout.destination, storage_options, "task_attempt"))
-    task, attempt = _current_task("task_attempt")
+    task, attempt = current_task("task_attempt")
     return sync.open_task(spec, task=task, attempt=attempt, storage_options=options.storage_options())
 
 
@@ -239,7 +251,7 @@ def _collected(messages: DataFrame) -> list[TaskCommitMessage]:
         if missing is None:
             raise
         raise missing from error
-    return [TaskCommitMessage(bytes(row[_MESSAGE])) for row in rows]
+    return [TaskCommitMessage(bytes(row[MESSAGE])) for row in rows]
 
 
 def check_every_partition(commits: Iterable[TaskCommit], partitions: int | None) -> None:
@@ -278,60 +290,3 @@ def _number_of_partitions(frame: DataFrame) -> int | None:
     if is_connect(frame):
         return None
     return int(frame._jdf.queryExecution().toRdd().getNumPartitions())
-
-
-# --- In the executors ----------------------------------------------------------------------------------------------
-
-
-def _write(
-    rows: Iterator[Row] | Iterator[RecordBatch], write_fn: RowWriter | BatchWriter, spec: JobSpec, options: WriteOptions
-) -> bytes:
-    """One attempt of one task, from its first row to its message."""
-    task, number = _current_task("foreach_partition")
-    storage = options.storage_options()
-    with sync.open_task(spec, task=task, attempt=number, storage_options=storage) as attempt:
-        returned = write_fn(rows, attempt)
-        if inspect.isgenerator(returned) or inspect.isawaitable(returned):
-            if inspect.iscoroutine(returned):
-                returned.close()
-            raise TaskError(
-                f"write_fn returned a {type(returned).__name__}, which the executor does not run: nothing was written",
-                operation="foreach_partition",
-                next_step="make write_fn a plain function that writes before it returns",
-            )
-    return attempt.task_commit.encode()
-
-
-def _current_task(operation: str) -> tuple[int, int]:
-    """Number and attempt of the Spark task that this runs in."""
-    context = TaskContext.get()
-    if context is None:
-        raise UnsupportedError(
-            "this is not a Spark task, so that there is no partition to open an attempt for",
-            operation=operation,
-            next_step="call it inside the function that Spark runs on executors; elsewhere use"
-            " committer.sync.open_task(spec, task=..., attempt=...)",
-        )
-    return context.partitionId(), context.taskAttemptId() & _ATTEMPT_BITS
-
-
-def _named(batches: Iterator[RecordBatch], schema: str) -> Iterator[RecordBatch]:
-    """The batches with the user's column names."""
-    names = StructType.fromJson(msgspec.json.decode(schema)).fieldNames()
-    return (batch.rename_columns(names) for batch in batches)
-
-
-def _rows(batches: Iterator[RecordBatch], schema: str) -> Iterator[Row]:
-    """The rows of Arrow batches, as ``df.foreachPartition`` hands them over."""
-    import pyarrow as pa
-    from pyspark.sql.conversion import ArrowTableToRowsConversion
-
-    fields = StructType.fromJson(msgspec.json.decode(schema))
-    for batch in batches:
-        yield from ArrowTableToRowsConversion.convert(pa.Table.from_batches([batch]), fields)
-
-
-def _as_batch(message: bytes) -> RecordBatch:
-    import pyarrow as pa
-
-    return pa.RecordBatch.from_arrays([pa.array([message], pa.binary())], names=[_MESSAGE])

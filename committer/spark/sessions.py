@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final
 from committer.errors import UnsupportedError
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, DataFrameWriter, SparkSession
+    from pyspark.sql import DataFrame
 
 _NOT_FOUND: Final = re.compile(
     # The last line of a traceback; what Spark raises where it looks for Arrow before it is needed.
@@ -77,34 +77,3 @@ def missing_in_worker(error: BaseException) -> UnsupportedError | None:
         next_step="pip install 'lake-committer[spark]' on every executor, for the interpreter that PYSPARK_PYTHON named"
         " when the driver started (python3 of the PATH if none did), or let it name one that has it",
     )
-
-
-def save(session: SparkSession, writer: DataFrameWriter) -> None:
-    """Saves through the data source; registers it where Spark did not find it.
-
-    Args:
-        session: The session of what is written.
-        writer: With format, mode and options, ``path`` among them.
-
-    Raises:
-        UnsupportedError: The data source, or something that it needs, is missing in Spark's Python processes.
-        pyspark.errors.PySparkException: What else failed in Spark.
-    """
-    # Spark looks for data sources written in Python in the active session of the calling thread alone, and only a few
-    # calls make a session that: in another thread than the first, or after Ctrl-C, there may be none.
-    session.createDataFrame([], "nothing int")
-    try:
-        try:
-            writer.save()
-        except Exception as error:
-            if "[DATA_SOURCE_NOT_FOUND]" not in str(error):
-                raise
-            from committer.spark.datasource import CommitterDataSource
-
-            session.dataSource.register(CommitterDataSource)
-            writer.save()
-    except Exception as error:
-        missing = missing_in_worker(error)
-        if missing is None:
-            raise
-        raise missing from error

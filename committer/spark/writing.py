@@ -2,45 +2,35 @@
 
 It goes through the data source, so that Spark names the winners and the commit runs beside Spark's driver: where the
 store can be reached also when the caller is a Spark Connect client, and to its end also when the caller is interrupted.
-The price is that the report has to be fetched (`committer.spark.kept_report`), through Connect by a Spark job of one
-task.
+The price is that the report has to be fetched (`committer.spark.fetching`), through Connect by a Spark job of one task.
 """
 
 from __future__ import annotations
 
-import asyncio
 import time
 import uuid
-from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
-from functools import partial
-from typing import TYPE_CHECKING, Final
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import msgspec
 
 from committer.committers.registry import DEFAULT_COMMITTER
 from committer.committers.results import JobReport
 from committer.config import CommitterConfig, ConfigLike, config_of
-from committer.errors import (
-    CommitterError,
-    ConfigurationError,
-    JobNotFoundError,
-    StorePermissionError,
-)
+from committer.errors import CommitterError, ConfigurationError, JobNotFoundError, StorePermissionError
 from committer.events.logs import job_logger
 from committer.job import Destination
 from committer.spark.arguments import check_frame, column_names, option_texts
 from committer.spark.carried_errors import error_behind
-from committer.spark.destination import look_at_destination
-from committer.spark.kept_report import take_kept_report, take_report
+from committer.spark.fetching import fetched_report, ignored_report
 from committer.spark.modes import SaveMode, save_mode
 from committer.spark.options import WriteOptions, parse_options, path_option
+from committer.spark.saving import save
 from committer.spark.session_settings import add_from_session, as_option
-from committer.spark.sessions import case_sensitive, is_connect, missing_in_worker, save
-from committer.sync.portal import wait_for
+from committer.spark.sessions import case_sensitive
 
 if TYPE_CHECKING:
-    from pyarrow import RecordBatch
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import DataFrame
 
 _LOG = job_logger("committer.spark")
 _OVERWRITE_MODE: Final = "spark.sql.sources.partitionOverwriteMode"
@@ -123,36 +113,67 @@ def write(
     parsed = parse_options(settings)
     if withheld:
         _LOG.warning("%s", withheld)
-    job_id = settings["job_id"]
-    session = df.sparkSession
+    report = _report_of(_Write(df, chosen, settings, parsed, settings["job_id"], withheld))
+    return msgspec.structs.replace(report, duration_s=time.monotonic() - started)
+
+
+class _Write(NamedTuple):
+    """One call of `write`, understood.
+
+    Attributes:
+        df: What to write.
+        mode: What becomes of data at the destination.
+        settings: The options of the data source, as text.
+        options: The same, parsed.
+        job_id: The job's id.
+        withheld: How to give the secrets that the session holds; empty where they are not missed.
+    """
+
+    df: DataFrame
+    mode: SaveMode
+    settings: Mapping[str, str]
+    options: WriteOptions
+    job_id: str
+    withheld: str
+
+
+def _report_of(write: _Write) -> JobReport:
+    """Writes, and returns the report without the time of the call."""
+    session = write.df.sparkSession
     # Looked at first, so that Spark computes nothing for a write that is to be ignored.
-    if chosen == "ignore" and (ignored := _ignored(session, parsed)) is not None:
-        return msgspec.structs.replace(ignored, duration_s=time.monotonic() - started)
-    writer = df.write.format("committer").options(**settings).mode("overwrite" if chosen == "overwrite" else "append")
+    ignored = ignored_report(session, write.options) if write.mode == "ignore" else None
+    if ignored is not None:
+        return ignored
+    _save(write)
+    report = fetched_report(write.df, write.options, write.job_id)
+    if report is not None:
+        return report
+    if write.mode == "ignore":  # another job wrote since it was looked at
+        nothing = JobReport(success=True, job_id="", committer=write.options.committer or DEFAULT_COMMITTER)
+        return ignored_report(session, write.options) or nothing
+    raise JobNotFoundError(
+        f"job {write.job_id} is committed, but its report is gone: another program removed _temporary and wrote "
+        "_SUCCESS anew",
+        operation="write",
+        path=write.options.path,
+        outcome="committed",
+        next_step="do not write again: the data is in place",
+    )
+
+
+def _save(write: _Write) -> None:
+    """Lets Spark write and commit; what failed there is raised as what it was."""
+    mode = "overwrite" if write.mode == "overwrite" else "append"
     try:
-        save(session, writer)
+        save(write.df.sparkSession, write.df.write.format("committer").options(**write.settings).mode(mode))
     except BaseException as error:
         raised = error_behind(error)
-        if withheld and isinstance(raised, StorePermissionError):
-            raised.next_step = f"{withheld}; {raised.next_step}"
-        _note(raised or error, parsed, job_id)
+        if write.withheld and isinstance(raised, StorePermissionError):
+            raised.next_step = f"{write.withheld}; {raised.next_step}"
+        _note(raised or error, write.options, write.job_id)
         if raised is None:
             raise
         raise raised from error
-    report = _fetched_report(df, parsed, job_id)
-    if report is None and chosen == "ignore":  # another job wrote since it was looked at
-        written_nothing = JobReport(success=True, job_id="", committer=parsed.committer or DEFAULT_COMMITTER)
-        report = _ignored(session, parsed) or written_nothing
-    if report is None:
-        raise JobNotFoundError(
-            f"job {job_id} is committed, but its report is gone: another program removed _temporary and wrote "
-            "_SUCCESS anew",
-            operation="write",
-            path=parsed.path,
-            outcome="committed",
-            next_step="do not write again: the data is in place",
-        )
-    return msgspec.structs.replace(report, duration_s=time.monotonic() - started)
 
 
 def _note(error: BaseException, options: WriteOptions, job_id: str) -> None:
@@ -196,71 +217,3 @@ def _overwrite_mode(df: DataFrame, mode: SaveMode, chosen: str | None) -> str | 
     # nothing here: a user who knows nothing of this option must not lose partitions by it.
     answers = {df.sparkSession.conf.get(_OVERWRITE_MODE, default) for default in ("static", "dynamic")}
     return answers.pop() if len(answers) == 1 else None
-
-
-def _beside_spark(session: SparkSession, work: Callable[[], Coroutine[object, object, bytes | None]]) -> bytes | None:
-    """Runs `work` in one Spark task, where the store can be reached, and brings its result back."""
-    frame = session.range(0, 1, 1, 1).mapInArrow(partial(_one_result, work), "result binary")
-    try:
-        (row,) = frame.collect()
-    except Exception as error:
-        missing = missing_in_worker(error)
-        if missing is None:
-            raise
-        raise missing from error
-    return None if row.result is None else bytes(row.result)
-
-
-def _fetched_report(df: DataFrame, options: WriteOptions, job_id: str) -> JobReport | None:
-    """The report of a job that committed; whatever keeps it from coming, the error says that it did."""
-    try:
-        report = None if is_connect(df) else _report_from_here(options, job_id)
-        if report is not None:
-            return report
-        found = _beside_spark(df.sparkSession, partial(_report, options, job_id))
-        return None if found is None else msgspec.json.decode(found, type=JobReport)
-    except BaseException as error:
-        if isinstance(error, CommitterError):
-            error.outcome = "committed"
-            error.next_step = f"do not write again: the data is in place; {error.next_step}"
-        error.add_note(
-            f"job {job_id} is committed at {options.path}, only its report could not be fetched:"
-            f" committer.sync.recover({options.path!r}, {job_id!r}) returns it"
-        )
-        raise
-
-
-def _report_from_here(options: WriteOptions, job_id: str) -> JobReport | None:
-    """The report, if this process reaches the store as the one that committed did, on the same machine."""
-    try:
-        return wait_for(partial(take_kept_report, options, job_id), "write")
-    except (CommitterError, OSError) as error:
-        _LOG.debug("the report of job %s is fetched by a Spark task: %s", job_id, error)
-        return None
-
-
-def _one_result(
-    work: Callable[[], Coroutine[object, object, bytes | None]], batches: Iterator[RecordBatch]
-) -> Iterator[RecordBatch]:
-    import pyarrow as pa
-
-    for _ in batches:
-        pass
-    yield pa.RecordBatch.from_pydict({"result": pa.array([asyncio.run(work())], pa.binary())})
-
-
-async def _report(options: WriteOptions, job_id: str) -> bytes | None:
-    report = await take_report(options, job_id)
-    return None if report is None else msgspec.json.encode(report)
-
-
-async def _used(options: WriteOptions) -> bytes | None:
-    """The committer that a write to this destination would have, if the destination is used."""
-    found = await look_at_destination(options, "ignore")
-    return (options.committer or found.committer).encode() if found.used else None
-
-
-def _ignored(session: SparkSession, options: WriteOptions) -> JobReport | None:
-    """The report of a write that is to be ignored; None when nothing is there."""
-    used = _beside_spark(session, partial(_used, options))
-    return None if used is None else JobReport(success=True, job_id="", committer=used.decode())

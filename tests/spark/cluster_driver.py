@@ -26,10 +26,13 @@ from pyspark.sql.types import StructType
 from committer import sync
 from committer.config import CommitterConfig
 from committer.spark import CommitterDataSource, foreach_partition, task_attempt
-from committer.spark.datasource import CommitterWriter, TaskCommitMessage
+from committer.spark.batch_writer import CommitterWriter
+from committer.spark.messages import TaskCommitMessage
+from committer.spark.micro_batches import batch_job_id
 from committer.spark.options import WriteOptions
 from committer.spark.schema import FilePlan
-from committer.spark.streaming import BATCH_ID, QUERY_ID, BatchMessage, CommitterStreamWriter, batch_job_id
+from committer.spark.spark_task import BATCH_ID, QUERY_ID
+from committer.spark.stream_writer import BatchMessage, CommitterStreamWriter
 from committer.spec import JobSpec
 
 PATIENCE_S = 60.0

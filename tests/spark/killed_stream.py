@@ -16,7 +16,7 @@ from committer.spark import CommitterDataSource, foreach_batch, streaming
 from committer.spark.java import configure_environment
 
 if TYPE_CHECKING:
-    from committer.spark.streaming import CommitterStreamWriter
+    from committer.spark.stream_writer import CommitterStreamWriter
 
 BATCH = 1
 

@@ -17,7 +17,8 @@ import committer
 from committer.errors import CommitterError, DestinationBusyError
 from committer.records.job_state import ReplaceLock, encode_record
 from committer.spark import foreach_batch, foreach_partition, write
-from committer.spark.streaming import BatchMessage, batch_job_id, enter_batch, stream_writer
+from committer.spark.micro_batches import batch_job_id, enter_batch
+from committer.spark.stream_writer import BatchMessage, stream_writer
 
 from .test_failures import KILLED_IN_COMMIT, run_task, writer_for
 

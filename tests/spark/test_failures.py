@@ -20,7 +20,9 @@ from pyspark.sql.types import LongType, StructField, StructType
 import committer
 from committer.errors import ConfigurationError, JobDecidedError, JobNotFoundError, RecordError, TaskMissingError
 from committer.records.task_commit import TaskCommit
-from committer.spark.datasource import CommitterDataSource, CommitterWriter, TaskCommitMessage, task_commits
+from committer.spark.batch_writer import CommitterWriter
+from committer.spark.datasource import CommitterDataSource
+from committer.spark.messages import TaskCommitMessage, task_commits
 
 from .test_writes import save
 from .trees import everything
@@ -182,7 +184,7 @@ def test_abort_removes_an_undecided_job_and_may_be_repeated(tmp_path: Path) -> N
 KILLED_IN_COMMIT = """
 import asyncio, os, pickle, sys
 from committer.job import attach_job
-from committer.spark.datasource import task_commits
+from committer.spark.messages import task_commits
 
 writer, messages = pickle.loads(sys.stdin.buffer.read())
 

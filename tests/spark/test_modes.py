@@ -22,7 +22,8 @@ from committer.errors import (
     UnsupportedError,
 )
 from committer.paths import StorePath
-from committer.spark.datasource import CommitterDataSource, CommitterWriter, IgnoringWriter
+from committer.spark.batch_writer import CommitterWriter, IgnoringWriter
+from committer.spark.datasource import CommitterDataSource
 from committer.spark.destination import look_at_destination
 from committer.spark.modes import commit_config, mode_of_write, partition_overwrite_mode, save_mode
 from committer.spark.options import parse_options

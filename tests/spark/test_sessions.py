@@ -83,7 +83,7 @@ def test_a_write_whose_report_cannot_be_fetched_says_that_it_is_committed(
     spark: SparkSession, tmp_path: Path, missing: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # As where the caller does not reach the store: then a Spark task has to.
-    monkeypatch.setattr("committer.spark.writing._report_from_here", lambda options, job_id: None)
+    monkeypatch.setattr("committer.spark.fetching._report_from_here", lambda options, job_id: None)
     with pytest.raises(UnsupportedError, match=f"cannot import {missing}") as raised:
         committer.spark.write(spark.range(3), tmp_path / "t", job_id="written")
     assert raised.value.outcome == "committed"

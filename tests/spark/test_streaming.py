@@ -19,7 +19,7 @@ import committer
 from committer.cli import main as command_line
 from committer.errors import ConfigurationError
 from committer.spark import foreach_batch
-from committer.spark.streaming import batch_job_id
+from committer.spark.micro_batches import batch_job_id
 
 from .trees import data_files, everything
 

@@ -12,17 +12,10 @@ pytest.importorskip("pyspark")
 import committer
 from committer import CommitterConfig, JobSpec, TaskCommit
 from committer.errors import JobDecidedError, JobNotFoundError, RecordError, TaskMissingError
-from committer.spark.datasource import TaskCommitMessage
+from committer.spark.messages import TaskCommitMessage
+from committer.spark.micro_batches import batch_job_id, end_earlier_try, enter_batch, forget_batch
 from committer.spark.options import WriteOptions
-from committer.spark.streaming import (
-    BatchMessage,
-    CommitterStreamWriter,
-    batch_job_id,
-    end_earlier_try,
-    enter_batch,
-    forget_batch,
-    query_of,
-)
+from committer.spark.stream_writer import BatchMessage, CommitterStreamWriter, query_of
 from committer.stores.local import LocalStore
 from committer.testing.faults import Fault, FaultyStore, SimulatedCrash
 
@@ -134,7 +127,7 @@ async def test_a_commit_killed_at_any_call_is_committed_once_or_not_at_all(tmp_p
 async def test_a_setup_or_an_abort_killed_at_any_call_is_begun_again(
     tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("committer.spark.streaming._SETUP_PAUSE_S", 0.001)
+    monkeypatch.setattr("committer.spark.micro_batches._SETUP_PAUSE_S", 0.001)
     for what in ("setup", "abort"):
         for number in range(1, 200):
             table = tmp_path / f"{what}-{number}"

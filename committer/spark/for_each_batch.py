@@ -1,0 +1,155 @@
+"""`foreach_batch`: a function that writes every micro-batch of a stream exactly once.
+
+df.writeStream.foreachBatch(foreach_batch("file:///data/events", partition_by=["day"])).start()
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from committer.advice import to_blocking_callers
+from committer.errors import ConfigurationError
+from committer.events.logs import job_logger
+from committer.job import Destination
+from committer.spark.arguments import check_frame, column_names, option_texts
+from committer.spark.carried_errors import error_behind
+from committer.spark.micro_batches import batch_job_id, forget_batch, options_of_batches, was_committed
+from committer.spark.options import parse_options, path_option
+from committer.spark.saving import save
+from committer.spark.session_settings import add_from_session, telling
+from committer.spark.sessions import case_sensitive, is_connect
+from committer.spark.spark_task import QUERY_ID
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+_LOG = job_logger("committer.spark")
+
+
+def foreach_batch(
+    uri: Destination,
+    *,
+    format: str = "parquet",
+    partition_by: str | Iterable[str] | None = (),
+    mode: str = "append",
+    compression: str | None = None,
+    query: str | None = None,
+    sink: str = "",
+    options: Mapping[str, object] | None = None,
+) -> Callable[[DataFrame, int], None]:
+    """A function for ``writeStream.foreachBatch`` that writes every batch exactly once.
+
+    It may be called from a function of one's own, with the batch's DataFrame or one made from it, and the number. What
+    it raises then are errors of this library, or Spark's own.
+
+    Args:
+        uri: The destination: an absolute path or a URI.
+        format: What the files are, as for the data source.
+        partition_by: Names of partition columns, outermost first.
+        mode: ``append`` or ``overwrite``, as for a batch write.
+        compression: The codec, as the data source's option; the format's default when None.
+        query: What tells this query from all others, and stays the same when it is started again; None takes Spark's
+            own id. Spark Connect does not tell that id to the function, so there it must be given.
+        sink: A name for this write, where one query writes several times into the same destination.
+        options: Further options of the data source, by name. In a classic session its keys ``spark.hadoop.*`` make the
+            choices that these do not, and say how to reach the store, but for secrets.
+
+    Raises:
+        ConfigurationError: An option cannot be honoured.
+    """
+    settings = _settings(uri, format, compression, partition_by, options)
+    options_of_batches(parse_options(settings))
+    return _BatchSink(settings, _mode(mode), _name(query), sink)
+
+
+def _settings(
+    uri: Destination,
+    format: str,
+    compression: str | None,
+    partition_by: str | Iterable[str] | None,
+    options: Mapping[str, object] | None,
+) -> dict[str, str]:
+    """The options of the data source."""
+    settings = option_texts(options, "options", "foreach_batch")
+    if compression is not None:
+        settings["compression"] = compression
+    columns = column_names(partition_by, "foreach_batch")
+    if columns:
+        settings["partitionBy"] = msgspec.json.encode(columns).decode()
+    return {**settings, "format": format, "path": path_option(uri), "outcome_kept": "true"}
+
+
+def _mode(mode: str) -> str:
+    chosen = str(mode).strip().lower()
+    if chosen not in ("append", "overwrite"):
+        raise ConfigurationError(
+            f"the mode {mode!r} cannot be used for a stream: batches follow one another into one destination",
+            operation="foreach_batch",
+            next_step='use "append" or "overwrite"',
+        )
+    return chosen
+
+
+def _name(query: object) -> str | None:
+    if query is None or (isinstance(query, str) and query):
+        return query
+    raise ConfigurationError(
+        f"query cannot be {query!r}", operation="foreach_batch", next_step="give a name as text, or leave it out"
+    )
+
+
+class _BatchSink:
+    """What `foreach_batch` returns: may be pickled, as Spark Connect does."""
+
+    def __init__(self, written: Mapping[str, str], mode: str, query: str | None, sink: str) -> None:
+        self._written = dict(written)
+        self._mode = mode
+        self._query = query
+        self._sink = sink
+        self._said = False
+
+    @to_blocking_callers()
+    def __call__(self, df: DataFrame, batch_id: int) -> None:
+        check_frame(df, "foreach_batch")
+        query = self._query or _query_of(df)
+        job_id = batch_job_id(query, batch_id, self._sink)
+        settings = dict(self._written)
+        withheld = add_from_session(df, settings)
+        if withheld and not self._said:
+            self._said = True
+            _LOG.warning("%s", withheld)
+        options = options_of_batches(parse_options(settings))
+        with telling(withheld):
+            if asyncio.run(was_committed(options, job_id)):
+                _LOG.info("batch %d of query %s is committed already, as job %s", batch_id, query, job_id)
+            else:
+                self._save(df, settings, job_id)
+            asyncio.run(forget_batch(options, query, batch_id - 2, self._sink))
+
+    def _save(self, df: DataFrame, settings: Mapping[str, str], job_id: str) -> None:
+        writer = df.write.format("committer").option("caseSensitive", case_sensitive(df)).options(**settings)
+        try:
+            save(df.sparkSession, writer.option("job_id", job_id).mode(self._mode))
+        except Exception as error:
+            raised = error_behind(error)
+            if raised is None:
+                raise
+            raise raised from error
+
+
+def _query_of(df: DataFrame) -> str:
+    """The id of the query that this thread runs a batch of."""
+    query = None if is_connect(df) else df.sparkSession.sparkContext.getLocalProperty(QUERY_ID)
+    if not query:
+        raise ConfigurationError(
+            "which query this batch belongs to cannot be told here: Spark Connect does not say it, nor is it known"
+            " outside of a foreachBatch function",
+            operation="foreach_batch",
+            next_step='name the query with foreach_batch(..., query="..."), a name that no other query has and that'
+            " stays when it is started again",
+        )
+    return query

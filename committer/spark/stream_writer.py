@@ -1,0 +1,189 @@
+"""The writer of ``df.writeStream.format("committer")``: each micro-batch is one job, committed exactly once.
+
+    df.writeStream.format("committer").option("checkpointLocation", ...).start("file:///data/events")
+
+Spark tells the query's id and the batch's number to tasks alone (local properties of a task), and to `commit` and
+`abort` the number. So the first task of a batch sets its job up, the others join it, and messages carry the query's id.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMessage
+from pyspark.sql.types import StructType
+
+from committer.advice import to_blocking_callers
+from committer.committers.results import JobReport
+from committer.errors import COMMIT_AGAIN, CommitterError, RecordError, TaskMissingError, UnsupportedError
+from committer.events.logs import job_logger
+from committer.job import attach_job
+from committer.operations import recover
+from committer.records.task_commit import TaskCommit
+from committer.spark.batch_writer import CommitterWriter, log_event
+from committer.spark.messages import TaskCommitMessage, task_commits
+from committer.spark.micro_batches import abort_batch, batch_job_id, enter_batch, forget_batch, options_of_batches
+from committer.spark.options import WriteOptions, parse_options
+from committer.spark.schema import FilePlan, plan_files
+from committer.spark.spark_task import current_batch
+
+if TYPE_CHECKING:
+    from pyarrow import RecordBatch
+
+_LOG = job_logger("committer.spark")
+
+# Spark hands the query's own options to its sink too.
+_OF_THE_QUERY: Final = frozenset({"checkpointlocation", "queryname"})
+
+
+@dataclass(frozen=True)
+class BatchMessage(WriterCommitMessage):
+    """What a task of a micro-batch returns to Spark.
+
+    Attributes:
+        query: The query's id.
+        batch: The batch's number.
+        data: An encoded `TaskCommit`; None when the task found the batch committed already, and wrote nothing.
+    """
+
+    query: str
+    batch: int
+    data: bytes | None
+
+
+def stream_writer(options: Mapping[str, str], schema: StructType, overwrite: bool) -> CommitterStreamWriter:
+    """The writer of a streaming query, checked as far as can be without data. Makes no store call.
+
+    Raises:
+        ConfigurationError: An option, or the schema, cannot be honoured.
+        UnsupportedError: The output mode is not append.
+    """
+    if overwrite:
+        raise UnsupportedError(
+            'output mode "complete" is not supported: every batch would have to replace all that is there',
+            operation="writeStream",
+            next_step='use outputMode("append"), or foreachBatch with committer.spark.foreach_batch(..., '
+            'mode="overwrite")',
+        )
+    parsed = parse_options({key: value for key, value in options.items() if key.lower() not in _OF_THE_QUERY})
+    of_batches = options_of_batches(parsed)
+    if parsed.existing not in (None, "append") or parsed.overwrite_mode is not None:
+        raise UnsupportedError(
+            "a stream appends: the options existing and partitionOverwriteMode have no meaning for it",
+            operation="writeStream",
+            next_step='leave them out, or use foreachBatch with committer.spark.foreach_batch(..., mode="overwrite")',
+        )
+    plan = plan_files(schema, parsed.partition_by, parsed.file_format, parsed.case_sensitive)
+    return CommitterStreamWriter(of_batches, plan)
+
+
+class CommitterStreamWriter(DataSourceStreamArrowWriter):
+    """The jobs of one query, as Spark sees them. Spark makes one for the tasks, and one each for commit and abort.
+
+    Args:
+        options: The query's options.
+        plan: What goes into directory names and what into files.
+    """
+
+    def __init__(self, options: WriteOptions, plan: FilePlan) -> None:
+        self.options = options
+        self.plan = plan
+
+    @to_blocking_callers()
+    def write(self, iterator: Iterator[RecordBatch]) -> BatchMessage:
+        """Writes one attempt of one task and commits it; reads on to no effect where the batch committed before.
+
+        Raises:
+            JobNotFoundError, JobDecidedError: The job ended meanwhile, by another try; the next attempt sees how.
+        """
+        query, batch = current_batch()
+        spec = asyncio.run(enter_batch(self.options, batch_job_id(query, batch)))
+        if spec is None:
+            for _rows in iterator:
+                pass
+            return BatchMessage(query, batch, None)
+        written = CommitterWriter(self.options, self.plan, spec).write(iterator)
+        return BatchMessage(query, batch, written.data)
+
+    # Spark calls them with arguments by position.
+    @to_blocking_callers()
+    def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
+        """Commits a batch with exactly the attempts that the messages name; does nothing for one that committed.
+
+        Raises:
+            TaskMissingError: A task has no message, or two.
+            RecordError: A message is not one of this batch.
+        """
+        query = query_of(messages, batchId)
+        if query is None:
+            return
+        job_id = batch_job_id(query, batchId)
+        data = [message.data for message in messages if isinstance(message, BatchMessage)]
+        named = [TaskCommitMessage(one) for one in data if one is not None]
+        report = asyncio.run(
+            _commit(self.options, job_id, task_commits(named, job_id) if len(named) == len(data) else None)
+        )
+        _LOG.info(
+            "batch %d of query %s: job %s committed %d files, %d bytes to %s",
+            batchId,
+            query,
+            job_id,
+            report.files_committed,
+            report.bytes_committed,
+            self.options.path,
+        )
+        asyncio.run(forget_batch(self.options, query, batchId - 2))
+
+    @to_blocking_callers()
+    def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
+        """Aborts a batch's job, unless it is decided; where no task succeeded it stays open, to be joined next time."""
+        found = [message for message in messages if isinstance(message, BatchMessage)]
+        for query in {message.query for message in found if message.batch == batchId and message.data is not None}:
+            asyncio.run(abort_batch(self.options, batch_job_id(query, batchId)))
+
+
+def query_of(messages: Sequence[WriterCommitMessage | None], batch: int) -> str | None:
+    """The query whose tasks returned the messages of a batch; None when there are none.
+
+    Raises:
+        TaskMissingError: A task has no message.
+        RecordError: A message is of something else, another batch, or another query.
+    """
+    queries: set[str] = set()
+    for position, message in enumerate(messages):
+        if message is None:
+            raise TaskMissingError(
+                f"Spark asks to commit, but partition {position} of {len(messages)} has no task commit message",
+                operation="commit_job",
+            )
+        if not isinstance(message, BatchMessage) or message.batch != batch:
+            what = f"batch {message.batch}" if isinstance(message, BatchMessage) else type(message).__name__
+            raise RecordError(
+                f"partition {position} returned a message of {what}, and this is batch {batch}",
+                operation="commit_job",
+            )
+        queries.add(message.query)
+    if len(queries) > 1:
+        raise RecordError(
+            f"the messages of batch {batch} are of {len(queries)} queries", field="query", operation="commit_job"
+        )
+    return queries.pop() if queries else None
+
+
+async def _commit(options: WriteOptions, job_id: str, commits: list[TaskCommit] | None) -> JobReport:
+    """Commits a batch's job; without `commits`, sees that it committed, as tasks say."""
+    storage = await options.resolve_storage()
+    if commits is None:
+        return await recover(options.path, job_id, config=options.config, storage_options=storage)
+    async with attach_job(
+        options.path, job_id=job_id, config=options.config, storage_options=storage, listeners=[log_event]
+    ) as job:
+        try:
+            return await job.commit(task_commits=commits, tasks=len(commits))
+        except CommitterError as error:
+            # Spark aborts the job of a batch that could not be committed, and stops the query.
+            error.next_step = error.next_step.replace(COMMIT_AGAIN, "start the query again")
+            raise
