@@ -27,6 +27,7 @@ from committer.events import JobEvent
 from committer.events.logs import job_logger
 from committer.job import attach_job, open_job
 from committer.records.task_commit import TaskCommit
+from committer.spark.carried_errors import to_caller
 from committer.spark.destination import look_at_destination
 from committer.spark.kept_report import keep_report
 from committer.spark.messages import TaskCommitMessage, encoded, task_commits
@@ -62,13 +63,17 @@ class CommitterWriter(DataSourceArrowWriter):
         self.plan = plan
         self.spec = spec
 
-    @to_blocking_callers()
     def write(self, iterator: Iterator[RecordBatch]) -> TaskCommitMessage:
         """Writes one attempt of one task and commits it. On an error the attempt's files are deleted.
 
         Raises:
             JobNotFoundError: The job is gone: it ended, and this attempt is not one of its winners.
         """
+        with to_caller(self.options.carry_errors):
+            return TaskCommitMessage(self._written(iterator))
+
+    def _written(self, iterator: Iterator[RecordBatch]) -> bytes:
+        """The message of one attempt of one task, which committed."""
         task, attempt = current_task("write")
         names = FileNames(self.spec.job_id, task, self.options.file_format.suffix)
         storage = self.options.storage_options()
@@ -89,9 +94,8 @@ class CommitterWriter(DataSourceArrowWriter):
                     max_records_per_file=self.options.max_records_per_file,
                 ).write(iterator)
             portal.call(handle.count, ROWS_WRITTEN, rows)
-        return TaskCommitMessage(encoded(handle.task_commit))
+        return encoded(handle.task_commit)
 
-    @to_blocking_callers()
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """Commits the job with exactly the attempts that the messages name.
 
@@ -99,18 +103,19 @@ class CommitterWriter(DataSourceArrowWriter):
             TaskMissingError: A task has no message, or two.
             RecordError: A message is not one of this job.
         """
-        commits = task_commits(messages, self.spec.job_id)
-        report = asyncio.run(_commit(self.spec, self.options, commits))
-        _LOG.info(
-            "job %s committed %d files, %d bytes to %s in %.1f s",
-            report.job_id,
-            report.files_committed,
-            report.bytes_committed,
-            self.options.path,
-            report.duration_s,
-        )
-        if self.options.keep_report:
-            asyncio.run(keep_report(self.options, report))
+        with to_caller(self.options.carry_errors):
+            commits = task_commits(messages, self.spec.job_id)
+            report = asyncio.run(_commit(self.spec, self.options, commits))
+            _LOG.info(
+                "job %s committed %d files, %d bytes to %s in %.1f s",
+                report.job_id,
+                report.files_committed,
+                report.bytes_committed,
+                self.options.path,
+                report.duration_s,
+            )
+            if self.options.keep_report:
+                asyncio.run(keep_report(self.options, report))
 
     @to_blocking_callers()
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:

@@ -1,46 +1,97 @@
-"""Errors of this library that Spark carries over from its Python processes, as text: read back as what they were."""
+"""Errors of this library, carried as data from Spark's Python processes to the caller of this library.
+
+Spark brings an error over as text, a traceback, which ends with the error's notes. Where the option ``carry_errors``
+asks for it, an error gets a note of one line in which it stands as JSON. `write` and `foreach_batch` set the option and
+read the note: what they raise is of the class, and has the attributes, that it had where it was raised.
+"""
 
 from __future__ import annotations
 
 import re
-from typing import Final
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, Final
 
 import msgspec
 
 import committer.errors
-from committer.errors import CommitterError, DestinationBusyError, Outcome
+from committer.advice import to_blocking_callers
+from committer.errors import CommitterError, Outcome
 
-_ERROR: Final = re.compile(
-    r"^.*\bcommitter\.errors\.(?P<kind>\w+): (?P<message>.*?)"
-    r"(?:; path: (?P<path>.*?))?(?:; operation: (?P<operation>[^;]*))?"
-    r"; outcome: (?P<outcome>unchanged|partial|committed|unknown)(?:; next step: (?P<next_step>.*))?$",
-    re.MULTILINE,
-)
-_OWNERS: Final = re.compile(r" now: jobs? (\S+(?:, \S+)*) ")
+_MARK: Final = "committer-error: "
+_OF_EVERY_ERROR: Final = frozenset({"message", "outcome"})
+_NOTE: Final = re.compile(rf"^{_MARK}(\{{.*\}})$", re.MULTILINE)
+
+
+class _Carried(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One error. Causes that are no errors of this library are left out: the message says what they were.
+
+    Attributes:
+        kind: The name of its class.
+        message: Its message.
+        outcome: Its outcome.
+        texts: Its attributes that are text.
+        lists: Those that are several texts.
+        numbers: Those that are numbers.
+        causes: The separate failures behind it.
+    """
+
+    kind: str
+    message: str
+    outcome: Outcome
+    texts: dict[str, str] = {}
+    lists: dict[str, tuple[str, ...]] = {}
+    numbers: dict[str, float] = {}
+    causes: tuple[_Carried, ...] = ()
+
+
+@contextmanager
+def to_caller(carry: bool) -> Iterator[None]:
+    """Around what Spark calls in its own processes: errors advise blocking calls and, if `carry`, are data too."""
+    try:
+        with to_blocking_callers():
+            yield
+    except CommitterError as error:
+        if carry:
+            error.add_note(_MARK + msgspec.json.encode(_carried(error)).decode())
+        raise
 
 
 def error_behind(error: BaseException) -> CommitterError | None:
-    """The error of this library that an error of Spark tells of; None when it tells of none.
+    """The error of this library that an error of Spark carries; None when it carries none.
 
-    Spark carries errors of its Python processes over as text. The last one in it is the one that was raised last.
+    Where it carries several, that is the one which was raised last.
     """
-    found = list(_ERROR.finditer(str(error)))
-    if not found:
+    found = _NOTE.findall(str(error))
+    try:
+        return _rebuilt(msgspec.json.decode(found[-1], type=_Carried)) if found else None
+    except msgspec.MsgspecError:  # of another release of this library
         return None
-    match = found[-1]
-    kind = getattr(committer.errors, match["kind"], None)
+
+
+def _carried(error: CommitterError) -> _Carried:
+    state = vars(error)
+    return _Carried(
+        kind=type(error).__name__,
+        message=error.message,
+        outcome=error.outcome,
+        texts={
+            key: value for key, value in state.items() if isinstance(value, str) and key not in ("message", "outcome")
+        },
+        lists={key: value for key, value in state.items() if isinstance(value, tuple) and key != "causes" and value},
+        numbers={key: value for key, value in state.items() if isinstance(value, int | float)},
+        causes=tuple(_carried(cause) for cause in error.causes if isinstance(cause, CommitterError)),
+    )
+
+
+def _rebuilt(carried: _Carried) -> CommitterError | None:
+    kind = getattr(committer.errors, carried.kind, None)
     if not (isinstance(kind, type) and issubclass(kind, CommitterError)):
         return None
-    message, outcome = match["message"], msgspec.convert(match["outcome"], Outcome)
-    path, operation, next_step = (match[key] or "" for key in ("path", "operation", "next_step"))
-    if kind is DestinationBusyError:
-        owners = _OWNERS.search(message)
-        return DestinationBusyError(
-            message,
-            owners=owners[1].split(", ") if owners else (),
-            path=path,
-            operation=operation,
-            outcome=outcome,
-            next_step=next_step,
-        )
-    return kind(message, path=path, operation=operation, outcome=outcome, next_step=next_step)
+    causes = [cause for cause in map(_rebuilt, carried.causes) if cause is not None]
+    attributes: dict[str, Any] = {**carried.texts, **carried.lists, **carried.numbers}
+    try:
+        rebuilt: CommitterError = kind(carried.message, outcome=carried.outcome, causes=causes, **attributes)
+    except TypeError:  # of another release of this library
+        return None
+    return rebuilt

@@ -8,10 +8,10 @@ import importlib.util
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader
 from pyspark.sql.types import StructType
 
-from committer.advice import to_blocking_callers
 from committer.errors import UnsupportedError
 from committer.spark import missing_package
 from committer.spark.batch_writer import CommitterWriter, IgnoringWriter, set_up
+from committer.spark.carried_errors import to_caller
 from committer.spark.modes import mode_of_write
 from committer.spark.options import parse_options
 from committer.spark.schema import plan_files
@@ -53,7 +53,6 @@ class CommitterDataSource(DataSource):
             f' spark.readStream.format("{kind}")',
         )
 
-    @to_blocking_callers()
     def writer(self, schema: StructType, overwrite: bool) -> CommitterWriter | IgnoringWriter:
         """Checks everything that can be checked without data, then sets the job up.
 
@@ -66,12 +65,13 @@ class CommitterDataSource(DataSource):
             UnsupportedError: The same, for what may come; or a table format owns the destination.
             TargetExistsError: The destination holds data, and the mode is ``error``.
         """
-        if importlib.util.find_spec("pyarrow") is None:
-            raise missing_package("pyarrow")
-        options = parse_options(self.options)
-        mode = mode_of_write(overwrite, options.existing)
-        plan = plan_files(schema, options.partition_by, options.file_format, options.case_sensitive)
-        return asyncio.run(set_up(options, mode, plan))
+        with to_caller(str(self.options.get("carry_errors")).lower() == "true"):
+            if importlib.util.find_spec("pyarrow") is None:
+                raise missing_package("pyarrow")
+            options = parse_options(self.options)
+            mode = mode_of_write(overwrite, options.existing)
+            plan = plan_files(schema, options.partition_by, options.file_format, options.case_sensitive)
+            return asyncio.run(set_up(options, mode, plan))
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> CommitterStreamWriter:  # noqa: N802
         """Checks everything that can be checked without data; see `committer.spark.stream_writer`.

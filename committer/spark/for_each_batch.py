@@ -80,7 +80,8 @@ def _settings(
     columns = column_names(partition_by, "foreach_batch")
     if columns:
         settings["partitionBy"] = msgspec.json.encode(columns).decode()
-    return {**settings, "format": format, "path": path_option(uri), "outcome_kept": "true"}
+    own = {"format": format, "path": path_option(uri), "outcome_kept": "true", "carry_errors": "true"}
+    return {**settings, **own}
 
 
 def _mode(mode: str) -> str:

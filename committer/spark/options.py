@@ -39,6 +39,7 @@ _OWN: Final = (
     "existing",
     "partitionOverwriteMode",
     "keep_report",
+    "carry_errors",
 )
 _ABSOLUTE: Final = re.compile(r"/|[A-Za-z][A-Za-z0-9+.\-]+:")
 
@@ -57,6 +58,7 @@ class WriteOptions(msgspec.Struct, frozen=True, kw_only=True):
         existing: What becomes of data that stands at the destination; None leaves it to Spark's mode.
         overwrite_mode: What overwriting replaces where there are partitions; None when not said.
         keep_report: Leave the `JobReport` in ``_temporary`` for `committer.spark.write`, which takes it away.
+        carry_errors: End the text of errors with a line of JSON, for `committer.spark.write` and `foreach_batch`.
         config: The commit's choices.
         storage: Storage options; of secrets references, ``env:NAME`` or ``file:PATH``.
     """
@@ -71,6 +73,7 @@ class WriteOptions(msgspec.Struct, frozen=True, kw_only=True):
     existing: SaveMode | None = None
     overwrite_mode: PartitionOverwriteMode | None = None
     keep_report: bool = False
+    carry_errors: bool = False
     config: CommitterConfig = msgspec.field(default_factory=CommitterConfig)
     storage: dict[str, str] = msgspec.field(default_factory=dict)
 
@@ -134,6 +137,7 @@ def parse_options(options: Mapping[str, str]) -> WriteOptions:
         if "partitionOverwriteMode" in own
         else None,
         keep_report=_flag("keep_report", own.get("keep_report", "false")),
+        carry_errors=_flag("carry_errors", own.get("carry_errors", "false")),
         config=_config(config, hadoop),
         storage=_storage(own.get("path"), storage),
     )

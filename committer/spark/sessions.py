@@ -1,8 +1,8 @@
 """What differs between Spark sessions: their Python interpreters and what these lack, classic or Connect.
 
-A module that is missing there is missed before any code of this library runs: Spark shows a traceback that ends in
-``ModuleNotFoundError``, or cannot find the data source. What goes through `write`, `foreach_partition` and
-`foreach_batch` is told as what it is.
+A module that is missing there is missed before any code of this library runs, which could carry an error as data: Spark
+shows a traceback that ends in ``ModuleNotFoundError``, or cannot find the data source. What goes through `write`,
+`foreach_partition` and `foreach_batch` is told as what it is.
 
 Two interpreters take part. Functions run the one that ``PYSPARK_PYTHON`` named when the driver started, else the
 ``python3`` of each machine's PATH. A data source that Spark found by itself runs ``PYSPARK_DRIVER_PYTHON``, where that
@@ -30,8 +30,8 @@ _NOT_FOUND: Final = re.compile(
 _OURS: Final = frozenset(
     {"committer", "pyspark_committer", "aiohttp", "aiolimiter", "anyio", "msgspec", "pyarrow", "pandas"}
 )
-_IN_COMMIT: Final = "Failed to commit"
-"""Spark's words for an error of the data source's `commit`, after which nothing is certain."""
+_COMMIT_ACTION: Final = "commit"
+"""How Spark's error of a data source's `commit` begins its parameter ``action``."""
 
 
 def is_connect(df: DataFrame) -> bool:
@@ -68,7 +68,7 @@ def missing_in_worker(error: BaseException) -> UnsupportedError | None:
     """
     text = str(error)
     names = [match["module"] or match["package"].lower() for match in _NOT_FOUND.finditer(text)]
-    if not names or names[-1].partition(".")[0] not in _OURS or _IN_COMMIT in text:
+    if not names or names[-1].partition(".")[0] not in _OURS or _in_commit(error):
         return None
     return UnsupportedError(
         f"Spark's Python workers cannot import {names[-1]}: their interpreter is not the one of this process, or lacks"
@@ -77,3 +77,10 @@ def missing_in_worker(error: BaseException) -> UnsupportedError | None:
         next_step="pip install 'lake-committer[spark]' on every executor, for the interpreter that PYSPARK_PYTHON named"
         " when the driver started (python3 of the PATH if none did), or let it name one that has it",
     )
+
+
+def _in_commit(error: BaseException) -> bool:
+    """Whether this is Spark's error of a data source's `commit`, after which nothing is certain."""
+    ask = getattr(error, "getMessageParameters", None)
+    parameters = ask() if ask is not None else None
+    return str((parameters or {}).get("action", "")).startswith(_COMMIT_ACTION)

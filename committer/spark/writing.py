@@ -106,6 +106,7 @@ def write(
         committer=committer,
         job_id=job_id or str(uuid.uuid4()),
         keep_report="true",
+        carry_errors="true",
         **_config_options(config),
         **_storage_keys(storage_options),
     )

@@ -313,8 +313,8 @@ def test_a_path_holds_no_secret(path: str) -> None:
 
 
 def test_every_own_option_is_no_secret() -> None:
-    assert options(existing="IGNORE", partitionOverwriteMode="Dynamic", keep_report="True") == WriteOptions(
-        path=DEST, existing="ignore", overwrite_mode="dynamic", keep_report=True
+    assert options(existing="IGNORE", partitionOverwriteMode="Dynamic", keep_report="True", carry_errors="TRUE") == (
+        WriteOptions(path=DEST, existing="ignore", overwrite_mode="dynamic", keep_report=True, carry_errors=True)
     )
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pyspark.errors import PySparkImportError, PythonException
+from pyspark.errors import PySparkException, PySparkImportError, PythonException
 from pyspark.sql import SparkSession
 
 import committer
@@ -107,13 +107,20 @@ def test_modules_of_others_are_spark_s_to_tell(spark: SparkSession, tmp_path: Pa
         ("ModuleNotFoundError: No module named 'committer.spark.sessions'", "committer.spark.sessions"),
         ("ModuleNotFoundError: No module named 'committer_of_mine'", None),
         ("ModuleNotFoundError: No module named 'pyarrow'\n\nDuring handling\nValueError: 1\n", "pyarrow"),
-        ("[PYTHON_DATA_SOURCE_ERROR] Failed to commit or abort\nModuleNotFoundError: No module named 'anyio'", None),
         ("No module named 'pyarrow', it was said", None),
     ],
 )
 def test_what_is_missing_is_read_from_spark_s_text(text: str, module: str | None) -> None:
     found = missing_in_worker(RuntimeError(text))
     assert (found.message.split(":")[0].rpartition(" ")[2] if found else None) == module
+
+
+@pytest.mark.parametrize(("action", "told"), [("initialize", True), ("commit or abort", False)])
+def test_after_a_commit_nothing_is_certain(action: str, told: bool) -> None:
+    text = "ModuleNotFoundError: No module named 'anyio'"
+    parameters = {"action": action, "type": "write", "msg": text}
+    error = PySparkException(text, errorClass="PYTHON_DATA_SOURCE_ERROR", messageParameters=parameters)
+    assert (missing_in_worker(error) is not None) is told
 
 
 def test_spark_s_own_words_for_arrow() -> None:

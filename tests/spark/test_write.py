@@ -21,18 +21,15 @@ from committer.committers.results import JobReport
 from committer.config import CommitterConfig
 from committer.errors import (
     ConfigurationError,
-    DestinationBusyError,
     InvalidPathError,
-    JobNotFoundError,
     TargetExistsError,
     UnsupportedError,
 )
 from committer.records.success import SuccessData
 from committer.spark import write
-from committer.spark.carried_errors import error_behind
+from committer.spark.fetching import _report_from_here
 from committer.spark.kept_report import keep_report, take_report
 from committer.spark.options import parse_options
-from committer.spark.writing import _report_from_here
 
 from .trees import data_files, everything, rows_by_directory
 
@@ -256,36 +253,3 @@ async def test_without_a_report_success_speaks_for_its_own_job_only(tmp_path: Pa
     assert report is not None
     assert (report.files_committed, report.bytes_committed) == (1, 3)
     assert await take_report(options, "another") is None
-
-
-# --- Errors as Spark tells them ------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    "error",
-    [
-        TargetExistsError("x stands there", path="file:/t", operation="save", next_step="go; elsewhere"),
-        JobNotFoundError("gone", outcome="committed"),
-        DestinationBusyError(
-            "job a cannot commit into file:/t now: job b is being committed there",
-            owner="b",
-            operation="o",
-        ),
-    ],
-)
-def test_an_error_gets_its_class_back(error: committer.CommitterError) -> None:
-    text = (
-        "[PYTHON_DATA_SOURCE_ERROR] Failed: Traceback (most recent call last):\n"
-        "committer.errors.StoreNotFoundError: an earlier one; outcome: unchanged\n\nDuring handling ...\n"
-        f"  raise it\ncommitter.errors.{type(error).__name__}: {error}\n SQLSTATE: 38000\n\nJVM stacktrace:\n\tat java"
-    )
-    found = error_behind(RuntimeError(text))
-    assert type(found) is type(error)
-    assert str(found) == str(error)
-    assert getattr(found, "owner", None) == getattr(error, "owner", None)
-    assert (found.path, found.operation) == (error.path, error.operation)
-
-
-@pytest.mark.parametrize("text", ["boom", "committer.errors.Nothing: x; outcome: unchanged", "committer.errors.sys: x"])
-def test_other_errors_are_left_alone(text: str) -> None:
-    assert error_behind(RuntimeError(text)) is None
