@@ -10,11 +10,12 @@ import sys
 from pathlib import Path
 
 import pytest
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql.types import LongType, StructField, StructType
 
 import committer
-from committer.errors import CommitterError, DestinationBusyError
+from committer.errors import DestinationBusyError
 from committer.records.job_state import ReplaceLock, encode_record
 from committer.spark import foreach_batch, foreach_partition, write
 from committer.spark.micro_batches import batch_job_id, enter_batch
@@ -89,8 +90,11 @@ def test_writes_of_a_session(spark: SparkSession, dest: Path) -> None:
         lambda: write(frame, dest, mode="append"),
         lambda: foreach_batch(dest, query="q")(frame, 0),
         lambda: foreach_partition(frame, dest, lines),
-        lambda: frame.write.format("committer").mode("append").save(str(dest)),
     ):
-        with pytest.raises(Exception, match="committer\\.sync") as caught:
+        with pytest.raises(DestinationBusyError, match="committer\\.sync") as busy:
             call()
-        check(caught.value.next_step if isinstance(caught.value, CommitterError) else str(caught.value))
+        assert busy.value.owners == ("owner",)
+        check(busy.value.next_step)
+    with pytest.raises(PySparkException, match="committer\\.sync") as told:
+        frame.write.format("committer").mode("append").save(str(dest))
+    check(str(told.value))
