@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Iterable
-from inspect import iscoroutinefunction
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from time import perf_counter
-from typing import Any, NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar
 
+from committer.errors import StoreError
 from committer.paths import StorePath
-from committer.stores.base import Capabilities, FileStatus, FileWriter, Store
+from committer.stores.abilities import BATCH_RENAME
+from committer.stores.base import FileWriter, Store
+from committer.stores.forwarding import ForwardingStore, Operation
 
 T = TypeVar("T")
 
@@ -30,8 +32,8 @@ def round_trips(spans: Iterable[Span]) -> int:
     return count
 
 
-class TracedStore(Store):
-    """Wraps a store and does all that it does. Optional abilities are passed on, and traced too.
+class TracedStore(ForwardingStore):
+    """Wraps a store and does all that it does.
 
     Attributes:
         inner: The store.
@@ -39,90 +41,40 @@ class TracedStore(Store):
     """
 
     def __init__(self, inner: Store) -> None:
-        self.inner = inner
+        super().__init__(inner)
         self.spans: list[Span] = []
 
-    def __getattr__(self, name: str) -> Any:
-        found = getattr(self.inner, name)
-        if not iscoroutinefunction(found):
-            return found
-
-        async def traced(*arguments: Any, **named: Any) -> Any:
-            if name == "rename_files":
-                # Counted as what it stands for.
-                return await self._traced("rename_file", found(*arguments, **named), times=len(arguments[0]))
-            return await self._traced(name, found(*arguments, **named))
-
-        return traced
-
-    async def _traced(self, name: str, call: Awaitable[T], times: int = 1) -> T:
-        started = perf_counter()
-        try:
-            return await call
-        finally:
-            self.spans += [Span(name, started, perf_counter())] * times
-
-    @property
-    def scheme(self) -> str:
-        return self.inner.scheme
-
-    @property
-    def endpoint(self) -> str:
-        return self.inner.endpoint
-
-    @property
-    def capabilities(self) -> Capabilities:
-        return self.inner.capabilities
-
-    async def probe(self, directory: StorePath) -> None:
-        await self._traced("probe", self.inner.probe(directory))
-
-    async def status(self, path: StorePath) -> FileStatus:
-        return await self._traced("status", self.inner.status(path))
-
-    async def list(self, directory: StorePath) -> AsyncIterator[FileStatus]:
-        started = perf_counter()
-        try:
-            async for status in self.inner.list(directory):
-                yield status
-        finally:
-            self.spans.append(Span("list", started, perf_counter()))
-
-    async def read(self, path: StorePath, *, limit: int) -> bytes:
-        return await self._traced("read", self.inner.read(path, limit=limit))
-
-    async def put(
+    async def call(
         self,
+        operation: Operation,
+        send: Callable[[], Awaitable[T]],
         path: StorePath,
-        data: bytes,
-        *,
-        exclusive: bool = False,
-        temporary: StorePath | None = None,
-        durable: bool = False,
-    ) -> FileStatus:
-        put = self.inner.put(path, data, exclusive=exclusive, temporary=temporary, durable=durable)
-        return await self._traced("put", put)
+        destination: StorePath | None = None,
+    ) -> T:
+        return await self._traced(operation.name, send)
+
+    async def stream(
+        self, operation: Operation, entries: Callable[[], AsyncIterator[T]], path: StorePath
+    ) -> AsyncIterator[T]:
+        started = perf_counter()
+        try:
+            async for entry in entries():
+                yield entry
+        finally:
+            self.spans.append(Span(operation.name, started, perf_counter()))
 
     async def open_writer(self, path: StorePath, *, durable: bool = False) -> FileWriter:
-        return await self._traced("open_writer", self.inner.open_writer(path, durable=durable))
+        # What is written then is not traced.
+        return await self._traced("open_writer", lambda: self.inner.open_writer(path, durable=durable))
 
-    async def make_directory(self, path: StorePath, *, parents: bool) -> bool:
-        return await self._traced("make_directory", self.inner.make_directory(path, parents=parents))
+    async def rename_files(self, renames: Sequence[tuple[StorePath, StorePath]]) -> dict[int, StoreError]:
+        # Counted as what it stands for.
+        inner = BATCH_RENAME.required(self.inner, "rename_files")
+        return await self._traced("rename_file", lambda: inner.rename_files(renames), times=len(renames))
 
-    async def rename_file(
-        self, source: StorePath, destination: StorePath, *, replace: bool = False, identity: str | None = None
-    ) -> None:
-        renamed = self.inner.rename_file(source, destination, replace=replace, identity=identity)
-        await self._traced("rename_file", renamed)
-
-    async def rename_directory(self, source: StorePath, destination: StorePath) -> None:
-        await self._traced("rename_directory", self.inner.rename_directory(source, destination))
-
-    async def delete_file(self, path: StorePath) -> bool:
-        return await self._traced("delete_file", self.inner.delete_file(path))
-
-    async def delete_directory(self, path: StorePath, *, recursive: bool) -> bool:
-        return await self._traced("delete_directory", self.inner.delete_directory(path, recursive=recursive))
-
-    async def close(self) -> None:
-        await self.inner.close()
+    async def _traced(self, name: str, send: Callable[[], Awaitable[T]], times: int = 1) -> T:
+        started = perf_counter()
+        try:
+            return await send()
+        finally:
+            self.spans += [Span(name, started, perf_counter())] * times

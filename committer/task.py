@@ -6,7 +6,7 @@ import asyncio
 import os
 from collections.abc import Callable, Mapping
 from types import TracebackType
-from typing import Self, cast
+from typing import Self
 
 import anyio
 
@@ -36,7 +36,8 @@ from committer.stages.names import NameFolding, ancestors, is_absolute, name_pro
 from committer.stages.scan_task import ScanTask
 from committer.stages.staged_files import attempt_vanished
 from committer.stages.task_output import AttemptIdentity, TaskOutput, WrittenFile
-from committer.stores.base import FileStatus, FileWriter, SupportsLocalPaths
+from committer.stores.abilities import LOCAL_PATHS
+from committer.stores.base import FileStatus, FileWriter
 from committer.task_files import BlockingTaskFile, TaskFile, never_awaited
 
 _log = job_logger("committer.task")
@@ -190,7 +191,7 @@ class TaskAttempt:
                 path=name,
                 next_step="use task.open or task.open_blocking",
             )
-        base = cast("SupportsLocalPaths", store).local_path(self.directory)
+        base = LOCAL_PATHS.required(store, "work_path", name).local_path(self.directory)
         if not name:
             self._check_open("work_path")
             self._scan = True

@@ -28,7 +28,7 @@ from committer.layout import TEMPORARY
 from committer.paths import StorePath
 from committer.readable import seconds
 from committer.stores.base import Store
-from committer.stores.examination import Finding, Verdict, examination_of
+from committer.stores.examination import EXAMINATION, Finding, Verdict
 from committer.stores.helpers import check_destination, status_or_none
 
 _SKEW_BOUND_S = 5.0
@@ -55,7 +55,7 @@ class Doctor:
         """Tries everything, in order; what later checks rest on ends the examination when it fails."""
         if not await self._try("reach the store", self._reach):
             return self.checks
-        examination = examination_of(self._store)
+        examination = EXAMINATION.of(self._store)
         if examination is not None:
             self.checks += await examination.findings(self._destination)
         try:

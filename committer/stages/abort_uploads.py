@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import AsyncIterator, Collection, Iterable
-from typing import Final, cast
+from typing import Final
 
 from committer.errors import (
     InvalidPathError,
@@ -25,7 +25,7 @@ from committer.stages.names import is_absolute
 from committer.stages.recorded_uploads import is_place_of, places_of_records, recorded_uploads
 from committer.stores.helpers import children_of, status_or_none
 from committer.stores.upload_ends import end_upload
-from committer.stores.uploads import PendingUpload, SupportsUploads
+from committer.stores.uploads import UPLOADS, PendingUpload
 
 _log = job_logger("committer.stages")
 
@@ -75,7 +75,7 @@ class AbortUploads(Stage[None, list[str]]):
         pending: dict[str, PendingUpload] = {}
         maybe: list[PendingUpload] = []
         for place in (layout.destination, *(layout.target(root) for root in sorted(layout.roots))):
-            async for upload in cast("SupportsUploads", self.context.store).list_uploads(place):
+            async for upload in UPLOADS.required(self.context.store, "list_uploads", place).list_uploads(place):
                 pending[upload.upload_id] = upload
                 if _is_named(upload, layout.job_id, since):
                     maybe.append(upload)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Coroutine
-from typing import Any, cast
+from typing import Any
 
 from committer.errors import (
     CommitterError,
@@ -29,7 +29,7 @@ from committer.stages.names import with_ancestors
 from committer.stages.pending_sets import set_of
 from committer.stages.task_directories import destination_directories
 from committer.stages.task_output import TaskOutput, WrittenFile
-from committer.stores.base import SupportsSync
+from committer.stores.abilities import SYNC
 from committer.stores.paced import without_retries
 
 # Hadoop sleeps 1.0, 1.5, 2.0, 2.5 s between its five tries to save a record (``AbstractJobOrTaskStage``); full
@@ -230,7 +230,7 @@ class CommitTask(Stage[TaskOutput, TaskCommit]):
     async def _sync(self, value: TaskOutput) -> None:
         # Data of files written through the store was synced when each was closed; others' is synced here, then the
         # names of all of them, up to the task attempt directory's own.
-        store = cast("SupportsSync", self.context.store)
+        store = SYNC.required(self.context.store, "sync", value.directory)
 
         async def sync(file: WrittenFile) -> None:
             await store.sync(value.directory / file.name, kind="file")

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import cast
-
 from committer.errors import StorePreconditionError
 from committer.flow.workers import run_workers
 from committer.records.job_state import Fact
 from committer.stages.base import Stage
 from committer.stages.commit_state import looking_again
-from committer.stores.base import SupportsConditionalDelete
+from committer.stores.abilities import CONDITIONAL_DELETE
 
 
 class DeleteSuperseded(Stage[list[Fact], int]):
@@ -41,6 +39,8 @@ class DeleteSuperseded(Stage[list[Fact], int]):
         if fact.is_directory or fact.identity is None:
             return False
         try:
-            return await cast("SupportsConditionalDelete", store).delete_file_if(path, identity=fact.identity)
+            return await CONDITIONAL_DELETE.required(store, "delete_file_if", path).delete_file_if(
+                path, identity=fact.identity
+            )
         except StorePreconditionError:
             return False

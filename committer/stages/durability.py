@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import cast
 
 from committer.errors import StoreNotFoundError
 from committer.flow.workers import run_workers
 from committer.paths import StorePath
 from committer.stages.base import StageContext
-from committer.stores.base import SupportsSync
+from committer.stores.abilities import SYNC
 from committer.stores.helpers import exists
 
 
@@ -25,7 +24,7 @@ async def sync_directories(
     """
     if not context.durable:
         return
-    store = cast("SupportsSync", context.store)
+    store = SYNC.required(context.store, "sync")
 
     async def sync(directory: StorePath) -> None:
         try:

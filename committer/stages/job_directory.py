@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import Literal, TypeAlias, cast
+from typing import Literal, TypeAlias
 
 from committer.advice import call
 from committer.errors import (
@@ -19,7 +19,8 @@ from committer.errors import (
 from committer.layout import JobLayout, has_nonce
 from committer.paths import StorePath
 from committer.records.job_state import Decision, Intent, JobOutcome, JobSetup, R, decode_record
-from committer.stores.base import FileStatus, Store, SupportsLinks
+from committer.stores.abilities import LINKS
+from committer.stores.base import FileStatus, Store
 from committer.stores.helpers import CORRECT_THE_PATH, check_destination, children_of, status_or_none
 
 JobState: TypeAlias = Literal["open", "committing", "committed", "aborted", "rolled-back", "unknown"]
@@ -218,7 +219,7 @@ async def refuse_links(store: Store, found: JobDirectory, *, operation: str) -> 
     attempts = [name for name, child in found.children.items() if child.is_directory and name.isdecimal()]
     if attempts:
         inside = [f"{attempt}/{name}" for attempt in attempts for name in layout.of_attempts]
-        link = await cast("SupportsLinks", store).find_link(layout.job_directory, inside)
+        link = await LINKS.required(store, "find_link").find_link(layout.job_directory, inside)
         if link is not None:
             raise StoreLinkError.at(layout.job_directory / link, operation=operation)
 

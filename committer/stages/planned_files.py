@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator
-from typing import NamedTuple, cast
+from typing import NamedTuple
 
 import msgspec
 
@@ -17,7 +17,7 @@ from committer.records.pending_uploads import UploadEntry
 from committer.records.task_commit import digest_of
 from committer.stages.base import StageContext
 from committer.stages.pending_sets import as_manifest
-from committer.stores.base import SupportsLinks
+from committer.stores.abilities import LINKS
 
 # Bytes of records that are read and decoded at once; decoded they take about three times as much.
 BYTES_IN_FLIGHT = 8 << 20
@@ -80,7 +80,7 @@ async def refuse_linked_sources(context: StageContext, record: str, sources: lis
     if not context.store.capabilities.links:
         return
     directories = {source.rpartition("/")[0] for source in sources}
-    link = await cast("SupportsLinks", context.store).find_link(context.layout.tasks, directories)
+    link = await LINKS.required(context.store, "find_link").find_link(context.layout.tasks, directories)
     if link is not None:
         raise RecordError(
             f"a source lies behind {link}, which is a link: what is there is not the job's to move",

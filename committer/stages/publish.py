@@ -6,7 +6,6 @@ import hashlib
 from collections.abc import Callable, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
-from typing import cast
 
 from committer.errors import (
     CommitterError,
@@ -41,7 +40,8 @@ from committer.stages.identity import (
 from committer.stages.planned_files import PlannedFile
 from committer.stages.preflight import end_it_first
 from committer.stages.target_directories import job_inside
-from committer.stores.base import FileStatus, SupportsBatchRename, SupportsHardLinks
+from committer.stores.abilities import BATCH_RENAME, HARD_LINKS, SupportsBatchRename
+from committer.stores.base import FileStatus
 
 # How often one file is looked at and tried again. Each round either ends or saw the store change under it, so a
 # handful is plenty; more would be a livelock with a process that keeps changing it.
@@ -134,12 +134,12 @@ class PublishFiles(Stage[CommitState, Published]):
                     await self._settle(file, source, target, error)
             advance(1, file.size)
 
-        workers = self.context.config.io_concurrency
+        workers, able = self.context.config.io_concurrency, BATCH_RENAME.of(store)
         async for batch in value.files.batches():
             rest, done = batch, 0
-            if isinstance(store, SupportsBatchRename) and store.renames_in_batches:
+            if able is not None:
                 plain, rest = _without(batch, known)
-                done = await self._publish_together(store, _by_directory(plain))
+                done = await self._publish_together(able, _by_directory(plain))
             done += await run_workers(rest, publish, workers=workers, operation=self.name)
             published.add(layout, batch, done)
         return published
@@ -244,9 +244,10 @@ class PublishFiles(Stage[CommitState, Published]):
             await self._take_directory(file, target, aside)
             await store.rename_file(source, target, identity=file.identity)
             return
-        if store.capabilities.hard_links:
+        able = HARD_LINKS.of(store)
+        if able is not None:
             try:
-                await cast("SupportsHardLinks", store).link_file(target, aside)
+                await able.link_file(target, aside)
             except StoreExistsError:
                 # Linked before, by a driver that died or runs beside this one. It must be this very file.
                 kept = await store.status(aside)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from typing import cast
 
 from committer.errors import (
     OutcomeUnknownError,
@@ -24,10 +23,10 @@ from committer.stages.identity import is_file_of
 from committer.stages.planned_files import PlannedFile
 from committer.stages.roll_back import RollBack, RollBackRequest
 from committer.stages.success_file import SetAsideSuccess
-from committer.stores.base import SupportsConditionalDelete
+from committer.stores.abilities import CONDITIONAL_DELETE
 from committer.stores.helpers import exists, status_or_none
 from committer.stores.upload_ends import end_upload, finish_upload, is_pending
-from committer.stores.uploads import SupportsUploads, UploadPart
+from committer.stores.uploads import UPLOADS, UploadPart
 
 
 class RollBackUploads(RollBack):
@@ -108,8 +107,9 @@ class RollBackUploads(RollBack):
         status = await status_or_none(self.context.store, target)
         if status is None or status.identity is None or not is_file_of(status, file):
             return False
+        able = CONDITIONAL_DELETE.required(self.context.store, "delete_file_if", target)
         try:
-            await cast("SupportsConditionalDelete", self.context.store).delete_file_if(target, identity=status.identity)
+            await able.delete_file_if(target, identity=status.identity)
         except StorePreconditionError:
             # Another process replaced it since it was looked at.
             return True
@@ -133,7 +133,7 @@ class RollBackUploads(RollBack):
 
     async def _send(self, place: StorePath, data: bytes) -> None:
         """Writes `_SUCCESS` as an upload of one part, unless one stands there; listed, so that cleanup ends it."""
-        context, uploads = self.context, cast("SupportsUploads", self.context.store)
+        context, uploads = self.context, UPLOADS.required(self.context.store, "create_upload", place)
         stamp = context.layout.stamp(f"{context.driver}-rollback")
         upload_id = await uploads.create_upload(place, stamp=stamp)
         try:

@@ -38,7 +38,7 @@ from committer.stages.planned_files import PlannedFile
 from committer.stages.publish import Published
 from committer.stages.take_away import take_away
 from committer.stages.validate_output import problem_with
-from committer.stores.base import SupportsConditionalDelete
+from committer.stores.abilities import CONDITIONAL_DELETE
 from committer.stores.helpers import create_exclusively, move_file, status_or_none
 
 # What Hadoop's committers call themselves in `_SUCCESS`: the manifest committer by its class, S3A's by their names.
@@ -230,9 +230,10 @@ async def withdraw_success(context: StageContext, value: SuccessData, published:
     standing = await status_or_none(store, layout.success)
     if standing is None or not _is_same(await _content(context, layout.success), value):
         return False
-    if isinstance(store, SupportsConditionalDelete) and store.capabilities.conditional_delete and standing.identity:
+    able = CONDITIONAL_DELETE.of(store)
+    if able is not None and standing.identity:
         with contextlib.suppress(StorePreconditionError):
-            return await store.delete_file_if(layout.success, identity=standing.identity)
+            return await able.delete_file_if(layout.success, identity=standing.identity)
         return False
     await store.make_directory(layout.job_directory, parents=True)
     return await take_away(context, layout.success, layout.job_directory, identity=standing.identity)

@@ -12,7 +12,7 @@ from committer.paths import StorePath
 from committer.stores.base import FileStatus, FileWriter, Store
 from committer.stores.helpers import bytes_of
 from committer.stores.upload_ends import end_upload
-from committer.stores.uploads import UploadPart, uploads_of
+from committer.stores.uploads import UPLOADS, UploadPart
 
 
 class UploadWriter(FileWriter):
@@ -41,11 +41,8 @@ class UploadWriter(FileWriter):
         in_flight: int,
         finished: Callable[[Sequence[UploadPart]], None],
     ) -> None:
-        uploads = uploads_of(store)
-        if uploads is None:
-            raise TypeError("the store has no uploads")
         self._store = store
-        self._uploads = uploads
+        self._uploads = UPLOADS.required(store, "open_writer", path)
         self._path = path
         self._upload_id = upload_id
         self._stamp = stamp

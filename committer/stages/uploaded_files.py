@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import cast
 
 from committer.errors import StoreError
 from committer.flow.outlast import UNDO_BOUND_S, outlast
@@ -17,7 +16,7 @@ from committer.stages.job_directory import check_job_stands
 from committer.stages.task_output import AttemptIdentity, WrittenFile
 from committer.stages.upload_writer import UploadWriter
 from committer.stores.base import FileStatus, FileWriter
-from committer.stores.uploads import SupportsUploads, UploadPart
+from committer.stores.uploads import UPLOADS, UploadPart
 
 
 class UploadedFiles(AttemptFiles):
@@ -50,7 +49,7 @@ class UploadedFiles(AttemptFiles):
         context = self._context
         store, config, can = context.store, context.config, context.store.capabilities
         path = context.layout.target(destination)
-        uploads = cast("SupportsUploads", store)
+        uploads = UPLOADS.required(store, "create_upload", path)
         # What a lost answer leaves has no part, and is found by its name where that holds the job's token.
         upload_id = await uploads.create_upload(path, stamp=self._stamp)
         self._begun[upload_id] = path

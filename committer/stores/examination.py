@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal, Protocol, TypeAlias, runtime_checkable
+from typing import Final, Literal, Protocol, TypeAlias
 
 import msgspec
 
 from committer.paths import StorePath
-from committer.stores.base import Store
+from committer.stores.abilities import Ability
 
 Verdict: TypeAlias = Literal["ok", "warning", "failed", "skipped"]
 
@@ -30,7 +30,6 @@ class Finding(msgspec.Struct, frozen=True):
     next_step: str = ""
 
 
-@runtime_checkable
 class SupportsExamination(Protocol):
     """The store's service can be asked what it is."""
 
@@ -42,9 +41,6 @@ class SupportsExamination(Protocol):
         """
 
 
-def examination_of(store: Store) -> SupportsExamination | None:
-    """The store, or the one inside its wrappers, if it can be asked."""
-    inner: object = store
-    while inner is not None and not isinstance(inner, SupportsExamination):
-        inner = getattr(inner, "inner", None)
-    return inner
+EXAMINATION: Final[Ability[SupportsExamination]] = Ability(
+    SupportsExamination, "examination", lambda can: can.examination
+)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import AsyncIterator, Iterable, Mapping
-from typing import Final, cast
+from typing import Final
 
 from committer.errors import (
     CommitterError,
@@ -19,7 +19,8 @@ from committer.errors import (
     UnsupportedError,
 )
 from committer.paths import StorePath
-from committer.stores.base import FileStatus, Store, SupportsConditionalDelete, SupportsMetadata, SupportsSync
+from committer.stores.abilities import CONDITIONAL_DELETE, METADATA, SYNC
+from committer.stores.base import FileStatus, Store
 
 RECORD_LIMIT_BYTES: Final = 1 << 30
 _TRIES: Final = 5
@@ -173,7 +174,7 @@ async def create_exclusively(
         try:
             found = await store.read(path, limit=limit)
             if durable:
-                await cast("SupportsSync", store).sync(path.parent, kind="directory")
+                await SYNC.required(store, "sync", path.parent).sync(path.parent, kind="directory")
             return found
         except StoreNotFoundError:
             if isinstance(error, StoreExistsError):
@@ -223,7 +224,8 @@ async def move_file(
     if store.capabilities.atomic_file_rename:
         await store.rename_file(source, destination, replace=replace, identity=identity)
         return
-    if not (store.capabilities.conditional_delete and isinstance(store, SupportsConditionalDelete)):
+    able = CONDITIONAL_DELETE.of(store)
+    if able is None:
         raise UnsupportedError(
             "the store neither renames nor deletes on a condition", operation="move_file", path=source
         )
@@ -237,13 +239,14 @@ async def move_file(
         await store.put(destination, data)
     elif await create_exclusively(store, destination, data, limit=limit) != data:
         raise StoreExistsError("something stands there already", operation="move_file", path=destination)
-    await store.delete_file_if(source, identity=found)
+    await able.delete_file_if(source, identity=found)
 
 
 async def put_described(store: Store, path: StorePath, data: bytes, *, metadata: Mapping[str, str]) -> FileStatus:
     """Puts a whole file with texts beside its content, or without where the store keeps none. One call."""
-    if isinstance(store, SupportsMetadata):
-        return await store.put_described(path, data, metadata=metadata)
+    able = METADATA.of(store)
+    if able is not None:
+        return await able.put_described(path, data, metadata=metadata)
     return await store.put(path, data)
 
 

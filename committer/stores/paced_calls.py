@@ -3,30 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Sized
-from typing import Final, Literal, NoReturn, TypeAlias, TypeVar
+from typing import Final, NoReturn, TypeVar
 
 from committer.errors import StoreOutcomeUnknownError, StoreThrottledError, StoreUnavailableError
 from committer.events import Statistics, names
 from committer.events.logs import job_logger
-from committer.flow.pacing import Claim, Kind, Pacer, Weights
+from committer.flow.pacing import Claim, Pacer, Weights
 from committer.flow.retry import DEFAULT_POLICY, RetryPolicy, retry
+from committer.paths import StorePath
 from committer.stores.base import Store
+from committer.stores.forwarding import CHANGES_NOTHING, REPEATABLE, ForwardingStore, Operation, Repetition
 
 _log = job_logger("committer.stores")
 
 T = TypeVar("T")
-
-Repetition: TypeAlias = Literal["changes nothing", "repeatable", "once"]
-CHANGES_NOTHING: Final = "changes nothing"
-REPEATABLE: Final = "repeatable"
-ONCE: Final = "once"
 
 DEFAULT_WEIGHTS: Final = Weights()
 
 _ONE: Final = (None,)
 
 
-class PacedCalls:
+class PacedCalls(ForwardingStore):
     """The calls to one store under its endpoint's limits."""
 
     def __init__(
@@ -40,57 +37,59 @@ class PacedCalls:
         weights: Weights = DEFAULT_WEIGHTS,
         claim: Claim | None = None,
     ) -> None:
+        super().__init__(inner)
         self.owned = owned
         self.claim = claim
-        self.inner = inner
         self.pacer = pacer
         self.statistics = statistics
         self.retry_policy = retry_policy
         self.weights = weights
         self._costs = weights.by_kind
-        self._finds_links = False
         self._retries = 0
         self._retries_to_log = 10
 
-    async def _call(self, statistic: str, call: Callable[[], Awaitable[T]], kind: Kind, repetition: Repetition) -> T:
+    async def call(
+        self,
+        operation: Operation,
+        send: Callable[[], Awaitable[T]],
+        path: StorePath,
+        destination: StorePath | None = None,
+    ) -> T:
+        """Makes a call: a permit for each attempt, counted and timed, sent again where that is safe."""
         # What nearly every call meets, a free permit and a good answer, takes no further coroutine: a job makes
         # hundreds of thousands.
+        statistic = operation.statistic
+        if not statistic:
+            return await self._attempts(operation, send)
         statistics, pacer = self.statistics, self.pacer
         monotonic = pacer.runtime.monotonic
         started = monotonic()
-        if not pacer.take(kind, started, self._costs):
+        if not pacer.take(operation.kind, started, self._costs):
             with statistics.timed(statistic):
-                return await self._attempts(call, kind, repetition)
+                return await self._attempts(operation, send)
         statistics.count(names.STORE_IO_REQUEST)
         try:
-            result = await call()
+            result = await send()
         except BaseException as error:
-            return await self._call_failed(statistic, call, kind, repetition, started, error)
+            return await self._call_failed(operation, send, started, error)
         pacer.give_back(started, None)
         statistics.done(statistic, monotonic() - started)
         return result
 
     async def _call_failed(
-        self,
-        statistic: str,
-        call: Callable[[], Awaitable[T]],
-        kind: Kind,
-        repetition: Repetition,
-        started: float,
-        error: BaseException,
+        self, operation: Operation, send: Callable[[], Awaitable[T]], started: float, error: BaseException
     ) -> T:
         """Goes on after a first attempt that began at `started`, by a permit taken at once, and ended with `error`."""
         self.pacer.give_back(started, error)
-        with self.statistics.timed(statistic, since=started):
+        with self.statistics.timed(operation.statistic, since=started):
             if not isinstance(error, Exception):
                 raise error
-            return await self._attempts(call, kind, repetition, failed=error)
+            return await self._attempts(operation, send, failed=error)
 
     async def _attempts(
         self,
-        call: Callable[[], Awaitable[T]],
-        kind: Kind,
-        repetition: Repetition,
+        operation: Operation,
+        send: Callable[[], Awaitable[T]],
         *,
         failed: Exception | None = None,
         of: Sized = _ONE,
@@ -98,13 +97,13 @@ class PacedCalls:
         """Makes a call, and again while that is allowed.
 
         Args:
-            call: Makes one attempt.
-            kind: What it does.
-            repetition: When it may be made again.
+            operation: What it is.
+            send: Makes one attempt.
             failed: What a first attempt ended with.
             of: What one attempt is for: a permit costs the weight of its kind for each, as many as there are then.
         """
         first = [failed] if failed is not None else []
+        kind, repetition = operation.kind, operation.repetition
 
         async def attempt() -> T:
             if first:
@@ -114,7 +113,7 @@ class PacedCalls:
                     self.statistics.duration(names.STORE_IO_RATE_LIMITED, permit.waited_s)
                 self.statistics.count(names.STORE_IO_REQUEST)
                 try:
-                    return await call()
+                    return await send()
                 except (StoreThrottledError, StoreOutcomeUnknownError, MemoryError) as error:
                     self._fail(error, repetition)
 
@@ -146,7 +145,11 @@ class PacedCalls:
                 error,
             )
 
-    async def _stream(self, statistic: str, entries: Callable[[], AsyncIterator[T]]) -> AsyncIterator[T]:
+    async def stream(
+        self, operation: Operation, entries: Callable[[], AsyncIterator[T]], path: StorePath
+    ) -> AsyncIterator[T]:
+        """Makes a listing: one permit, and none is held between entries; sent again until its first entry is there."""
+
         async def start() -> tuple[AsyncIterator[T], list[T]]:
             opened = entries()
             try:
@@ -157,7 +160,7 @@ class PacedCalls:
                 await _close(opened)
                 raise
 
-        opened, first = await self._call(statistic, start, "read", CHANGES_NOTHING)
+        opened, first = await self.call(operation, start, path)
         try:
             if not first:
                 return

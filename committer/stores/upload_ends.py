@@ -12,13 +12,12 @@ from committer.errors import (
     StoreExistsError,
     StoreOutcomeUnknownError,
     StoreUploadNotFoundError,
-    UnsupportedError,
 )
 from committer.flow.runtime import current_runtime
 from committer.paths import StorePath
 from committer.stores.base import FileStatus, Store
 from committer.stores.helpers import status_or_none, unseen
-from committer.stores.uploads import UploadPart, uploads_of
+from committer.stores.uploads import UPLOADS, UploadPart
 
 _TRIES: Final = 5
 _WAIT_S: Final = 0.1
@@ -66,9 +65,7 @@ async def finish_upload(
         StoreExistsError: `exclusive` and another file is there.
         UnsupportedError: The store has no uploads.
     """
-    uploads = uploads_of(store)
-    if uploads is None:
-        raise UnsupportedError("the store has no uploads", operation="complete_upload", path=path)
+    uploads = UPLOADS.required(store, "complete_upload", path)
     lost: StoreError | None = None
     tries = _TRIES
     while True:
@@ -107,9 +104,7 @@ async def is_pending(store: Store, path: StorePath, upload_id: str) -> bool:
     Raises:
         UnsupportedError: The store has no uploads.
     """
-    uploads = uploads_of(store)
-    if uploads is None:
-        raise UnsupportedError("the store has no uploads", operation="list_parts", path=path)
+    uploads = UPLOADS.required(store, "list_parts", path)
     try:
         async for _part in uploads.list_parts(path, upload_id):
             break
@@ -130,9 +125,7 @@ async def end_upload(store: Store, path: StorePath, upload_id: str) -> bool:
         StoreConflictError: Parts keep arriving: its writer is still at work.
         UnsupportedError: The store has no uploads.
     """
-    uploads = uploads_of(store)
-    if uploads is None:
-        raise UnsupportedError("the store has no uploads", operation="abort_upload", path=path)
+    uploads = UPLOADS.required(store, "abort_upload", path)
     there = await uploads.abort_upload(path, upload_id)
     for tries_left in reversed(range(_TRIES)):
         if not await is_pending(store, path, upload_id):

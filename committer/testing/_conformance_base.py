@@ -5,12 +5,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Iterable
-from typing import Protocol, TypeVar
+from typing import Protocol, TypeVar, cast
 
 import msgspec
 import pytest
 
 from committer.paths import StorePath
+from committer.stores.abilities import Ability
 from committer.stores.base import Capabilities, FileStatus, Store
 
 T = TypeVar("T")
@@ -78,6 +79,15 @@ class ConformanceBase:
     def can(self, store: Store) -> Capabilities:
         """The store's capabilities."""
         return store.capabilities
+
+
+def undeclared(ability: Ability[T], store: Store) -> T | None:
+    """The store with the methods of an ability that its capabilities do not declare: it must refuse them."""
+    if ability.declared(store.capabilities):
+        return None
+    if not all(callable(getattr(type(store), method, None)) for method in ability.methods):
+        return None
+    return cast("T", store)
 
 
 async def names_in(store: Store, directory: StorePath) -> set[str]:

@@ -18,7 +18,7 @@ from committer.errors import (
 )
 from committer.paths import StorePath
 from committer.stores.base import Capabilities, Store
-from committer.stores.uploads import SupportsBlockLists
+from committer.stores.uploads import BLOCK_LISTS, SupportsBlockLists
 from committer.testing._conformance_base import (
     STAMP,
     WRONG_STAMPS,
@@ -27,6 +27,7 @@ from committer.testing._conformance_base import (
     names_in,
     outcomes,
     successes,
+    undeclared,
 )
 
 
@@ -38,8 +39,7 @@ class BlockListConformance(ConformanceBase):
         """The store where it has block lists; None elsewhere."""
         if not can.block_lists:
             return None
-        assert isinstance(store, SupportsBlockLists)
-        return store
+        return BLOCK_LISTS.required(store, "put_block")
 
     async def test_a_file_appears_when_its_list_is_put(
         self, blocks: SupportsBlockLists | None, store: Store, root: StorePath, channel: Channel, can: Capabilities
@@ -246,15 +246,14 @@ class BlockListConformance(ConformanceBase):
         await blocks.put_block_list(path, ["b1"], stamp=STAMP, identity=second.identity)
         assert await channel.files() == {"file": b"new"}
 
-    async def test_stores_without_block_lists_refuse_them(
-        self, store: Store, root: StorePath, can: Capabilities
-    ) -> None:
-        if can.block_lists or not isinstance(store, SupportsBlockLists):
+    async def test_stores_without_block_lists_refuse_them(self, store: Store, root: StorePath) -> None:
+        able = undeclared(BLOCK_LISTS, store)
+        if able is None:
             return
         for use in (
-            store.put_block(root / "file", "id", b"x"),
-            store.put_block_list(root / "file", [], stamp=STAMP),
-            store.list_uncommitted_blocks(root / "file"),
+            able.put_block(root / "file", "id", b"x"),
+            able.put_block_list(root / "file", [], stamp=STAMP),
+            able.list_uncommitted_blocks(root / "file"),
         ):
             with pytest.raises(UnsupportedError):
                 await use

@@ -16,7 +16,8 @@ from committer.errors import (
     StoreNotFoundError,
 )
 from committer.paths import StorePath
-from committer.stores.base import Capabilities, FileStatus, Store, SupportsHardLinks, SupportsLinks
+from committer.stores.abilities import HARD_LINKS, LINKS
+from committer.stores.base import Capabilities, FileStatus, Store
 from committer.stores.helpers import walk
 from committer.testing._conformance_base import Channel, ConformanceBase, names_in
 
@@ -136,9 +137,9 @@ class LinkConformance(ConformanceBase):
     ) -> None:
         if linked is None or not can.hard_links:
             return
-        assert isinstance(store, SupportsHardLinks)
+        able = HARD_LINKS.required(store, "link_file")
         await linked.link("old", "missing")
-        await store.link_file(root / "old", root / "aside")
+        await able.link_file(root / "old", root / "aside")
         assert await linked.links() == {"old": "missing", "aside": "missing"}
 
     async def test_links_are_deleted_themselves(
@@ -204,16 +205,16 @@ class LinkConformance(ConformanceBase):
     async def test_find_link(self, store: Store, root: StorePath, linked: LinkChannel | None) -> None:
         if linked is None:
             return
-        assert isinstance(store, SupportsLinks)
+        able = LINKS.required(store, "find_link")
         await linked.write("d/below/file", b"1")
         await linked.link("d/link", "below")
         await linked.link("top", "d")
-        assert await store.find_link(root, []) is None
-        assert await store.find_link(root, ["d", "d/below", "missing/below", "d/below/file/odd"]) is None
-        assert await store.find_link(root, ["d/below", "d/link"]) == "d/link"
-        assert await store.find_link(root, {"d/link/deeper/still"}) == "d/link"
-        assert await store.find_link(root, ["top/below"]) == "top"
-        assert await store.find_link(root / "top", ["below"]) is None
+        assert await able.find_link(root, []) is None
+        assert await able.find_link(root, ["d", "d/below", "missing/below", "d/below/file/odd"]) is None
+        assert await able.find_link(root, ["d/below", "d/link"]) == "d/link"
+        assert await able.find_link(root, {"d/link/deeper/still"}) == "d/link"
+        assert await able.find_link(root, ["top/below"]) == "top"
+        assert await able.find_link(root / "top", ["below"]) is None
 
     async def test_without_links_nothing_is_one(self, store: Store, root: StorePath, can: Capabilities) -> None:
         if can.links:

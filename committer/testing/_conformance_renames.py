@@ -15,7 +15,8 @@ from committer.errors import (
     UnsupportedError,
 )
 from committer.paths import StorePath
-from committer.stores.base import Capabilities, Store, SupportsHardLinks, SupportsLocalPaths, SupportsSync
+from committer.stores.abilities import HARD_LINKS, LOCAL_PATHS, SYNC
+from committer.stores.base import Capabilities, Store
 from committer.testing._conformance_base import Channel, ConformanceBase, outcomes, successes
 
 
@@ -213,15 +214,15 @@ class RenameConformance(ConformanceBase):
         await channel.write("d/file", b"1")
         if not can.hard_links:
             return
-        assert isinstance(store, SupportsHardLinks)
-        await store.link_file(root / "d/file", root / "other")
+        able = HARD_LINKS.required(store, "link_file")
+        await able.link_file(root / "d/file", root / "other")
         assert (await store.status(root / "d/file")).identity == (await store.status(root / "other")).identity
         with pytest.raises(StoreExistsError):
-            await store.link_file(root / "d/file", root / "other")
+            await able.link_file(root / "d/file", root / "other")
         with pytest.raises(StoreNotFoundError):
-            await store.link_file(root / "missing", root / "new")
+            await able.link_file(root / "missing", root / "new")
         with pytest.raises(StoreIsADirectoryError):
-            await store.link_file(root / "d", root / "new")
+            await able.link_file(root / "d", root / "new")
         await store.put(root / "d/file", b"2")
         assert await channel.files() == {"d/file": b"2", "other": b"1"}
 
@@ -230,10 +231,10 @@ class RenameConformance(ConformanceBase):
     ) -> None:
         if not (can.hard_links and can.replacing_rename):
             return
-        assert isinstance(store, SupportsHardLinks)
+        able = HARD_LINKS.required(store, "link_file")
         await channel.write("file", b"1")
-        await store.link_file(root / "file", root / "aside")
-        await store.link_file(root / "file", root / "new")
+        await able.link_file(root / "file", root / "aside")
+        await able.link_file(root / "file", root / "new")
         await store.rename_file(root / "file", root / "new", replace=True)
         assert await channel.files() == {"aside": b"1", "new": b"1"}
         await store.rename_file(root / "new", root / "new", replace=True)
@@ -242,17 +243,17 @@ class RenameConformance(ConformanceBase):
     async def test_local_path(self, store: Store, root: StorePath, can: Capabilities) -> None:
         if not can.local_paths:
             return
-        assert isinstance(store, SupportsLocalPaths)
+        able = LOCAL_PATHS.required(store, "local_path")
         await store.put(root / "a file", b"1")
-        with open(store.local_path(root / "a file"), "rb") as file:  # noqa: ASYNC230
+        with open(able.local_path(root / "a file"), "rb") as file:  # noqa: ASYNC230
             assert file.read() == b"1"
 
     async def test_sync(self, store: Store, root: StorePath, channel: Channel, can: Capabilities) -> None:
         if not can.durable:
             return
-        assert isinstance(store, SupportsSync)
+        able = SYNC.required(store, "sync")
         await channel.write("d/file", b"1")
-        await store.sync(root / "d/file", kind="file")
-        await store.sync(root / "d", kind="directory")
+        await able.sync(root / "d/file", kind="file")
+        await able.sync(root / "d", kind="directory")
         with pytest.raises(StoreNotFoundError):
-            await store.sync(root / "missing", kind="file")
+            await able.sync(root / "missing", kind="file")

@@ -20,7 +20,7 @@ from committer.errors import (
 )
 from committer.paths import StorePath
 from committer.stores.base import Capabilities, Store
-from committer.stores.uploads import SupportsUploads, UploadPart
+from committer.stores.uploads import UPLOADS, SupportsUploads, UploadPart
 from committer.testing._conformance_base import (
     STAMP,
     WRONG_STAMPS,
@@ -29,6 +29,7 @@ from committer.testing._conformance_base import (
     names_in,
     outcomes,
     successes,
+    undeclared,
 )
 
 T = TypeVar("T")
@@ -42,8 +43,7 @@ class UploadConformance(ConformanceBase):
         """The store where it has uploads; None elsewhere."""
         if not can.multipart:
             return None
-        assert isinstance(store, SupportsUploads)
-        return store
+        return UPLOADS.required(store, "create_upload")
 
     @pytest.fixture
     def contents(self, can: Capabilities) -> list[bytes]:
@@ -378,21 +378,22 @@ class UploadConformance(ConformanceBase):
         await uploads.complete_upload(path, upload_id, parts)
         assert await channel.files() == {"d/file": b"new"}
 
-    async def test_stores_without_uploads_refuse_them(self, store: Store, root: StorePath, can: Capabilities) -> None:
-        if can.multipart or not isinstance(store, SupportsUploads):
+    async def test_stores_without_uploads_refuse_them(self, store: Store, root: StorePath) -> None:
+        able = undeclared(UPLOADS, store)
+        if able is None:
             return
         for use in (
-            store.create_upload(root / "file", stamp=STAMP),
-            store.put_part(root / "file", "any", 1, b""),
-            store.complete_upload(root / "file", "any", []),
-            store.abort_upload(root / "file", "any"),
+            able.create_upload(root / "file", stamp=STAMP),
+            able.put_part(root / "file", "any", 1, b""),
+            able.complete_upload(root / "file", "any", []),
+            able.abort_upload(root / "file", "any"),
         ):
             with pytest.raises(UnsupportedError):
                 await use
         with pytest.raises(UnsupportedError):
-            await drained(store.list_uploads(root))
+            await drained(able.list_uploads(root))
         with pytest.raises(UnsupportedError):
-            await drained(store.list_parts(root / "file", "any"))
+            await drained(able.list_parts(root / "file", "any"))
 
 
 async def begin(

@@ -17,6 +17,7 @@ from committer.errors import (
 from committer.flow.runtime import current_runtime
 from committer.paths import StorePath
 from committer.stores.base import Store
+from committer.stores.forwarding import ForwardingStore, Operation
 from committer.testing._fault_kinds import Call, Fault, SimulatedCrash
 
 T = TypeVar("T")
@@ -27,11 +28,11 @@ Hook: TypeAlias = Callable[[Call], Awaitable[None]]
 _IN_ORDER = frozenset({"list", "list_uploads", "list_parts", "write", "close_writer", "abort_writer"})
 
 
-class FaultyCalls:
+class FaultyCalls(ForwardingStore):
     """The calls of one process to a store: counted, remembered, and made to fail as told."""
 
     def __init__(self, inner: Store, faults: Iterable[Fault] = (), *, before_call: Hook | None = None) -> None:
-        self.inner = inner
+        super().__init__(inner)
         self.faults: list[Fault] = list(faults)
         self.calls: list[Call] = []
         self.before_call = before_call
@@ -51,11 +52,21 @@ class FaultyCalls:
         """Every call on a line of its own."""
         return "\n".join(str(call) for call in self.calls)
 
+    async def call(
+        self,
+        operation: Operation,
+        send: Callable[[], Awaitable[T]],
+        path: StorePath,
+        destination: StorePath | None = None,
+    ) -> T:
+        """Makes a call of the store's own; as `run`."""
+        return await self.run(operation.name, send, path, destination)
+
     async def stream(
-        self, operation: str, entries: Callable[[], AsyncIterator[T]], path: StorePath
+        self, operation: Operation, entries: Callable[[], AsyncIterator[T]], path: StorePath
     ) -> AsyncIterator[T]:
         """Counts a listing as one call; what hits it after its effect comes behind its last entry."""
-        call, fault = await self._begin(operation, path)
+        call, fault = await self._begin(operation.name, path)
         self._strike_before(call, fault)
         async for entry in entries():
             yield entry

@@ -23,8 +23,6 @@ JOB = textwrap.dedent(
     from committer.stores.local import LocalStore
 
     class Slow(LocalStore):
-        renames_in_batches = False
-
         async def rename_file(self, source, destination, **options):
             await asyncio.sleep(0.3)
             await super().rename_file(source, destination, **options)

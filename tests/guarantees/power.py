@@ -9,14 +9,15 @@ memory space in which the job can be recovered.
 from __future__ import annotations
 
 import random
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import Callable, Iterator
 from itertools import count
 from typing import Literal
 
 import msgspec
 
 from committer.paths import StorePath
-from committer.stores.base import Capabilities, FileStatus, FileWriter, Store
+from committer.stores.base import FileStatus, FileWriter
+from committer.stores.forwarding import ForwardingStore
 from committer.stores.memory import MemorySpace, MemoryStore
 from committer.stores.memory.tree import File
 
@@ -210,7 +211,7 @@ def _fill(space: MemorySpace, tree: Tree, above: str) -> None:
             _fill(space, inode, f"{above}{name}/")
 
 
-class PowerStore(Store):
+class PowerStore(ForwardingStore):
     """A store in memory whose machine may lose power at any moment.
 
     Args:
@@ -225,7 +226,7 @@ class PowerStore(Store):
     """
 
     def __init__(self, space: MemorySpace, seeds: int = 0, *, watched: bool = True) -> None:
-        self.inner = MemoryStore(space.name)
+        super().__init__(MemoryStore(space.name))
         self.space = space
         self.promised: set[str] = set()
         self.pictures: list[Picture] = []
@@ -257,31 +258,6 @@ class PowerStore(Store):
     def left(self) -> dict[str, bytes]:
         """The files that a power loss now would leave when everything goes that may go."""
         return files_of(self._disk.left())
-
-    @property
-    def scheme(self) -> str:
-        return self.inner.scheme
-
-    @property
-    def endpoint(self) -> str:
-        return self.inner.endpoint
-
-    @property
-    def capabilities(self) -> Capabilities:
-        return self.inner.capabilities
-
-    async def probe(self, directory: StorePath) -> None:
-        await self.inner.probe(directory)
-
-    async def status(self, path: StorePath) -> FileStatus:
-        return await self.inner.status(path)
-
-    async def list(self, directory: StorePath) -> AsyncIterator[FileStatus]:
-        async for status in self.inner.list(directory):
-            yield status
-
-    async def read(self, path: StorePath, *, limit: int) -> bytes:
-        return await self.inner.read(path, limit=limit)
 
     async def put(
         self,
@@ -352,12 +328,12 @@ class PowerStore(Store):
         return deleted
 
     async def link_file(self, source: StorePath, destination: StorePath) -> None:
-        await self.inner.link_file(source, destination)
+        await super().link_file(source, destination)
         self._disk.above(destination).names[destination.name] = self._disk.above(source).names[source.name]
         self.picture(f"link_file {source} -> {destination}")
 
     async def sync(self, path: StorePath, *, kind: Literal["file", "directory"]) -> None:
-        await self.inner.sync(path, kind=kind)
+        await super().sync(path, kind=kind)
         if kind == "directory":
             self._sync(path)
         else:
@@ -366,9 +342,6 @@ class PowerStore(Store):
             inode.sync()
             self.syncs += 1
         self.picture(f"sync {path}")
-
-    async def close(self) -> None:
-        await self.inner.close()
 
     def _sync(self, directory: StorePath) -> None:
         self._disk.directory(directory).sync()

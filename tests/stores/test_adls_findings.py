@@ -24,7 +24,7 @@ from azure.storage.filedatalake import aio as filedatalake_aio
 
 from committer.paths import StorePath
 from committer.stores.adls import AdlsStore
-from committer.stores.examination import Finding, SupportsExamination, examination_of
+from committer.stores.examination import EXAMINATION, Finding
 from committer.stores.local import LocalStore
 from committer.stores.registry import open_store
 from committer.testing.emulators.adls import AdlsEmulator, Fault, Settings, serve
@@ -296,8 +296,8 @@ async def test_the_clients_are_made_in_a_thread(emulator: AdlsEmulator, monkeypa
 
 async def test_the_ability_is_found_behind_wrappers(emulator: AdlsEmulator) -> None:
     store = open_store(ROOT, {"endpoint": emulator.dfs_url, "account_key": KEY})
-    assert isinstance(store, SupportsExamination)
-    assert examination_of(store) is store
-    assert examination_of(FaultyStore(FaultyStore(store, []), [])) is store
-    assert examination_of(FaultyStore(LocalStore(), [])) is None
+    assert EXAMINATION.of(store) is store
+    behind = FaultyStore(FaultyStore(store, []), [])
+    assert EXAMINATION.of(behind) is behind
+    assert EXAMINATION.of(FaultyStore(LocalStore(), [])) is None
     await store.close()

@@ -22,6 +22,7 @@ from committer.errors import (
 from committer.events import Statistics, names
 from committer.flow.pacing import Pacer
 from committer.paths import StorePath
+from committer.stores.abilities import BATCH_RENAME
 from committer.stores.local import LocalStore, kernel_rename
 from committer.stores.local import calls as disk_calls
 from committer.stores.paced import PacedStore
@@ -59,7 +60,7 @@ async def test_they_are_counted_and_paced_one_by_one(tmp_path: Path) -> None:
     statistics = Statistics()
     pacer = Pacer("batch", concurrency=4)
     store = PacedStore(LocalStore(), pacer=pacer, statistics=statistics)
-    assert store.renames_in_batches
+    assert BATCH_RENAME.of(store) is store
     renames = pairs(tmp_path, 5)
     (tmp_path / "from-3").unlink()
     assert set(await store.rename_files(renames)) == {3}

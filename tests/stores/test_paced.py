@@ -31,16 +31,10 @@ from committer.flow.workers import run_workers
 from committer.paths import StorePath
 from committer.stores.base import (
     Store,
-    SupportsBatchDelete,
-    SupportsConditionalDelete,
-    SupportsHardLinks,
-    SupportsLocalPaths,
-    SupportsSync,
 )
 from committer.stores.local import LocalStore
 from committer.stores.memory import MemorySpace, MemoryStore
 from committer.stores.paced import PacedStore, without_retries
-from committer.stores.uploads import SupportsBlockLists, SupportsUploads
 from committer.testing.conformance import Channel, StoreConformance
 from committer.testing.faults import Call, Fault, FaultKind, FaultyStore
 from committer.testing.virtual_time import VirtualRuntime
@@ -653,13 +647,6 @@ async def test_what_the_inner_store_is_shows_through(bench: Bench) -> None:
     store = bench.store
     assert store.capabilities is bench.faulty.capabilities
     assert (store.scheme, store.endpoint) == (bench.faulty.scheme, bench.faulty.endpoint)
-    assert isinstance(store, SupportsHardLinks)
-    assert isinstance(store, SupportsLocalPaths)
-    assert isinstance(store, SupportsSync)
-    assert isinstance(store, SupportsUploads)
-    assert isinstance(store, SupportsBlockLists)
-    assert isinstance(store, SupportsConditionalDelete)
-    assert isinstance(store, SupportsBatchDelete)
     await store.close()
 
 

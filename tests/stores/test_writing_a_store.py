@@ -14,6 +14,7 @@ import pytest
 import committer
 from committer.paths import StorePath
 from committer.stores import registry
+from committer.stores.memory import MemoryStore
 from committer.stores.registry import find_store
 
 _PAGE = Path(__file__).parents[2] / "docs" / "writing-a-store.md"
@@ -23,7 +24,7 @@ def blocks(language: str) -> list[str]:
     return re.findall(rf"^```{language}\n(.*?)^```$", _PAGE.read_text("utf-8"), re.MULTILINE | re.DOTALL)
 
 
-_STORE, _TESTS = blocks("python")
+_WRAPPER, _STORE, _TESTS = blocks("python")
 _SUITE: dict[str, Any] = {"__name__": __name__}
 exec(compile(_TESTS, str(_PAGE), "exec"), _SUITE)
 _TestSqliteStore: Any = _SUITE["TestSqliteStore"]
@@ -56,6 +57,16 @@ async def test_the_example_is_what_was_found(tmp_path: Path) -> None:
     store = await find_store(StorePath.of("sqlite://lake/x"), {"database": f"{tmp_path}/lake.db"})
     assert type(store).__module__ == "committer_sqlite"
     assert type(store).__name__ in _STORE
+
+
+async def test_the_wrapper_counts_every_call() -> None:
+    found: dict[str, Any] = {"__name__": __name__}
+    exec(compile(_WRAPPER, str(_PAGE), "exec"), found)
+    store = found["Counting"](MemoryStore.space("wrapped").store())
+    path = StorePath.of("memory://wrapped/a")
+    await store.put(path, b"1")
+    await store.link_file(path, path.parent / "b")
+    assert store.calls == 2
 
 
 def test_the_page_names_what_exists() -> None:

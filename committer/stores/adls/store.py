@@ -45,6 +45,7 @@ _CAPABILITIES: Final = Capabilities(
     conditional_rename=True,
     implicit_parents=True,
     conditional_delete=True,
+    examination=True,
     forbids_trailing_period=True,
     max_path_bytes=MAX_PATH_BYTES,
     # As Hadoop's fs.azure.io.rate.limit; an account's own default limit is 20,000 ("Scalability targets").

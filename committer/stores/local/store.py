@@ -171,11 +171,6 @@ class LocalStore(Store):
         self._disk.token = self._disk.token or current_runtime().nonce()
         await self._batches.run(self._disk.rename_file, _checked(source), _checked(destination), replace, identity)
 
-    @property
-    def renames_in_batches(self) -> bool:
-        """See `SupportsBatchRename`."""
-        return type(self).rename_file is _RENAME_FILE
-
     async def rename_files(self, renames: Sequence[tuple[StorePath, StorePath]]) -> dict[int, StoreError]:
         """Renames many files in one hop to a thread."""
         for source, destination in renames:
@@ -230,6 +225,7 @@ class LocalStore(Store):
             links=True,
             checksum_sidecars=True,
             local_paths=True,
+            batch_rename=True,
             durable=True,
             case_folding=self._folds,
             unicode_folding=self._folds,
@@ -314,9 +310,6 @@ def _make(threads: int, no_replace: Literal["auto", "link"], case_folding: bool 
 def _close_listing(listing: tuple[Page, Entries | None]) -> None:
     if listing[1] is not None:
         listing[1].close()
-
-
-_RENAME_FILE: Final = LocalStore.rename_file
 
 
 def _checked(path: StorePath) -> StorePath:

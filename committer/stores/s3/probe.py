@@ -12,7 +12,7 @@ from committer.paths import StorePath
 from committer.stores.base import Store
 from committer.stores.s3.errors import error_of
 from committer.stores.s3.wire import S3Wire
-from committer.stores.uploads import SupportsUploads
+from committer.stores.uploads import UPLOADS
 
 _STAMP: Final = "committer-probe"
 _NO_ETAG: Final = '"00000000000000000000000000000000"'
@@ -51,14 +51,14 @@ async def _refuses(store: Store, path: StorePath) -> None:
 
 async def _completes(store: Store, path: StorePath) -> None:
     """Completes an upload over the file: refused where that is asked for, with its stamp where it is not."""
-    assert isinstance(store, SupportsUploads)  # noqa: S101
-    upload_id = await store.create_upload(path, stamp=_STAMP)
+    uploads = UPLOADS.required(store, "probe", path)
+    upload_id = await uploads.create_upload(path, stamp=_STAMP)
     try:
-        part = await store.put_part(path, upload_id, 1, b"stamped")
+        part = await uploads.put_part(path, upload_id, 1, b"stamped")
         try:
-            await store.complete_upload(path, upload_id, [part], exclusive=True)
+            await uploads.complete_upload(path, upload_id, [part], exclusive=True)
         except StoreExistsError:
-            await store.complete_upload(path, upload_id, [part])
+            await uploads.complete_upload(path, upload_id, [part])
         else:
             raise _unsupported("lets a completion replace what it was told not to replace (If-None-Match: *)", path)
         found = await store.status(path)
@@ -66,7 +66,7 @@ async def _completes(store: Store, path: StorePath) -> None:
             raise _unsupported("does not keep the metadata that an upload was created with", path)
     except BaseException:
         with suppress(StoreError):
-            await store.abort_upload(path, upload_id)
+            await uploads.abort_upload(path, upload_id)
         raise
 
 

@@ -56,6 +56,7 @@ _CAPABILITIES: Final = Capabilities(
     conditional_delete=True,
     multipart=True,
     batch_delete=True,
+    metadata=True,
     # A key has no slash before it.
     max_path_bytes=1 + _MAX_KEY_BYTES,
     max_parts=10_000,

@@ -17,7 +17,7 @@ from committer.stores.base import FileStatus, FileWriter, Store
 from committer.stores.helpers import bytes_of
 from committer.stores.http import Body
 from committer.stores.upload_ends import finish_upload
-from committer.stores.uploads import UploadPart, uploads_of
+from committer.stores.uploads import UPLOADS, UploadPart
 
 PART_BYTES: Final = 8 << 20
 """What is kept before it is sent; a shorter file is one put. It doubles with every thousand parts: S3 takes 10,000."""
@@ -39,11 +39,8 @@ class S3Writer(FileWriter):
     """
 
     def __init__(self, store: Store, path: StorePath, put_file: PutFile) -> None:
-        uploads = uploads_of(store)
-        if uploads is None:
-            raise TypeError("the store has no uploads")
         self._store = store
-        self._uploads = uploads
+        self._uploads = UPLOADS.required(store, "open_writer", path)
         self._path = path
         self._put_file = put_file
         self._stamp = f"writer-{current_runtime().nonce(8)}"

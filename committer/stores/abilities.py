@@ -1,0 +1,326 @@
+"""What a store can do: its capabilities, and the optional abilities, each a protocol and how it is asked for.
+
+Uploads and block lists are in `committer.stores.uploads`, what only `committer doctor` asks for is in
+`committer.stores.examination`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any, Final, Generic, Literal, Protocol, TypeVar, cast
+
+import msgspec
+
+from committer.errors import StoreError, UnsupportedError
+from committer.paths import StorePath
+from committer.stores.status import FileStatus
+
+
+class Capable(Protocol):
+    """What is asked for its abilities: a store."""
+
+    @property
+    def scheme(self) -> str:
+        """See `committer.stores.base.Store.scheme`."""
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """See `committer.stores.base.Store.capabilities`."""
+
+
+class Capabilities(msgspec.Struct, frozen=True, kw_only=True):
+    """What a store can do. Code asks these, never the type of a store.
+
+    Attributes:
+        directories: Directories are real: a file's parent must exist, an empty directory can stand.
+        implicit_parents: `Store.put` and `Store.open_writer` make missing parents up instead of failing, so that a
+            file can bring a deleted directory back. (ADLS: "Path - Create", "Put Blob".) So does
+            `Store.make_directory`, or it looks first, which is not atomic. Renames never do.
+        atomic_file_rename: A file rename happens wholly or not at all.
+        no_replace_rename: A file rename can be told to fail when the target exists, atomically.
+        replacing_rename: A file rename can replace an existing file atomically.
+        atomic_directory_rename: A directory with all its content is renamed in one atomic step.
+        conditional_rename: A rename can be told which identity its source must have.
+        identity: Files have an identity.
+        identity_through_rename: A file keeps its identity when it is renamed.
+        exclusive_put: `Store.put` can create only when absent, decided by the store.
+        hard_links: The store implements `SupportsHardLinks`.
+        links: Symbolic links can stand here; the store implements `SupportsLinks`.
+        checksum_sidecars: A file `.x.crc` counts as the checksum of `x` and is deleted with it, so no output can have
+            such a name.
+        local_paths: The store implements `SupportsLocalPaths`.
+        durable: The store implements `SupportsSync`: what is written survives a power loss only when synced.
+        multipart: The store implements `committer.stores.uploads.SupportsUploads`.
+        block_lists: The store implements `committer.stores.uploads.SupportsBlockLists`.
+        conditional_delete: The store implements `SupportsConditionalDelete`.
+        batch_delete: The store implements `SupportsBatchDelete`: it deletes many files in one call.
+        batch_rename: The store implements `SupportsBatchRename`: it renames many files in one call.
+        metadata: The store implements `SupportsMetadata`: it keeps texts beside a file's content.
+        examination: The store implements `committer.stores.examination.SupportsExamination`.
+        case_folding: Two names that differ only in case are one file.
+        unicode_folding: Two names that differ only in Unicode normalisation are one file.
+        forbids_trailing_period: A name may not end in a period.
+        max_name_bytes: Longest name of one segment, in UTF-8 bytes; None when unlimited.
+        max_path_bytes: Longest whole path, in UTF-8 bytes, the slash that it begins with among them; None when
+            unlimited.
+        max_parts: Most parts of an upload, or blocks of a list; None when unlimited, or without either. (S3 10,000,
+            Azure 50,000.)
+        min_part_bytes: Shortest part of an upload but for its last. (S3 5 MiB.)
+        max_part_bytes: Longest part or block; None when unlimited. (S3 5 GiB, Azure 4000 MiB.)
+        max_batch_delete: Most files that one call deletes; None when unlimited, or without `batch_delete`. (S3 1000.)
+        default_io_rate: Requests per second that suit the service; None when unlimited.
+    """
+
+    directories: bool = True
+    implicit_parents: bool = False
+    atomic_file_rename: bool = True
+    no_replace_rename: bool = True
+    replacing_rename: bool = True
+    atomic_directory_rename: bool = True
+    conditional_rename: bool = False
+    identity: bool = True
+    identity_through_rename: bool = True
+    exclusive_put: bool = True
+    hard_links: bool = False
+    links: bool = False
+    checksum_sidecars: bool = False
+    local_paths: bool = False
+    durable: bool = False
+    multipart: bool = False
+    block_lists: bool = False
+    conditional_delete: bool = False
+    batch_delete: bool = False
+    batch_rename: bool = False
+    metadata: bool = False
+    examination: bool = False
+    case_folding: bool = False
+    unicode_folding: bool = False
+    forbids_trailing_period: bool = False
+    max_name_bytes: int | None = None
+    max_path_bytes: int | None = None
+    max_parts: int | None = None
+    min_part_bytes: int = 0
+    max_part_bytes: int | None = None
+    max_batch_delete: int | None = None
+    default_io_rate: float | None = None
+
+    @property
+    def refuses_late_writes(self) -> bool:
+        """Whether a write fails once the directory it goes to is gone, as that of a job that was cleaned up."""
+        return self.directories and not self.implicit_parents
+
+    @property
+    def publishes_uploads(self) -> bool:
+        """Whether files become visible by completing uploads, since none can be renamed: the committer `magic`."""
+        return self.multipart and not self.atomic_file_rename
+
+
+P = TypeVar("P")
+
+
+class Ability(Generic[P]):
+    """An optional ability: how callers ask for it, the same way for each, of a store or of what wraps one.
+
+    A store has it if its class has the methods and its `Capabilities` declare it; a wrapper (a store with an attribute
+    ``inner``) if what it wraps has it too. Whether a class has the methods is looked at once a class: the answer costs
+    a microsecond at most, so it can be asked for every file.
+
+    Args:
+        protocol: The methods.
+        described: What it is called in errors, in the plural: "hard links".
+        declared: Whether a store declares it.
+        in_place_of: The method of `Store` that one call of it stands for many calls of. A subclass that overrides this
+            one alone does not have the ability: its own method would never be called.
+    """
+
+    def __init__(
+        self,
+        protocol: type[Any],
+        described: str,
+        declared: Callable[[Capabilities], bool],
+        *,
+        in_place_of: str = "",
+    ) -> None:
+        self.protocol: type[Any] = protocol
+        self.described: str = described
+        self.declared: Callable[[Capabilities], bool] = declared
+        self.methods: tuple[str, ...] = tuple(name for name in vars(protocol) if not name.startswith("_"))
+        self._in_place_of = in_place_of
+        self._classes: dict[type, bool] = {}
+        _ABILITIES.append(self)
+
+    def of(self, store: Capable) -> P | None:
+        """The store with the methods of the ability, if it has it. No call."""
+        asked: Capable | None = store
+        while asked is not None:
+            kind = type(asked)
+            implemented = self._classes.get(kind)
+            if implemented is None:
+                implemented = self._classes[kind] = self._is_implemented_by(kind)
+            if not (implemented and self.declared(asked.capabilities)):
+                return None
+            asked = getattr(asked, "inner", None)
+        return cast("P", store)
+
+    def required(self, store: Capable, operation: str, path: StorePath | str = "") -> P:
+        """As `of`, for callers that need it.
+
+        Raises:
+            UnsupportedError: The store does not have it.
+        """
+        able = self.of(store)
+        if able is None:
+            raise UnsupportedError(
+                f"the store {store.scheme}: has no {self.described}",
+                operation=operation,
+                path=path,
+                next_step="ask the store's capabilities before calling this",
+            )
+        return able
+
+    def _is_implemented_by(self, kind: type) -> bool:
+        if not all(callable(getattr(kind, method, None)) for method in self.methods):
+            return False
+        if not self._in_place_of:
+            return True
+        # The rank of the class that each is defined in, the most derived first.
+        ranks = [
+            next(rank for rank, above in enumerate(kind.__mro__) if name in vars(above))
+            for name in (self._in_place_of, self.methods[0])
+        ]
+        return ranks[0] >= ranks[1]
+
+
+_ABILITIES: Final[list[Ability[Any]]] = []
+
+
+def abilities() -> Sequence[Ability[Any]]:
+    """Every ability of the modules that were imported; all of them once `committer.stores.forwarding` was."""
+    return tuple(_ABILITIES)
+
+
+class SupportsHardLinks(Protocol):
+    """A file can have two names at once."""
+
+    async def link_file(self, source: StorePath, destination: StorePath) -> None:
+        """Gives the file at `source` a second name; fails like a no-replace rename."""
+
+
+class SupportsLinks(Protocol):
+    """Symbolic links can stand among the files."""
+
+    async def find_link(self, root: StorePath, directories: Collection[str]) -> str | None:
+        """Looks for a link on the way from `root` down to each of some directories: one call for many.
+
+        Args:
+            root: Where the names start; it may itself be a link.
+            directories: Relative names. What is not there is passed over.
+
+        Returns:
+            The first relative name, of a directory or of one of its parents, that is a link; None without any.
+        """
+
+
+class SupportsLocalPaths(Protocol):
+    """Files have paths that any program of this machine can open."""
+
+    def local_path(self, path: StorePath) -> str:
+        """The operating system's path."""
+
+
+class SupportsBatchRename(Protocol):
+    """Many files can be renamed for little more than what one costs here: on a disk, by one hop to a thread."""
+
+    async def rename_files(self, renames: Sequence[tuple[StorePath, StorePath]]) -> dict[int, StoreError]:
+        """Renames files as `Store.rename_file` does one, replacing nothing, in any order; no link among them.
+
+        What a thread has begun is ended before a cancellation goes on. It costs least where files that go into one
+        directory stand next to one another.
+
+        Args:
+            renames: Source and destination of each.
+
+        Returns:
+            What went wrong, by index in `renames`; every other file was renamed.
+        """
+
+
+class SupportsSync(Protocol):
+    """What is written survives a power loss only when synced."""
+
+    async def sync(self, path: StorePath, *, kind: Literal["file", "directory"]) -> None:
+        """Forces a file's data, or a directory's entries, to the disk."""
+
+
+class SupportsConditionalDelete(Protocol):
+    """A file can be deleted on the condition that it is still the one that was seen."""
+
+    async def delete_file_if(self, path: StorePath, *, identity: str) -> bool:
+        """Deletes a file whose identity is still the given one, decided by the store. One call.
+
+        (S3: DeleteObject with ``If-Match``, which needs the right to read too; Azure: Delete Blob with ``If-Match``.)
+        Where the identity is an etag of the content, another file of the same content passes for the one that was
+        seen: no condition tells stamps apart.
+
+        Returns:
+            True when there was one; False when nothing is there, however the service says that (204, 404 or 412: a
+            store whose service says 412 of both looks once more).
+
+        Raises:
+            StorePreconditionError: Another file is there; it was not deleted.
+        """
+
+
+class SupportsMetadata(Protocol):
+    """A file can be put with texts beside its content."""
+
+    async def put_described(self, path: StorePath, data: bytes, *, metadata: Mapping[str, str]) -> FileStatus:
+        """Puts a whole file with metadata of the caller's; a file that stands there is replaced. One call.
+
+        (S3: headers that start with ``x-amz-meta-``. `committer.stores.helpers.put_described` puts it without where a
+        store keeps none.)
+
+        Args:
+            path: Where the file stands then.
+            data: Its content.
+            metadata: Texts by name, of printable ASCII characters, names of lower case; 2 KB in all.
+        """
+
+
+class SupportsBatchDelete(Protocol):
+    """Many files can be deleted in one call."""
+
+    async def delete_files(self, paths: Sequence[StorePath]) -> Mapping[StorePath, StoreError]:
+        """Deletes files, whether they are there or not. One call; without any, none.
+
+        Not atomic: each name succeeds or fails alone (S3's DeleteObjects answers 200 with a result for each name, and
+        says of a missing one what it says of a deleted one).
+
+        Args:
+            paths: At most `Capabilities.max_batch_delete` different names.
+
+        Returns:
+            What was not deleted, and why; empty when all are gone.
+
+        Raises:
+            ConfigurationError: There are too many.
+            StoreError: The call as a whole failed.
+        """
+
+
+HARD_LINKS: Final[Ability[SupportsHardLinks]] = Ability(SupportsHardLinks, "hard links", lambda can: can.hard_links)
+LINKS: Final[Ability[SupportsLinks]] = Ability(SupportsLinks, "symbolic links", lambda can: can.links)
+LOCAL_PATHS: Final[Ability[SupportsLocalPaths]] = Ability(
+    SupportsLocalPaths, "local paths", lambda can: can.local_paths
+)
+BATCH_RENAME: Final[Ability[SupportsBatchRename]] = Ability(
+    SupportsBatchRename, "batch renames", lambda can: can.batch_rename, in_place_of="rename_file"
+)
+SYNC: Final[Ability[SupportsSync]] = Ability(SupportsSync, "syncing to the disk", lambda can: can.durable)
+CONDITIONAL_DELETE: Final[Ability[SupportsConditionalDelete]] = Ability(
+    SupportsConditionalDelete, "conditional deletes", lambda can: can.conditional_delete
+)
+METADATA: Final[Ability[SupportsMetadata]] = Ability(SupportsMetadata, "metadata", lambda can: can.metadata)
+BATCH_DELETE: Final[Ability[SupportsBatchDelete]] = Ability(
+    SupportsBatchDelete, "batch deletes", lambda can: can.batch_delete, in_place_of="delete_file"
+)

@@ -1,0 +1,344 @@
+"""A store that passes every call on to another one: what everything that wraps a store is made from."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
+from typing import Final, Literal, TypeAlias, TypeVar
+
+import msgspec
+
+from committer.errors import StoreError
+from committer.events import names
+from committer.flow.pacing import Kind
+from committer.paths import StorePath
+from committer.stores.abilities import (
+    BATCH_DELETE,
+    BATCH_RENAME,
+    CONDITIONAL_DELETE,
+    HARD_LINKS,
+    LINKS,
+    LOCAL_PATHS,
+    METADATA,
+    SYNC,
+    Capabilities,
+)
+from committer.stores.base import FileStatus, FileWriter, Store
+from committer.stores.examination import EXAMINATION, Finding
+from committer.stores.uploads import BLOCK_LISTS, UPLOADS, PendingUpload, UncommittedBlock, UploadPart
+
+T = TypeVar("T")
+
+Repetition: TypeAlias = Literal["changes nothing", "repeatable", "once"]
+CHANGES_NOTHING: Final = "changes nothing"
+REPEATABLE: Final = "repeatable"
+ONCE: Final = "once"
+
+
+class Operation(msgspec.Struct, frozen=True):
+    """What one method of a store is, to what wraps the store.
+
+    Attributes:
+        name: The method; of a writer's, with ``writer``.
+        statistic: What it is counted and timed under; empty for what is not.
+        kind: What it does, which says what it takes of an endpoint's rate.
+        repetition: When it may be sent again after a lost answer: it changes nothing; it does the same again; never.
+    """
+
+    name: str
+    statistic: str
+    kind: Kind
+    repetition: Repetition
+
+
+PROBE: Final = Operation("probe", "", "write", CHANGES_NOTHING)
+STATUS: Final = Operation("status", names.OP_GET_FILE_STATUS, "read", CHANGES_NOTHING)
+LIST: Final = Operation("list", names.OP_LIST_STATUS, "read", CHANGES_NOTHING)
+READ: Final = Operation("read", names.OP_OPEN, "read", CHANGES_NOTHING)
+PUT: Final = Operation("put", names.OP_CREATE, "write", REPEATABLE)
+PUT_EXCLUSIVE: Final = Operation("put", names.OP_CREATE, "write", ONCE)
+OPEN_WRITER: Final = Operation("open_writer", names.OP_CREATE, "write", ONCE)
+WRITE: Final = Operation("write", "", "write", ONCE)
+CLOSE_WRITER: Final = Operation("close_writer", "", "write", ONCE)
+ABORT_WRITER: Final = Operation("abort_writer", "", "write", REPEATABLE)
+MAKE_DIRECTORY: Final = Operation("make_directory", names.OP_MKDIRS, "write", REPEATABLE)
+RENAME_FILE: Final = Operation("rename_file", names.COMMIT_FILE_RENAME, "write", ONCE)
+RENAME_FILES: Final = Operation("rename_files", names.COMMIT_FILE_RENAME, "write", ONCE)
+RENAME_DIRECTORY: Final = Operation("rename_directory", names.OP_RENAME, "write", ONCE)
+DELETE_FILE: Final = Operation("delete_file", names.OP_DELETE, "delete", REPEATABLE)
+DELETE_FILE_IF: Final = Operation("delete_file_if", names.OP_DELETE, "delete", REPEATABLE)
+DELETE_FILES: Final = Operation("delete_files", names.OBJECT_BULK_DELETE_REQUEST, "delete", REPEATABLE)
+DELETE_DIRECTORY: Final = Operation("delete_directory", names.OP_DELETE, "delete", REPEATABLE)
+DELETE_TREE: Final = Operation("delete_directory", names.OP_DELETE_DIR, "delete", REPEATABLE)
+LINK_FILE: Final = Operation("link_file", names.OP_LINK, "write", ONCE)
+FIND_LINK: Final = Operation("find_link", names.OP_GET_FILE_STATUS, "read", CHANGES_NOTHING)
+SYNC_TO_DISK: Final = Operation("sync", names.OP_HSYNC, "write", REPEATABLE)
+# Of the same name as `put`: to what wraps a store the one is as the other.
+PUT_DESCRIBED: Final = Operation("put", names.OP_CREATE, "write", REPEATABLE)
+CREATE_UPLOAD: Final = Operation("create_upload", names.OBJECT_MULTIPART_INITIATED, "write", ONCE)
+PUT_PART: Final = Operation("put_part", names.MULTIPART_UPLOAD_PART_PUT, "write", REPEATABLE)
+COMPLETE_UPLOAD: Final = Operation("complete_upload", names.COMMITTER_MATERIALIZE_FILE, "write", ONCE)
+ABORT_UPLOAD: Final = Operation("abort_upload", names.OBJECT_MULTIPART_ABORTED, "delete", REPEATABLE)
+LIST_UPLOADS: Final = Operation("list_uploads", names.OBJECT_MULTIPART_LIST, "read", CHANGES_NOTHING)
+LIST_PARTS: Final = Operation("list_parts", names.OBJECT_MULTIPART_LIST_PARTS, "read", CHANGES_NOTHING)
+PUT_BLOCK: Final = Operation("put_block", names.MULTIPART_UPLOAD_PART_PUT, "write", REPEATABLE)
+PUT_BLOCK_LIST: Final = Operation("put_block_list", names.COMMITTER_MATERIALIZE_FILE, "write", ONCE)
+LIST_BLOCKS: Final = Operation("list_uncommitted_blocks", names.OBJECT_MULTIPART_LIST_PARTS, "read", CHANGES_NOTHING)
+
+
+class ForwardingStore(Store):
+    """Passes every call on, those of every optional ability too.
+
+    What a wrapper does with each call it does in `call`, and in `stream` for listings; what it does with one method in
+    that method. Neither sees `local_path`, `findings` and `close`, which are no calls of a job.
+
+    Args:
+        inner: The store that is wrapped.
+    """
+
+    def __init__(self, inner: Store) -> None:
+        self.inner: Store = inner
+
+    async def call(
+        self,
+        operation: Operation,
+        send: Callable[[], Awaitable[T]],
+        path: StorePath,
+        destination: StorePath | None = None,
+    ) -> T:
+        """Makes a call.
+
+        Args:
+            operation: What it is.
+            send: Makes it, each time it is called.
+            path: Its path, or the first of several.
+            destination: Its second path, if it takes two.
+        """
+        return await send()
+
+    def stream(
+        self, operation: Operation, entries: Callable[[], AsyncIterator[T]], path: StorePath
+    ) -> AsyncIterator[T]:
+        """Makes a listing; as `call`."""
+        return entries()
+
+    @property
+    def scheme(self) -> str:
+        """The inner store's."""
+        return self.inner.scheme
+
+    @property
+    def endpoint(self) -> str:
+        """The inner store's."""
+        return self.inner.endpoint
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """The inner store's."""
+        return self.inner.capabilities
+
+    async def probe(self, directory: StorePath) -> None:
+        """See `Store.probe`."""
+        await self.call(PROBE, lambda: self.inner.probe(directory), directory)
+
+    async def status(self, path: StorePath) -> FileStatus:
+        """See `Store.status`."""
+        return await self.call(STATUS, lambda: self.inner.status(path), path)
+
+    def list(self, directory: StorePath) -> AsyncIterator[FileStatus]:
+        """See `Store.list`."""
+        return self.stream(LIST, lambda: self.inner.list(directory), directory)
+
+    async def read(self, path: StorePath, *, limit: int) -> bytes:
+        """See `Store.read`."""
+        return await self.call(READ, lambda: self.inner.read(path, limit=limit), path)
+
+    async def put(
+        self,
+        path: StorePath,
+        data: bytes,
+        *,
+        exclusive: bool = False,
+        temporary: StorePath | None = None,
+        durable: bool = False,
+    ) -> FileStatus:
+        """See `Store.put`."""
+        return await self.call(
+            PUT_EXCLUSIVE if exclusive else PUT,
+            lambda: self.inner.put(path, data, exclusive=exclusive, temporary=temporary, durable=durable),
+            path,
+        )
+
+    async def open_writer(self, path: StorePath, *, durable: bool = False) -> FileWriter:
+        """See `Store.open_writer`; what is done with the writer goes through `call`, too."""
+        writer = await self.call(OPEN_WRITER, lambda: self.inner.open_writer(path, durable=durable), path)
+        return ForwardingWriter(self, writer, path)
+
+    async def make_directory(self, path: StorePath, *, parents: bool) -> bool:
+        """See `Store.make_directory`."""
+        return await self.call(MAKE_DIRECTORY, lambda: self.inner.make_directory(path, parents=parents), path)
+
+    async def rename_file(
+        self, source: StorePath, destination: StorePath, *, replace: bool = False, identity: str | None = None
+    ) -> None:
+        """See `Store.rename_file`."""
+        await self.call(
+            RENAME_FILE,
+            lambda: self.inner.rename_file(source, destination, replace=replace, identity=identity),
+            source,
+            destination,
+        )
+
+    async def rename_files(self, renames: Sequence[tuple[StorePath, StorePath]]) -> dict[int, StoreError]:
+        """See `SupportsBatchRename.rename_files`; `call` is told the first of them."""
+        if not renames:
+            return {}
+        inner = BATCH_RENAME.required(self.inner, "rename_files", renames[0][0])
+        return await self.call(RENAME_FILES, lambda: inner.rename_files(renames), *renames[0])
+
+    async def rename_directory(self, source: StorePath, destination: StorePath) -> None:
+        """See `Store.rename_directory`."""
+        await self.call(RENAME_DIRECTORY, lambda: self.inner.rename_directory(source, destination), source, destination)
+
+    async def delete_file(self, path: StorePath) -> bool:
+        """See `Store.delete_file`."""
+        return await self.call(DELETE_FILE, lambda: self.inner.delete_file(path), path)
+
+    async def delete_file_if(self, path: StorePath, *, identity: str) -> bool:
+        """See `SupportsConditionalDelete.delete_file_if`."""
+        inner = CONDITIONAL_DELETE.required(self.inner, "delete_file_if", path)
+        return await self.call(DELETE_FILE_IF, lambda: inner.delete_file_if(path, identity=identity), path)
+
+    async def delete_files(self, paths: Sequence[StorePath]) -> Mapping[StorePath, StoreError]:
+        """See `SupportsBatchDelete.delete_files`; `call` is told the first of them."""
+        if not paths:
+            return {}
+        inner = BATCH_DELETE.required(self.inner, "delete_files", paths[0])
+        return await self.call(DELETE_FILES, lambda: inner.delete_files(paths), paths[0])
+
+    async def delete_directory(self, path: StorePath, *, recursive: bool) -> bool:
+        """See `Store.delete_directory`."""
+        return await self.call(
+            DELETE_TREE if recursive else DELETE_DIRECTORY,
+            lambda: self.inner.delete_directory(path, recursive=recursive),
+            path,
+        )
+
+    async def link_file(self, source: StorePath, destination: StorePath) -> None:
+        """See `SupportsHardLinks.link_file`."""
+        inner = HARD_LINKS.required(self.inner, "link_file", source)
+        await self.call(LINK_FILE, lambda: inner.link_file(source, destination), source, destination)
+
+    async def find_link(self, root: StorePath, directories: Collection[str]) -> str | None:
+        """See `SupportsLinks.find_link`."""
+        inner = LINKS.required(self.inner, "find_link", root)
+        return await self.call(FIND_LINK, lambda: inner.find_link(root, directories), root)
+
+    def local_path(self, path: StorePath) -> str:
+        """See `SupportsLocalPaths.local_path`."""
+        return LOCAL_PATHS.required(self.inner, "local_path", path).local_path(path)
+
+    async def sync(self, path: StorePath, *, kind: Literal["file", "directory"]) -> None:
+        """See `SupportsSync.sync`."""
+        inner = SYNC.required(self.inner, "sync", path)
+        await self.call(SYNC_TO_DISK, lambda: inner.sync(path, kind=kind), path)
+
+    async def put_described(self, path: StorePath, data: bytes, *, metadata: Mapping[str, str]) -> FileStatus:
+        """See `SupportsMetadata.put_described`."""
+        inner = METADATA.required(self.inner, "put_described", path)
+        return await self.call(PUT_DESCRIBED, lambda: inner.put_described(path, data, metadata=metadata), path)
+
+    async def findings(self, directory: StorePath) -> Sequence[Finding]:
+        """See `SupportsExamination.findings`."""
+        return await EXAMINATION.required(self.inner, "findings", directory).findings(directory)
+
+    async def create_upload(self, path: StorePath, *, stamp: str) -> str:
+        """See `SupportsUploads.create_upload`."""
+        inner = UPLOADS.required(self.inner, "create_upload", path)
+        return await self.call(CREATE_UPLOAD, lambda: inner.create_upload(path, stamp=stamp), path)
+
+    async def put_part(
+        self, path: StorePath, upload_id: str, number: int, data: bytes | bytearray | memoryview
+    ) -> UploadPart:
+        """See `SupportsUploads.put_part`."""
+        inner = UPLOADS.required(self.inner, "put_part", path)
+        return await self.call(PUT_PART, lambda: inner.put_part(path, upload_id, number, data), path)
+
+    async def complete_upload(
+        self, path: StorePath, upload_id: str, parts: Sequence[UploadPart], *, exclusive: bool = False
+    ) -> str | None:
+        """See `SupportsUploads.complete_upload`."""
+        inner = UPLOADS.required(self.inner, "complete_upload", path)
+        return await self.call(
+            COMPLETE_UPLOAD, lambda: inner.complete_upload(path, upload_id, parts, exclusive=exclusive), path
+        )
+
+    async def abort_upload(self, path: StorePath, upload_id: str) -> bool:
+        """See `SupportsUploads.abort_upload`."""
+        inner = UPLOADS.required(self.inner, "abort_upload", path)
+        return await self.call(ABORT_UPLOAD, lambda: inner.abort_upload(path, upload_id), path)
+
+    def list_uploads(self, directory: StorePath) -> AsyncIterator[PendingUpload]:
+        """See `SupportsUploads.list_uploads`."""
+        inner = UPLOADS.required(self.inner, "list_uploads", directory)
+        return self.stream(LIST_UPLOADS, lambda: inner.list_uploads(directory), directory)
+
+    def list_parts(self, path: StorePath, upload_id: str) -> AsyncIterator[UploadPart]:
+        """See `SupportsUploads.list_parts`."""
+        inner = UPLOADS.required(self.inner, "list_parts", path)
+        return self.stream(LIST_PARTS, lambda: inner.list_parts(path, upload_id), path)
+
+    async def put_block(self, path: StorePath, block_id: str, data: bytes | bytearray | memoryview) -> None:
+        """See `SupportsBlockLists.put_block`."""
+        inner = BLOCK_LISTS.required(self.inner, "put_block", path)
+        await self.call(PUT_BLOCK, lambda: inner.put_block(path, block_id, data), path)
+
+    async def put_block_list(
+        self,
+        path: StorePath,
+        block_ids: Sequence[str],
+        *,
+        stamp: str,
+        exclusive: bool = False,
+        identity: str | None = None,
+    ) -> str | None:
+        """See `SupportsBlockLists.put_block_list`."""
+        inner = BLOCK_LISTS.required(self.inner, "put_block_list", path)
+        return await self.call(
+            PUT_BLOCK_LIST,
+            lambda: inner.put_block_list(path, block_ids, stamp=stamp, exclusive=exclusive, identity=identity),
+            path,
+        )
+
+    async def list_uncommitted_blocks(self, path: StorePath) -> Sequence[UncommittedBlock]:
+        """See `SupportsBlockLists.list_uncommitted_blocks`."""
+        inner = BLOCK_LISTS.required(self.inner, "list_uncommitted_blocks", path)
+        return await self.call(LIST_BLOCKS, lambda: inner.list_uncommitted_blocks(path), path)
+
+    async def close(self) -> None:
+        """Closes the inner store."""
+        await self.inner.close()
+
+
+class ForwardingWriter(FileWriter):
+    """A file being written, each use of it a `ForwardingStore.call`.
+
+    A wrapper may make a refused `write` or `close` again, so a writer that raises `StoreThrottledError` or
+    `StoreUnavailableError` must be as it was before the call.
+    """
+
+    def __init__(self, store: ForwardingStore, inner: FileWriter, path: StorePath) -> None:
+        self._store = store
+        self._inner = inner
+        self._path = path
+
+    async def write(self, data: bytes | bytearray | memoryview) -> None:
+        """See `FileWriter.write`."""
+        await self._store.call(WRITE, lambda: self._inner.write(data), self._path)
+
+    async def close(self) -> FileStatus:
+        """See `FileWriter.close`."""
+        return await self._store.call(CLOSE_WRITER, self._inner.close, self._path)
+
+    async def abort(self) -> None:
+        """See `FileWriter.abort`."""
+        await self._store.call(ABORT_WRITER, self._inner.abort, self._path)
