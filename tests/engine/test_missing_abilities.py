@@ -164,9 +164,9 @@ async def test_names_that_a_probe_moves_files_to_are_no_other_process_s(
     names: list[str] = []
     drop = renames.drop_linked_name
 
-    def note(source: str, destination: str, private: str) -> None:
+    def note(linked: os.stat_result, source: str, destination: str, private: str) -> None:
         names.append(Path(private).name.partition("-")[0])
-        drop(source, destination, private)
+        drop(linked, source, destination, private)
 
     monkeypatch.setattr(renames, "drop_linked_name", note)
     for _process in range(2):

@@ -10,6 +10,7 @@ import resource
 import threading
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -30,7 +31,7 @@ from committer.errors import (
     UnsupportedError,
 )
 from committer.paths import StorePath
-from committer.stores.local import LocalStore, kernel_rename
+from committer.stores.local import LocalStore, kernel_rename, links
 from committer.stores.local.errors import translate
 from committer.stores.local.links import drop_linked_name
 from committer.stores.memory import MemoryStore
@@ -331,8 +332,30 @@ def test_a_name_that_folds_into_itself_is_not_lost(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"1")
     os.link(tmp_path / "file", tmp_path / "aside")
     path = str(tmp_path / "file")
-    drop_linked_name(path, path, str(tmp_path / "private"))
+    drop_linked_name(os.lstat(path), path, path, str(tmp_path / "private"))
     assert sorted(os.listdir(tmp_path)) == ["aside", "file"]
+
+
+@pytest.mark.parametrize("call", ["lstat", "rename"])
+async def test_second_name_that_is_taken_away_is_no_rename(
+    root: StorePath, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str
+) -> None:
+    """Between its two steps another user, or a rollback, may move the file away from the name it got."""
+    (tmp_path / "old").write_bytes(b"1")
+
+    def intrude(*args: Any, **options: Any) -> Any:
+        if Path(args[0]) == tmp_path / "old" and (tmp_path / "new").exists():
+            (tmp_path / "new").rename(tmp_path / "hidden")
+            (tmp_path / "new").symlink_to("/nowhere")
+        return real(*args, **options)
+
+    real = getattr(os, call)
+    store = LocalStore(no_replace="link")
+    monkeypatch.setattr(links.os, call, intrude)
+    with pytest.raises(StoreOutcomeUnknownError, match="taken away"):
+        await store.rename_file(root / "old", root / "new")
+    assert (tmp_path / "old").read_bytes() == b"1"
+    await store.close()
 
 
 # --- Failing ------------------------------------------------------------------------------------------------------

@@ -23,7 +23,7 @@ def _depth(directory: str) -> int:
     return len(names) - names.index(TEMPORARY) if TEMPORARY in names else 0
 
 
-def drop_linked_name(source: str, destination: str, private: str) -> None:
+def drop_linked_name(linked: os.stat_result, source: str, destination: str, private: str) -> None:
     """Removes the first name of a file that was given a second one, unless what has it now is another file.
 
     Between the two steps this process may have stood still, another may have finished the rename, and another job may
@@ -32,14 +32,17 @@ def drop_linked_name(source: str, destination: str, private: str) -> None:
     of a job that ended the move fails, and nothing happens.
 
     Args:
+        linked: What the file was before it got its second name.
         source: The name that goes.
         destination: The name that stays.
         private: A name in the job's own directory, never used before.
 
     Raises:
-        StoreOutcomeUnknownError: Another file was moved, and by then a third one had its name: it is kept.
+        StoreOutcomeUnknownError: The second name was taken from the file, so it still has only the first; or another
+            file was moved, and by then a third one had its name: it is kept.
     """
     if not _are_one(source, destination):
+        _refuse_lost_name(linked, source, destination)
         return
     try:
         os.rename(source, private)
@@ -50,7 +53,8 @@ def drop_linked_name(source: str, destination: str, private: str) -> None:
         os.unlink(private)
         return
     # On a disk that folds case, "A" still answers after it became "a": there the two were one name.
-    back = destination if source.casefold() == destination.casefold() else source
+    one_name = source.casefold() == destination.casefold()
+    back = destination if one_name else source
     try:
         _put_back(private, back)
     except FileExistsError as error:
@@ -60,6 +64,18 @@ def drop_linked_name(source: str, destination: str, private: str) -> None:
             path=source,
             next_step=f"look at both, and move {private} where it belongs",
         ) from error
+    if not one_name:
+        _refuse_lost_name(linked, source, destination)
+
+
+def _refuse_lost_name(linked: os.stat_result, source: str, destination: str) -> None:
+    """A file that has only its first name was not renamed: a rollback, or another user, took the second one away."""
+    if (found := _mark(source)) is not None and found == _mark_of(linked):
+        raise StoreOutcomeUnknownError(
+            f"the name {destination} that the file had got was taken away again; it stands at {source}",
+            operation="rename_file",
+            path=source,
+        )
 
 
 def _put_back(private: str, back: str) -> None:
@@ -83,9 +99,18 @@ def _put_back(private: str, back: str) -> None:
 
 
 def _are_one(first: str, second: str) -> bool:
+    mark = _mark(first)
+    return mark is not None and mark == _mark(second)
+
+
+def _mark(path: str) -> tuple[int, int, int] | None:
+    """Tells one file from another; None where none is."""
     try:
-        one, other = os.lstat(first), os.lstat(second)
+        return _mark_of(os.lstat(path))
     except _GONE:
-        return False
+        return None
+
+
+def _mark_of(found: os.stat_result) -> tuple[int, int, int]:
     # A number is used again once its file is gone: the times tell the two apart.
-    return (one.st_dev, one.st_ino, one.st_mtime_ns) == (other.st_dev, other.st_ino, other.st_mtime_ns)
+    return found.st_dev, found.st_ino, found.st_mtime_ns

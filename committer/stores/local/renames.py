@@ -87,11 +87,11 @@ class Renames:
             rename(first, place)
             if found.st_nlink > 1:
                 # rename(2) does nothing when both are names of one file.
-                self._drop_linked_name(first, place)
+                self._drop_linked_name(found, first, place)
         elif batch is not None:
             self._rename_exclusively(first, place)
         elif self._rename_or_link(first, place):
-            self._drop_linked_name(first, place)
+            self._drop_linked_name(found, first, place)
         drop_orphan(first)
 
     def rename_files(self, renames: Sequence[tuple[StorePath, StorePath]]) -> dict[int, StoreError]:
@@ -224,11 +224,11 @@ class Renames:
             with _half_done(source, destination):
                 unlink(source)
 
-    def _drop_linked_name(self, source: Place, destination: Place) -> None:
+    def _drop_linked_name(self, linked: os.stat_result, source: Place, destination: Place) -> None:
         directory = private_directory(source.name, destination.name)
         private = f"{directory}/.{self.token}-{os.getpid()}-{next(self._numbers)}.aside"
         with _half_done(source, destination):
-            drop_linked_name(source.name, destination.name, private)
+            drop_linked_name(linked, source.name, destination.name, private)
 
     def _rename_or_link(self, source: Place, destination: Place) -> bool:
         """Renames a file, or where that cannot be told to replace nothing gives it the second name: then True."""
