@@ -5,6 +5,7 @@ A run that ends as it must not is named; `python -m tests.disk_sweep --case NAME
 
 from __future__ import annotations
 
+import faulthandler
 import os
 import shutil
 import subprocess
@@ -93,18 +94,27 @@ def _on_an_overlay(tmp_path: Path, namespace: tuple[str, ...], *options: str) ->
     sweep(*options, root=tmp_path / "merged", before=(*namespace, "sh", "-c", script, "sh"))
 
 
+@pytest.fixture
+def no_time_limit() -> None:
+    """A whole sweep takes longer than the time after which pytest takes a test for one that hangs."""
+    faulthandler.cancel_dump_traceback_later()
+
+
 @pytest.mark.slow
+@pytest.mark.usefixtures("no_time_limit")
 @pytest.mark.parametrize("kind", ["errors", "exits", "stops", "links"])
 def test_whole(kind: str) -> None:
     sweep("--kind", kind)
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("no_time_limit")
 def test_whole_on_disks_that_get_full_or_read_only(namespace: tuple[str, ...]) -> None:
     sweep("--kind", "disks", "--disk", "plain", before=namespace)
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("no_time_limit")
 def test_errors_and_exits_on_an_overlay(tmp_path: Path, namespace: tuple[str, ...]) -> None:
     options = ("--kind", "errors", "--kind", "exits", "--disk", "plain", "--victim", "commit", "--flavour", "replace")
     _on_an_overlay(tmp_path, namespace, *options, "--share", "4")
