@@ -103,6 +103,8 @@ class JobLayout:
 
     Attributes:
         roots: Their absolute paths; one below another is left out.
+        beside: What the job keeps beside its directory in `_temporary`, which Hadoop's committer may have made; None
+            where it keeps all in that one.
 
     Raises:
         InvalidPathError: A root is relative, or of another store.
@@ -131,10 +133,11 @@ class JobLayout:
         self.job_attempt_directory: StorePath = self.job_directory / f"{job_attempt:02d}"
         self.tasks: StorePath = self.job_attempt_directory / "tasks"
         self.tasks_fenced: StorePath = self.job_attempt_directory / "tasks-fenced"
-        self.pending_sets = pending_sets
+        self._pending_sets = pending_sets
         self.record_suffix: str = PENDING_SET_SUFFIX if pending_sets else MANIFEST_SUFFIX
         self.magic_directory: StorePath = destination / f"{MAGIC_JOB}{job_id}"
         self.magic_attempt: StorePath = self.magic_directory / f"job-{job_id}" / f"{job_attempt:02d}"
+        self.beside: StorePath | None = self.magic_directory if pending_sets else None
         # Hadoop's cleanup of the job takes what lies there with it, of other jobs too.
         listed = self.magic_attempt if pending_sets else self.job_attempt_directory
         self.manifests: StorePath = listed if pending_sets else listed / "manifests"
@@ -228,12 +231,12 @@ class JobLayout:
 
     def record_name(self, path: StorePath) -> str:
         """What other records call a task's record: its path in the job's directory; of a pending set its bare name."""
-        listed = self.pending_sets and path.parent == self.manifests
+        listed = self._pending_sets and path.parent == self.manifests
         return path.name if listed else path.relative_to(self.job_directory)
 
     def record_path(self, name: str) -> StorePath:
         """Where the record of that name is."""
-        here = self.manifests if self.pending_sets and name.endswith(PENDING_SET_SUFFIX) else self.job_directory
+        here = self.manifests if self._pending_sets and name.endswith(PENDING_SET_SUFFIX) else self.job_directory
         return here / name
 
     def magic_task_attempt(self, attempt_id: str) -> StorePath:

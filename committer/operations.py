@@ -11,11 +11,12 @@ from typing import Final
 import msgspec
 
 from committer.advice import call
-from committer.committers.context import open_context
-from committer.committers.find_job import default_committer_of, find_job, layout_for
-from committer.committers.magic import MagicCommitter
+from committer.committers.context import of_spec, open_context
+from committer.committers.find_job import default_committer_of, find_job
+from committer.committers.magic.committer import MagicCommitter
+from committer.committers.magic.hadoop_jobs import newest_of_magic
 from committer.committers.opened_store import open_store
-from committer.committers.registry import committer_for, default_committer
+from committer.committers.registry import committer_for
 from committer.committers.results import JobReport
 from committer.config import CommitterConfig, ConfigLike, config_of
 from committer.errors import (
@@ -44,8 +45,8 @@ from committer.stages.intent import release_lock, remove_taken_lock
 from committer.stages.job_directory import (
     JobDirectory,
     JobState,
+    layout_for,
     look_at_job,
-    newest_of_magic,
     read_decision,
     read_outcome,
     read_setup,
@@ -247,17 +248,13 @@ async def _job_ids(store: Store, destination: StorePath, operation: str) -> list
 
 async def _magic_job_ids(store: Store, destination: StorePath) -> list[str]:
     """Jobs that have one of Hadoop's magic directories, which lie among the output: one call a thousand names there."""
-    if not _may_be_magic(store):
+    if not store.capabilities.publishes_uploads:
         return []
     try:
         found = [child.path.name async for child in store.list(destination) if child.is_directory]
     except (StoreNotFoundError, StoreNotADirectoryError):
         return []
     return [name.removeprefix(MAGIC_JOB) for name in found if name.startswith(MAGIC_JOB) and name != MAGIC_JOB]
-
-
-def _may_be_magic(store: Store) -> bool:
-    return default_committer(store.capabilities) == MagicCommitter.name
 
 
 _NO_RECORD: Final = "no record says that a job stands there: another committer's directory, or what a dead driver left"
@@ -275,7 +272,7 @@ async def _info(store: Store, destination: StorePath, job_id: str) -> JobInfo | 
         if found.is_remains or not found.is_job:
             return JobInfo(job_id=job_id, state="unknown", problem=_NO_RECORD)
         newest = found.newest
-        if found.magic:
+        if found.beside:
             committer, newest = MagicCommitter.name, max(newest, await newest_of_magic(store, layout))
         state, files, kept = await _state(store, found)
     except JobNotFoundError:
@@ -597,7 +594,7 @@ async def _claim(context: StageContext) -> bool:
 
 async def _with_magic(context: StageContext) -> StageContext:
     """The context of a job that may have a magic directory, unless its setup record says that it has none."""
-    if not _may_be_magic(context.store):
+    if not context.store.capabilities.publishes_uploads:
         return context
     try:
         setup = await read_setup(context.store, context.layout)
@@ -606,7 +603,7 @@ async def _with_magic(context: StageContext) -> StageContext:
     else:
         delivery = setup.spec.delivery
     spec = msgspec.structs.replace(context.spec, committer=MagicCommitter.name, delivery=delivery)
-    return replace(context, spec=spec, layout=spec.layout)
+    return of_spec(context, spec)
 
 
 async def _newest_below(context: StageContext, found: JobDirectory) -> float:
@@ -622,9 +619,9 @@ async def _newest_below(context: StageContext, found: JobDirectory) -> float:
             newest = max(newest, await _newest_in(context.store, attempt.path / "superseded"))
             for run in await children_of(context.store, attempt.path / "uploads"):
                 newest = max(newest, await _newest_in(context.store, run.path))
-    if context.layout.pending_sets:
+    if context.layout.beside is not None:
         try:
-            async for status in walk(context.store, context.layout.magic_directory):
+            async for status in walk(context.store, context.layout.beside):
                 newest = max(newest, status.modified or 0.0)
         except StoreNotFoundError:
             pass

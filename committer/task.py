@@ -440,7 +440,7 @@ class TaskAttempt:
             JobNotFoundError, JobDecidedError: It does not; stop writing.
         """
         context = self._context
-        await check_job_stands(context.store, context.layout, hadoop=context.spec.hadoop, operation="check_job")
+        await check_job_stands(context, operation="check_job")
 
     @property
     def _attempt_id(self) -> str:

@@ -16,8 +16,9 @@ from committer.paths import StorePath, is_reserved, working_directory_in
 from committer.records.success import SuccessData, decode_success
 from committer.shown import Shown
 from committer.stages.identity import stands_as_directory
+from committer.stages.manifest_forms import MANIFEST_COMMITTER
 from committer.stages.names import is_hidden
-from committer.stages.success_file import COMMITTER_CLASS, WAS_EMPTY, files_committed, named_uris
+from committer.stages.success_file import WAS_EMPTY, files_committed, named_uris
 from committer.stores.base import Store
 from committer.stores.helpers import check_destination, walk
 
@@ -136,7 +137,7 @@ def names_manifest_committer_in_vain(marker: SuccessData) -> bool:
     """
     committed = files_committed(marker)
     return (
-        marker.committer == COMMITTER_CLASS
+        marker.committer == MANIFEST_COMMITTER
         and _ENGINE not in marker.diagnostics
         and not (committed or marker.filenames)
     )

@@ -7,7 +7,6 @@ import msgspec
 from committer.cli.exits import Exit
 from committer.cli.output import Answer, Part, copyable, line, pairs, table
 from committer.cli.session import Session
-from committer.committers.magic import MagicCommitter
 from committer.committers.opened_store import open_store
 from committer.committers.registry import committer_for, default_committer
 from committer.config import CommitterConfig
@@ -15,6 +14,7 @@ from committer.errors import UnsupportedError
 from committer.layout import JobLayout, check_job_id
 from committer.options import OPTIONS
 from committer.paths import StorePath
+from committer.spec import JobSpec
 from committer.stores.base import Capabilities, Store
 
 _ANY_JOB = "JOB_ID"
@@ -40,7 +40,7 @@ async def explain(session: Session, uri: str, job_id: str | None) -> Answer:
     config, described = session.config, await _described(session, destination)
     known = check_job_id(job_id) if job_id is not None else _ANY_JOB
     layout = JobLayout(destination, known)
-    listed = JobLayout(destination, known, pending_sets=described["committer"] == MagicCommitter.name)
+    listed = JobSpec(destination=destination.uri, job_id=known, committer=described["committer"]).layout
     places = {
         "job": str(layout.job_directory),
         "task attempts": str(layout.tasks),

@@ -11,9 +11,9 @@ import msgspec
 from committer.cli.output import Answer, Part, copyable, line, styled, table
 from committer.cli.session import Session
 from committer.cli.text import age, command
-from committer.committers.find_job import layout_for
-from committer.committers.magic import MagicCommitter
+from committer.committers.magic.hadoop_jobs import find_magic_attempt
 from committer.committers.opened_store import open_store
+from committer.committers.registry import DEFAULT_COMMITTER
 from committer.errors import (
     CommitterError,
     ConfigurationError,
@@ -29,9 +29,10 @@ from committer.operations import JobInfo, list_jobs
 from committer.paths import StorePath
 from committer.readable import count
 from committer.records.job_state import Decision, Intent, JobOutcome, ReplaceLock
+from committer.spec import JobSpec
 from committer.stages.job_directory import (
     JobDirectory,
-    find_magic_attempt,
+    layout_for,
     look_at_job,
     read_decision,
     read_intent,
@@ -244,7 +245,7 @@ async def _row(store: Store, uri: str, destination: StorePath, info: JobInfo) ->
     if found is not None and owner == "hadoop" and not look.is_settled:
         attention = f"a job of Hadoop's manifest committer, {count(records or 0, 'task manifest')}; perhaps alive"
         next_step = command("commit", uri, info.job_id)
-        if found.magic:
+        if found.beside:
             attention = f"a job of Hadoop's magic committer, {count(records or 0, 'pending set')}; perhaps alive"
             if await find_magic_attempt(store, found.layout) is None:
                 # What late tasks leave of a job that is over looks the same, so its id alone does not commit it.
@@ -278,8 +279,13 @@ def ways_out(uri: str, job_id: str, delivery: str) -> list[str]:
 
 async def _count_records(store: Store, destination: StorePath, info: JobInfo) -> int | None:
     """Task commits of an open job of this engine, None where they cannot be told: one listing."""
-    sets = info.committer == MagicCommitter.name and info.delivery == "listing"
-    layout = JobLayout(destination, info.job_id, pending_sets=sets)
+    spec = JobSpec(
+        destination=destination.uri,
+        job_id=info.job_id,
+        committer=info.committer or DEFAULT_COMMITTER,
+        delivery="message" if info.delivery == "message" else "listing",
+    )
+    layout = spec.layout
     place = layout.attempts if info.delivery == "message" else layout.manifests
     suffix = MANIFEST_SUFFIX if info.delivery == "message" else layout.record_suffix
     try:
@@ -302,7 +308,7 @@ def _is_job_id(text: str) -> bool:
 async def _owner(store: Store, found: JobDirectory) -> Owner:
     if found.set_up:
         return "committer"
-    if found.magic and not found.has_records:
+    if found.beside and not found.has_records:
         return "hadoop"
     if found.attempts:
         return "hadoop" if await _is_manifest_job(store, found) else "unknown"
@@ -343,10 +349,10 @@ def _can_be_joined(found: JobDirectory) -> bool:
 async def _task_records(store: Store, found: JobDirectory) -> int:
     number = 0
     places = [attempt / "manifests" for attempt in _attempts(found)]
-    if found.magic:
+    if found.beside:
         # Only what a commit would load: the newest job attempt's.
         job_attempt = await find_magic_attempt(store, found.layout) or 0
-        newest = JobLayout(found.layout.destination, found.layout.job_id, job_attempt, pending_sets=True)
+        newest = layout_for(store, found.layout.destination, found.layout.job_id, job_attempt)
         places = [newest.manifests]
     for place in places:
         try:

@@ -15,7 +15,6 @@ from committer.cli.output import Answer, copyable, line, pairs
 from committer.cli.session import Session
 from committer.cli.surveying import Look, find_lock, look_at, ways_out
 from committer.cli.text import command
-from committer.committers.find_job import layout_for
 from committer.committers.opened_store import open_store
 from committer.errors import (
     CommitterError,
@@ -34,6 +33,7 @@ from committer.opening import Opening
 from committer.paths import StorePath
 from committer.records.task_commit import TaskCommit
 from committer.spec import JobSpec
+from committer.stages.job_directory import layout_for
 from committer.stores.helpers import CORRECT_THE_PATH
 
 _LOOK_BOUND_S = 10.0

@@ -1,21 +1,40 @@
-"""The committer interface."""
+"""What a committer is, and what all of them share: records of tasks, and the job-commit core."""
 
 from __future__ import annotations
 
+import contextlib
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 
+from committer.committers.job_commit import JobCommit
+from committer.committers.plan import plan_job
+from committer.committers.publish_action import PublishAction
 from committer.committers.results import CommitPlan, JobReport
+from committer.errors import CommitterError, StoreNotFoundError, TaskError
+from committer.events import audit
+from committer.flow.workers import run_workers
+from committer.layout import MANIFEST_SUFFIX
 from committer.paths import StorePath
-from committer.records.task_commit import TaskCommit
-from committer.stages.abort_task import AbortRequest
+from committer.records.manifest import relative_entries
+from committer.records.task_commit import TaskCommit, digest_of, inline_record
+from committer.spec import JobSpec
+from committer.stages.abort_task import AbortRequest, AbortTask
 from committer.stages.attempt_files import AttemptFiles
-from committer.stages.base import StageContext
+from committer.stages.attempt_records import CommittedAttempt, one_attempt_a_task
+from committer.stages.base import RecordForms, StageContext
+from committer.stages.commit_task import CommitTask
+from committer.stages.manifest_forms import ManifestForms
+from committer.stages.setup_job import SetupJob
+from committer.stages.setup_task import SetupTask
 from committer.stages.task_output import AttemptIdentity, TaskOutput
 
 
 class Committer(ABC):
-    """How one job's output becomes visible.
+    """How one job's output becomes visible: where tasks write, what they record, which action publishes it.
+
+    A subclass says that much; docs/writing-a-committer.md tells how. The rest is the same for all of them: tasks record
+    what they wrote, and the job-commit core decides, publishes by the action, and writes outcomes, so that any driver
+    can go on from where another died.
 
     Side by side with MapReduce's ``OutputCommitter``: setupJob, setupTask, needsTaskCommit, commitTask, abortTask,
     commitJob, abortJob, recoverTask and isCommitJobRepeatable have their counterparts here under Python names.
@@ -23,63 +42,162 @@ class Committer(ABC):
     Attributes:
         name: What it is called in options and records.
         needs: What it needs of a store: capabilities, each with what it is to say.
+        action: How the files of a job become visible.
         is_commit_repeatable: Whether a job commit that died can be run again.
         is_recovery_supported: Whether a driver that lost the message of a task can find it again.
     """
 
     name: str
     needs: Mapping[str, str]
-    is_commit_repeatable: bool
-    is_recovery_supported: bool
-
-    @abstractmethod
-    async def setup_job(self, context: StageContext) -> str | None:
-        """Claims the job id and makes what tasks need; returns `StageContext.setup_identity`."""
-
-    @abstractmethod
-    async def setup_task(self, context: StageContext, identity: AttemptIdentity) -> StorePath:
-        """Makes the task attempt directory."""
+    action: PublishAction
+    is_commit_repeatable: bool = True
+    is_recovery_supported: bool = True
 
     @abstractmethod
     def files_of(self, context: StageContext, identity: AttemptIdentity, directory: StorePath) -> AttemptFiles:
-        """Where one run of a task attempt writes its files."""
+        """Where one run of a task attempt writes its files.
 
-    @abstractmethod
+        Args:
+            context: The job, with the attempt's own statistics.
+            identity: Which run of which attempt.
+            directory: The task attempt directory.
+        """
+
+    def forms(self, spec: JobSpec) -> RecordForms:
+        """What the records of a job look like: task manifests, if a committer does not say otherwise."""
+        return ManifestForms()
+
+    async def setup_job(self, context: StageContext) -> str | None:
+        """Runs `SetupJob`."""
+        with audit(ji=context.layout.job_id):
+            return await SetupJob(context, self.needs).run(None)
+
+    async def setup_task(self, context: StageContext, identity: AttemptIdentity) -> StorePath:
+        """Runs `SetupTask`."""
+        return await SetupTask(context).run(identity)
+
     async def commit_task(self, context: StageContext, output: TaskOutput) -> TaskCommit:
-        """Makes a task attempt's output the task's."""
+        """Runs `CommitTask`."""
+        return await CommitTask(context).run(output)
 
-    @abstractmethod
     async def abort_task(self, context: StageContext, request: AbortRequest) -> None:
-        """Removes a task attempt, by its ids alone, or one run of it."""
+        """Runs `AbortTask`."""
+        with audit(ji=context.layout.job_id, ta=context.layout.task_attempt_id(request.task, request.attempt)):
+            await AbortTask(context).run(request)
 
-    @abstractmethod
     async def recover_task(self, context: StageContext, task: int, attempt: int) -> TaskCommit:
-        """Finds what a committed task attempt left, for a driver that lost its message."""
+        """Finds the attempt's record and makes its message anew: at most 2 calls.
 
-    @abstractmethod
+        Raises:
+            TaskError: The attempt did not commit (or another attempt's commit replaced its record).
+        """
+        layout, store = context.layout, context.store
+        attempt_id = layout.task_attempt_id(task, attempt)
+        candidates = [layout.manifest(task), layout.manifests_frozen / layout.manifest(task).name]
+        if context.spec.delivery == "message":
+            candidates = [
+                child.path
+                async for child in store.list(layout.attempts)
+                if child.path.name.startswith(f"{attempt_id}-")
+            ]
+        for path in candidates:
+            try:
+                data = await store.read(path, limit=context.config.record_size_limit)
+            except StoreNotFoundError:
+                continue
+            message = _message_of(context, path, data, task, attempt)
+            if message is not None:
+                return message
+        raise TaskError(
+            f"{attempt_id} did not commit, or its record was replaced: there is nothing to recover",
+            operation="recover_task",
+            path=layout.job_attempt_directory,
+            next_step="run the task again",
+        )
+
     async def recover_tasks(self, context: StageContext, tasks: int) -> list[TaskCommit]:
-        """Finds what committed of a job by message whose driver died, where each task has exactly one such attempt."""
+        """Finds the one committed attempt of each task and makes its message anew: one listing, one read a task.
 
-    @abstractmethod
+        Raises:
+            TaskCommitsRequiredError: Of a task several attempts committed.
+            TaskMissingError: Of a task none did, or tasks did that the job does not have.
+            TaskError: A record was taken away since it was listed.
+        """
+        layout = context.layout
+        messages: dict[int, TaskCommit] = {}
+
+        async def read(run: CommittedAttempt) -> None:
+            path = run.record(layout)
+            message = None
+            with contextlib.suppress(StoreNotFoundError):
+                data = await context.store.read(path, limit=context.config.record_size_limit)
+                message = _message_of(context, path, data, run.task, run.attempt)
+            if message is None:
+                raise TaskError(
+                    f"the record of task {run.task} was taken away, or is of another attempt than its name says",
+                    operation="commit_job",
+                    path=path,
+                    next_step="run the task again; nothing was published",
+                )
+            messages[run.task] = message
+
+        runs = await one_attempt_a_task(context, tasks)
+        await run_workers(runs, read, workers=context.config.io_concurrency, operation="recover_tasks")
+        return [messages[run.task] for run in runs]
+
     async def commit_job(
         self, context: StageContext, task_commits: Iterable[TaskCommit] | None, tasks: int | None
     ) -> JobReport:
-        """Makes the output of exactly the winners visible."""
+        """Runs the job-commit core."""
+        return await JobCommit(context, self.action).commit(task_commits, tasks)
 
-    @abstractmethod
     async def recover_job(self, context: StageContext, *, rollback: bool, force: bool) -> JobReport:
-        """Finishes what a driver began."""
+        """Runs the job-commit core from where the store says the job stands."""
+        return await JobCommit(context, self.action).recover(rollback=rollback, force=force)
 
-    @abstractmethod
     async def check_recovery(self, context: StageContext, *, rollback: bool, force: bool) -> None:
-        """Raises what `recover_job` would raise from where the job stands, as far as it is known before it is tried."""
+        """Asks the job-commit core."""
+        await JobCommit(context, self.action).check_recover(rollback=rollback, force=force)
 
-    @abstractmethod
     async def abort_job(self, context: StageContext) -> bool:
-        """Decides that the job never becomes visible, and removes it; False when it ended before."""
+        """Decides against the job and removes it; what stops that says how it goes on."""
+        try:
+            return await JobCommit(context, self.action).abort()
+        except CommitterError as error:
+            error.next_step = error.next_step or "remove the cause, then abort the job again"
+            raise
 
-    @abstractmethod
     async def plan(
         self, context: StageContext, task_commits: Iterable[TaskCommit] | None, tasks: int | None
     ) -> CommitPlan:
-        """What `commit_job` would do; changes nothing."""
+        """Loads and checks, changes nothing."""
+        return await plan_job(context, task_commits, tasks)
+
+
+def _message_of(context: StageContext, path: StorePath, data: bytes, task: int, attempt: int) -> TaskCommit | None:
+    """The message of the attempt whose record these bytes are; None when they are another attempt's."""
+    layout = context.layout
+    attempt_id = layout.task_attempt_id(task, attempt)
+    manifest = context.forms.decode_task(context, path, data)
+    if manifest.taskAttemptID != attempt_id:
+        return None
+    files, _directories = relative_entries(
+        manifest,
+        destination=layout.destination,
+        source_root=layout.tasks,
+        source=str(path),
+        roots=layout.roots,
+    )
+    nonce = path.name.removeprefix(f"{attempt_id}-").removesuffix(MANIFEST_SUFFIX)
+    return TaskCommit(
+        job_id=layout.job_id,
+        task=task,
+        attempt=attempt,
+        nonce=nonce if context.spec.delivery == "message" else "",
+        record=path.uri,
+        digest=digest_of(data),
+        length=len(data),
+        files=len(files),
+        size=sum(entry[2] for entry in files),
+        inline=inline_record(data),
+    )

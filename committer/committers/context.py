@@ -47,6 +47,7 @@ async def open_context(
     context = StageContext(
         spec=spec,
         layout=layout,
+        forms=committer_for(spec.committer).forms(spec),
         store=paced(store, spec.config, statistics, owned=is_owned(storage_options)),
         statistics=statistics,
         progress=Progress(spec.job_id, listeners),
@@ -123,6 +124,11 @@ def _check_roots(layout: JobLayout, folding: NameFolding) -> None:
 def _is_visible(place: StorePath, layout: JobLayout) -> bool:
     name = place.relative_to(layout.destination)
     return bool(working_directory_in(name)) or not is_hidden(name.partition("/")[0])
+
+
+def of_spec(context: StageContext, spec: JobSpec) -> StageContext:
+    """The context of the same job, of which more is known by now."""
+    return replace(context, spec=spec, layout=spec.layout, forms=committer_for(spec.committer).forms(spec))
 
 
 def fresh_statistics(context: StageContext) -> StageContext:

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 
 import msgspec
 
+from committer.committers.magic.committer import MagicCommitter
+from committer.committers.magic.hadoop_jobs import find_magic_attempt
 from committer.committers.opened_store import open_store
 from committer.committers.registry import default_committer
 from committer.committers.trusted_config import trusted_config
@@ -21,7 +23,7 @@ from committer.layout import JobLayout, check_job_id
 from committer.paths import StorePath
 from committer.records.job_state import JobSetup
 from committer.spec import JobSpec
-from committer.stages.job_directory import find_magic_attempt, is_hadoops, look_at_job, read_setup
+from committer.stages.job_directory import is_hadoops, layout_for, look_at_job, read_setup
 from committer.stores.base import Store
 from committer.stores.registry import find_store
 
@@ -29,13 +31,6 @@ from committer.stores.registry import find_store
 async def default_committer_of(path: StorePath, storage_options: Mapping[str, object] | None = None) -> str:
     """The committer that suits the store of a path; no store call."""
     return default_committer((await find_store(path, storage_options)).capabilities)
-
-
-def layout_for(store: Store, dest: StorePath, job_id: str) -> JobLayout:
-    """Where a job lives of which nothing else is known: it may be one of Hadoop's magic committer where files wait in
-    uploads.
-    """
-    return JobLayout(dest, job_id, pending_sets=default_committer(store.capabilities) == "magic")
 
 
 async def find_job(
@@ -78,9 +73,9 @@ async def find_job(
                 raise StoreLinkError.at(child.path, operation="find_job")
         attempts = [int(name) for name, child in found.children.items() if child.is_directory and name.isdecimal()]
         job_attempt = max(attempts, default=0)
-        magic_attempt = await find_magic_attempt(store, layout) if found.magic else None
+        magic_attempt = await find_magic_attempt(store, layout) if found.beside else None
         if magic_attempt is not None:
-            return JobSpec.for_hadoop(dest, job_id, magic_attempt, config=config, committer="magic"), None
+            return JobSpec.for_hadoop(dest, job_id, magic_attempt, config=config, committer=MagicCommitter.name), None
         # An empty directory is what a setup makes first: the job that will stand there in a moment is not Hadoop's.
         if not (found.has_records or (attempts and await is_hadoops(store, JobLayout(dest, job_id, job_attempt)))):
             raise JobNotFoundError(

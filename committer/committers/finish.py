@@ -11,6 +11,7 @@ from committer.errors import CommitterError, StoreCrossDeviceError, StoreLinkErr
 from committer.events.logs import job_logger
 from committer.flow.together import together
 from committer.flow.workers import run_workers
+from committer.layout import MANIFEST_SUFFIX
 from committer.paths import StorePath
 from committer.records.job_state import JobOutcome
 from committer.records.success import SuccessData
@@ -29,7 +30,6 @@ from committer.stages.end_job import Ended, mark_finished, runs_alone
 from committer.stages.intent import release_lock
 from committer.stages.job_directory import read_outcome
 from committer.stages.names import with_ancestors
-from committer.stages.pending_sets import is_set
 from committer.stages.publish import Published
 from committer.stages.success_file import (
     SaveSuccess,
@@ -288,9 +288,8 @@ async def _copy_records(
     context: StageContext, store: Store, source: StorePath, other: Store, kept_in: StorePath
 ) -> None:
     try:
-        records = [child.path async for child in walk(store, source) if not child.is_directory]
-        if context.layout.pending_sets:
-            records = [path for path in records if is_set(path)]
+        suffixes = (MANIFEST_SUFFIX, context.layout.record_suffix)
+        records = [child.path async for child in walk(store, source) if child.path.name.endswith(suffixes)]
     except StoreNotFoundError:
         return
 

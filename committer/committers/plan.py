@@ -42,7 +42,7 @@ async def _stray(context: StageContext, refs: list[RecordRef]) -> list[str]:
             children = [child async for child in store.list(directory)]
         except CommitterError:
             continue
-        # Beside pending sets lie directories.
-        records = [child.path for child in children if not (layout.pending_sets and child.is_directory)]
+        # Some committers keep other things beside records, in directories.
+        records = [child.path for child in children if not child.is_directory]
         stray += [str(path) for path in records if layout.record_name(path) not in winning]
     return sorted(stray)[:100]

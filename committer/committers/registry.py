@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from committer.committers.base import Committer
-from committer.committers.magic import MagicCommitter
-from committer.committers.manifest import ManifestCommitter
+from committer.committers.magic.committer import MagicCommitter
+from committer.committers.manifest.committer import ManifestCommitter
 from committer.errors import UnsupportedError
 from committer.stores.base import Capabilities
 

@@ -16,10 +16,10 @@ from committer.errors import (
 )
 from committer.flow.workers import run_workers
 from committer.paths import StorePath
-from committer.stages.abort_uploads import end_uploads, listed_uploads
 from committer.stages.base import Stage
 from committer.stages.job_directory import look_at_job
-from committer.stages.load_records import aborted_suffix, decode_listed
+from committer.stages.load_records import aborted_suffix
+from committer.stages.upload_lists import end_uploads
 from committer.stores.helpers import move_file
 
 
@@ -89,17 +89,19 @@ class AbortTask(Stage[AbortRequest, None]):
         uploads = self.context.layout.uploads
         if value.nonce is None:
             runs = await self._runs(uploads, attempt_id)
-            if self.context.layout.pending_sets:
-                runs.append(self.context.layout.magic_task_attempt(attempt_id))
-            for run in runs:
-                await end_uploads(self.context, [upload async for upload in listed_uploads(self.context, run)])
+            for run in (*runs, *self.context.forms.upload_lists_of(self.context, attempt_id)):
+                await self._end_uploads_in(run)
             return
         run = uploads / self.context.layout.task_attempt_directory(value.task, value.attempt, value.nonce).name
         known = value.uploads
         if known is None:
-            known = [upload async for upload in listed_uploads(self.context, run)]
-        await end_uploads(self.context, known)
+            await self._end_uploads_in(run)
+        else:
+            await end_uploads(self.context, known)
         await self.context.store.delete_directory(run, recursive=True)
+
+    async def _end_uploads_in(self, place: StorePath) -> None:
+        await end_uploads(self.context, [upload async for upload in self.context.forms.uploads_in(self.context, place)])
 
     async def _remove_records(self, value: AbortRequest, attempt_id: str) -> None:
         layout, store = self.context.layout, self.context.store
@@ -120,9 +122,8 @@ class AbortTask(Stage[AbortRequest, None]):
                 await self._put_back(record, aside)
             raise
         for _record, aside in taken:
-            if layout.pending_sets:
-                # Of Hadoop's attempts nothing else says what they began.
-                await end_uploads(self.context, [upload async for upload in listed_uploads(self.context, aside)])
+            # Of Hadoop's attempts nothing else may say what they began.
+            await self._end_uploads_in(aside)
             await store.delete_file(aside)
 
     async def _check_not_being_committed(self) -> None:
@@ -191,7 +192,7 @@ class AbortTask(Stage[AbortRequest, None]):
         layout = self.context.layout
         try:
             data = await self.context.store.read(path, limit=self.context.config.record_size_limit)
-            manifest = decode_listed(self.context, path, data)
+            manifest = self.context.forms.decode_task(self.context, path, data)
         except (StoreNotFoundError, RecordError):
             return False
         if value.nonce is not None:

@@ -4,26 +4,20 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import AsyncIterator, Collection, Iterable
 from typing import Final
 
 from committer.errors import (
-    InvalidPathError,
-    RecordError,
     StoreNotADirectoryError,
     StoreNotFoundError,
     StorePermissionError,
 )
 from committer.events.logs import job_logger
 from committer.flow.workers import run_workers
-from committer.layout import SUCCESS
-from committer.paths import StorePath, check_absolute_name, check_file_name
-from committer.records.pending_uploads import decode_upload_list
-from committer.stages.base import Stage, StageContext
-from committer.stages.job_directory import OWN_RECORD_LIMIT, read_decision, read_outcome
-from committer.stages.names import is_absolute
-from committer.stages.recorded_uploads import is_place_of, places_of_records, recorded_uploads
-from committer.stores.helpers import children_of, status_or_none
+from committer.paths import StorePath
+from committer.stages.base import Stage
+from committer.stages.job_directory import read_decision, read_outcome
+from committer.stages.upload_lists import end_uploads
+from committer.stores.helpers import status_or_none
 from committer.stores.upload_ends import end_upload
 from committer.stores.uploads import UPLOADS, PendingUpload
 
@@ -62,13 +56,14 @@ class AbortUploads(Stage[None, list[str]]):
         """Ends those of losers by their lists, then what is pending by list and by name."""
         layout, workers = self.context.layout, self.context.config.io_concurrency
         since = await self._set_up_at()
-        runs = await places_of_records(self.context) if layout.pending_sets else await self._runs()
+        forms = self.context.forms
+        runs = await forms.upload_lists(self.context)
         winners = await self._winners() if runs else set[str]()
-        won = [run for run in runs if _is_among(run.name, winners) or is_place_of(run, winners)]
+        won = [run for run in runs if forms.is_list_of(run, winners)]
         lost = sorted({*runs} - {*won})
 
         async def end_run(run: StorePath) -> None:
-            async for upload in listed_uploads(self.context, run):
+            async for upload in forms.uploads_in(self.context, run):
                 await end_upload(self.context.store, *upload)
 
         await run_workers(lost, end_run, workers=workers, operation=self.name)
@@ -85,7 +80,7 @@ class AbortUploads(Stage[None, list[str]]):
         if pending:
 
             async def find(run: StorePath) -> None:
-                async for path, upload_id in listed_uploads(self.context, run):
+                async for path, upload_id in forms.uploads_in(self.context, run):
                     found = pending.get(upload_id)
                     if found is not None and found.path == path:
                         named.append((path, upload_id))
@@ -97,9 +92,6 @@ class AbortUploads(Stage[None, list[str]]):
         earliest = 0.0 if self.context.spec.hadoop and math.isinf(since) else _second(since)
         left_alone = sorted(str(upload.path) for upload in pending.values() if upload.initiated >= earliest)
         return left_alone[:_MOST_LEFT_ALONE]
-
-    async def _runs(self) -> list[StorePath]:
-        return [child.path for child in await children_of(self.context.store, self.context.layout.uploads)]
 
     async def _without_others(self, uploads: list[PendingUpload]) -> list[PendingUpload]:
         """Leaves out those that another job of the same id, or of one that holds it, may have begun."""
@@ -155,10 +147,6 @@ class AbortUploads(Stage[None, list[str]]):
         return setup.modified if setup is not None and setup.modified is not None else math.inf
 
 
-def _is_among(run: str, attempts: Collection[str]) -> bool:
-    return run.rpartition("-")[0] in attempts
-
-
 def _is_named(upload: PendingUpload, job_id: str, since: float) -> bool:
     """Whether a pending upload is the job's by its name, as `unique_name` or Spark's binding makes it, and its age."""
     if not _UUID.search(job_id) or upload.initiated < _second(since):
@@ -169,56 +157,3 @@ def _is_named(upload: PendingUpload, job_id: str, since: float) -> bool:
 def _second(time_s: float) -> float:
     """The whole second that a time lies in: S3 tells when a file was written by seconds, of uploads by less."""
     return math.floor(time_s) if math.isfinite(time_s) else time_s
-
-
-async def end_uploads(context: StageContext, uploads: Iterable[tuple[StorePath, str]]) -> None:
-    """Ends uploads, by path and id, many at once: 2 calls each."""
-
-    async def end(upload: tuple[StorePath, str]) -> None:
-        await end_upload(context.store, *upload)
-
-    await run_workers(uploads, end, workers=context.config.io_concurrency, operation="abort_uploads")
-
-
-async def listed_uploads(context: StageContext, run: StorePath) -> AsyncIterator[tuple[StorePath, str]]:
-    """The uploads that the list of one run names, by path and id: one listing, and a read for each part of it.
-
-    What is damaged, or lies neither below the destination nor below a root (G10), is passed over with a warning: such
-    an upload stays, and ``committer uploads list`` shows it.
-    """
-    store = context.store
-    if run.parent.name != context.layout.uploads.name:
-        async for named in recorded_uploads(context, run):
-            yield named
-        return
-    try:
-        parts = sorted([child.path async for child in store.list(run) if not child.is_directory])
-    except (StoreNotFoundError, StoreNotADirectoryError):
-        return
-    for part in parts:
-        try:
-            data = await store.read(part, limit=OWN_RECORD_LIMIT)
-        except StoreNotFoundError:
-            continue
-        try:
-            listed = decode_upload_list(data, source=str(part)).uploads
-        except RecordError as error:
-            _log.warning("uploads may stay pending: %s", error)
-            continue
-        for upload in listed:
-            try:
-                _check_contained(context, upload.name)
-            except InvalidPathError as error:
-                _log.warning("%s names an upload to %r, which stays as it is: %s", part, upload.name, error)
-                continue
-            yield context.layout.target(upload.name), upload.id
-
-
-def _check_contained(context: StageContext, name: str) -> None:
-    if name == SUCCESS:
-        # What a rollback puts back is sent as an upload.
-        return
-    if is_absolute(name):
-        check_absolute_name(name, context.layout.roots)
-    else:
-        check_file_name(name)

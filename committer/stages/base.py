@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import logging
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
+from collections.abc import Set as AbstractSet
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar, final
@@ -20,13 +21,79 @@ from committer.events import Progress, Statistics, audit
 from committer.events.logs import job_logger
 from committer.flow.runtime import Runtime, current_runtime
 from committer.layout import JobLayout
+from committer.paths import StorePath
+from committer.records.manifest import DirectoryEntry, TaskManifest
 from committer.spec import JobSpec
+from committer.stages.task_output import TaskOutput
 from committer.stores.base import Store
 
 _log = job_logger("committer.stages")
 
 In = TypeVar("In")
 Out = TypeVar("Out")
+
+
+class RecordForms(ABC):
+    """The forms of what a committer records: what differs between committers in what tasks tell drivers.
+
+    Whatever its form, a driver reads a task's record as a task manifest, and its decision rests on that.
+
+    Attributes:
+        can_freeze: Whether the directory of the records may be renamed before a decision.
+        names_directories: Whether records name the directories that files need, for a Java driver that trusts them.
+        like_s3a: Whether `_SUCCESS` is written as S3A's committers do, else as Hadoop's manifest committer does.
+        hadoop_name: What `_SUCCESS` calls the committer; empty where Hadoop has none, then its own name.
+    """
+
+    can_freeze: bool = True
+    names_directories: bool = True
+    like_s3a: bool = False
+    hadoop_name: str = ""
+
+    @abstractmethod
+    def encode_task(self, context: StageContext, output: TaskOutput, directories: list[DirectoryEntry]) -> bytes:
+        """The record of what a task attempt wrote.
+
+        Args:
+            context: The job, with the attempt's own statistics.
+            output: What it wrote.
+            directories: The directories that its files need.
+        """
+
+    @abstractmethod
+    def decode_task(self, context: StageContext, path: StorePath, data: bytes) -> TaskManifest:
+        """A record under a task's name, as a task manifest.
+
+        Raises:
+            RecordError: It is none.
+        """
+
+    @abstractmethod
+    def as_manifest(self, context: StageContext, path: StorePath, data: bytes) -> bytes:
+        """A record, or a copy of one, as an encoded task manifest: `data` itself where it is one.
+
+        Raises:
+            RecordError: It is none that could be committed.
+        """
+
+    @abstractmethod
+    async def upload_lists(self, context: StageContext) -> list[StorePath]:
+        """Places that say which uploads the job's task attempts began; asked on stores with uploads only."""
+
+    @abstractmethod
+    def is_list_of(self, place: StorePath, winners: AbstractSet[str]) -> bool:
+        """Whether a place that `upload_lists` found is of one of these tasks, or task attempts."""
+
+    @abstractmethod
+    def uploads_in(self, context: StageContext, place: StorePath) -> AsyncIterator[tuple[StorePath, str]]:
+        """The uploads that such a place, or a task's record, names, by path and id.
+
+        What is damaged, or lies neither below the destination nor below a root (G10), is passed over with a warning.
+        """
+
+    @abstractmethod
+    def upload_lists_of(self, context: StageContext, attempt_id: str) -> list[StorePath]:
+        """Places beside the lists in the job's directory that name uploads of a task attempt; no call."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +103,7 @@ class StageContext:
     Attributes:
         spec: The job.
         layout: Where it lives.
+        forms: What its committer's records look like.
         store: The destination's store, paced and counted.
         statistics: Where durations and counts go.
         progress: Where progress goes.
@@ -51,6 +119,7 @@ class StageContext:
 
     spec: JobSpec
     layout: JobLayout
+    forms: RecordForms
     store: Store
     statistics: Statistics
     progress: Progress

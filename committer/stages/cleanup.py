@@ -40,7 +40,7 @@ class CleanupJob(Stage[Found | None, list[str]]):
 
     Preconditions: the job ended (outcome written), or was aborted, or the caller vouches for it.
     Postconditions: of the job's directory only `decision` and `outcome` are left; `RemoveFate` removes them,
-    `RemoveDecision` leaves an outcome that is kept. Of its magic directory, if it has one, nothing is left.
+    `RemoveDecision` leaves an outcome that is kept. Of what it keeps beside nothing is left.
     Returns: the uploads that `AbortUploads` leaves alone: they may be another job's.
     Failure modes: what cannot be deleted stays, and the error says so; the job's result does not change.
     Cost: one delete a task attempt, or one in all with `cleanup_base_first`; one a root outside the destination; on
@@ -68,8 +68,8 @@ class CleanupJob(Stage[Found | None, list[str]]):
         children = found.pop(layout.job_directory)
         fate = {layout.decision, layout.outcome}
         to_delete = [child for child in children if child.path not in fate or child.is_directory]
-        if layout.pending_sets:
-            to_delete.append(FileStatus(layout.magic_directory, True, 0))
+        if layout.beside is not None:
+            to_delete.append(FileStatus(layout.beside, True, 0))
         # What fails here is tried once more with its parent, below.
         await self._delete_in_parallel([attempt for attempts in found.values() for attempt in attempts])
         failures = await self._delete_in_parallel(to_delete)

@@ -20,13 +20,12 @@ from committer.flow.retry import RetryPolicy, retry
 from committer.flow.together import together
 from committer.flow.workers import run_workers
 from committer.paths import StorePath
-from committer.records.manifest import DirectoryEntry, FileEntry, TaskManifest, encode_task_manifest
+from committer.records.manifest import DirectoryEntry
 from committer.records.task_commit import TaskCommit, digest_of, inline_record
 from committer.stages.base import Stage
 from committer.stages.durability import sync_directories
 from committer.stages.job_directory import check_job_stands
 from committer.stages.names import with_ancestors
-from committer.stages.pending_sets import set_of
 from committer.stages.task_directories import destination_directories
 from committer.stages.task_output import TaskOutput, WrittenFile
 from committer.stores.abilities import SYNC
@@ -68,9 +67,8 @@ class CommitTask(Stage[TaskOutput, TaskCommit]):
         statistics.sample(names.COMMITTER_TASK_FILE_SIZE, size)
         if self.context.durable:
             await self._sync(value)
-        files = self._file_entries(value)
         with statistics.timed(names.TASK_STAGE_SAVE_MANIFEST):
-            data, path = await self._save(value, files, directories)
+            data, path = await self._save(value, directories)
         statistics.count(names.COMMITTER_TASKS_COMPLETED)
         identity = value.identity
         return TaskCommit(
@@ -81,37 +79,19 @@ class CommitTask(Stage[TaskOutput, TaskCommit]):
             record=path.uri,
             digest=digest_of(data),
             length=len(data),
-            files=len(files),
+            files=len(value.files),
             size=size,
             inline=inline_record(data),
         )
 
-    def _file_entries(self, value: TaskOutput) -> list[FileEntry]:
-        target = self.context.layout.target
-        return [
-            FileEntry(
-                s=(value.directory / file.name).uri,
-                d=target(file.destination).uri,
-                z=file.size,
-                e=file.identity,
-                u=file.upload,
-            )
-            for file in value.files
-        ]
-
-    async def _save(
-        self, value: TaskOutput, files: list[FileEntry], directories: list[DirectoryEntry]
-    ) -> tuple[bytes, StorePath]:
+    async def _save(self, value: TaskOutput, directories: list[DirectoryEntry]) -> tuple[bytes, StorePath]:
         layout, store, identity = self.context.layout, self.context.store, value.identity
         path, temporary = layout.attempt_record(identity.task, identity.attempt, identity.nonce), None
         if self.context.spec.delivery == "listing":
             path = layout.manifest(identity.task)
             temporary = layout.manifest_temporary(identity.task, identity.attempt, identity.nonce)
         # Once for all tries: one that was lost may arrive late, and must not replace the record by other bytes.
-        if layout.pending_sets:
-            saved = set_of(self.context, value)
-        else:
-            saved = encode_task_manifest(self._manifest(value, files, directories))
+        saved = self.context.forms.encode_task(self.context, value, directories)
         self._check_size(saved, path)
         may_stand = lost = False
         once = without_retries(store)
@@ -174,8 +154,7 @@ class CommitTask(Stage[TaskOutput, TaskCommit]):
         return checks
 
     async def _check_job_stands(self) -> None:
-        context = self.context
-        await check_job_stands(context.store, context.layout, hadoop=context.spec.hadoop, operation=self.name)
+        await check_job_stands(self.context, operation=self.name)
 
     def _check_size(self, record: bytes, path: StorePath) -> None:
         limit = self.context.config.record_size_limit
@@ -213,19 +192,6 @@ class CommitTask(Stage[TaskOutput, TaskCommit]):
                 path=value.directory,
                 next_step="run the task again as a new attempt, if its job still runs",
             ) from error
-
-    def _manifest(self, value: TaskOutput, files: list[FileEntry], directories: list[DirectoryEntry]) -> TaskManifest:
-        layout, identity = self.context.layout, value.identity
-        return TaskManifest(
-            jobId=layout.job_id,
-            jobAttemptNumber=layout.job_attempt,
-            taskID=layout.task_id(identity.task),
-            taskAttemptID=layout.task_attempt_id(identity.task, identity.attempt),
-            taskAttemptDir=value.directory.uri,
-            files=files,
-            directories=directories,
-            iostatistics=self.context.statistics.snapshot(),
-        )
 
     async def _sync(self, value: TaskOutput) -> None:
         # Data of files written through the store was synced when each was closed; others' is synced here, then the

@@ -174,10 +174,8 @@ async def create_decision(context: StageContext, decision: Decision) -> Decision
         raise vanished(context) from error
     except StoreOutcomeUnknownError as error:
         raise await _undetermined(context, error) from error
-    anchor = layout.job_attempt_directory if context.spec.hadoop else layout.setup
-    if context.spec.hadoop and layout.pending_sets:
-        anchor = layout.magic_directory
-    if found == wanted and (store.capabilities.directories or layout.pending_sets or not context.spec.hadoop):
+    anchor = (layout.beside or layout.job_attempt_directory) if context.spec.hadoop else layout.setup
+    if found == wanted and (store.capabilities.directories or layout.beside is not None or not context.spec.hadoop):
         try:
             standing = await status_or_none(store, anchor)
         except StoreError as error:

@@ -29,7 +29,14 @@ from committer.paths import StorePath
 from committer.records.job_state import Intent, NamedRecord, ReplaceLock, decode_record, encode_record
 from committer.stages.base import Stage, StageContext
 from committer.stages.cleanup import remove_emptied
-from committer.stages.job_directory import JobDirectory, look_at_job, read_decision, read_outcome, read_record
+from committer.stages.job_directory import (
+    JobDirectory,
+    layout_for,
+    look_at_job,
+    read_decision,
+    read_outcome,
+    read_record,
+)
 from committer.stores.base import FileStatus
 from committer.stores.helpers import create_exclusively, move_file
 
@@ -193,8 +200,6 @@ class TakeReplaceLock(Stage[None, None]):
         neighbours = [
             child.path.name async for child in self.context.store.list(layout.temporary) if child.is_directory
         ]
-        # Of a job of Hadoop's magic committer nothing may stand there but the intent.
-        pending_sets = self.context.store.capabilities.publishes_uploads
         busy: dict[str, _InTheWay] = {}
 
         async def look(job_id: str) -> None:
@@ -202,7 +207,7 @@ class TakeReplaceLock(Stage[None, None]):
                 return
             try:
                 check_job_id(job_id)
-                other = JobLayout(layout.destination, job_id, layout.job_attempt, pending_sets=pending_sets)
+                other = layout_for(self.context.store, layout.destination, job_id, layout.job_attempt)
                 found = await self._in_the_way(other)
             except (ConfigurationError, JobNotFoundError):
                 return

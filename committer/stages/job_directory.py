@@ -19,9 +19,10 @@ from committer.errors import (
 from committer.layout import JobLayout, has_nonce
 from committer.paths import StorePath
 from committer.records.job_state import Decision, Intent, JobOutcome, JobSetup, R, decode_record
+from committer.stages.base import StageContext
 from committer.stores.abilities import LINKS
 from committer.stores.base import FileStatus, Store
-from committer.stores.helpers import CORRECT_THE_PATH, check_destination, children_of, status_or_none
+from committer.stores.helpers import CORRECT_THE_PATH, check_destination, status_or_none
 
 JobState: TypeAlias = Literal["open", "committing", "committed", "aborted", "rolled-back", "unknown"]
 
@@ -38,12 +39,12 @@ class JobDirectory:
     Attributes:
         layout: Where the job lives.
         children: What stands there.
-        magic: Whether a magic directory stands that no setup record of this engine explains.
+        beside: Whether what a job keeps beside stands, and no setup record of this engine explains it.
     """
 
     layout: JobLayout
     children: dict[str, FileStatus]
-    magic: bool = False
+    beside: bool = False
 
     @property
     def set_up(self) -> bool:
@@ -107,7 +108,7 @@ class JobDirectory:
         """Whether it holds no record of any job: nothing but what a driver of this engine leaves that died in a setup,
         or wrote when its job was over and cleaned up.
         """
-        if self.magic or self.has_records:
+        if self.beside or self.has_records:
             return False
         files = (not (child.is_directory or child.is_link or child.is_special) for child in self.children.values())
         return all(files) and all(map(_REMNANT.fullmatch, self.children))
@@ -140,11 +141,18 @@ class JobDirectory:
         return max((child.modified or 0.0 for child in self.children.values()), default=0.0)
 
 
+def layout_for(store: Store, destination: StorePath, job_id: str, job_attempt: int = 0) -> JobLayout:
+    """Where a job lives of which nothing else is known: where files wait in uploads, it may be one of Hadoop's magic
+    committer, which has nothing below `_temporary`.
+    """
+    return JobLayout(destination, job_id, job_attempt, pending_sets=store.capabilities.publishes_uploads)
+
+
 async def look_at_job(store: Store, layout: JobLayout) -> JobDirectory:
-    """Lists a job's directory: one call, two where there is none; three where task commits are pending sets, and no
+    """Lists a job's directory: one call, two where there is none; three where a job may keep things beside it, and no
     setup record stands; two more where directories are not real, and it shows nothing else.
 
-    A job that Hadoop's magic committer set up has nothing there: its magic directory counts as its job attempt's.
+    A job that Hadoop's magic committer set up has nothing there: what it keeps beside counts as its job attempt's.
 
     Raises:
         JobNotFoundError: There is none.
@@ -155,8 +163,8 @@ async def look_at_job(store: Store, layout: JobLayout) -> JobDirectory:
         children = {child.path.name: child for child in await list_job_directory(store, layout)}
     except (StoreNotFoundError, StoreNotADirectoryError) as error:
         missing = error
-    magic = layout.pending_sets and "setup" not in children and await magic_stands(store, layout)
-    if magic:
+    beside = "setup" not in children and await stands_beside(store, layout)
+    if beside:
         attempt = layout.job_attempt_directory
         children.setdefault(attempt.name, FileStatus(attempt, True, 0))
     elif missing is not None:
@@ -167,7 +175,7 @@ async def look_at_job(store: Store, layout: JobLayout) -> JobDirectory:
             path=layout.job_directory,
             next_step=f"{call('list_jobs', str(layout.destination))} shows the jobs that are there",
         ) from missing
-    return JobDirectory(layout, children, magic)
+    return JobDirectory(layout, children, beside)
 
 
 async def refuse_place(store: Store, layout: JobLayout, *, operation: str) -> None:
@@ -252,48 +260,17 @@ async def other_job_stands(store: Store, layout: JobLayout) -> bool:
     return False
 
 
-async def magic_stands(store: Store, layout: JobLayout) -> bool:
-    """Whether anything is in a job's magic directory, if only what marks it as a directory: two calls.
+async def stands_beside(store: Store, layout: JobLayout) -> bool:
+    """Whether anything is in what a job keeps beside, if only what marks it as a directory: two calls, if it keeps any.
 
     Not by a listing of its children: SeaweedFS shows directories there that nothing is in any more.
     """
+    if layout.beside is None:
+        return False
     try:
-        return (await store.status(layout.magic_directory)).is_directory
+        return (await store.status(layout.beside)).is_directory
     except StoreNotFoundError:
         return False
-
-
-async def find_magic_attempt(store: Store, layout: JobLayout) -> int | None:
-    """The newest job attempt of Hadoop's magic committer, if a task of Hadoop's committed to it; else None.
-
-    What late tasks of this engine leave of a job that is over looks almost the same, but they name their records by the
-    job's id, and Hadoop by MapReduce's. Two listings.
-    """
-    try:
-        attempts = [child.path.name async for child in store.list(layout.magic_attempt.parent) if child.is_directory]
-        number = max(map(int, filter(str.isdecimal, attempts)), default=0)
-        newest = JobLayout(layout.destination, layout.job_id, number, pending_sets=True)
-        own = newest.task_id(0).rpartition("_")[0]
-        async for child in store.list(newest.manifests):
-            name = child.path.name
-            if name.endswith(newest.record_suffix) and not name.startswith(f"{own}_"):
-                return newest.job_attempt
-    except (StoreNotFoundError, StoreNotADirectoryError):
-        pass
-    return None
-
-
-async def newest_of_magic(store: Store, layout: JobLayout) -> float:
-    """When a task last committed to a job of Hadoop's magic committer; 0 where none did, or the store does not say.
-
-    One listing, and one a job attempt.
-    """
-    newest = 0.0
-    for attempt in await children_of(store, layout.magic_attempt.parent):
-        if attempt.is_directory:
-            records = [child for child in await children_of(store, attempt.path) if not child.is_directory]
-            newest = max([newest, *(record.modified or 0.0 for record in records)])
-    return newest
 
 
 async def join_job(store: Store, layout: JobLayout) -> JobDirectory:
@@ -333,15 +310,16 @@ async def is_hadoops(store: Store, layout: JobLayout) -> bool:
     return False
 
 
-async def check_job_stands(store: Store, layout: JobLayout, *, hadoop: bool, operation: str) -> None:
+async def check_job_stands(context: StageContext, *, operation: str) -> None:
     """Refuses work for a job that is gone or decided: one call.
 
     Raises:
         JobNotFoundError: The job was never set up here, or was cleaned up.
         JobDecidedError: The job is decided; nothing written now can become part of it.
     """
-    found = await look_at_job(store, layout)
-    if not (found.set_up or (hadoop and layout.job_attempt_directory.name in found.children)):
+    layout = context.layout
+    found = await look_at_job(context.store, layout)
+    if not (found.set_up or (context.spec.hadoop and layout.job_attempt_directory.name in found.children)):
         raise JobNotFoundError(
             f"job {layout.job_id} at {layout.destination} is not set up, or was cleaned up",
             operation=operation,

@@ -24,13 +24,11 @@ from committer.flow.workers import run_workers
 from committer.layout import JobLayout
 from committer.paths import StorePath
 from committer.records.job_state import Winner
-from committer.records.manifest import TaskManifest, decode_task_manifest
 from committer.records.pending_uploads import UploadEntry
 from committer.records.task_commit import TaskCommit, digest_of
 from committer.stages.base import Stage, StageContext
 from committer.stages.identity import may_be_file_of
 from committer.stages.names import NameFolding, name_problems, with_ancestors
-from committer.stages.pending_sets import as_manifest, is_set, manifest_of
 from committer.stages.planned_files import (
     BYTES_IN_FLIGHT,
     PlannedFile,
@@ -113,24 +111,13 @@ class LoadedRecords:
 
 
 def can_freeze(context: StageContext) -> bool:
-    """Whether one rename puts the listing out of reach of late tasks. Hadoop looks for pending sets where they are."""
-    return context.store.capabilities.atomic_directory_rename and not context.layout.pending_sets
+    """Whether one rename puts the listing out of reach of late tasks."""
+    return context.store.capabilities.atomic_directory_rename and context.forms.can_freeze
 
 
 def aborted_suffix(layout: JobLayout) -> str:
     """How the name of a record ends that `AbortTask` has taken, while it looks whose it is."""
     return f"{ABORTED}{layout.record_suffix}.tmp"
-
-
-def decode_listed(context: StageContext, path: StorePath, data: bytes) -> TaskManifest:
-    """A record that a task attempt of the job committed.
-
-    Raises:
-        RecordError: It is none.
-    """
-    if context.layout.pending_sets:
-        return manifest_of(context, data, path=path)
-    return decode_task_manifest(data, source=str(path))
 
 
 async def freeze_manifests(context: StageContext) -> bool:
@@ -218,7 +205,7 @@ async def list_manifests(context: StageContext, *, frozen: bool) -> list[RecordR
 async def _put_back_taken(context: StageContext, taken: StorePath, directory: StorePath) -> StorePath | None:
     """Finishes an `AbortTask` that died: puts back a record that it took by mistake, of another attempt of the task."""
     data = await context.store.read(taken, limit=context.config.record_size_limit)
-    manifest = decode_listed(context, taken, data)
+    manifest = context.forms.decode_task(context, taken, data)
     if taken.name == f"{manifest.taskAttemptID}{aborted_suffix(context.layout)}":
         return None
     record = directory / f"{manifest.taskID}{context.layout.record_suffix}"
@@ -289,9 +276,9 @@ class LoadRecords(Stage[list[RecordRef], LoadedRecords]):
                 operation=self.name,
                 next_step="commit with the message of the attempt that wrote last, or run the task again",
             )
-        if is_set(path):
-            data = as_manifest(context, path, data)
-            digest = digest_of(data)
+        read = context.forms.as_manifest(context, path, data)
+        if read is not data:
+            data, digest = read, digest_of(read)
         manifest, files, directories = decode_record(context, ref.record, data, digest)
         if manifest.jobId != context.layout.job_id:
             raise RecordError(

@@ -16,7 +16,6 @@ from committer.records.manifest import TaskManifest, cut_names, decode_task_mani
 from committer.records.pending_uploads import UploadEntry
 from committer.records.task_commit import digest_of
 from committer.stages.base import StageContext
-from committer.stages.pending_sets import as_manifest
 from committer.stores.abilities import LINKS
 
 # Bytes of records that are read and decoded at once; decoded they take about three times as much.
@@ -210,7 +209,7 @@ class PlannedFiles:
         try:
             data = await read_record(self._context, winner.record)
             # Only where nothing is decided yet: a decision rests on copies.
-            return as_manifest(self._context, layout.record_path(winner.record), data)
+            return self._context.forms.as_manifest(self._context, layout.record_path(winner.record), data)
         except StoreNotFoundError:
             name = winner.record.rpartition("/")[2]
             if layout.job_directory / winner.record != layout.manifests_frozen / name:

@@ -23,7 +23,7 @@ from committer.records.job_state import JobSetup, encode_record
 from committer.stages.base import Stage, StageContext
 from committer.stages.cleanup import remove_job_directory
 from committer.stages.durability import missing_directories, sync_directories
-from committer.stages.job_directory import JobDirectory, list_job_directory, magic_stands
+from committer.stages.job_directory import JobDirectory, list_job_directory, stands_beside
 from committer.stores.base import FileStatus
 from committer.stores.helpers import create_exclusively, exists, status_or_none
 
@@ -83,7 +83,7 @@ class SetupJob(Stage[None, str | None]):
                 self._identify(),
                 together(
                     store.make_directory(layout.superseded, parents=False),
-                    store.make_directory(records, parents=layout.pending_sets),
+                    store.make_directory(records, parents=layout.beside is not None),
                     store.probe(layout.job_attempt_directory),
                     self._prove_roots(),
                 ),
@@ -226,7 +226,7 @@ class SetupJob(Stage[None, str | None]):
         with suppress(StoreNotFoundError):
             children = await list_job_directory(store, layout)
         found = JobDirectory(layout, {child.path.name: child for child in children})
-        if not found.is_remains or (layout.pending_sets and await magic_stands(store, layout)):
+        if not found.is_remains or await stands_beside(store, layout):
             return None
         return found
 

@@ -26,7 +26,7 @@ class SetupTask(Stage[AttemptIdentity, StorePath]):
     async def execute(self, value: AttemptIdentity) -> StorePath:
         """Looks at the job, makes the directory."""
         layout, store = self.context.layout, self.context.store
-        await check_job_stands(store, layout, hadoop=self.context.spec.hadoop, operation=self.name)
+        await check_job_stands(self.context, operation=self.name)
         directory = layout.task_attempt_directory(value.task, value.attempt, value.nonce)
         if self.context.spec.hadoop:
             # Hadoop's job setup leaves it to the first task to make `tasks`; the job attempt directory is there.

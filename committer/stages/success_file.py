@@ -42,10 +42,6 @@ from committer.stores.abilities import CONDITIONAL_DELETE
 from committer.stores.helpers import create_exclusively, move_file, status_or_none
 
 # What Hadoop's committers call themselves in `_SUCCESS`: the manifest committer by its class, S3A's by their names.
-COMMITTER_CLASS = "org.apache.hadoop.mapreduce.lib.output.committer.manifest.ManifestCommitter"
-
-_HADOOP_NAMES = {"manifest": COMMITTER_CLASS}
-_LIKE_S3A = "magic"
 _OWN_ID = "lake-committer"
 
 # Ours among the diagnostics, which Hadoop prints as they are.
@@ -352,7 +348,7 @@ def success_data(
     filesystem counted among the metrics.
     """
     now = _moment(committed_at) or context.runtime.now()
-    like_s3a = context.spec.committer == _LIKE_S3A
+    like_s3a = context.forms.like_s3a
     statistics = context.statistics.snapshot()
     diagnostics = {"stage": stage, "committer.engine": "lake-committer"}
     user = _user()
@@ -380,7 +376,7 @@ def success_data(
         timestamp=int(now.timestamp() * 1000),
         date=java_date(now) if like_s3a else hadoop_date(now),
         hostname=platform.node(),
-        committer=_HADOOP_NAMES.get(context.spec.committer, context.spec.committer),
+        committer=context.forms.hadoop_name or context.spec.committer,
         jobId=context.layout.job_id,
         description=f"Job committer {context.layout.job_id}" if like_s3a else None,
         jobIdSource=_job_id_source(context, like_s3a=like_s3a),

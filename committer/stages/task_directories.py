@@ -27,7 +27,7 @@ async def destination_directories(context: StageContext, output: TaskOutput) -> 
     wanted = {file.destination.rpartition("/")[0] for file in output.files} | set(output.directories)
     wanted = with_ancestors(wanted, layout.roots)
     statuses = dict.fromkeys(wanted, DIRECTORY_UNKNOWN)
-    if context.config.hadoop_driver and not context.layout.pending_sets:
+    if context.config.hadoop_driver and context.forms.names_directories:
         await _probe(context, statuses)
     ordered = sorted(wanted, key=lambda name: (name.count("/"), name))
     return [DirectoryEntry(d=layout.target(name).uri, t=statuses[name], l=name.count("/") + 1) for name in ordered]

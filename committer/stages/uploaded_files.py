@@ -119,12 +119,11 @@ class _ListBeingWritten:
             taken = tuple(self._waiting)
             record = UploadList(job_id=self._context.layout.job_id, task_attempt=self._attempt_id, uploads=taken)
             self._put += 1
-            store, layout, hadoop = self._context.store, self._context.layout, self._context.spec.hadoop
-            if hadoop:
+            if self._context.spec.hadoop:
                 # Its directory is all that says that such a job stands, and the list would make it anew.
-                await check_job_stands(store, layout, hadoop=True, operation="open")
-            await store.put(self._directory / f"{self._put:05d}", encode_upload_list(record))
-            await check_job_stands(store, layout, hadoop=hadoop, operation="open")
+                await check_job_stands(self._context, operation="open")
+            await self._context.store.put(self._directory / f"{self._put:05d}", encode_upload_list(record))
+            await check_job_stands(self._context, operation="open")
             del self._waiting[: len(taken)]
 
 

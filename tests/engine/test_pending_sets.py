@@ -14,6 +14,7 @@ import pytest
 import committer
 from committer import CommitterConfig, JobSpec
 from committer.cli import main
+from committer.committers.magic.pending_sets import composite_etag
 from committer.errors import (
     CommitterError,
     DestinationBusyError,
@@ -24,7 +25,6 @@ from committer.errors import (
     TargetExistsError,
 )
 from committer.records.pending_set import decode_pending, decode_pending_set
-from committer.stages.pending_sets import composite_etag
 from committer.stores.uploads import UploadPart
 from committer.testing.faults import Call, Fault, FaultyStore, SimulatedCrash
 from tests.engine.places import MemoryPlace, place_fixture
@@ -193,7 +193,7 @@ async def test_what_javas_success_says(place: MemoryPlace) -> None:
 def test_which_of_hadoops_committers_follows_from_the_scheme() -> None:
     found = {scheme: JobSpec.for_hadoop(f"{scheme}://place/x", "J").committer for scheme in ("s3", "s3a", "hdfs")}
     assert found == {"s3": "magic", "s3a": "magic", "hdfs": "manifest"}
-    assert JobSpec.for_hadoop("memory://place/x", "J", committer="magic").layout.pending_sets
+    assert JobSpec.for_hadoop("memory://place/x", "J", committer="magic").layout.beside is not None
 
 
 async def test_a_message_holds_its_task_to_the_record_it_speaks_of(place: MemoryPlace) -> None:
@@ -410,7 +410,7 @@ async def test_what_nothing_proves_is_not_taken_back(
     foreseen: str | None, java: JavaJob, place: MemoryPlace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Where a key of KMS encrypts parts, their etags are no MD5, which may not show, and the file's is another."""
-    monkeypatch.setattr("committer.stages.pending_sets.composite_etag", lambda _etags: foreseen)
+    monkeypatch.setattr("committer.committers.magic.pending_sets.composite_etag", lambda _etags: foreseen)
 
     async def somebody_else(call: Call) -> None:
         if call.operation == "complete_upload" and call.path.name == "b":

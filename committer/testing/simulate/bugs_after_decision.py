@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
-from committer.committers.recording import RecordingCommitter
+from committer.committers.base import Committer
 from committer.committers.results import JobReport
 from committer.errors import CommitterError, StoreExistsError, StoreNotFoundError, StoreOutcomeUnknownError
 from committer.records.success import encode_success
@@ -141,27 +141,27 @@ def kept_outcome_cleaned_up(patches: Patches) -> None:
 
 def cancelled_commit_reported_done(patches: Patches) -> None:
     """A commit that is cancelled returns as if it were over."""
-    original = RecordingCommitter.commit_job
+    original = Committer.commit_job
 
-    async def commit_job(self: RecordingCommitter, context: StageContext, task_commits: Any, tasks: Any) -> JobReport:
+    async def commit_job(self: Committer, context: StageContext, task_commits: Any, tasks: Any) -> JobReport:
         try:
             return await original(self, context, task_commits, tasks)
         except asyncio.CancelledError:
             return JobReport(success=True, job_id=context.layout.job_id, committer=self.name)
 
-    patches.method(RecordingCommitter, "commit_job", commit_job)
+    patches.method(Committer, "commit_job", commit_job)
 
 
 def abort_ignores_decision(patches: Patches) -> None:
     """An abort removes the job, decided or not."""
 
-    async def abort_job(self: RecordingCommitter, context: StageContext) -> bool:
+    async def abort_job(self: Committer, context: StageContext) -> bool:
         await release_lock(context)
         await CleanupJob(context).run(None)
         await RemoveFate(context).run(None)
         return True
 
-    patches.method(RecordingCommitter, "abort_job", abort_job)
+    patches.method(Committer, "abort_job", abort_job)
 
 
 def no_fence(patches: Patches) -> None:

@@ -15,7 +15,7 @@ from committer.errors import InvalidPathError, RecordError
 from committer.layout import PENDING_SET_SUFFIX, JobLayout, has_nonce
 from committer.paths import StorePath
 from committer.records.hadoop_json import bad_record
-from committer.records.manifest import FileEntry, TaskManifest, encode_task_manifest
+from committer.records.manifest import FileEntry, TaskManifest
 from committer.records.pending_set import (
     PartEtag,
     PendingCommit,
@@ -43,15 +43,6 @@ _MD5: Final = re.compile(r"[0-9a-fA-F]{32}\Z")
 def is_set(path: StorePath) -> bool:
     """Whether what lies there goes by the name of a pending set."""
     return path.name.endswith(PENDING_SET_SUFFIX)
-
-
-def as_manifest(context: StageContext, path: StorePath, data: bytes) -> bytes:
-    """A task's record as this engine reads it: of a pending set the manifest it amounts to, else what it is.
-
-    Raises:
-        RecordError: It is a pending set, and none that could be committed.
-    """
-    return encode_task_manifest(manifest_of(context, data, path=path)) if is_set(path) else data
 
 
 def manifest_of(context: StageContext, data: bytes, *, path: StorePath) -> TaskManifest:

@@ -5,17 +5,20 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
+from committer.committers.base import Committer
+from committer.committers.magic.forms import PendingSetForms
+from committer.committers.magic.pending_files import PendingFiles
 from committer.committers.publish_action import PublishAction
-from committer.committers.recording import RecordingCommitter
 from committer.committers.upload_action import UploadAction
 from committer.errors import StoreError
 from committer.events.logs import job_logger
 from committer.paths import StorePath
 from committer.records.task_commit import TaskCommit
+from committer.spec import JobSpec
 from committer.stages.abort_task import AbortRequest
 from committer.stages.attempt_files import AttemptFiles
-from committer.stages.base import StageContext
-from committer.stages.pending_files import PendingFiles
+from committer.stages.base import RecordForms, StageContext
+from committer.stages.manifest_forms import ManifestForms
 from committer.stages.task_output import AttemptIdentity, TaskOutput
 from committer.stages.uploaded_files import UploadedFiles
 
@@ -28,7 +31,7 @@ _NEEDS: Final = {
 }
 
 
-class MagicCommitter(RecordingCommitter):
+class MagicCommitter(Committer):
     """S3A's magic committer: a file is sent to where it goes, and its upload stays open.
 
     For stores that have uploads and no renames: Amazon S3 and compatibles. By message nothing of it is in Hadoop's
@@ -39,14 +42,19 @@ class MagicCommitter(RecordingCommitter):
     needs: Mapping[str, str] = _NEEDS
     action: PublishAction = UploadAction()
 
+    def forms(self, spec: JobSpec) -> RecordForms:
+        """Hadoop's pending sets where they are listed, else this engine's task manifests."""
+        return PendingSetForms() if spec.delivery == "listing" else ManifestForms(self.name, like_s3a=True)
+
     def files_of(self, context: StageContext, identity: AttemptIdentity, directory: StorePath) -> AttemptFiles:
         """Uploads to where the files go."""
-        return PendingFiles(context, identity) if context.layout.pending_sets else UploadedFiles(context, identity)
+        by_listing = context.spec.delivery == "listing"
+        return PendingFiles(context, identity) if by_listing else UploadedFiles(context, identity)
 
     async def commit_task(self, context: StageContext, output: TaskOutput) -> TaskCommit:
         """Runs `CommitTask`; then what told of single files is of no use any more."""
         message = await super().commit_task(context, output)
-        if context.layout.pending_sets:
+        if context.spec.delivery == "listing":
             identity = output.identity
             await _forget(context, _place_of(context, identity.task, identity.attempt, identity.nonce))
         return message
@@ -54,7 +62,7 @@ class MagicCommitter(RecordingCommitter):
     async def abort_task(self, context: StageContext, request: AbortRequest) -> None:
         """Runs `AbortTask`; then nothing is left that it goes by."""
         await super().abort_task(context, request)
-        if context.layout.pending_sets:
+        if context.spec.delivery == "listing":
             await _forget(context, _place_of(context, request.task, request.attempt, request.nonce))
 
 

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
+from committer.committers.base import Committer
 from committer.committers.publish_action import PublishAction
-from committer.committers.recording import RecordingCommitter
 from committer.committers.rename_action import RenameAction
 from committer.paths import StorePath
+from committer.spec import JobSpec
 from committer.stages.attempt_files import AttemptFiles
-from committer.stages.base import StageContext
+from committer.stages.base import RecordForms, StageContext
+from committer.stages.manifest_forms import MANIFEST_COMMITTER, ManifestForms
 from committer.stages.staged_files import StagedFiles
 from committer.stages.task_output import AttemptIdentity
 
@@ -21,7 +23,7 @@ _NEEDS: Final = {
 }
 
 
-class ManifestCommitter(RecordingCommitter):
+class ManifestCommitter(Committer):
     """Hadoop's manifest committer, with decisions and outcomes that any driver can go on from.
 
     For stores that rename a file atomically without replacing: local disks, ADLS Gen2, and stores of your own that do.
@@ -30,6 +32,10 @@ class ManifestCommitter(RecordingCommitter):
     name = "manifest"
     needs: Mapping[str, str] = _NEEDS
     action: PublishAction = RenameAction()
+
+    def forms(self, spec: JobSpec) -> RecordForms:
+        """Hadoop's task manifests."""
+        return ManifestForms(MANIFEST_COMMITTER)
 
     def files_of(self, context: StageContext, identity: AttemptIdentity, directory: StorePath) -> AttemptFiles:
         """Files of the task attempt directory."""

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator
+from collections.abc import Set as AbstractSet
 
+from committer.committers.magic.pending_sets import target_of
 from committer.errors import InvalidPathError, RecordError, StoreNotADirectoryError, StoreNotFoundError
 from committer.events.logs import job_logger
 from committer.layout import PENDING_SET_SUFFIX
@@ -17,7 +19,6 @@ from committer.records.pending_set import (
 )
 from committer.stages.base import StageContext
 from committer.stages.names import is_absolute
-from committer.stages.pending_sets import target_of
 from committer.stores.helpers import children_of, walk
 
 _log = job_logger("committer.stages")
@@ -47,7 +48,7 @@ async def places_of_records(context: StageContext) -> list[StorePath]:
     return found
 
 
-def is_place_of(place: StorePath, winners: set[str]) -> bool:
+def is_place_of(place: StorePath, winners: AbstractSet[str]) -> bool:
     """Whether a place that `places_of_records` found is of one of these tasks, or task attempts."""
     return place.name.removesuffix(PENDING_SET_SUFFIX) in winners
 

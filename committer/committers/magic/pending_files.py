@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 
+from committer.committers.magic.pending_sets import pending_of
 from committer.errors import StoreError
 from committer.flow.outlast import UNDO_BOUND_S, outlast
 from committer.layout import PENDING_SET_SUFFIX
@@ -12,7 +13,6 @@ from committer.paths import StorePath
 from committer.records.pending_set import MAGIC_LENGTH, PENDING_SUFFIX, encode_pending
 from committer.stages.base import StageContext
 from committer.stages.names import is_absolute
-from committer.stages.pending_sets import pending_of
 from committer.stages.task_output import AttemptIdentity
 from committer.stages.uploaded_files import UploadedFiles
 from committer.stores.base import FileStatus, FileWriter

@@ -1,0 +1,1 @@
+"""The magic committer, and the records by which it works with Hadoop's."""

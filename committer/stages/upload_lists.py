@@ -1,0 +1,67 @@
+"""The lists in a job's directory that say which uploads its task attempts began: read, and what they name ended."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterable
+
+from committer.errors import InvalidPathError, RecordError, StoreNotADirectoryError, StoreNotFoundError
+from committer.events.logs import job_logger
+from committer.flow.workers import run_workers
+from committer.layout import SUCCESS
+from committer.paths import StorePath, check_absolute_name, check_file_name
+from committer.records.pending_uploads import decode_upload_list
+from committer.stages.base import StageContext
+from committer.stages.job_directory import OWN_RECORD_LIMIT
+from committer.stages.names import is_absolute
+from committer.stores.upload_ends import end_upload
+
+_log = job_logger("committer.stages")
+
+
+async def end_uploads(context: StageContext, uploads: Iterable[tuple[StorePath, str]]) -> None:
+    """Ends uploads, by path and id, many at once: 2 calls each."""
+
+    async def end(upload: tuple[StorePath, str]) -> None:
+        await end_upload(context.store, *upload)
+
+    await run_workers(uploads, end, workers=context.config.io_concurrency, operation="abort_uploads")
+
+
+async def listed_uploads(context: StageContext, run: StorePath) -> AsyncIterator[tuple[StorePath, str]]:
+    """The uploads that the list of one run names, by path and id: one listing, and a read for each part of it.
+
+    What is damaged, or lies neither below the destination nor below a root (G10), is passed over with a warning: such
+    an upload stays, and ``committer uploads list`` shows it.
+    """
+    store = context.store
+    try:
+        parts = sorted([child.path async for child in store.list(run) if not child.is_directory])
+    except (StoreNotFoundError, StoreNotADirectoryError):
+        return
+    for part in parts:
+        try:
+            data = await store.read(part, limit=OWN_RECORD_LIMIT)
+        except StoreNotFoundError:
+            continue
+        try:
+            listed = decode_upload_list(data, source=str(part)).uploads
+        except RecordError as error:
+            _log.warning("uploads may stay pending: %s", error)
+            continue
+        for upload in listed:
+            try:
+                _check_contained(context, upload.name)
+            except InvalidPathError as error:
+                _log.warning("%s names an upload to %r, which stays as it is: %s", part, upload.name, error)
+                continue
+            yield context.layout.target(upload.name), upload.id
+
+
+def _check_contained(context: StageContext, name: str) -> None:
+    if name == SUCCESS:
+        # What a rollback puts back is sent as an upload.
+        return
+    if is_absolute(name):
+        check_absolute_name(name, context.layout.roots)
+    else:
+        check_file_name(name)
