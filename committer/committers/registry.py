@@ -2,14 +2,35 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from committer.committers.base import Committer
 from committer.committers.magic.committer import MagicCommitter
 from committer.committers.manifest.committer import ManifestCommitter
 from committer.errors import UnsupportedError
 from committer.stores.base import Capabilities
 
-DEFAULT_COMMITTER = "manifest"
-_FORESEEN = ("directory", "partitioned", "block-list", "file-v1", "file-v2")
+BUILT_IN: Final[dict[str, type[Committer]]] = {kind.name: kind for kind in (ManifestCommitter, MagicCommitter)}
+DEFAULT_COMMITTER: Final = ManifestCommitter.name
+_FORESEEN: Final = ("directory", "partitioned", "block-list", "file-v1", "file-v2")
+
+_registered: dict[str, type[Committer]] = {}
+
+
+def register_committer(kind: type[Committer]) -> None:
+    """Makes a committer of one's own answer to its name in this process; each process of its jobs does so.
+
+    Raises:
+        ValueError: A committer of this library has that name.
+    """
+    if kind.name in BUILT_IN:
+        raise ValueError(f"a committer of this library is called {kind.name!r}")
+    _registered[kind.name] = kind
+
+
+def unregister_committer(name: str) -> None:
+    """Undoes `register_committer`."""
+    _registered.pop(name, None)
 
 
 def committer_for(name: str) -> Committer:
@@ -18,7 +39,7 @@ def committer_for(name: str) -> Committer:
     Raises:
         UnsupportedError: There is none.
     """
-    found: type[Committer] | None = {kind.name: kind for kind in (ManifestCommitter, MagicCommitter)}.get(name)
+    found = BUILT_IN.get(name) or _registered.get(name)
     if found is not None:
         return found()
     when = "is not in this release" if name in _FORESEEN else "is unknown"
@@ -31,4 +52,4 @@ def committer_for(name: str) -> Committer:
 
 def default_committer(capabilities: Capabilities) -> str:
     """The committer that suits a store: `magic` where there are uploads and no renames, else `manifest`."""
-    return "magic" if capabilities.publishes_uploads else DEFAULT_COMMITTER
+    return MagicCommitter.name if capabilities.publishes_uploads else DEFAULT_COMMITTER
