@@ -82,11 +82,14 @@ _UNPLAIN = re.compile(
 )
 _PROSE = [
     *sorted(DOCS.rglob("*.md")),
-    *(DOCS.parent / name for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md")),
+    *(
+        DOCS.parent / name
+        for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md", "benchmarks/README.md", "examples/README.md")
+    ),
 ]
 
 
-@pytest.mark.parametrize("page", _PROSE, ids=lambda path: path.name)
+@pytest.mark.parametrize("page", _PROSE, ids=lambda path: f"{path.parent.name}/{path.name}")
 def test_pages_name_who_acts_in_standard_terms(page: Path) -> None:
     prose = re.sub(r"```.*?```|`[^`]*`", "", page.read_text(encoding="utf-8"), flags=re.DOTALL)
     assert not [line for line in prose.splitlines() if _UNPLAIN.search(line)]
@@ -102,7 +105,7 @@ def test_modules_name_who_acts_in_standard_terms(module: Path) -> None:
 _IN_THE_REPOSITORY = re.compile(r"(?<![\w/.-])((?:tests|committer|benchmarks|examples|docs)/[\w/.-]*\w)")
 
 
-@pytest.mark.parametrize("page", _PROSE, ids=lambda path: path.name)
+@pytest.mark.parametrize("page", _PROSE, ids=lambda path: f"{path.parent.name}/{path.name}")
 def test_files_that_pages_name_are_there(page: Path) -> None:
     text = re.sub(r"https?://\S+|^    .*$", "", page.read_text(encoding="utf-8"), flags=re.MULTILINE)
     assert not [name for name in _IN_THE_REPOSITORY.findall(text) if not (DOCS.parent / name).exists()]
