@@ -1,4 +1,4 @@
-"""``python -m committer.testing.simulate``: what it prints, writes and answers."""
+"""``python -m committer.testing.simulate``, and ``python -m tests.simulate``: what they print, write and answer."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from committer.testing.simulate.__main__ import main
+from committer.testing.simulate.command import main
+from tests.simulate import __main__ as planting
 
 
 def test_clean_search(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -23,9 +24,9 @@ def test_clean_search(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Non
 
 def test_violation_names_its_replay(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "result.json"
-    assert main(["--seeds", "1", "--mutant", "file-v2", "--json", str(path)]) == 1
+    assert planting.main(["--seeds", "1", "--mutant", "file-v2", "--json", str(path)]) == 1
     shown = capsys.readouterr().out
-    assert "again: python -m committer.testing.simulate --replay 0 --mutant file-v2" in shown
+    assert "again: python -m tests.simulate --replay 0 --mutant file-v2" in shown
     (violation, *_) = json.loads(path.read_text())["violations"]
     assert violation["seed"] == 0
     assert violation["guarantee"] == "G6"
@@ -52,9 +53,9 @@ def test_all_mutants_when_one_survives(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     harmless = {"harmless": lambda patches: None}
-    monkeypatch.setattr("committer.testing.simulate.__main__.MUTANTS", harmless)
+    monkeypatch.setattr(planting, "MUTANTS", harmless)
     path = tmp_path / "mutants.json"
-    assert main(["--mutant", "all", "--seeds", "3", "--json", str(path)]) == 1
+    assert planting.main(["--mutant", "all", "--seeds", "3", "--json", str(path)]) == 1
     assert "SURVIVED" in capsys.readouterr().out
     found = {find["mutant"]: find["seeds"] for find in json.loads(path.read_text())["mutants"]}
     assert found == {"harmless": None, "file-v2": 1, "direct": 1}
@@ -70,11 +71,10 @@ def test_coverage_says_what_was_never_reached(capsys: pytest.CaptureFixture[str]
 @pytest.mark.parametrize(
     "arguments",
     [
-        ["--mutant", "nothing"],
         ["--seeds", "0"],
         ["--seeds", "many"],
         ["--pairs"],
-        ["--mutant", "all", "--exhaustive"],
+        ["--mutant", "all"],
         ["--exhaustive", "--replay", "1"],
         ["--unknown"],
     ],
@@ -82,6 +82,15 @@ def test_coverage_says_what_was_never_reached(capsys: pytest.CaptureFixture[str]
 def test_usage(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert main(arguments) == 2
     assert "usage: " in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [[], ["--mutant", "nothing"], ["--mutant", "all", "--exhaustive"], ["--mutant", "all", "--replay", "1"]],
+)
+def test_usage_of_planting(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert planting.main(arguments) == 2
+    assert "usage: python -m tests.simulate" in capsys.readouterr().err
 
 
 def test_help_is_no_error(capsys: pytest.CaptureFixture[str]) -> None:

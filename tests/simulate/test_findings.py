@@ -7,8 +7,9 @@ import pytest
 from committer import CommitterConfig
 from committer.spec import Delivery
 from committer.testing.simulate.exhaustive import small
+from committer.testing.simulate.result import Result
 from committer.testing.simulate.scenario import EARLIER_SUCCESS, Event, EventKind, JobPlan, Scenario, Trouble
-from committer.testing.simulate.simulation import Result, simulate
+from committer.testing.simulate.simulation import simulate
 from committer.testing.simulate.worlds import OUT, MemoryWorld
 
 

@@ -6,11 +6,13 @@ from dataclasses import replace
 
 import pytest
 
-from committer.testing.simulate.hunt import hunt
 from committer.testing.simulate.minimise import minimise
-from committer.testing.simulate.mutants import MUTANTS, UNSAFE, apply
-from committer.testing.simulate.scenario import CommitterName, Event, JobPlan, Scenario, draw_scenario
-from committer.testing.simulate.simulation import Result, simulate
+from committer.testing.simulate.result import Result
+from committer.testing.simulate.scenario import Event, JobPlan, Scenario, draw_scenario
+from committer.testing.simulate.simulation import simulate
+from tests.simulate.hunt import hunt
+from tests.simulate.models import simulate_any
+from tests.simulate.mutants import MUTANTS, UNSAFE, apply
 
 # Where to begin, so that the test is over soon: close to a seed that finds the bug. Where the engine makes other calls, that
 # seed tells another history, and the hunt goes on to the next one that finds it.
@@ -68,18 +70,18 @@ def test_minimising_keeps_the_guarantee_and_drops_the_rest() -> None:
 # -- what the documents say of other committers ---------------------------------------------------------------------
 
 
-def run(committer: CommitterName, *, crash: int = 0, event: Event | None = None) -> Result:
+def run(committer: str, *, crash: int = 0, event: Event | None = None) -> Result:
     """One job of two tasks; the first attempt of the first dies after its call `crash`."""
     plan = JobPlan("j0", committer, tasks=2, files=2, attempt_names=True, patience_s=0.5)
     forced = {("j0.t0.0", crash): "crash_after"} if crash else {}
-    return simulate(Scenario(0, "hdfs", (plan,), (event,) if event else (), forced=forced))  # type: ignore[arg-type]
+    return simulate_any(Scenario(0, "hdfs", (plan,), (event,) if event else (), forced=forced))  # type: ignore[arg-type]
 
 
 def found(result: Result) -> str:
     return "\n".join(violation.message for violation in result.violations)
 
 
-def last_rename(committer: CommitterName) -> int:
+def last_rename(committer: str) -> int:
     """The number of the first rename in the commit of the first attempt."""
     lines = [line for line in run(committer).history() if "j0.t0.0 " in line]
     return next(int(line.split()[2]) for line in lines if " rename_" in line)
@@ -108,7 +110,7 @@ def test_direct_writing_leaves_what_a_failed_attempt_wrote() -> None:
 
 
 @pytest.mark.parametrize("committer", ["file-v1", "manifest"])
-def test_control_is_clean_under_the_same_troubles(committer: CommitterName) -> None:
+def test_control_is_clean_under_the_same_troubles(committer: str) -> None:
     assert found(run(committer)) == ""
     for crash in range(1, 9):
         result = run(committer, crash=crash)
@@ -119,9 +121,9 @@ def test_control_is_clean_under_the_same_troubles(committer: CommitterName) -> N
 
 def test_file_output_1_does_not_survive_the_death_of_its_driver() -> None:
     plan = JobPlan("j0", "file-v1", tasks=2, files=2)
-    whole = simulate(Scenario(0, "hdfs", (plan,), forced={}))
+    whole = simulate_any(Scenario(0, "hdfs", (plan,), forced={}))
     renames = [int(line.split()[2]) for line in whole.history() if "j0.driver " in line and " rename_file" in line]
-    result = simulate(Scenario(0, "hdfs", (plan,), forced={("j0.driver", renames[1]): "crash_after"}))
+    result = simulate_any(Scenario(0, "hdfs", (plan,), forced={("j0.driver", renames[1]): "crash_after"}))
     assert "extra ['day=0/part-j0-0-0.csv'" in found(result)
 
 

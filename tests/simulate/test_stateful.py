@@ -18,12 +18,12 @@ from hypothesis.stateful import (
 )
 
 from committer import CommitterConfig
-from committer.testing.simulate.mutants import apply
 from committer.testing.simulate.operators import happen
 from committer.testing.simulate.scenario import Event, JobPlan, Scenario
 from committer.testing.simulate.simulation import Simulation
 from committer.testing.simulate.worlds import FENCING, OUT
 from committer.testing.virtual_loop import virtual_loop
+from tests.simulate.mutants import apply
 
 CONFIGS = [
     CommitterConfig(),
@@ -75,7 +75,8 @@ class Cluster(RuleBasedStateMachine):
     )
     def somebody_acts(self, kind: str, in_commit: bool, seconds: float) -> None:
         async def main() -> None:
-            self.simulation.start(happen(self.simulation, Event(self.happened, kind, "j0", in_commit, seconds, 1.0)))
+            event = Event(self.happened, kind, "j0", in_commit, seconds, 1.0)
+            self.simulation.start(happen(self.simulation, self.simulation.jobs["j0"], event))
 
         self.happened += 1
         self.loop.run_until_complete(main())

@@ -1,24 +1,16 @@
-"""The committers that a run can drive: the engine's own, and models of others."""
+"""How a run drives a committer: the engine's own here, models of others where they are tested."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 
 import committer
 from committer import Job, JobReport, JobSpec, TaskAttempt, TaskCommit
-from committer.testing.simulate.file_output import ModelJob, ModelName, ModelTask
 from committer.testing.simulate.process import Process
-from committer.testing.simulate.scenario import CommitterName, JobPlan
-
-if TYPE_CHECKING:
-    from committer.testing.simulate.job_run import JobRun
-    from committer.testing.simulate.simulation import Simulation
-
-
-_MODELS: Mapping[CommitterName, ModelName] = {"file-v1": "file-v1", "file-v2": "file-v2", "direct": "direct"}
+from committer.testing.simulate.run import Run
+from committer.testing.simulate.scenario import ENGINE, JobPlan
 
 
 class DrivenJob(ABC):
@@ -47,6 +39,20 @@ class Writing(ABC):
         """What tells the driver that it committed."""
 
 
+class DrivenCommitter(ABC):
+    """A committer that the jobs of a run can name."""
+
+    @abstractmethod
+    def open_job(self, run: Run, plan: JobPlan, process: Process) -> AbstractAsyncContextManager[DrivenJob]:
+        """Sets a job up; leaving the block with an error aborts it."""
+
+    @abstractmethod
+    def open_task(
+        self, run: Run, plan: JobPlan, spec: JobSpec | None, task: int, attempt: int, process: Process
+    ) -> AbstractAsyncContextManager[Writing]:
+        """Opens a task attempt; leaving the block commits it, with an error aborts it."""
+
+
 class _EngineJob(DrivenJob):
     def __init__(self, job: Job) -> None:
         self.spec = job.spec
@@ -71,66 +77,31 @@ class _EngineWriting(Writing):
         return self._task.task_commit
 
 
-class _ModelJob(DrivenJob):
-    def __init__(self, model: ModelJob, simulation: Simulation, plan: JobPlan) -> None:
-        self.spec = None
-        self._model = model
-        self._watch = simulation.checker.jobs[plan.job_id]
+class EngineCommitter(DrivenCommitter):
+    """The engine's committer for the store of the run."""
 
-    async def commit(self, messages: list[TaskCommit] | None, tasks: int | None) -> JobReport:
-        self._watch.decide()
-        report = await self._model.commit()
-        self._watch.commit()
-        await self._model.mark()
-        return report
+    @asynccontextmanager
+    async def open_job(self, run: Run, plan: JobPlan, process: Process) -> AsyncIterator[DrivenJob]:
+        """See `DrivenCommitter.open_job`."""
+        async with committer.open_job(
+            run.world.destination,
+            job_id=plan.job_id,
+            delivery=plan.delivery,
+            config=plan.config,
+            storage_options={"store": process},
+        ) as job:
+            yield _EngineJob(job)
 
-    async def abort_task(self, task: int, attempt: int) -> None:
-        await self._model.abort_task(task, attempt)
-
-
-class _ModelWriting(Writing):
-    def __init__(self, task: ModelTask) -> None:
-        self._task = task
-
-    async def write(self, name: str, data: bytes) -> None:
-        await self._task.write(name, data)
-
-    def message(self) -> TaskCommit:
-        return self._task.message
+    @asynccontextmanager
+    async def open_task(
+        self, run: Run, plan: JobPlan, spec: JobSpec | None, task: int, attempt: int, process: Process
+    ) -> AsyncIterator[Writing]:
+        """See `DrivenCommitter.open_task`."""
+        if spec is None:
+            raise RuntimeError("no attempt starts before its job is set up")
+        async with committer.open_task(spec, task=task, attempt=attempt, storage_options={"store": process}) as opened:
+            yield _EngineWriting(opened)
 
 
-@asynccontextmanager
-async def open_driven(simulation: Simulation, plan: JobPlan, process: Process) -> AsyncIterator[DrivenJob]:
-    """Sets a job up; leaving the block with an error aborts it."""
-    destination = simulation.world.destination
-    model_name = _MODELS.get(plan.committer)
-    if model_name is not None:
-        async with ModelJob(process, destination, plan.job_id, model_name) as model:
-            yield _ModelJob(model, simulation, plan)
-        return
-    async with committer.open_job(
-        destination,
-        job_id=plan.job_id,
-        delivery=plan.delivery,
-        config=plan.config,
-        storage_options={"store": process},
-    ) as job:
-        yield _EngineJob(job)
-
-
-@asynccontextmanager
-async def open_writing(
-    simulation: Simulation, job: JobRun, task: int, attempt: int, process: Process
-) -> AsyncIterator[Writing]:
-    """Opens a task attempt; leaving the block commits it, with an error aborts it."""
-    plan = job.plan
-    model_name = _MODELS.get(plan.committer)
-    if model_name is not None:
-        destination = simulation.world.destination
-        async with ModelTask(process, destination, plan.job_id, model_name, task, attempt) as model:
-            yield _ModelWriting(model)
-        return
-    if job.spec is None:
-        raise RuntimeError("no attempt starts before its job is set up")
-    async with committer.open_task(job.spec, task=task, attempt=attempt, storage_options={"store": process}) as opened:
-        yield _EngineWriting(opened)
+ENGINE_COMMITTERS: Mapping[str, DrivenCommitter] = dict.fromkeys(sorted(ENGINE), EngineCommitter())
+"""The engine's own committers, by name."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
 
 import committer
 from committer.committers.failures import definite_refusal
@@ -19,151 +19,149 @@ from committer.errors import (
 )
 from committer.operations import forget_outcome
 from committer.paths import StorePath
+from committer.testing.simulate.job_run import JobRun
+from committer.testing.simulate.process import Process
+from committer.testing.simulate.run import Run
 from committer.testing.simulate.scenario import ENGINE
-
-if TYPE_CHECKING:
-    from committer.testing.simulate.job_run import JobRun
-    from committer.testing.simulate.process import Process
-    from committer.testing.simulate.simulation import Simulation
 
 _ROUNDS = 3
 
 
-async def end_all(simulation: Simulation) -> None:
+async def end_all(run: Run, jobs: Mapping[str, JobRun]) -> None:
     """Ends every job, sweeps up what came later, and checks the destination."""
-    if any(job.plan.committer not in ENGINE for job in simulation.jobs.values()):
-        simulation.checker.settle(left_over=True)
+    if any(job.plan.committer not in ENGINE for job in jobs.values()):
+        run.checker.settle(left_over=True)
         return
-    left = dict(simulation.jobs)
+    left = dict(jobs)
     unknown: set[str] = set()
     for number in range(_ROUNDS):
         for job_id, job in list(left.items()):
-            process = simulation.process(f"{job_id}.end{number}", job_id=job_id)
-            if await _end(simulation, job, process, unknown):
+            process = Process(f"{job_id}.end{number}", run, job_id=job_id)
+            if await _end(run, job, process, unknown):
                 del left[job_id]
-            elif number == _ROUNDS - 2 and await _abort(simulation, job, process):
+            elif number == _ROUNDS - 2 and await _abort(run, job, process):
                 # Two dead jobs may be in each other's way; aborting one of them is what the error tells to do.
                 del left[job_id]
     for job_id in left:
-        simulation.find("G7", f"{job_id} cannot be ended: see the last calls")
+        run.find("G7", f"{job_id} cannot be ended: see the last calls")
     if unknown:
-        simulation.checker.check_nothing_lost()
+        run.checker.check_nothing_lost()
         return
-    for job_id, job in simulation.jobs.items():
+    for job_id, job in jobs.items():
         if not job.forgotten:
-            simulation.checker.check_kept(job_id)
-    await _sweep(simulation)
-    simulation.checker.settle()
+            run.checker.check_kept(job_id)
+    await _sweep(run, jobs)
+    run.checker.settle()
 
 
-async def _end(simulation: Simulation, job: JobRun, process: Process, unknown: set[str]) -> bool:
+async def _end(run: Run, job: JobRun, process: Process, unknown: set[str]) -> bool:
     """Has a fresh process end one job; False when another job must be ended first."""
     job_id = job.plan.job_id
-    destination, options = simulation.world.destination, {"store": process}
+    destination, options = run.world.destination, {"store": process}
     try:
         report = await committer.recover(destination, job_id, storage_options=options)
     except JobUndecidedError:
-        return await _end_undecided(simulation, job, process)
+        return await _end_undecided(run, job, process)
     except JobDecidedError:
         await committer.cleanup(destination, job_id=job_id, storage_options=options)
     except (JobNotFoundError, JobRolledBackError) as error:
-        simulation.judge(process.name, job_id, error)
+        run.judge(process.name, job_id, error)
     except (DestinationBusyError, PreflightError) as error:
-        simulation.judge(process.name, job_id, error)
-        if _made_way(simulation, job, process, error):
-            return await _end(simulation, job, process, unknown)
-        return await _abort(simulation, job, process) if isinstance(error, PreflightError) else False
+        run.judge(process.name, job_id, error)
+        if _made_way(run, job, process, error):
+            return await _end(run, job, process, unknown)
+        return await _abort(run, job, process) if isinstance(error, PreflightError) else False
     except CommitterError as error:
-        simulation.judge(process.name, job_id, error)
-        if _is_honest(simulation, error):
+        run.judge(process.name, job_id, error)
+        if _is_honest(run, error):
             unknown.add(job_id)
             return True
-        if simulation.checker.take_what_is_kept(job_id) or _made_way(simulation, job, process, error):
-            return await _end(simulation, job, process, unknown)
-        return await _abort(simulation, job, process)
+        if run.checker.take_what_is_kept(job_id) or _made_way(run, job, process, error):
+            return await _end(run, job, process, unknown)
+        return await _abort(run, job, process)
     else:
-        simulation.claim(process.name, job_id, "committed" if report.success else "untouched")
+        run.claim(process.name, job_id, "committed" if report.success else "untouched")
     return True
 
 
-async def _end_undecided(simulation: Simulation, job: JobRun, process: Process) -> bool:
+async def _end_undecided(run: Run, job: JobRun, process: Process) -> bool:
     options = {"store": process}
-    watch = simulation.checker.jobs[job.plan.job_id]
+    watch = run.checker.jobs[job.plan.job_id]
     # An operator does not commit what he knows was aborted: a request that came late made its setup record once more.
     over = watch.decided or watch.aborted
-    if simulation.scenario.calm and job.is_heard and not over:
+    if run.scenario.calm and job.is_heard and not over:
         try:
             async with committer.attach_job(
-                simulation.world.destination, job_id=job.plan.job_id, storage_options=options
+                run.world.destination, job_id=job.plan.job_id, storage_options=options
             ) as attached:
                 job.begin_commit()
                 await attached.commit(job.named(), tasks=job.told_tasks())
-            simulation.claim(process.name, job.plan.job_id, "committed")
+            run.claim(process.name, job.plan.job_id, "committed")
             return True
         except DestinationBusyError:
             return False
         except CommitterError as error:
-            simulation.judge(process.name, job.plan.job_id, error)
-    return await _abort(simulation, job, process)
+            run.judge(process.name, job.plan.job_id, error)
+    return await _abort(run, job, process)
 
 
-async def _abort(simulation: Simulation, job: JobRun, process: Process) -> bool:
+async def _abort(run: Run, job: JobRun, process: Process) -> bool:
     job_id = job.plan.job_id
     try:
         async with committer.attach_job(
-            simulation.world.destination, job_id=job_id, storage_options={"store": process}
+            run.world.destination, job_id=job_id, storage_options={"store": process}
         ) as attached:
             await attached.abort()
     except JobNotFoundError:
         return True
     except CommitterError as error:
-        simulation.judge(process.name, job_id, error)
+        run.judge(process.name, job_id, error)
         return False
     return True
 
 
-def _made_way(simulation: Simulation, job: JobRun, process: Process, error: CommitterError) -> bool:
+def _made_way(run: Run, job: JobRun, process: Process, error: CommitterError) -> bool:
     """Removes the file of a stranger where an error rightly tells to; then the job must end like any other.
 
     Rightly: the job may replace files that stood there when it was decided, and its store cannot keep those, so that it
     cannot be taken back when another file came since. Any other job must get out of a stranger's way by itself.
     """
-    refusal, watch = definite_refusal(error), simulation.checker.jobs[job.plan.job_id]
-    keeps_old = simulation.world.store().capabilities.hard_links
+    refusal, watch = definite_refusal(error), run.checker.jobs[job.plan.job_id]
+    keeps_old = run.world.store().capabilities.hard_links
     if refusal is None or not refusal.path or keeps_old or not watch.running or error.outcome != "partial":
         return False
-    name = StorePath.of(refusal.path).relative_to(simulation.world.destination)
-    if not (watch.targets - {name} and simulation.checker.make_way(name)):
+    name = StorePath.of(refusal.path).relative_to(run.world.destination)
+    if not (watch.targets - {name} and run.checker.make_way(name)):
         return False
-    simulation.note(process.name, f"removes {name}, as it was told")
+    run.note(process.name, f"removes {name}, as it was told")
     return True
 
 
-def _is_honest(simulation: Simulation, error: CommitterError) -> bool:
+def _is_honest(run: Run, error: CommitterError) -> bool:
     """Whether a store that proves nothing may answer so."""
-    capabilities = simulation.world.store().capabilities
+    capabilities = run.world.store().capabilities
     if capabilities.identity and capabilities.identity_through_rename:
         return False
     causes = [error, *(cause for cause in error.causes if isinstance(cause, CommitterError))]
     return error.outcome == "unknown" and any(isinstance(cause, OutcomeUnknownError) for cause in causes)
 
 
-async def _sweep(simulation: Simulation) -> None:
+async def _sweep(run: Run, jobs: Mapping[str, JobRun]) -> None:
     """What zombies left must be found, and removed, by the next cleanup."""
-    destination = simulation.world.destination
+    destination = run.world.destination
     for _round in range(2):
-        options = {"store": simulation.process(f"sweep{_round}")}
+        options = {"store": Process(f"sweep{_round}", run)}
         try:
-            jobs = await committer.list_jobs(destination, storage_options=options)
+            listed = await committer.list_jobs(destination, storage_options=options)
         except DestinationNotFoundError:
             # No job came so far as to make it.
             return
-        for job in jobs:
-            if job.job_id not in simulation.jobs:
-                simulation.find("G11", f"list_jobs knows {job.job_id}, which no driver set up")
+        for job in listed:
+            if job.job_id not in jobs:
+                run.find("G11", f"list_jobs knows {job.job_id}, which no driver set up")
                 continue
             try:
                 await forget_outcome(destination, job.job_id, storage_options=options)
             except CommitterError as error:
-                simulation.judge(f"sweep{_round}", job.job_id, error)
-                await _end(simulation, simulation.jobs[job.job_id], simulation.process(f"late{_round}"), set())
+                run.judge(f"sweep{_round}", job.job_id, error)
+                await _end(run, jobs[job.job_id], Process(f"late{_round}", run), set())

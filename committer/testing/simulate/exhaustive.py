@@ -11,7 +11,6 @@ from committer.spec import Delivery
 from committer.testing.simulate.scenario import (
     EARLIER_SUCCESS,
     OLD,
-    CommitterName,
     Event,
     JobPlan,
     Scenario,
@@ -60,7 +59,7 @@ def small(kind: str, delivery: Delivery, situation: str, *, tasks: int = 2, file
     return Scenario(0, kind, (plan,), before=before, forced={})
 
 
-def committer_on(kind: str) -> CommitterName:
+def committer_on(kind: str) -> str:
     """The engine's committer for a store of `KINDS`."""
     return "manifest" if kind in RENAMING else "magic"
 
@@ -80,7 +79,7 @@ def pairs(scenario: Scenario, troubles: tuple[Trouble, ...] = PAIRED) -> Iterato
                 yield replace(scenario, forced={first: one, second: other})
 
 
-def every_fault(committer: CommitterName | None = None, *, pairs: bool = False) -> Iterator[Scenario]:
+def every_fault(committer: str | None = None, *, pairs: bool = False) -> Iterator[Scenario]:
     """All of it.
 
     Args:

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
 
 from committer import CommitterError, JobReport, JobSpec, TaskCommit
 from committer.errors import DestinationBusyError, TaskMissingError
-from committer.testing.simulate.committers import DrivenJob, open_driven, open_writing
+from committer.testing.simulate.committers import DrivenCommitter, DrivenJob
 from committer.testing.simulate.ledger import Attempt, Ledger
-from committer.testing.simulate.process import Process, is_crash
+from committer.testing.simulate.process import Process
+from committer.testing.simulate.run import Run, is_crash
 from committer.testing.simulate.scenario import JobPlan
-
-if TYPE_CHECKING:
-    from committer.testing.simulate.simulation import Simulation
 
 MOST_ATTEMPTS = 4
 _GIVEN_UP_AFTER_S = 40.0
@@ -28,9 +25,9 @@ class JobRun:
     """One job of a run.
 
     Args:
-        simulation: The run.
+        run: The run.
         plan: The job.
-        ledger: Where its attempts are kept.
+        committer: What runs the job's committer.
 
     Attributes:
         plan: The job.
@@ -44,9 +41,9 @@ class JobRun:
         forgotten: Whether an operator cleaned it up by name, after which no outcome is kept.
     """
 
-    def __init__(self, simulation: Simulation, plan: JobPlan, ledger: Ledger) -> None:
+    def __init__(self, run: Run, plan: JobPlan, committer: DrivenCommitter) -> None:
         self.plan = plan
-        self.ledger = ledger
+        self.ledger: Ledger = run.ledgers[plan.job_id]
         self.messages: dict[int, TaskCommit] = {}
         self.spec: JobSpec | None = None
         self.process: Process | None = None
@@ -54,7 +51,8 @@ class JobRun:
         self.commit_begins: asyncio.Event = asyncio.Event()
         self.aborting: bool = False
         self.forgotten: bool = False
-        self._simulation = simulation
+        self._run = run
+        self._committer = committer
 
     @property
     def is_heard(self) -> bool:
@@ -78,17 +76,17 @@ class JobRun:
         """Sets the job up, runs its tasks, commits; a failure aborts it."""
         await asyncio.sleep(self.plan.starts_s)
         name = f"{self.plan.job_id}.driver"
-        self.process = self._simulation.process(name, job_id=self.plan.job_id)
+        self.process = Process(name, self._run, job_id=self.plan.job_id)
         self.driver = asyncio.current_task()
         try:
-            async with open_driven(self._simulation, self.plan, self.process) as job:
+            async with self._committer.open_job(self._run, self.plan, self.process) as job:
                 self.spec = job.spec
                 await self._run_tasks(job)
                 report = await self._commit(job)
                 if report.success:
-                    self._simulation.claim(name, self.plan.job_id, "committed")
+                    self._run.claim(name, self.plan.job_id, "committed")
         except (CommitterError, TaskFailedError) as error:
-            self._simulation.judge(name, self.plan.job_id, error)
+            self._run.judge(name, self.plan.job_id, error)
             self._judge_missing(error)
         finally:
             self.commit_begins.set()
@@ -99,7 +97,7 @@ class JobRun:
             try:
                 return await job.commit(self.named(), self.told_tasks())
             except DestinationBusyError as error:
-                self._simulation.judge(f"{self.plan.job_id}.driver", self.plan.job_id, error)
+                self._run.judge(f"{self.plan.job_id}.driver", self.plan.job_id, error)
                 if not tries_left:
                     raise
                 await asyncio.sleep(2.0)
@@ -114,7 +112,7 @@ class JobRun:
     def _judge_missing(self, error: BaseException) -> None:
         """A task that told its driver that it committed must not be missing."""
         if isinstance(error, TaskMissingError) and self.is_heard and not self.aborting:
-            self._simulation.find("G1, G3", f"every task of {self.plan.job_id} committed, and yet: {error.message}")
+            self._run.find("G1, G3", f"every task of {self.plan.job_id} committed, and yet: {error.message}")
 
     # -- tasks ----------------------------------------------------------------------------------------------------
 
@@ -133,7 +131,7 @@ class JobRun:
         for attempt in range(MOST_ATTEMPTS):
             heard: asyncio.Future[TaskCommit | None] = loop.create_future()
             live[heard] = attempt
-            self._simulation.start(self._executor(task, attempt, heard))
+            self._run.start(self._executor(task, attempt, heard))
             last = attempt == MOST_ATTEMPTS - 1
             if await self._hear(task, live, _GIVEN_UP_AFTER_S if last else self.plan.patience_s):
                 return
@@ -162,11 +160,11 @@ class JobRun:
         try:
             await job.abort_task(task, attempt)
         except CommitterError as error:
-            self._simulation.judge(f"{self.plan.job_id}.driver", self.plan.job_id, error)
+            self._run.judge(f"{self.plan.job_id}.driver", self.plan.job_id, error)
 
     async def _executor(self, task: int, attempt: int, heard: asyncio.Future[TaskCommit | None]) -> None:
         """Runs an attempt and tells the driver, unless the message is lost on the way or the executor dies."""
-        plan = self._simulation.scenario.attempt(self.plan, task, attempt)
+        plan = self._run.scenario.attempt(self.plan, task, attempt)
         message = None
         try:
             message = await self.run_attempt(task, attempt)
@@ -180,15 +178,15 @@ class JobRun:
 
     async def run_attempt(self, task: int, attempt: int) -> TaskCommit | None:
         """Runs one attempt in a process of its own; None when it did not commit."""
-        plan = self._simulation.scenario.attempt(self.plan, task, attempt)
+        plan = self._run.scenario.attempt(self.plan, task, attempt)
         noted = Attempt(task, attempt, self.plan.files_of(task, attempt), "writing")
         self.ledger.note(noted)
         name = f"{self.plan.job_id}.t{task}.{attempt}"
-        process = self._simulation.process(name, job_id=self.plan.job_id)
+        process = Process(name, self._run, job_id=self.plan.job_id)
         process.attempt, process.freezes_at, process.freezes_s = noted, plan.freezes_at, plan.freezes_s
         loop = asyncio.get_running_loop()
         try:
-            async with open_writing(self._simulation, self, task, attempt, process) as writing:
+            async with self._committer.open_task(self._run, self.plan, self.spec, task, attempt, process) as writing:
                 process.partitioned_until = loop.time() + plan.partitioned_s
                 for number, (path, data) in enumerate(noted.files.items()):
                     await asyncio.sleep(plan.works_s)
@@ -199,7 +197,7 @@ class JobRun:
             noted.state = "committed"
             return writing.message()
         except (CommitterError, TaskFailedError) as error:
-            self._simulation.judge(name, self.plan.job_id, error)
+            self._run.judge(name, self.plan.job_id, error)
             definite = isinstance(error, TaskFailedError) or error.outcome != "unknown"
             if noted.state != "unknown" or definite:
                 noted.state = "failed"

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
+from committer.testing.simulate.result import Result
 from committer.testing.simulate.scenario import JobPlan, Scenario
-from committer.testing.simulate.simulation import Result, simulate
+from committer.testing.simulate.simulation import simulate
 
 _MOST_RUNS = 400
 

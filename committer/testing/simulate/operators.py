@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING
 
 import committer
 from committer.errors import (
@@ -15,124 +14,119 @@ from committer.errors import (
     JobUndecidedError,
 )
 from committer.operations import forget_outcome
+from committer.testing.simulate.job_run import JobRun
 from committer.testing.simulate.process import Process
+from committer.testing.simulate.run import Run
 from committer.testing.simulate.scenario import Event, EventKind
 
-if TYPE_CHECKING:
-    from committer.testing.simulate.job_run import JobRun
-    from committer.testing.simulate.simulation import Simulation
-
-Act = Callable[["Simulation", "JobRun", Event], Awaitable[None]]
+Act = Callable[[Run, JobRun, Event], Awaitable[None]]
 
 
-async def happen(simulation: Simulation, event: Event) -> None:
+async def happen(run: Run, job: JobRun, event: Event) -> None:
     """Waits for the moment, then does it."""
-    job = simulation.jobs[event.job_id]
     if event.in_commit:
         await job.commit_begins.wait()
     await asyncio.sleep(event.at_s)
-    simulation.result.events.append(event.number)
-    simulation.note("EVENT", str(event))
+    run.result.events.append(event.number)
+    run.note("EVENT", str(event))
     act = _ACTS[event.kind]
     try:
-        await act(simulation, job, event)
+        await act(run, job, event)
     except CommitterError as error:
-        simulation.judge(f"op{event.number}", event.job_id, error)
+        run.judge(f"op{event.number}", event.job_id, error)
 
 
-def _operator(simulation: Simulation, event: Event, *, any_job: bool = False) -> Process:
-    return simulation.process(f"op{event.number}", job_id=None if any_job else event.job_id)
+def _operator(run: Run, event: Event, *, any_job: bool = False) -> Process:
+    return Process(f"op{event.number}", run, job_id=None if any_job else event.job_id)
 
 
-async def recover(simulation: Simulation, job: JobRun, event: Event) -> None:
+async def recover(run: Run, job: JobRun, event: Event) -> None:
     """An operator finishes the job."""
-    await recover_as(simulation, job, _operator(simulation, event))
+    await recover_as(run, job, _operator(run, event))
 
 
-async def recover_as(simulation: Simulation, job: JobRun, process: Process, *, rollback: bool = False) -> None:
+async def recover_as(run: Run, job: JobRun, process: Process, *, rollback: bool = False) -> None:
     """A process finishes the job, or takes it back, and says what came of it."""
     job_id = job.plan.job_id
     try:
         report = await committer.recover(
-            simulation.world.destination, job_id, rollback=rollback, storage_options={"store": process}
+            run.world.destination, job_id, rollback=rollback, storage_options={"store": process}
         )
     except JobRolledBackError as error:
-        simulation.judge(process.name, job_id, error)
-        simulation.claim(process.name, job_id, "untouched")
+        run.judge(process.name, job_id, error)
+        run.claim(process.name, job_id, "untouched")
     except (JobUndecidedError, JobNotFoundError, JobDecidedError) as error:
-        simulation.judge(process.name, job_id, error)
+        run.judge(process.name, job_id, error)
     else:
-        simulation.claim(process.name, job_id, "committed" if report.success else "untouched")
+        run.claim(process.name, job_id, "committed" if report.success else "untouched")
 
 
-async def _roll_back(simulation: Simulation, job: JobRun, event: Event) -> None:
-    await recover_as(simulation, job, _operator(simulation, event), rollback=True)
+async def _roll_back(run: Run, job: JobRun, event: Event) -> None:
+    await recover_as(run, job, _operator(run, event), rollback=True)
 
 
-async def _abort(simulation: Simulation, job: JobRun, event: Event) -> None:
-    options = {"store": _operator(simulation, event)}
-    async with committer.attach_job(
-        simulation.world.destination, job_id=job.plan.job_id, storage_options=options
-    ) as attached:
+async def _abort(run: Run, job: JobRun, event: Event) -> None:
+    options = {"store": _operator(run, event)}
+    async with committer.attach_job(run.world.destination, job_id=job.plan.job_id, storage_options=options) as attached:
         await attached.abort()
 
 
-async def _clean_up(simulation: Simulation, job: JobRun, event: Event) -> None:
+async def _clean_up(run: Run, job: JobRun, event: Event) -> None:
     """By name, a kept outcome too: as a stream does with a batch that is never repeated."""
     job.forgotten = True
-    options = {"store": _operator(simulation, event)}
-    await forget_outcome(simulation.world.destination, job.plan.job_id, storage_options=options)
+    options = {"store": _operator(run, event)}
+    await forget_outcome(run.world.destination, job.plan.job_id, storage_options=options)
 
 
-async def _clean_up_old(simulation: Simulation, job: JobRun, event: Event) -> None:
-    options = {"store": _operator(simulation, event, any_job=True)}
-    await committer.cleanup(simulation.world.destination, older_than=event.for_s, storage_options=options)
+async def _clean_up_old(run: Run, job: JobRun, event: Event) -> None:
+    options = {"store": _operator(run, event, any_job=True)}
+    await committer.cleanup(run.world.destination, older_than=event.for_s, storage_options=options)
 
 
-async def _commit_too(simulation: Simulation, job: JobRun, event: Event) -> None:
+async def _commit_too(run: Run, job: JobRun, event: Event) -> None:
     """A driver that was started anew commits, if it knows all winners."""
     if not job.is_heard:
         return
-    process = _operator(simulation, event)
+    process = _operator(run, event)
     job_id = job.plan.job_id
     async with committer.attach_job(
-        simulation.world.destination, job_id=job_id, storage_options={"store": process}
+        run.world.destination, job_id=job_id, storage_options={"store": process}
     ) as attached:
         job.begin_commit()
         report = await attached.commit(job.named(), tasks=job.told_tasks())
-        simulation.claim(process.name, job_id, "committed" if report.success else "untouched")
+        run.claim(process.name, job_id, "committed" if report.success else "untouched")
 
 
-async def _crash(simulation: Simulation, job: JobRun, event: Event) -> None:
+async def _crash(run: Run, job: JobRun, event: Event) -> None:
     if job.process is not None:
         job.process.crashed = True
 
 
-async def _cancel(simulation: Simulation, job: JobRun, event: Event) -> None:
+async def _cancel(run: Run, job: JobRun, event: Event) -> None:
     if job.driver is not None:
         job.driver.cancel()
 
 
-async def _freeze(simulation: Simulation, job: JobRun, event: Event) -> None:
+async def _freeze(run: Run, job: JobRun, event: Event) -> None:
     if job.process is not None:
         job.process.frozen_until = asyncio.get_running_loop().time() + event.for_s
 
 
-async def _partition(simulation: Simulation, job: JobRun, event: Event) -> None:
+async def _partition(run: Run, job: JobRun, event: Event) -> None:
     if job.process is not None:
         job.process.partitioned_until = asyncio.get_running_loop().time() + event.for_s
 
 
-async def _squatter(simulation: Simulation, job: JobRun, event: Event) -> None:
+async def _squatter(run: Run, job: JobRun, event: Event) -> None:
     """Another user puts a file where the job is about to put one of its own."""
     name = job.plan.names(0, 0)[0]
-    if name not in simulation.checker.must_stand and name not in simulation.world.visible():
-        simulation.checker.adopt(name, f"squatter {event.number}\n".encode())
+    if name not in run.checker.must_stand and name not in run.world.visible():
+        run.checker.adopt(name, f"squatter {event.number}\n".encode())
 
 
-async def _stranger(simulation: Simulation, job: JobRun, event: Event) -> None:
+async def _stranger(run: Run, job: JobRun, event: Event) -> None:
     """Another user, who knows nothing of committers, puts a file there."""
-    simulation.checker.adopt(f"day=0/stranger-{event.number}.csv", f"stranger {event.number}\n".encode())
+    run.checker.adopt(f"day=0/stranger-{event.number}.csv", f"stranger {event.number}\n".encode())
 
 
 _ACTS: dict[EventKind, Act] = {

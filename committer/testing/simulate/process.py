@@ -5,17 +5,13 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from committer.errors import StorePreconditionError
 from committer.paths import StorePath
-from committer.stores.base import Store
-from committer.testing.faults import Call, Fault, FaultyStore, SimulatedCrash
+from committer.testing.faults import Call, Fault, FaultyStore
 from committer.testing.simulate.ledger import Attempt
+from committer.testing.simulate.run import Run
 from committer.testing.simulate.scenario import FAULTS, Trouble
-
-if TYPE_CHECKING:
-    from committer.testing.simulate.simulation import Simulation
 
 _QUICKEST_S = 0.001
 _LATENCY_S = 0.03
@@ -28,14 +24,12 @@ class Process(FaultyStore):
     """One process: every call of its waits a latency of its own and may meet a fault, both drawn from the seed.
 
     What call number n of a process meets depends on nothing but seed, process and n, so that a run can be repeated
-    with one fault less.
+    with one fault less. One that starts when the run is healing meets no faults.
 
     Args:
         name: Its name in the history.
-        simulation: The run.
-        inner: The store itself.
+        run: The run, which knows it from now on.
         job_id: The job it may touch; None for an operator's, which may touch any.
-        calm: Whether it meets no faults.
 
     Attributes:
         attempt: The task attempt it runs, if any.
@@ -45,10 +39,8 @@ class Process(FaultyStore):
         partitioned_until: When the store can be reached again.
     """
 
-    def __init__(
-        self, name: str, simulation: Simulation, inner: Store, *, job_id: str | None = None, calm: bool = False
-    ) -> None:
-        super().__init__(inner, before_call=self._wait)
+    def __init__(self, name: str, run: Run, *, job_id: str | None = None) -> None:
+        super().__init__(run.world.store(), before_call=self._wait)
         self.name = name
         self.job_id = job_id
         self.attempt: Attempt | None = None
@@ -56,11 +48,12 @@ class Process(FaultyStore):
         self.freezes_s: float = 0.0
         self.frozen_until: float = 0.0
         self.partitioned_until: float = 0.0
-        self.after_effect: Callable[[Call], None] | None = lambda call: simulation.look(self, call)
-        self._simulation = simulation
-        self._calm = calm
-        self._draw = random.Random(f"{simulation.scenario.seed} {name}")
+        self.after_effect: Callable[[Call], None] | None = lambda call: run.look(name, call, job_id)
+        self._run = run
+        self._calm = run.healing
+        self._draw = random.Random(f"{run.scenario.seed} {name}")
         self._coming: dict[int, Fault] = {}
+        run.processes.append(self)
 
     @property
     def endpoint(self) -> str:
@@ -75,7 +68,7 @@ class Process(FaultyStore):
         self, source: StorePath, destination: StorePath, *, replace: bool = False, identity: str | None = None
     ) -> None:
         """One call, bound to the generation of its source where there is one, however late it arrives."""
-        world = self._simulation.world
+        world = self._run.world
         bound = world.generation(source)
 
         async def effect() -> None:
@@ -90,7 +83,7 @@ class Process(FaultyStore):
         """The way to the store."""
         loop = asyncio.get_running_loop()
         latency, chance, which, later = (self._draw.random() for _ in range(4))
-        self._simulation.count(self, call)
+        self._run.count(self.name, call)
         if call.number == self.freezes_at:
             self.frozen_until = loop.time() + self.freezes_s
         if self.frozen_until > loop.time():
@@ -99,7 +92,7 @@ class Process(FaultyStore):
         if trouble is None and loop.time() < self.partitioned_until and not self._is_left_out(call):
             trouble = "unanswered" if which < 0.5 else "lost"
         if trouble is not None:
-            self._simulation.meet(self, call, trouble)
+            self._run.meet(self.name, call, trouble)
         await asyncio.sleep(_QUICKEST_S + latency * _LATENCY_S)
         if trouble == "slow":
             await asyncio.sleep(later * _SLOW_S)
@@ -109,10 +102,10 @@ class Process(FaultyStore):
             if trouble in {"late", "again"} and self.attempt is not None:
                 self.attempt.repeated = True
             self._coming[call.number] = Fault(kind=trouble, delay_s=later * _LATE_S, times=1)
-        self._simulation.arrive(self, call)
+        self._run.arrive(self.name, call)
 
     def _trouble(self, call: Call, chance: float, which: float) -> Trouble | None:
-        scenario = self._simulation.scenario
+        scenario = self._run.scenario
         if self._calm:
             return None
         if scenario.forced is not None:
@@ -122,11 +115,4 @@ class Process(FaultyStore):
         return FAULTS[int(which * len(FAULTS))]
 
     def _is_left_out(self, call: Call) -> bool:
-        return (self.name, call.number) in self._simulation.scenario.without
-
-
-def is_crash(error: BaseException) -> bool:
-    """Whether a process died of it."""
-    if isinstance(error, BaseExceptionGroup):
-        return any(is_crash(inner) for inner in error.exceptions)
-    return isinstance(error, SimulatedCrash)
+        return (self.name, call.number) in self._run.scenario.without

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from committer.testing.simulate.minimise import minimise
+from committer.testing.simulate.result import Result
 from committer.testing.simulate.scenario import Scenario
-from committer.testing.simulate.simulation import Result, simulate
+from committer.testing.simulate.simulation import simulate
 
 _MOST_MINIMISED = 5
 
@@ -21,6 +22,8 @@ class Report:
     Attributes:
         options: What to add to a replay command.
         history: Whether to tell the history of every run.
+        command: What a replay command begins with.
+        run_one: Runs a scenario.
         schedules: Runs.
         calls: Store calls in all.
         faults: Faults that were met, in all.
@@ -31,6 +34,8 @@ class Report:
 
     options: str = ""
     history: bool = False
+    command: str = "python -m committer.testing.simulate"
+    run_one: Callable[[Scenario], Result] = simulate
     schedules: int = 0
     calls: int = 0
     faults: int = 0
@@ -43,7 +48,7 @@ class Report:
         """Runs all of them."""
         began = time.perf_counter()
         for scenario in scenarios:
-            self._add(simulate(scenario))
+            self._add(self.run_one(scenario))
         self.seconds += time.perf_counter() - began
 
     def _add(self, result: Result) -> None:
@@ -55,7 +60,7 @@ class Report:
             self._histories += ["", *describe(result.scenario), *result.history()]
         if not result.violations:
             return
-        smallest = minimise(result) if len(self.violations) < _MOST_MINIMISED else None
+        smallest = minimise(result, self.run_one) if len(self.violations) < _MOST_MINIMISED else None
         shown, history = (smallest, smallest.history()) if smallest is not None else (result, [])
         for violation in result.violations:
             self.violations.append(
@@ -70,8 +75,8 @@ class Report:
 
     def _replay(self, scenario: Scenario) -> str:
         if scenario.forced is not None:
-            return f"python -m committer.testing.simulate --exhaustive{self.options}"
-        return f"python -m committer.testing.simulate --replay {scenario.seed}{self.options}"
+            return f"{self.command} --exhaustive{self.options}"
+        return f"{self.command} --replay {scenario.seed}{self.options}"
 
     def text(self) -> str:
         """For a terminal."""

@@ -5,9 +5,9 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass
 
-from committer.testing.simulate.mutants import UNSAFE, apply, committer_of
 from committer.testing.simulate.scenario import draw_scenario
-from committer.testing.simulate.simulation import simulate
+from tests.simulate.models import simulate_any
+from tests.simulate.mutants import UNSAFE, apply, committer_of
 
 MOST_SEEDS = 3_000
 
@@ -64,8 +64,8 @@ def hunt(mutant: str, *, start: int = 0, most: int = MOST_SEEDS) -> Find:
     for number in range(most):
         scenario = draw_scenario(start + number, committer)
         with apply(mutant):
-            violations = simulate(scenario).violations
-        if violations and not (mutant not in UNSAFE and simulate(scenario).violations):
+            violations = simulate_any(scenario).violations
+        if violations and not (mutant not in UNSAFE and simulate_any(scenario).violations):
             first = violations[0]
             seconds = time.perf_counter() - began
             return Find(mutant, number + 1, start + number, first.guarantee, first.message, seconds)

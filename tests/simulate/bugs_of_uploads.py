@@ -16,7 +16,7 @@ from committer.stages.roll_back_uploads import RollBackUploads
 from committer.stages.uploaded_files import UploadedFiles
 from committer.stores.helpers import status_or_none
 from committer.stores.upload_ends import end_upload
-from committer.testing.simulate.patches import Patches
+from tests.simulate.patches import Patches
 
 
 def completed_before_decision(patches: Patches) -> None:

@@ -18,7 +18,7 @@ from committer.stages.roll_back import RollBack, fence
 from committer.stages.success_file import SaveSuccess, success_data
 from committer.stages.superseded import ListSuperseded, MoveAside
 from committer.stages.validate_output import ValidateOutput
-from committer.testing.simulate.patches import Patches, create_by_put
+from tests.simulate.patches import Patches, create_by_put
 
 
 def blind_rename_retry(patches: Patches) -> None:

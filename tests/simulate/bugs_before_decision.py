@@ -14,7 +14,7 @@ from committer.stages.intent import TakeReplaceLock, lock_owner, release_lock
 from committer.stages.job_directory import read_outcome
 from committer.stages.load_records import RecordRef, freeze_manifests
 from committer.stages.preflight import Conflicts, Preflight
-from committer.testing.simulate.patches import Patches, create_by_put
+from tests.simulate.patches import Patches, create_by_put
 
 
 def skip_preflight(patches: Patches) -> None:

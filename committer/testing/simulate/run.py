@@ -1,0 +1,176 @@
+"""What the jobs and processes of one run share: its world, its checker, its history."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine, Mapping
+from typing import Any
+
+from committer.errors import CommitterError
+from committer.testing.faults import Call, FaultyStore, SimulatedCrash
+from committer.testing.simulate.checker import Checker, GuaranteeBrokenError
+from committer.testing.simulate.ledger import Ledger
+from committer.testing.simulate.result import Result, Violation
+from committer.testing.simulate.scenario import OTHERS_UPLOADS, Scenario, Trouble
+from committer.testing.simulate.worlds import OUT, TEMPORARY, MemoryWorld, world_of
+
+MOST_CALLS = 20_000
+MOST_SECONDS = 7_200.0
+
+_CHANGING = frozenset(
+    {"put", "close_writer", "open_writer", "make_directory", "rename_file", "rename_directory", "delete_file"}
+    | {"delete_directory", "link_file", "abort_writer", "delete_file_if", "delete_files", "complete_upload"}
+)
+
+
+class LivelockError(BaseException):
+    """A run makes calls without end. No handler of `Exception` catches it."""
+
+
+class Run:
+    """One run of a scenario, as its jobs and processes see it.
+
+    Args:
+        scenario: What happens.
+
+    Attributes:
+        scenario: What happens.
+        world: Where everything lies.
+        ledgers: What task attempts did, by job id.
+        checker: What holds the run to the guarantees.
+        processes: The store connection of every process so far.
+        result: What came of it.
+        healing: Whether no fault happens any more, and what is left is ended.
+    """
+
+    def __init__(self, scenario: Scenario) -> None:
+        self.scenario = scenario
+        self.world: MemoryWorld = world_of(scenario.kind)
+        for name, data in scenario.before.items():
+            self.world.write(name, data)
+        for name in OTHERS_UPLOADS:
+            self.world.begin_upload(name)
+        self.ledgers: Mapping[str, Ledger] = {plan.job_id: Ledger(plan.tasks, plan.config) for plan in scenario.jobs}
+        self.checker: Checker = Checker(self.world, self.ledgers, self._note_broken)
+        self.checker.late = True
+        self.processes: list[FaultyStore] = []
+        self.result: Result = Result(scenario, space=self.world.destination.authority)
+        self.healing: bool = False
+        self._running: set[asyncio.Task[None]] = set()
+        self._own = f"/{OUT}/{TEMPORARY}/"
+
+    def start(self, work: Coroutine[Any, Any, None]) -> None:
+        """Runs something beside everything else; it may die of a crash."""
+
+        async def guarded() -> None:
+            try:
+                await work
+            except asyncio.CancelledError:
+                return
+            except LivelockError:
+                raise
+            except BaseException as error:
+                if not is_crash(error):
+                    self.find("every run ends well", f"unexpected: {type(error).__name__}: {error}")
+
+        task = asyncio.create_task(guarded())
+        self._running.add(task)
+        task.add_done_callback(self._running.discard)
+
+    async def all_over(self) -> None:
+        """Waits until nothing runs any more, and no late request is under way."""
+        while True:
+            pending = [*self._running, *(late for process in self.processes for late in process.under_way)]
+            if not pending:
+                return
+            done, _ = await asyncio.wait(pending, return_when=asyncio.FIRST_EXCEPTION)
+            for task in done:
+                task.result()
+
+    # -- what processes tell --------------------------------------------------------------------------------------
+
+    def count(self, who: str, call: Call) -> None:
+        """A call set out."""
+        self.result.calls += 1
+        if not self.healing:
+            self.result.order.append((who, call.number))
+        if self.result.calls > MOST_CALLS or asyncio.get_running_loop().time() > MOST_SECONDS:
+            raise LivelockError
+
+    def arrive(self, who: str, call: Call) -> None:
+        """A call reached the store, or what is in its way."""
+        self.result.log.append((asyncio.get_running_loop().time(), who, call))
+
+    def meet(self, who: str, call: Call, trouble: Trouble) -> None:
+        """A call meets a fault."""
+        self.result.faults[who, call.number] = trouble
+
+    def look(self, who: str, call: Call, job_id: str | None) -> None:
+        """A call had its effect: a process that looks now sees this.
+
+        Args:
+            who: The process that made it.
+            call: The call.
+            job_id: The job that the process may touch; None for any.
+        """
+        late = call.operation.endswith("(late)")
+        if late:
+            self.arrive(who, call)
+        if call.operation.removesuffix(" (late)") not in _CHANGING:
+            return
+        if job_id is not None:
+            self._check_place(who, call, job_id)
+        if not self._is_private(call):
+            self.checker.step()
+
+    def _is_private(self, call: Call) -> bool:
+        """Whether a call touches only what no reader and no record of a job's fate can be changed by."""
+        paths = [call.path.path] if call.destination is None else [call.path.path, call.destination.path]
+        return all(path.startswith(self._own) and path.count("/") > 4 for path in paths)
+
+    def _check_place(self, who: str, call: Call, job_id: str) -> None:
+        """No process ever touches another job's directory, or anything outside the destination."""
+        own = f"{self._own}{job_id}"
+        for path in (call.path, call.destination):
+            if path is None:
+                continue
+            text = path.path
+            if text.startswith(f"{self._own}.replace-lock") or f"{text}/".startswith(f"{own}/"):
+                continue
+            inside = f"{text}/".startswith(f"/{OUT}/")
+            if not inside or text.startswith(self._own):
+                self.find("G10, G11", f"{who} of {job_id} touched {text}: {call.operation}")
+
+    def note(self, who: str, what: str) -> None:
+        """Adds a line to the history."""
+        self.result.log.append((asyncio.get_running_loop().time(), who, what))
+
+    def find(self, guarantee: str, message: str) -> None:
+        """Something is wrong; the first finding of each guarantee counts."""
+        if all(violation.guarantee != guarantee for violation in self.result.violations):
+            at_s = asyncio.get_running_loop().time()
+            self.result.violations.append(Violation(guarantee, message.partition("\n")[0], at_s))
+            self.note("CHECKER", f"{guarantee}: {message}" if not message.startswith(guarantee) else message)
+
+    def _note_broken(self, error: GuaranteeBrokenError) -> None:
+        text = str(error)
+        self.find(text.partition(":")[0], text)
+
+    def claim(self, who: str, job_id: str, fate: str) -> None:
+        """A driver or an operator says how a job ended; what is said must be so at once."""
+        self.note(who, f"says that {job_id} is {fate}")
+        if fate != self.checker.fate_of(job_id):
+            self.find("G8", f"{who} says that {job_id} is {fate}, and it is {self.checker.fate_of(job_id)}")
+
+    def judge(self, who: str, job_id: str, error: BaseException) -> None:
+        """What an error says must be true."""
+        self.note(who, f"{type(error).__name__}: {str(error).partition(chr(10))[0]}")
+        if isinstance(error, CommitterError) and error.outcome == "committed":
+            self.claim(who, job_id, "committed")
+
+
+def is_crash(error: BaseException) -> bool:
+    """Whether a process died of it."""
+    if isinstance(error, BaseExceptionGroup):
+        return any(is_crash(inner) for inner in error.exceptions)
+    return isinstance(error, SimulatedCrash)
