@@ -105,10 +105,27 @@ def pytest_keep_groups_together(items: list[pytest.Item]) -> None:
 # --- Shares -------------------------------------------------------------------------------------------------------
 
 
+# A prime number: a sweep whose places alternate in some way meets all ways.
+_ONE_IN = 5
+
+
 def pytest_configure(config: pytest.Config) -> None:
     """Fixes the share that this run takes, for the workers of xdist and for every process that a test starts."""
     os.environ[rotation.VARIABLE] = str(rotation.offset())
     shares.note_what_is_named(config)
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Every sweep takes this commit's share of its places, and behind `slow` all of them."""
+    if "share" in metafunc.fixturenames:
+        shares = [pytest.param(_ONE_IN, id="share"), pytest.param(1, id="whole", marks=pytest.mark.slow)]
+        metafunc.parametrize("share", shares, indirect=True)
+
+
+@pytest.fixture
+def share(request: pytest.FixtureRequest) -> rotation.Share:
+    """What this test takes of its sweep."""
+    return rotation.Share(request.param, request.node.name)
 
 
 def pytest_report_header() -> str:

@@ -8,7 +8,9 @@ from __future__ import annotations
 import os
 import subprocess
 import zlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from collections.abc import Set as AbstractSet
+from itertools import count
 from pathlib import Path
 from typing import Final, TypeVar
 
@@ -44,3 +46,43 @@ def first_of(share: int, what: str = "") -> int:
 def rotated(whole: Sequence[T], share: int, what: str = "") -> Sequence[T]:
     """One in `share`, at least one where there is any."""
     return whole[first_of(min(share, len(whole)), what) :: share] if whole else whole
+
+
+class Share:
+    """The part of a sweep that one test of a run takes.
+
+    Args:
+        one_in: It takes one in so many places; 1 for all.
+        name: Of the test. Tests of one run begin at different places.
+    """
+
+    def __init__(self, one_in: int, name: str) -> None:
+        self._one_in = one_in
+        self._name = name
+
+    def of(self, places: Sequence[T]) -> Sequence[T]:
+        """Those of the places that this run takes."""
+        return rotated(places, self._one_in, self._name)
+
+    def counted(self) -> Iterator[int]:
+        """Numbers from 1 without end, those of them that this run takes; the sweep ends when nothing is left to meet."""
+        return count(1 + first_of(self._one_in, self._name), self._one_in)
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether the test takes every place."""
+        return self._one_in == 1
+
+    def check_seen(
+        self, seen: AbstractSet[str], expected: AbstractSet[str], possible: AbstractSet[str] = frozenset()
+    ) -> None:
+        """Compares what was met with what the whole sweep meets.
+
+        Args:
+            seen: What was met.
+            expected: All of it is met by the whole sweep; by a share, at least some.
+            possible: What may be met beside it.
+        """
+        assert seen, "nothing was met"
+        assert seen <= expected | possible, seen
+        assert not self.is_whole or expected <= seen, seen

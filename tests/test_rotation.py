@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from itertools import islice
 from pathlib import Path
 
 import pytest
@@ -14,20 +15,37 @@ from tests import rotation
 ROOT = Path(__file__).parents[1]
 
 
-@pytest.mark.parametrize("share", [1, 2, 7, 30])
-def test_every_place_has_its_turn(share: int, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("one_in", [1, 2, 7, 30])
+def test_every_place_has_its_turn(one_in: int, monkeypatch: pytest.MonkeyPatch) -> None:
     places = range(20)
     taken = []
-    for offset in range(share):
+    for offset in range(one_in):
         monkeypatch.setenv(rotation.VARIABLE, str(offset))
-        taken.append(rotation.rotated(places, share, "a sweep"))
+        taken.append(rotation.rotated(places, one_in, "a sweep"))
     assert sorted({place for some in taken for place in some}) == list(places)
     assert all(taken)
-    assert sum(map(len, taken)) == max(len(places), share)
+    assert sum(map(len, taken)) == max(len(places), one_in)
 
 
 def test_nothing_has_no_share() -> None:
     assert rotation.rotated([], 7) == []
+
+
+def test_a_sweep_that_counts_takes_every_number_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    taken = []
+    for offset in range(5):
+        monkeypatch.setenv(rotation.VARIABLE, str(offset))
+        taken += list(islice(rotation.Share(5, "a sweep").counted(), 4))
+    assert sorted(taken) == list(range(1, 21))
+    assert list(islice(rotation.Share(1, "a sweep").counted(), 3)) == [1, 2, 3]
+
+
+def test_what_a_share_meets_is_of_what_the_whole_meets() -> None:
+    rotation.Share(5, "").check_seen({"a"}, {"a", "b"})
+    rotation.Share(1, "").check_seen({"a", "b"}, {"a", "b"})
+    for one_in, seen in ((5, {"c"}), (5, set()), (1, {"a"})):
+        with pytest.raises(AssertionError):
+            rotation.Share(one_in, "").check_seen(seen, {"a", "b"})
 
 
 def test_two_sweeps_of_one_run_begin_at_different_places(monkeypatch: pytest.MonkeyPatch) -> None:

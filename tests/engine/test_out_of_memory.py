@@ -23,6 +23,7 @@ from committer.stores import batches
 from committer.stores.local.disk import Disk
 from committer.testing.faults import Call
 from tests.engine.places import Place, make_place
+from tests.rotation import Share
 
 
 @pytest.fixture(autouse=True)
@@ -83,10 +84,8 @@ async def _check(place: Place, messages: list[committer.TaskCommit], error: Comm
 
 @pytest.mark.parametrize("when", ["before", "after"])
 @pytest.mark.parametrize("kind", KINDS)
-async def test_at_every_store_call_of_a_commit(kind: str, when: str, tmp_path: Path) -> None:
-    number = 0
-    while True:
-        number += 1
+async def test_at_every_store_call_of_a_commit(kind: str, when: str, tmp_path: Path, share: Share) -> None:
+    for number in share.counted():
         place, messages = await _prepared(kind, tmp_path / str(number))
         first = len(place.store.calls)
 
@@ -137,11 +136,11 @@ POINTS: list[tuple[Any, str]] = [
 @pytest.mark.parametrize("point", POINTS, ids=[f"{owner.__name__}.{name}" for owner, name in POINTS])
 @pytest.mark.parametrize("kind", ["disk", "s3"])
 async def test_at_every_use_of_what_takes_memory(
-    kind: str, point: tuple[Any, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    kind: str, point: tuple[Any, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, share: Share
 ) -> None:
     owner, name = point
     real = vars(owner)[name]
-    for at in range(1, 6):
+    for at in share.of(range(1, 6)):
         place, messages = await _prepared(kind, tmp_path / str(at))
         uses = 0
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from itertools import product
 
 import pytest
 
@@ -13,6 +14,7 @@ from committer.records.job_state import ReplaceLock, encode_record
 from committer.records.success import SuccessData, decode_success, encode_success
 from committer.testing.faults import Call
 from tests.neighbours.meeting import Party, Table, crossed, interrupted
+from tests.rotation import Share
 
 OLD = {"p=1/old": b"old", "p=2/old": b"old"}
 APPENDED = {"p=1/appended": b"a", "p=3/appended": b"a"}
@@ -39,7 +41,7 @@ async def parties(profile: str, delivery: str = "listing") -> tuple[Table, Party
 
 
 async def check(table: Table, append: Party, replace: Party) -> str:
-    """The destination must be as after some serial order of the jobs that committed; then whoever withdrew goes on."""
+    """The destination must be as after some serial order of the jobs that committed; then the job that withdrew goes on."""
     for party, other in ((append, replace), (replace, append)):
         if party.error is not None:
             assert party.busy, party.error
@@ -89,36 +91,35 @@ def last(word: str) -> str:
     return {"append withdrew": "append", "replace withdrew": "replace", "both withdrew": "replace"}[word]
 
 
+ALL_WORDS = {"append, replace", "replace, append", "append withdrew", "replace withdrew", "both withdrew"}
+
+
 @PROFILES
 @DELIVERIES
-async def test_append_meets_a_whole_replace(profile: str, delivery: str) -> None:
+async def test_append_meets_a_whole_replace(profile: str, delivery: str, share: Share) -> None:
     words: dict[str, int] = {}
-    number = 0
-    while True:
-        number += 1
+    for number in share.counted():
         table, append, replace = await parties(profile, delivery)
         await interrupted(append, number, replace.commit)
         word = await check(table, append, replace)
         words[word] = words.get(word, 0) + 1
         if number > append.calls:
             break
-    assert set(words) == {"append, replace", "replace, append", "replace withdrew"}
+    share.check_seen(words.keys(), {"append, replace", "replace, append", "replace withdrew"})
 
 
 @PROFILES
 @DELIVERIES
-async def test_replace_meets_a_whole_append(profile: str, delivery: str) -> None:
+async def test_replace_meets_a_whole_append(profile: str, delivery: str, share: Share) -> None:
     words: dict[str, int] = {}
-    number = 0
-    while True:
-        number += 1
+    for number in share.counted():
         table, append, replace = await parties(profile, delivery)
         await interrupted(replace, number, append.commit)
         word = await check(table, append, replace)
         words[word] = words.get(word, 0) + 1
         if number > replace.calls:
             break
-    assert set(words) == {"append, replace", "replace, append", "append withdrew"}
+    share.check_seen(words.keys(), {"append, replace", "replace, append", "append withdrew"})
 
 
 @pytest.mark.slow
@@ -142,20 +143,18 @@ async def test_append_and_replace_crossed_twice(profile: str) -> None:
 
 
 @PROFILES
-async def test_append_and_replace_crossed_twice_where_it_matters(profile: str) -> None:
+async def test_append_and_replace_crossed_twice_where_it_matters(profile: str, share: Share) -> None:
     """The calls up to the decision, where either finds the other."""
     words: set[str] = set()
-    for at in range(2, 9):
-        for back_at in range(2, 10):
-            for swap in (False, True):
-                table, append, replace = await parties(profile)
-                one, two = (replace, append) if swap else (append, replace)
-                await crossed(one, at, two, back_at)
-                words.add(await check(table, append, replace))
-    assert {"replace withdrew", "append withdrew"} <= words
+    for at, back_at, swap in share.of([*product(range(2, 9), range(2, 10), (False, True))]):
+        table, append, replace = await parties(profile)
+        one, two = (replace, append) if swap else (append, replace)
+        await crossed(one, at, two, back_at)
+        words.add(await check(table, append, replace))
+    share.check_seen(words, {"replace withdrew", "append withdrew"}, ALL_WORDS)
 
 
-@pytest.mark.parametrize("look", ["finds it", "fails", "fails as nobody foresaw"])
+@pytest.mark.parametrize("look", ["finds it", "fails", "fails unexpectedly"])
 async def test_freeze_is_not_cut_short_whatever_the_look_for_a_lock_finds(look: str) -> None:
     """It goes together with the look for the lock; were it cancelled, it could arrive once the records were thawed."""
     table = Table("hdfs", OLD)
@@ -170,7 +169,7 @@ async def test_freeze_is_not_cut_short_whatever_the_look_for_a_lock_finds(look: 
             first = not looked.is_set()
             looked.set()
             if first and look != "finds it":
-                raise ValueError("odd") if look == "fails as nobody foresaw" else StorePermissionError("no")
+                raise ValueError("odd") if look == "fails unexpectedly" else StorePermissionError("no")
         elif call.operation == "rename_directory" and call.path.name == "manifests":
             try:
                 await looked.wait()

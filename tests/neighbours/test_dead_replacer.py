@@ -10,6 +10,7 @@ from committer.errors import CommitterError, JobDecidedError, JobStateError
 from committer.records.job_state import JobOutcome, decode_record
 from committer.testing.faults import Fault, SimulatedCrash
 from tests.neighbours.meeting import Table
+from tests.rotation import Share
 
 OLD = {"p=1/old-0": b"old", "p=1/old-1": b"old", "p=2/old": b"old"}
 REPLACING = {"p=1/new-0": b"new", "p=1/new-1": b"new"}
@@ -62,11 +63,11 @@ async def end(table: Table, how: str, *, decided: bool, ended: bool) -> None:
 
 @pytest.mark.parametrize(("profile", "delivery"), [("local", "listing"), ("gcs", "message")])
 @pytest.mark.parametrize("how", ["recover", "rollback", "abort", "cleanup"])
-async def test_driver_that_dies_at_every_call_with_the_lock(profile: str, delivery: str, how: str) -> None:
+async def test_driver_that_dies_at_every_call_with_the_lock(
+    profile: str, delivery: str, how: str, share: Share
+) -> None:
     seen: set[str] = set()
-    number = 0
-    while True:
-        number += 1
+    for number in share.counted():
         table = Table(profile, OLD)
         party = await table.job("dead", REPLACING, REPLACE, delivery)
         party.store.faults.append(Fault(kind="crash_before", call=number))
@@ -99,16 +100,14 @@ async def test_driver_that_dies_at_every_call_with_the_lock(profile: str, delive
         assert other.error is None, (number, other.error)
         assert table.files()["p=1/appended"] == b"a"
         assert table.temporary() == set(), number
-    assert seen == {"undecided", "decided", "ended", "finished"}
+    share.check_seen(seen, {"undecided", "decided", "ended", "finished"})
 
 
 @PROFILES
 @pytest.mark.parametrize("how", ["rollback", "abort", "cleanup"])
-async def test_abort_that_dies_too_can_be_done_again(profile: str, how: str) -> None:
-    """Whoever ends the dead job may die while it does so: the lock goes with a later try, never before it."""
-    number = 0
-    while True:
-        number += 1
+async def test_abort_that_dies_too_can_be_done_again(profile: str, how: str, share: Share) -> None:
+    """The process that ends the dead job may die while it does so: the lock goes with a later try, never before it."""
+    for number in share.counted():
         table = Table(profile, OLD)
         party = await table.job("dead", REPLACING, REPLACE)
         party.store.faults.append(Fault(kind="crash_before", operation="put", path="decision"))
