@@ -3,7 +3,7 @@
     python benchmarks/commit_worker.py [uvloop]   reads one shape a line from standard input, prints one result a line
     python benchmarks/commit_worker.py prepare    writes one job, whose shape is the line on standard input, and ends
 
-A job is prepared by a process of its own, so that what writing it took is in nobody's memory or CPU time.
+A job is prepared by a process of its own, so that what writing it took counts in no measurement.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class Shape(msgspec.Struct, frozen=True, kw_only=True):
     no_op: bool = False
 
     def config(self) -> CommitterConfig:
-        """What the job is set up with, and so committed with, whoever commits it."""
+        """What the job is set up with, and so committed with, by any driver."""
         config = CommitterConfig(io_rate=self.rate)
         return config.replace(io_concurrency=self.concurrency) if self.concurrency else config
 
@@ -106,7 +106,7 @@ async def prepare(shape: Shape) -> None:
 
 
 def _describe(shape: Shape) -> None:
-    """Saves the manifests of tasks whose files nobody wrote."""
+    """Saves the manifests of tasks whose files were never written."""
     layout = JobLayout(StorePath.of(shape.destination), JOB)
     destination = layout.destination.uri
     Path(layout.manifests.path).mkdir(parents=True, exist_ok=True)

@@ -1,6 +1,6 @@
 """Where measurements are kept: one JSON file a benchmark in `benchmarks/results/`, with the machine it ran on.
 
-`benchmarks/report.py` makes the tables of the documentation of them; nobody types a figure.
+`benchmarks/report.py` makes the tables of the documentation of them; no figure is typed by hand.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Writes what was measured into README.md and two pages of docs/, so that nobody types a figure.
+"""Writes what was measured into README.md and two pages of docs/, so that no figure is typed by hand.
 
     uv run benchmarks/report.py [--check]
 

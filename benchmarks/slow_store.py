@@ -18,7 +18,7 @@ _DESCRIBED = re.compile(r"part-(\d+)-(\d+)")
 
 
 def described_file(task: int, file: int) -> tuple[int, float, str]:
-    """Length, time and identity of a file that nobody wrote, as its manifest says."""
+    """Length, time and identity of a file that was never written, as its manifest says."""
     return 1000 + file, 0.0, f"{task}{file:07d}:1"
 
 

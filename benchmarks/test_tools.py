@@ -66,7 +66,7 @@ def java(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Java]:
     if MISSING:
         pytest.skip(f"missing: {', '.join(MISSING)}")
     with pytest.MonkeyPatch.context() as environment:
-        # Starts in half the time; what it measures here is nobody's claim.
+        # Starts in half the time; what it measures here is no claim.
         environment.setenv("JAVA_TOOL_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xshare:auto")
         side = Java(tmp_path_factory.mktemp("classes"), tmp_path_factory.mktemp("java"), warm_ups=0)
     yield side

@@ -127,7 +127,7 @@ async def main(root: str) -> None:
     source = Source()
     async with (
         aiohttp.ClientSession() as session,  # the service's own, given to the library
-        aiohttp.ClientSession() as user,  # somebody who talks to the service
+        aiohttp.ClientSession() as user,  # a client of the service
         source.running() as data,
         asyncio.TaskGroup() as group,
         ExportService(group, session, data, root).running() as address,

@@ -102,6 +102,22 @@ def test_modules_name_who_acts_in_standard_terms(module: Path) -> None:
     assert not [line for line in text.splitlines() if _UNPLAIN.search(line)]
 
 
+# In names of tests too, whose words underscores join.
+_NAMELESS = re.compile(
+    r"(?<![a-z])(somebody|someone|nobody|anybody|everybody|whoever|litter)(?![a-z])|(let|letting) in\b|trouble at\b",
+    re.IGNORECASE,
+)
+_SCRIPTS = [file for folder in ("tests", "benchmarks", "examples") for file in (DOCS.parent / folder).rglob("*.py")]
+
+
+def test_tests_and_examples_name_who_acts() -> None:
+    texts = {file: file.read_text(encoding="utf-8").replace('"nobody"', "") for file in _SCRIPTS}
+    del texts[Path(__file__)]
+    assert texts
+    found = {str(file): lines for file, text in texts.items() if (lines := _NAMELESS.findall(text))}
+    assert not found
+
+
 _IN_THE_REPOSITORY = re.compile(r"(?<![\w/.-])((?:tests|committer|benchmarks|examples|docs)/[\w/.-]*\w)")
 
 

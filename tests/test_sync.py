@@ -498,7 +498,7 @@ def test_an_interrupted_task_commits_nothing(tmp_path: Path) -> None:
 
 
 def test_an_interrupt_as_a_call_ends_undoes_what_it_opened(tmp_path: Path) -> None:
-    """The coroutine ends in spite of its cancellation: nobody gets what it opened, so it must not stay open."""
+    """The coroutine ends in spite of its cancellation: no caller gets what it opened, so it must not stay open."""
     swallowed: list[str] = []
 
     async def strike(call: Call) -> None:

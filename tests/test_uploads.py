@@ -1,4 +1,4 @@
-"""Uploads that nobody completed: seen, measured and aborted from outside any job."""
+"""Uploads that were never completed: seen, measured and aborted from outside any job."""
 
 from __future__ import annotations
 

@@ -165,7 +165,7 @@ public final class CommitBench {
       }
     }
 
-    /** Saves the manifest of a task whose files nobody wrote. */
+    /** Saves the manifest of a task whose files were never written. */
     private void describe(ManifestCommitter driver, int task) throws IOException {
       TaskAttemptContext context = context(task);
       org.apache.hadoop.fs.Path attempt = driver.getTaskAttemptPath(context);

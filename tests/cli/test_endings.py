@@ -37,14 +37,14 @@ def test_a_plan_changes_nothing(run: Run, lake: Lake) -> None:
 def test_a_plan_that_would_be_refused_fails_and_says_why(run: Run, lake: Lake) -> None:
     lake.open()
     (lake.path / "year=2026").mkdir()
-    (lake.path / "year=2026/part-1.csv").write_text("somebody's")
+    (lake.path / "year=2026/part-1.csv").write_text("another job's")
     result = run("plan", lake.path, "open", "--output", "json")
     assert result.code == 1
     assert "part-1.csv" in result.json["plan"]["conflicts"][0]
     refused = run("commit", lake.path, "open", "--yes")
     assert refused.code == 1
     assert "part-1.csv" in refused.err
-    assert (lake.path / "year=2026/part-1.csv").read_text() == "somebody's"
+    assert (lake.path / "year=2026/part-1.csv").read_text() == "another job's"
 
 
 def test_commit_asks_for_yes_and_says_what_it_would_do(run: Run, lake: Lake) -> None:
@@ -173,13 +173,13 @@ def test_a_rollback_that_is_refused_is_never_followed_by_a_commit(run: Run) -> N
     assert place.files() == {}
 
 
-def test_uploads_that_may_be_anybodys_are_named(run: Run) -> None:
+def test_uploads_that_may_be_another_jobs_are_named(run: Run) -> None:
     place = MemoryPlace("s3")
 
     async def leave() -> None:
         job = await place.open_job(job_id="j", delivery="listing")
         await place.run_task(job, 0, {"x": b"x"})
-        await place.space.store().create_upload(place.space.path("table/y"), stamp="somebody")
+        await place.space.store().create_upload(place.space.path("table/y"), stamp="another-program")
         await job.close()
 
     asyncio.run(leave())
@@ -188,7 +188,7 @@ def test_uploads_that_may_be_anybodys_are_named(run: Run) -> None:
     assert f"{place.dest}/y" in done.out
 
 
-def test_recover_of_a_job_nobody_began_to_commit(run: Run, lake: Lake) -> None:
+def test_recover_of_a_job_that_no_driver_began_to_commit(run: Run, lake: Lake) -> None:
     lake.open()
     refused = run("recover", lake.path, "open", "--yes")
     assert refused.code == 1
@@ -379,7 +379,7 @@ def test_what_is_no_age(text: str) -> None:
 
 @pytest.mark.parametrize("command", ["plan", "commit", "abort"])
 def test_a_job_that_is_not_there(run: Run, lake: Lake, command: str) -> None:
-    words = [command, lake.path, "nobody", "--output", "json", *(["--yes"] if command != "plan" else [])]
+    words = [command, lake.path, "missing", "--output", "json", *(["--yes"] if command != "plan" else [])]
     result = run(*words)
     assert result.code == 4
     # Where there is no destination, no list of jobs can be shown.

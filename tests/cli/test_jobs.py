@@ -78,7 +78,7 @@ def test_the_command_that_is_named_settles_the_job(run: Run, lake: Lake, state: 
     assert rows(run, lake) == {}
 
 
-def test_an_outcome_that_is_kept_for_a_stream_is_no_litter(run: Run, lake: Lake) -> None:
+def test_an_outcome_that_is_kept_for_a_stream_is_not_what_remains(run: Run, lake: Lake) -> None:
     lake.committed("batch", config=CommitterConfig(outcome_kept=True))
     row = rows(run, lake)["batch"]
     assert (row["state"], row["kept"], row["next_step"]) == ("committed", True, "")

@@ -108,7 +108,7 @@ def test_a_missing_extra_is_said(package: str) -> None:
     assert "Traceback" not in done.stderr
 
 
-def test_without_terminal_nobody_is_asked(lake: Lake) -> None:
+def test_without_terminal_no_question_is_asked(lake: Lake) -> None:
     lake.open()
     result = shell("commit", lake.path, "open", stdin="y\n")
     assert result.code == 2

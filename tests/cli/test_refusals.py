@@ -1,4 +1,4 @@
-"""What is refused is refused before anybody is asked, in a sentence, with the right code; a bad command line too."""
+"""What is refused is refused before a person is asked, in a sentence, with the right code; a bad command line too."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def test_what_will_be_refused_is_never_asked_about(
     assert said in seen
 
 
-def test_where_nothing_would_be_removed_nobody_is_asked(run: Run, lake: Lake) -> None:
+def test_where_nothing_would_be_removed_no_question_is_asked(run: Run, lake: Lake) -> None:
     lake.open()
     shown = run("cleanup", lake.path, "--older-than", "7d")
     assert (shown.code, "nothing will be removed" in shown.out) == (0, True)

@@ -87,7 +87,7 @@ def test_abort_says_first_what_it_will_do(run: Run, space: MemorySpace) -> None:
 
 
 def test_abort_takes_only_what_it_showed(run: Run, space: MemorySpace, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A job that begins while somebody reads the question keeps its uploads."""
+    """A job that begins while a person reads the question keeps its uploads."""
 
     class Reader:
         def readline(self) -> str:

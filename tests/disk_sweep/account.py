@@ -15,7 +15,7 @@ class Wrong(AssertionError):
 
 
 def put(table: str, tree: Tree) -> None:
-    """Puts files there, as nobody's job."""
+    """Puts files there, of no job."""
     for name, text in tree.items():
         path = Path(table, name)
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -245,7 +245,7 @@ class Run:
             verdict.check_forced(told)
         else:
             verdict.check_end(told, other)
-        await self._check_litter()
+        await self._check_nothing_is_left()
         if not forced and look(self.table)[1] == "old":
             await self._run_again(verdict)
 
@@ -291,7 +291,7 @@ class Run:
             self.history.append(f"end: {error}")
             await committer.recover(self.table, life.JOB, storage_options=options)
 
-    async def _check_litter(self) -> None:
+    async def _check_nothing_is_left(self) -> None:
         options = life.options()
         report = await committer.cleanup(self.table, older_than=0, storage_options=options)
         if self.case.detail == "force" and report.kept:

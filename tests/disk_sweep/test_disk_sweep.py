@@ -39,7 +39,7 @@ def sweep(*options: str, root: Path | None = None, before: tuple[str, ...] = (),
 
 @pytest.fixture
 def namespace() -> tuple[str, ...]:
-    """What a command begins with whose mounts nobody else sees."""
+    """What a command begins with whose mounts no other process sees."""
     unshare = shutil.which("unshare")
     if not LINUX or unshare is None:
         pytest.skip("only Linux has mount namespaces, by unshare(1)")

@@ -61,13 +61,13 @@ class Verdict:
 
         Args:
             told: What it said.
-            alone: Whether nobody else did anything meanwhile.
+            alone: Whether no other process did anything meanwhile.
         """
         if told.kind == "died":
             return
         now = fate(self._table, life.JOB)
         if told.outcome == "unchanged" and now.decision == "commit" and now.outcome != "rolled-back":
-            # Also where another driver decided it: whoever reads this would run the job again.
+            # Also where another driver decided it: a user who reads this would run the job again.
             if self._stood[2].decision != "commit" or now.outcome != self._stood[2].outcome:
                 raise Wrong("told unchanged, but the job is decided to be committed")
         if not alone:
@@ -116,7 +116,7 @@ class Verdict:
             raise Wrong(f"in the end, _SUCCESS of {marker!r}: {said}")
 
     def check_forced(self, told: Told) -> None:
-        """A cleanup by force may leave a part of what a living driver published, but nobody may call that whole."""
+        """A cleanup by force may leave a part of what a living driver published, but no report may call that whole."""
         tree, marker = look(self._table)
         if tree.get("other/neighbour") != "neighbour":
             raise Wrong("the neighbour's file is lost")

@@ -1,4 +1,4 @@
-"""Who is let in: SharedKey, shared access signatures and bearer tokens, each operation with a good and a bad one."""
+"""Authentication: SharedKey, shared access signatures and bearer tokens, each operation with a good and a bad one."""
 
 from __future__ import annotations
 

@@ -80,7 +80,7 @@ class Place(ABC):
         return self.all_files()[name]
 
     def waiting(self) -> list[str]:
-        """Every file that is there or waits to be, by relative name: uploads that nobody completed yet, too."""
+        """Every file that is there or waits to be, by relative name: uploads that are not completed yet, too."""
         return list(self.all_files())
 
     def files(self) -> dict[str, bytes]:

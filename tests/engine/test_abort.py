@@ -100,7 +100,7 @@ async def test_refused_commit_leaves_the_job_open(place: Place, delivery: Delive
         assert await place.states() == {"job-1": "open"}
         with pytest.raises(JobUndecidedError):
             await place.recover("job-1")
-    # Tasks can go on as if nobody had tried.
+    # Tasks can go on as if no driver had tried.
     better = await place.run_task(job, 1, {"other": b"1"}, attempt=1)
     await job.commit([messages[0], better] if named else None, tasks=2)
     assert place.files() == {"same": b"0", "other": b"1"}

@@ -204,14 +204,14 @@ async def test_directory_outside_that_is_a_link_stays_one(tmp_path: Path) -> Non
 async def test_replacing_takes_the_subtree_of_a_directory_written_and_no_sibling(place: Place) -> None:
     for name in ("p=1/old", "p=1/below/old", "p=1/_metadata/m", "p=9/old", "old", "_SUCCESS"):
         put(place, name, b"old")
-    put(place, "p=1/_temporary/other-job/setup", b"somebody else's")
+    put(place, "p=1/_temporary/other-job/setup", b"another job's")
     place.write("p=1/old", b"old")
     place.write("p=9/old", b"old")
     async with place.open_job(config=config(place, conflict_mode="replace")) as job:
         await run_task(place, job, 0, {"p=1/new": b"new"}, {"p=1/new": b"new"})
     assert outside(place) == {
         "p=1/new": b"new",
-        "p=1/_temporary/other-job/setup": b"somebody else's",
+        "p=1/_temporary/other-job/setup": b"another job's",
         "p=9/old": b"old",
         "old": b"old",
         "_SUCCESS": b"old",
@@ -251,7 +251,7 @@ async def test_root_that_only_may_be_written_to_loses_nothing(place: Place) -> N
 
 
 async def test_two_jobs_with_one_root(place: Place) -> None:
-    """Jobs of two destinations meet outside: nobody's file is overwritten, and who comes second is taken back whole."""
+    """Jobs of two destinations meet outside: neither overwrites a file of the other, and the second one is taken back whole."""
     first = await place.open_job(config=config(place, io_concurrency=1))
     await run_task(place, first, 0, NEW)
     other = committer.open_job(f"{place.dest}-2", config=config(place), storage_options=place.options)

@@ -134,7 +134,7 @@ async def test_undecided_job_is_refused_without_its_roots(place: Place) -> None:
 
 
 async def test_spec_carries_the_roots(memory: MemoryPlace) -> None:
-    """Whoever was handed the spec was handed the roots, as with the places of reports."""
+    """A process that was handed the spec was handed the roots, as with the places of reports."""
     job = await memory.open_job(config=config(memory))
     spec = JobSpec.decode(job.spec.encode())
     await run_task(memory, spec, 0, NEW)
@@ -240,7 +240,7 @@ async def test_facts_that_name_places_the_roots_do_not_hold(place: Place, kind: 
 
 
 async def test_decision_and_setup_cannot_say_where_else_to_write(place: Place) -> None:
-    """Both hold the roots of their job; neither gives them to whoever reads it."""
+    """Both hold the roots of their job; neither gives them to a process that reads it."""
     await decided(place)
     record = "_temporary/j-1/decision"
     decision = decode_record(place.read(record), Decision, source=record)

@@ -91,7 +91,7 @@ async def test_an_abort_of_a_decided_job(table: Table) -> None:
             path.unlink()
 
 
-async def test_a_recovery_of_a_job_that_nobody_began_to_commit(table: Table) -> None:
+async def test_a_recovery_of_a_job_that_no_driver_began_to_commit(table: Table) -> None:
     for delivery in ("listing", "message"):
         for way in (1, 2):
             await (await table.open(delivery=delivery)).close()
@@ -243,7 +243,7 @@ def test_a_call_leaves_out_what_is_not_said() -> None:
 
 @pytest.mark.parametrize("record", ["intent", "setup", "decision", "outcome", "mark in the outcome"])
 async def test_a_rollback_whose_cleaning_fails(table: Table, record: str) -> None:
-    """Nothing of the job is at the destination any more: whoever is told `committed` goes on as if it were."""
+    """Nothing of the job is at the destination any more: a caller that is told `committed` goes on as if it were."""
     await table.die(after_the_decision(), config={"io_concurrency": 1})
     puts = 0
 

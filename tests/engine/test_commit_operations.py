@@ -10,7 +10,7 @@ shapes of etags), `tests/test_config.py` (Hadoop's keys), and on servers in `tes
 `test_java_jobs.py` (Hadoop itself).
 
 Where this engine differs on purpose: who opens a file decides whether it waits, not its path, so no path is parsed for
-its key; nobody renames a marker; an abort ends the job's own uploads, never those below a prefix; what an abort cannot
+its key; no marker is renamed; an abort ends the job's own uploads, never those below a prefix; what an abort cannot
 list is an error, after which it can be done again.
 """
 
@@ -129,7 +129,7 @@ async def test_a_file_outside_the_destination_goes_where_its_path_says(delivery:
 
 @BOTH
 async def test_records_are_no_output(delivery: Delivery, place: MemoryPlace) -> None:
-    """Those of a job that leaves them there: no report counts them, no validation misses them, nobody replaces them."""
+    """Those of a job that leaves them there: no report counts them, no validation misses them, no job replaces them."""
     config = CommitterConfig(cleanup_skipped=True)
     async with place.open_job(job_id="j", delivery=delivery, config=config) as job:
         message = await place.run_task(job, 0, {"a=1/x": b"x"})
@@ -196,19 +196,19 @@ async def test_many_files_under_throttling(place: MemoryPlace) -> None:
 
 
 async def test_empty_and_small_files_are_taken_back(place: MemoryPlace) -> None:
-    """By their stamp and length: an empty file of somebody else's would be the same by its content alone."""
+    """By their stamp and length: an empty file of another program would be the same by its content alone."""
 
-    async def somebody_else(call: Call) -> None:
+    async def another_program(call: Call) -> None:
         if call.operation == "complete_upload" and call.path.name == "last":
             place.write("empty", b"")
-            place.write("last", b"somebody's")
+            place.write("last", b"another job's")
 
-    place.store.before_call = somebody_else
+    place.store.before_call = another_program
     with pytest.raises(TargetExistsError) as caught:
         async with place.open_job(config=CommitterConfig(io_concurrency=1)) as job:
             await job.commit([await place.run_task(job, 0, {**SMALL, "empty-too": b"", "last": b"l"})])
     assert caught.value.outcome == "unchanged"
-    assert place.files() == {"empty": b"", "last": b"somebody's"}
+    assert place.files() == {"empty": b"", "last": b"another job's"}
     assert (pending(place), place.temporary()) == ([], set())
 
 
@@ -227,7 +227,7 @@ async def test_an_abort_of_what_is_not_there(delivery: Delivery, place: MemoryPl
         place.remove(name)
     await job.abort_task(0, 0)
     assert pending(place) == ["x"]
-    # Whoever wrote it needs no record.
+    # Its writer needs no record.
     await task.abort()
     assert pending(place) == []
     for name in place.temporary():

@@ -198,7 +198,7 @@ async def test_python_driver_is_told_nothing_and_nothing_is_asked(memory: Memory
 
 
 async def test_choices_travel_with_the_job(memory: MemoryPlace) -> None:
-    """Whoever attaches, writes or recovers makes the choices the job was set up with."""
+    """A process that attaches, writes or recovers makes the choices the job was set up with."""
     config = CommitterConfig(unique_names=True, existing_target="replace", record_save_attempts=2)
     job = await memory.open_job(job_id="job-1", config=config)
     async with memory.attach_job("job-1", config=CommitterConfig()) as other:

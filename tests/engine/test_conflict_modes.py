@@ -79,7 +79,7 @@ async def test_replace_at_the_root_spares_hidden_names(place: Place) -> None:
 
 
 async def test_what_jobs_may_own_is_spared_in_whatever_case(place: Place) -> None:
-    """No record may name it, so a decision that did could be carried out by nobody else."""
+    """No record may name it, so a decision that did could not be carried out by another driver."""
     spared = {"p=1/_TEMPORARY/x": b"kept", "p=1/__Magic/x": b"kept"}
     for name, data in {**spared, "p=1/old": b"old"}.items():
         place.write(name, data)
@@ -172,7 +172,7 @@ async def test_replacing_driver_that_stops_half_way(place: Place, rollback: bool
 
 
 async def test_what_appears_in_a_replaced_directory_stays(place: Place) -> None:
-    """A file that was not there when the old files were listed belongs to somebody else."""
+    """A file that was not there when the old files were listed belongs to another job or program."""
     place.write("p=1/old", b"old")
     job = await place.open_job(config=config("replace"))
     await place.run_task(job, 0, {"p=1/new": b"new"})

@@ -1,4 +1,4 @@
-"""What a driver, an operator or a task is told about a job is how it really ended, whoever else was at work."""
+"""What a driver, an operator or a task is told about a job is how it really ended, also beside others at work."""
 
 from __future__ import annotations
 
@@ -365,7 +365,7 @@ async def test_record_of_another_job_is_refused(place: Place) -> None:
 
 
 async def test_recovered_job_reports_what_its_tasks_counted(place: Place) -> None:
-    """G7: whoever finishes it, the report is as of one undisturbed run."""
+    """G7: whichever driver finishes it, the report is as of one undisturbed run."""
     job = await place.open_job(job_id="j")
     for number in range(3):
         await place.run_task(job, number, {f"part-{number}": b"x"})
@@ -534,7 +534,7 @@ async def test_what_a_zombie_writes_after_the_cleanup_is_no_job(flat: MemoryPlac
     assert flat.all_files() == {}
 
 
-async def test_intent_that_arrived_after_a_cleanup_blocks_nobody(flat: MemoryPlace) -> None:
+async def test_intent_that_arrived_after_a_cleanup_blocks_no_job(flat: MemoryPlace) -> None:
     job = await flat.open_job(job_id="j")
     kept = await kept_while_committing(flat, job, "/j/intent")
     flat.write("_temporary/j/intent", kept)
@@ -559,7 +559,7 @@ async def test_damaged_leftover_of_a_lock_hides_no_report(place: Place) -> None:
     assert place.all_files()["_temporary/.replace-lock-j"] == b"not json"
 
 
-async def test_block_of_a_job_that_was_aborted_ends_quietly_though_somebody_cleaned_it_up(place: Place) -> None:
+async def test_block_of_a_job_that_was_aborted_ends_quietly_though_an_operator_cleaned_it_up(place: Place) -> None:
     async with place.open_job(job_id="j") as job:
         await place.run_task(job, 0, FILES)
         await committer.cleanup(place.dest, job_id="j", storage_options=place.options)
@@ -574,7 +574,7 @@ async def test_old_file_whose_place_aside_is_taken_is_no_success(tmp_path: Path)
     place.write("a=1/old", b"old")
     job = await place.open_job(job_id="j", config=CommitterConfig(conflict_mode="replace"))
     await place.run_task(job, 0, FILES)
-    place.write("_temporary/j/00/superseded/00000000", b"somebody's")
+    place.write("_temporary/j/00/superseded/00000000", b"another job's")
     with pytest.raises(JobStateError, match="taken by something else") as caught:
         await job.commit()
     assert caught.value.outcome == "partial"

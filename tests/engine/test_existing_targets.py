@@ -54,7 +54,7 @@ async def test_directory_at_a_files_target(place: Place) -> None:
 async def test_a_directory_that_another_job_runs_into_is_never_taken_away(place: Place) -> None:
     """Whatever this job may replace (G11): not the other job's records, nor what its tasks wrote."""
     place.write("part-0/deep/old", b"old")
-    # What a job that died long ago left of its lock is nobody's any more.
+    # What a job that died long ago left of its lock counts no longer.
     place.write("part-0/_temporary/.replace-lock", b"")
     nested = await committer.open_job(f"{place.dest}/part-0/deep", job_id="other", storage_options=place.options)
     message = await place.run_task(nested, 0, {"x": b"x"})
@@ -70,7 +70,7 @@ async def test_a_directory_that_another_job_runs_into_is_never_taken_away(place:
     assert {name: data for name, data in place.all_files().items() if not name.startswith("_temporary")} == before
     await nested.commit([message])
     assert place.files()["part-0/deep/x"] == b"x"
-    # What jobs leave that are over keeps nobody away; where directories are not real it is not in the way, and stays.
+    # What jobs leave that are over keeps no job away; where directories are not real it is not in the way, and stays.
     await job.commit()
     stays = {} if place.store.capabilities.directories else {"part-0/_temporary/.replace-lock": b""}
     assert place.files() == {"part-0": b"new", **stays}
@@ -154,7 +154,7 @@ async def test_a_job_that_comes_to_a_directory_while_it_is_looked_into_is_not_ta
 
 @pytest.mark.parametrize("profile", ["gcs", "s3"])
 async def test_what_has_the_name_of_a_jobs_own_directory_stays_and_keeps_no_recovery_away(profile: str) -> None:
-    """Decisions name no such file to be taken away, and whoever finishes the job holds them to it."""
+    """Decisions name no such file to be taken away, and the recoverer that finishes the job holds them to it."""
     place = MemoryPlace(profile)
     place.write("part-0/old", b"old")
     kept = dict.fromkeys(("part-0/_temporary", "part-0/__magic_job-x", "part-0/deep/__magic"), b"kept")
@@ -280,7 +280,7 @@ async def test_target_that_appears_while_the_job_replaces(place: Place, replaced
 
 
 async def test_target_that_appears_while_the_job_replaces_its_directory(place: Place) -> None:
-    """It was not told to replace that file, and where old files cannot be kept it cannot go back: somebody must help."""
+    """It was not told to replace that file, and where old files cannot be kept it cannot go back: an operator must help."""
     place.write("p=1/part-0", b"old")
     job = await place.open_job(job_id="job-1", config=CommitterConfig(conflict_mode="replace"))
     await place.run_task(job, 0, {"p=1/part-0": b"new", "p=2/part-1": b"new"})
@@ -362,7 +362,7 @@ async def test_rolled_back_blocking_files_and_directories_come_back(place: Place
 
 
 async def test_what_replaced_target_becomes_while_we_look(place: Place) -> None:
-    """The target was replaced by somebody else since the decision: as one that appeared, it is not the recorded one."""
+    """The target was replaced by another program since the decision: as one that appeared, it is not the recorded one."""
     place.write("part-0", b"old")
     job = await place.open_job(job_id="job-1", config=REPLACE)
     await place.run_task(job, 0, {"part-0": b"new"})

@@ -270,7 +270,7 @@ async def test_a_driver_that_comes_late_finds_the_job_committed(place: Place, re
 
 @pytest.mark.parametrize("how", ["abort", "cleanup by name", "cleanup by age"])
 async def test_an_abort_that_comes_late_does_not_undo_the_outcome(place: Place, how: str) -> None:
-    """Whoever looked while the job was open, and decides against it only now, finds that it committed."""
+    """A driver that looked while the job was open, and decides against it only now, finds that it committed."""
     job = await place.open_job(job_id="job-1", config=KEPT)
     await place.run_task(job, 0, {"part-0": b"abc"})
 

@@ -120,7 +120,7 @@ async def test_what_tells_of_a_file_elsewhere_must_fit_below_the_destination(pla
 
 
 async def test_a_record_that_the_store_cannot_hold_fails_its_task_and_leaves_nothing(place: MemoryPlace) -> None:
-    """It was never sent, so nobody can have read it: attempt and job are aborted."""
+    """It was never sent, so no executor can have read it: attempt and job are aborted."""
     dest, options = f"{place.dest}/{'d' * 880}", {"store": place.store}
     with pytest.raises(InvalidPathError) as caught:
         async with committer.open_job(dest, job_id="j" * 36, delivery="message", storage_options=options) as job:
@@ -163,18 +163,18 @@ async def test_a_directory_at_a_files_target_that_is_gone_already_does_not_stop_
 
 
 async def test_of_a_directory_at_a_files_target_only_what_stood_there_goes(place: MemoryPlace) -> None:
-    """A bucket has no directories: what somebody puts below that name meanwhile is another file."""
+    """A bucket has no directories: what another program puts below that name meanwhile is another file."""
     place.write("x/old", b"old")
     place.write("x/changed", b"old")
 
-    async def somebody_else(call: Call) -> None:
+    async def another_program(call: Call) -> None:
         if call.operation == "complete_upload":
-            place.write("x/changed", b"somebody's")
+            place.write("x/changed", b"another job's")
             place.write("x/_temporary/other/setup", b"{}")
 
-    place.store.before_call = somebody_else
+    place.store.before_call = another_program
     await committing(place, ["x"], config=CommitterConfig(existing_target="replace"))
-    assert place.files() == {"x": b"x", "x/changed": b"somebody's", "x/_temporary/other/setup": b"{}"}
+    assert place.files() == {"x": b"x", "x/changed": b"another job's", "x/_temporary/other/setup": b"{}"}
 
 
 @pytest.mark.parametrize("delivery", ["message", "listing"])
@@ -188,17 +188,17 @@ async def test_a_directory_that_another_job_runs_into_is_never_taken_away(delive
     assert place.read("x/y/z") == b"z"
 
 
-async def test_an_old_file_that_somebody_changed_since_stays(place: MemoryPlace) -> None:
+async def test_an_old_file_that_another_program_changed_since_stays(place: MemoryPlace) -> None:
     place.write("a=1/old", b"old")
     place.write("a=1/older", b"older")
 
-    async def somebody_else(call: Call) -> None:
+    async def another_program(call: Call) -> None:
         if call.operation == "complete_upload":
-            place.write("a=1/old", b"somebody's")
+            place.write("a=1/old", b"another job's")
 
-    place.store.before_call = somebody_else
+    place.store.before_call = another_program
     await committing(place, ["a=1/new"], config=CommitterConfig(conflict_mode="replace"))
-    assert place.files() == {"a=1/new": b"a=1/new", "a=1/old": b"somebody's"}
+    assert place.files() == {"a=1/new": b"a=1/new", "a=1/old": b"another job's"}
 
 
 async def test_a_job_that_replaced_a_file_goes_forward_only(place: MemoryPlace) -> None:
@@ -247,7 +247,7 @@ async def test_a_list_that_names_what_is_not_the_jobs_ends_nothing(
     name: str | None, place: MemoryPlace, caplog: pytest.LogCaptureFixture
 ) -> None:
     store = place.space.store()
-    upload_id = await store.create_upload(place.space.path("elsewhere/x"), stamp="somebody")
+    upload_id = await store.create_upload(place.space.path("elsewhere/x"), stamp="another-program")
     job = await place.open_job(job_id="j")
     record = {"type": "committer.uploads", "version": 1, "job_id": "j", "task_attempt": "a"}
     record["uploads"] = [{"name": name, "id": upload_id}]

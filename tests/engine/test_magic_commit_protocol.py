@@ -6,7 +6,7 @@ header of a marker, on a server, in `tests/s3/test_pending_sets.py`, and as Java
 the protocol that all committers share in `test_commit_protocol.py`.
 
 Where this engine differs on purpose: no program writes to a work path; markers and records of each run of an attempt
-lie in a directory of its own; one that cannot be put ends its upload at once, since nobody could finish the file any
+lie in a directory of its own; one that cannot be put ends its upload at once, since no process could finish the file any
 more; `fs.s3a.committer.magic.enabled` switches nothing, what the store can do decides.
 """
 
@@ -124,7 +124,7 @@ async def test_a_file_that_is_given_up_leaves_no_marker(place: MemoryPlace) -> N
 
 
 async def test_a_set_that_cannot_be_saved_ends_the_attempt(place: MemoryPlace) -> None:
-    """Another one can commit the task; of this one nothing is left for anybody to commit, or to pay for."""
+    """Another one can commit the task; of this one nothing is left to commit, or to pay for."""
     async with place.open_job(job_id=JOB) as job:
         place.faults(Fault(kind="forbidden", operation="put", path=".pendingset"))
         with pytest.raises(StorePermissionError):
@@ -157,7 +157,7 @@ async def test_a_store_that_lacks_something_refuses_the_committer(ability: str, 
 async def test_a_job_of_hadoops_goes_by_a_committer_that_its_store_can_serve(
     what: str, profile: str, wrong: str
 ) -> None:
-    """Else its commit would be decided, and nobody could ever finish it."""
+    """Else its commit would be decided, and no recoverer could ever finish it."""
     place = MemoryPlace(profile)
     for directory in ("_temporary/J/00/manifests", "__magic_job-J/job-J/00"):
         place.write(f"{directory}/marker", b"")

@@ -92,7 +92,7 @@ async def test_an_executor_that_outlives_its_job_sends_nothing_of_what_it_lists_
     job = await place.open_job(job_id="j")
 
     async def end(call: Call) -> None:
-        # Just before the list is written: whoever ends the job cannot find it.
+        # Just before the list is written: the process that ends the job cannot find it.
         if call.operation == "put" and "/uploads/" in call.path.path:
             await (job.commit([]) if ending == "commit" else job.abort())
 
@@ -115,7 +115,7 @@ async def test_uploads_end_where_cleanup_is_left_out(place: MemoryPlace) -> None
     assert place.temporary()
 
 
-async def test_an_upload_whose_id_nobody_learned_is_found_by_the_token_in_its_name(place: MemoryPlace) -> None:
+async def test_an_upload_whose_id_no_process_learned_is_found_by_the_token_in_its_name(place: MemoryPlace) -> None:
     config = CommitterConfig(unique_names=True)
     async with place.open_job(job_id=LONG_ID, config=config) as job:
         await killed(place, job.spec, operation="create_upload")
@@ -131,7 +131,7 @@ async def test_an_upload_whose_id_nobody_learned_is_found_by_the_token_in_its_na
 )
 async def test_an_upload_that_cannot_be_told_is_left_alone(name: str, place: MemoryPlace) -> None:
     async with place.open_job(job_id=LONG_ID) as job:
-        await place.space.store().create_upload(place.space.path(f"table/{name}"), stamp="somebody")
+        await place.space.store().create_upload(place.space.path(f"table/{name}"), stamp="another-program")
         message = await place.run_task(job, 0, {"y": b"y"})
         report = await job.commit([message])
     assert pending(place) == [name]
@@ -142,7 +142,7 @@ async def test_an_upload_that_cannot_be_told_is_left_alone(name: str, place: Mem
 async def test_an_id_that_another_job_may_have_in_its_names_tells_nothing(job_id: str, place: MemoryPlace) -> None:
     name = f"x-{job_id}.csv"
     async with place.open_job(job_id=job_id, config=CommitterConfig(unique_names=True)) as job:
-        await place.space.store().create_upload(place.space.path(f"table/{name}"), stamp="somebody")
+        await place.space.store().create_upload(place.space.path(f"table/{name}"), stamp="another-program")
         await job.commit([])
     assert pending(place) == [name]
 
@@ -207,7 +207,7 @@ async def test_an_older_upload_is_not_the_jobs_whatever_its_name(place: MemoryPl
 async def test_uploads_beside_the_destination_and_of_other_jobs_stay(place: MemoryPlace) -> None:
     store = place.space.store()
     for name in ("table10/x", "other/y"):
-        await store.create_upload(place.space.path(name), stamp="somebody")
+        await store.create_upload(place.space.path(name), stamp="another-program")
     other = await place.open_job(job_id="other")
     message = await place.run_task(other, 0, {"theirs": b"t"})
     await committing(place, ["mine"], job_id="mine")

@@ -33,16 +33,16 @@ async def test_the_sixth_of_twelve_is_refused_five_are_deleted_and_seven_aborted
     names = [f"f{number:02d}" for number in range(12)]
     before: list[Call] = []
 
-    async def somebody_else(call: Call) -> None:
+    async def another_program(call: Call) -> None:
         if call.operation == "complete_upload" and call.path.name == "f05" and not before:
             before.append(call)
-            place.write("f05", b"somebody's")
+            place.write("f05", b"another job's")
 
-    place.store.before_call = somebody_else
+    place.store.before_call = another_program
     with pytest.raises(TargetExistsError) as caught:
         await committing(place, names, config=CommitterConfig(io_concurrency=1))
     assert caught.value.outcome == "unchanged"
-    assert place.files() == {"f05": b"somebody's"}
+    assert place.files() == {"f05": b"another job's"}
     assert pending(place) == []
     counts = place.store.counts()
     assert (counts["complete_upload"], counts["delete_file_if"], counts["abort_upload"]) == (6, 5, 7)
@@ -53,16 +53,16 @@ async def test_an_earlier_success_marker_comes_back_with_a_rollback(place: Memor
     await committing(place, ["old"], job_id="earlier")
     marker = place.read("_SUCCESS")
 
-    async def somebody_else(call: Call) -> None:
+    async def another_program(call: Call) -> None:
         if call.operation == "complete_upload" and call.path.name == "b" and "b" not in place.files():
             assert "_SUCCESS" not in place.all_files()
-            place.write("b", b"somebody's")
+            place.write("b", b"another job's")
 
-    place.store.before_call = somebody_else
+    place.store.before_call = another_program
     with pytest.raises(TargetExistsError):
         await committing(place, ["a", "b"], config=CommitterConfig(io_concurrency=1))
     assert place.read("_SUCCESS") == marker
-    assert place.files() == {"old": b"old", "b": b"somebody's"}
+    assert place.files() == {"old": b"old", "b": b"another job's"}
 
 
 @pytest.mark.parametrize(
@@ -175,9 +175,9 @@ async def test_a_rollback_leaves_what_others_put_in_a_files_place(place: MemoryP
     place.store.faults.append(Fault(kind="crash_before", operation="complete_upload", path="/table/c"))
     with pytest.raises(SimulatedCrash):
         await committing(place, ["a", "b", "c"], job_id="j", config=CommitterConfig(io_concurrency=1))
-    place.write("a", b"somebody's")
+    place.write("a", b"another job's")
     await committer.recover(place.dest, "j", rollback=True, storage_options={"store": place.space.store()})
-    assert place.files() == {"a": b"somebody's"}
+    assert place.files() == {"a": b"another job's"}
     assert pending(place) == []
 
 
@@ -193,7 +193,7 @@ async def test_a_completion_whose_answer_is_lost_is_found_done(answers_again: bo
     assert place.store.count("complete_upload") == 2
 
 
-async def test_whoever_recovers_finds_what_was_completed(place: MemoryPlace) -> None:
+async def test_a_recoverer_finds_what_was_completed(place: MemoryPlace) -> None:
     place.faults(Fault(kind="crash_after", operation="complete_upload", path="/table/b"))
     with pytest.raises(SimulatedCrash):
         await committing(place, ["a", "b", "c"], job_id="j", config=CommitterConfig(io_concurrency=1))

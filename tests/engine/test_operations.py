@@ -230,11 +230,11 @@ async def test_old_driver_of_a_job_that_was_rolled_back(place: Place) -> None:
 
 async def test_recover_of_a_job_that_never_was(place: Place) -> None:
     with pytest.raises(JobNotFoundError) as caught:
-        await place.recover("nobody")
+        await place.recover("missing")
     assert caught.value.outcome == "unchanged"
     await place.run_job({"part-0": b"x"}, job_id="job-1")
     with pytest.raises(JobNotFoundError):
-        await place.recover("nobody")
+        await place.recover("missing")
     with pytest.raises(ConfigurationError):
         await place.recover("no/body")
 
@@ -308,7 +308,7 @@ async def test_cleanup_of_an_open_job_decides_first(place: Place) -> None:
 async def test_cleanup_of_nothing(place: Place) -> None:
     place.write("of-others", b"x")
     with pytest.raises(JobNotFoundError):
-        await clean(place, job_id="nobody")
+        await clean(place, job_id="missing")
     report = await clean(place, older_than=0)
     assert (report.removed, report.kept) == ([], {})
 
@@ -364,7 +364,7 @@ async def test_attach_by_spec_and_by_destination(place: Place) -> None:
 
 async def test_attach_to_what_is_not_there(place: Place) -> None:
     with pytest.raises(JobNotFoundError):
-        await place.attach_job("nobody")
+        await place.attach_job("missing")
     job = await place.open_job(job_id="job-1")
     await job.abort()
     with pytest.raises(JobNotFoundError):

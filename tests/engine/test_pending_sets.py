@@ -373,36 +373,36 @@ async def test_a_driver_that_died_half_way_is_followed_by_its_decision(java: Jav
 
 
 async def test_a_refusal_takes_back_what_hadoops_tasks_wrote(java: JavaJob, place: MemoryPlace) -> None:
-    async def somebody_else(call: Call) -> None:
+    async def another_program(call: Call) -> None:
         if call.operation == "complete_upload" and call.path.name == "c":
-            place.write("c", b"somebody's")
+            place.write("c", b"another job's")
 
     await java.run_task(0, {name: name.encode() for name in "abcd"})
-    place.store.before_call = somebody_else
+    place.store.before_call = another_program
     with pytest.raises(TargetExistsError):
         await java.commit()
-    assert visible(place) == {"c": b"somebody's"}
+    assert visible(place) == {"c": b"another job's"}
     assert (left(place), pending(place)) == (set(), [])
 
 
-async def test_a_rollback_leaves_a_file_of_somebody_that_is_like_one_of_hadoops(
+async def test_a_rollback_leaves_a_file_of_another_program_that_is_like_one_of_hadoops(
     java: JavaJob, place: MemoryPlace
 ) -> None:
     """Nothing but what they hold tells files of Hadoop's apart, and MapReduce gives them the same names every day."""
 
-    async def somebody_else(call: Call) -> None:
+    async def another_program(call: Call) -> None:
         if call.operation == "complete_upload" and call.path.name == "b" and "a" not in visible(place):
             alike = await java.pending("a", b"a")
             parts = [UploadPart(number, one["etag"].strip('"')) for number, one in enumerate(alike["etags"], 1)]
             await place.space.store().complete_upload(place.space.path("table/a"), alike["uploadId"], parts)
-            place.write("b", b"somebody's")
+            place.write("b", b"another job's")
 
     await java.run_task(0, {"a": b"a", "b": b"b"})
-    place.store.before_call = somebody_else
+    place.store.before_call = another_program
     place.faults(Fault(kind="unavailable", operation="complete_upload", path="/a"))
     with pytest.raises(TargetExistsError):
         await java.commit()
-    assert (visible(place), left(place), pending(place)) == ({"a": b"a", "b": b"somebody's"}, set(), [])
+    assert (visible(place), left(place), pending(place)) == ({"a": b"a", "b": b"another job's"}, set(), [])
 
 
 @pytest.mark.parametrize("foreseen", [None, f"{32 * 'f'}-2"])
@@ -412,20 +412,20 @@ async def test_what_nothing_proves_is_not_taken_back(
     """Where a key of KMS encrypts parts, their etags are no MD5, which may not show, and the file's is another."""
     monkeypatch.setattr("committer.committers.magic.pending_sets.composite_etag", lambda _etags: foreseen)
 
-    async def somebody_else(call: Call) -> None:
+    async def another_program(call: Call) -> None:
         if call.operation == "complete_upload" and call.path.name == "b":
-            place.write("b", b"somebody's")
+            place.write("b", b"another job's")
 
     await java.run_task(0, {"a": b"a", "b": b"b"})
-    place.store.before_call = somebody_else
+    place.store.before_call = another_program
     with pytest.raises(CommitterError, match="cannot tell whether what stands at a is the job's"):
         await java.commit()
-    assert visible(place) == {"a": b"a", "b": b"somebody's"}
+    assert visible(place) == {"a": b"a", "b": b"another job's"}
     place.store.before_call = None
     place.remove("a")
     report = await committer.recover(place.dest, JOB, rollback=True, storage_options=place.options)
     assert not report.success
-    assert (visible(place), left(place), pending(place)) == ({"b": b"somebody's"}, set(), [])
+    assert (visible(place), left(place), pending(place)) == ({"b": b"another job's"}, set(), [])
 
 
 @pytest.mark.parametrize("committed", [False, True])
@@ -531,7 +531,7 @@ async def test_a_record_that_leads_elsewhere_is_refused(
     bad = await java.pending("x", b"x", JAVA_ATTEMPT.format(task=0, attempt=0), **members)
     path = place.space.path(bad["destinationKey"])
     if path.path != "/table":
-        bad["uploadId"] = await place.space.store().create_upload(path, stamp="somebody")
+        bad["uploadId"] = await place.space.store().create_upload(path, stamp="another-program")
     place.write(java.record(0), json.dumps({"version": 3, "jobId": JOB, "commits": [bad]}).encode())
     with pytest.raises(RecordError) as caught:
         await java.commit()
@@ -539,7 +539,7 @@ async def test_a_record_that_leads_elsewhere_is_refused(
     assert (caught.value.outcome, visible(place)) == ("unchanged", {})
     async with java.attach() as job:
         await job.abort()
-    # What it named elsewhere stays, as it may be anybody's; what could not be read stays, too.
+    # What it named elsewhere stays, as it may be another job's; what could not be read stays, too.
     stays = bad["uploadId"] in [upload.upload_id for upload in place.space.uploads]
     assert stays == ("taskId" not in members)
     assert left(place) == set()

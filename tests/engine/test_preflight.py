@@ -120,7 +120,7 @@ async def rewrite_manifests(place: Place, change) -> None:
         ("adls", "d/x.", "ends in a period"),
     ],
 )
-async def test_names_the_store_cannot_hold_in_somebody_elses_record(profile: str, name: str, says: str) -> None:
+async def test_names_the_store_cannot_hold_in_a_record_of_another_engine(profile: str, name: str, says: str) -> None:
     place = MemoryPlace(profile)
     job = await place.open_job()
     await place.run_task(job, 0, {"part-0": b"x"})

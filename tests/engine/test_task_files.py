@@ -78,7 +78,7 @@ async def test_odd_names_come_through(place: Place, name: str) -> None:
     assert place.files() == {name: b"odd"}
 
 
-async def test_a_destination_may_lie_in_the_working_directory_of_somebody(tmp_path: Path) -> None:
+async def test_a_destination_may_lie_in_the_working_directory_of_another_engine(tmp_path: Path) -> None:
     """Only what is below it counts: Hive stages what it moves itself in such places."""
     place = DiskPlace(tmp_path / "_temporary" / "0")
     await place.run_job({"a/b": b"x"})

@@ -222,7 +222,7 @@ async def test_facts_that_name_places_outside(place: Place, name: str, kind: str
 
 @pytest.mark.parametrize("in_decision", [0, 1, 1000])
 @pytest.mark.parametrize("rollback", [False, True])
-async def test_what_stood_there_is_known_to_whoever_finishes(
+async def test_what_stood_there_is_known_to_the_recoverer_that_finishes(
     place: Place, monkeypatch: pytest.MonkeyPatch, in_decision: int, rollback: bool
 ) -> None:
     """Where the facts are few they stand in the decision, else in files beside it."""

@@ -195,7 +195,7 @@ def test_a_listener_may_come_later() -> None:
     assert len(second) == 1
 
 
-def test_nobody_listens() -> None:
+def test_without_listeners() -> None:
     progress = Progress("job")
     with progress.stage("load"):
         progress.advance(5)

@@ -1,4 +1,4 @@
-"""No more is held at once than the budget says, and nobody is passed over."""
+"""No more is held at once than the budget says, and no claim is passed over."""
 
 from __future__ import annotations
 

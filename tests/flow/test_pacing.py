@@ -232,7 +232,7 @@ async def test_an_amount_of_nothing_takes_a_slot_only() -> None:
 # --- Cancellation -------------------------------------------------------------------------------------------------
 
 
-async def test_whoever_gives_up_waiting_holds_nothing_back() -> None:
+async def test_a_claim_that_gives_up_waiting_holds_nothing_back() -> None:
     runtime = VirtualRuntime(auto_advance=False)
     grants = Grants(Pacer("e", concurrency=5, rate=1.0, burst=1, runtime=runtime))
     await grants.take()
@@ -247,7 +247,7 @@ async def test_whoever_gives_up_waiting_holds_nothing_back() -> None:
     assert grants.pacer.waiting == grants.pacer.in_use == 0
 
 
-async def test_whoever_is_cancelled_when_granted_gives_the_slot_back() -> None:
+async def test_a_claim_that_is_cancelled_when_granted_gives_the_slot_back() -> None:
     runtime = VirtualRuntime()
     pacer = Pacer("e", concurrency=1, runtime=runtime)
     grants = Grants(pacer)
@@ -479,7 +479,7 @@ async def test_the_lowest_rate_that_is_claimed_holds_and_then_the_next() -> None
 
 
 async def test_the_last_claim_may_be_collected_while_another_is_released(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One that nobody released, in a cycle: it is counted, and gone when the claims are asked what they ask for."""
+    """One that was never released, in a cycle: it is counted, and gone when the claims are asked what they ask for."""
     pacer = Pacer("e", concurrency=4)
     released, forgotten = pacer.claim(8), [pacer.claim(16)]
     forgotten.append(forgotten)  # type: ignore[arg-type]

@@ -121,7 +121,7 @@ async def test_whatever_callers_do(rate: float | None, burst: int, concurrency: 
             for at, amount in watch.granted[first:]:
                 given_out += amount
                 assert given_out <= most + rate * (at - begun) + A_LITTLE * len(watch.granted)
-    # Nothing is left behind that would hold back whoever comes next, but a pause and the tokens of the largest.
+    # Nothing is left behind that would hold back the next caller, but a pause and the tokens of the largest.
     async with pacer.permit("read", 1) as permit:
         pass
     assert permit.waited_s <= 3.0 + (max(caller.amount for caller in callers) + 1.0) / (pacer.rate or float("inf"))

@@ -137,7 +137,7 @@ async def test_without_a_rate_concurrency_alone_gives_way() -> None:
 
 
 async def test_a_store_that_refuses_everything_for_half_a_minute() -> None:
-    """As an account does that fails over, or that somebody else keeps busy: more than five refusals each."""
+    """As an account does that fails over, or that other programs keep busy: more than five refusals each."""
     runtime = VirtualRuntime()
     store = ThrottlingStore(runtime, 1000.0, 0.1, retry_after_s=1.0, latency_s=0.02)
     admit = store._admit

@@ -63,7 +63,7 @@ def content(task: int, attempt: int, name: str) -> bytes:
 
 
 class Impatient(SystemRuntime):
-    """The machine's clock, but nobody sleeps, and names come from a seed."""
+    """The machine's clock, but nothing sleeps, and names come from a seed."""
 
     def __init__(self, seed: int) -> None:
         self._random = random.Random(seed)
@@ -83,14 +83,14 @@ Trouble: TypeAlias = FaultKind | Literal["permanent", "cancel"] | Intruder
 
 
 class Cluster:
-    """Processes that share a world, with trouble at one of their calls.
+    """Processes that share a world, with a fault at one of their calls.
 
     Args:
         world: Where everything lies.
         plan: The job.
         at: Number of the call that trouble hits, counted over all processes from 1; 0 for none.
         trouble: What happens there: a fault, a right that is missing from then on, a cancellation of the driver, or
-            something that somebody else does from beginning to end.
+            something that another process does from beginning to end.
         delays: From a seed: every call waits a few turns of the loop, so that processes interleave in another order.
 
     Attributes:

@@ -84,7 +84,7 @@ async def end(cluster: Cluster, *, commit: bool = False) -> str:
 
     Args:
         cluster: The world after the trouble.
-        commit: Commit a job that nobody began to commit, where all its tasks are done; else abort it.
+        commit: Commit a job that no driver began to commit, where all its tasks are done; else abort it.
 
     Returns:
         ``committed``, ``untouched`` or ``unknown``.
@@ -142,23 +142,23 @@ async def _swept(cluster: Cluster) -> bool:
 
 
 async def recover(cluster: Cluster) -> None:
-    """Somebody recovers the job."""
+    """An operator recovers the job."""
     await _recover(cluster)
 
 
 async def roll_back(cluster: Cluster) -> None:
-    """Somebody takes the job back."""
+    """An operator takes the job back."""
     cluster.checker.late = not cluster.over
     await _recover(cluster, rollback=True)
 
 
 async def roll_back_by_force(cluster: Cluster) -> None:
-    """Somebody takes the job back and vouches that its driver is dead."""
+    """An operator takes the job back and vouches that its driver is dead."""
     await _recover(cluster, rollback=True, force=True)
 
 
 async def abort(cluster: Cluster) -> None:
-    """Somebody aborts the job; of a committed job that says nothing."""
+    """An operator aborts the job; of a committed job that says nothing."""
     options = {"store": cluster.process()}
     try:
         job = await committer.attach_job(
@@ -223,10 +223,10 @@ async def _recover(cluster: Cluster, *, rollback: bool = False, force: bool = Fa
 
 
 async def check_claims(cluster: Cluster, driver: BaseException | None) -> str:
-    """Ends the job, and makes sure that everybody who said how it ended was right. Returns how it did."""
+    """Ends the job, and makes sure that every process that said how it ended was right. Returns how it did."""
     cluster.raise_broken()
     said = set(cluster.claims) | ({"committed"} if driver is None else set())
     word = await end(cluster)
     if not said <= {word}:
-        raise GuaranteeBrokenError(f"it ended {word}, and somebody said {sorted(said)}")
+        raise GuaranteeBrokenError(f"it ended {word}, and a process said {sorted(said)}")
     return word

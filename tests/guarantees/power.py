@@ -32,7 +32,7 @@ def new_space() -> MemorySpace:
 
 
 class _File:
-    """A file's inode: what everybody sees, and what the disk has."""
+    """A file's inode: what processes see, and what the disk has."""
 
     def __init__(self, file: File) -> None:
         self.file = file
@@ -43,7 +43,7 @@ class _File:
 
 
 class _Directory:
-    """A directory's inode: the names everybody sees, and those the disk has."""
+    """A directory's inode: the names processes see, and those the disk has."""
 
     def __init__(self) -> None:
         self.names: dict[str, _Inode] = {}

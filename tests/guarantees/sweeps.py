@@ -1,4 +1,4 @@
-"""Trouble at every call, one run after the other."""
+"""A fault at every call, one run after the other."""
 
 from __future__ import annotations
 
@@ -144,7 +144,7 @@ async def sweep(
     *,
     commit_only: bool = False,
 ) -> None:
-    """Runs the job anew for every trouble at every call of this run's share.
+    """Runs the job anew for every fault at every call of this run's share.
 
     Args:
         make: Makes a new world.

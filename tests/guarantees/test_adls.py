@@ -1,4 +1,4 @@
-"""Trouble at every request that a job makes to an emulated account, one run after the other; then `recover` ends it right.
+"""A fault at every request that a job makes to an emulated account, one run after the other; then `recover` ends it right.
 
 What test_faults.py does at the store's calls, at the requests that they are made of.
 """
@@ -26,7 +26,7 @@ TROUBLES: dict[str, Callable[[], Fault]] = {
     "reset": lambda: Fault("reset", count=1),
     "busy": lambda: Fault("error", count=1, status=503, code="ServerBusy", retry_after="0"),
     "busy after success": lambda: Fault("error-after", count=1, status=503, code="OperationTimedOut"),
-    # What a front end makes of a rename or delete that it sent twice. The service tells nobody that what is there is not.
+    # What a front end makes of a rename or delete that it sent twice. The service does not say that what is there is not.
     "404 after success": lambda: Fault("error-after", count=1, status=404, code="SourcePathNotFound"),
     # The same, of a service that looks at the target first.
     "409 after success": lambda: Fault("error-after", count=1, status=409, code="PathAlreadyExists"),
@@ -97,7 +97,7 @@ def renamed_again(emulator: AdlsEmulator) -> set[str]:
 
 
 async def sweep(emulator: AdlsEmulator, plan: Plan, trouble: str, tally: Tally, *, commit_only: bool = False) -> None:
-    """Runs the job anew for a trouble at every request of this run's share.
+    """Runs the job anew for a fault at every request of this run's share.
 
     Raises:
         AssertionError: It names the first runs that ended wrong.

@@ -1,4 +1,4 @@
-"""A driver dies at every call of its commit; somebody rolls back, aborts, or dies in turn while he recovers."""
+"""A driver dies at every call of its commit; an operator rolls back, aborts, or dies in turn while recovering."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ REPLACING = ["append", "same-names", "replace", "replace-same-names", "elsewhere
 
 
 async def then_rolled_back(cluster: Cluster) -> str:
-    """The job meets trouble, then somebody takes it back."""
+    """The job meets trouble, then an operator takes it back."""
     error = await drive(cluster)
     fences = cluster.world.store().capabilities.atomic_directory_rename
     await (roll_back if fences else roll_back_by_force)(cluster)
@@ -25,7 +25,7 @@ async def then_rolled_back(cluster: Cluster) -> str:
 
 
 async def then_aborted(cluster: Cluster) -> str:
-    """The job meets trouble, then somebody aborts it."""
+    """The job meets trouble, then an operator aborts it."""
     error = await drive(cluster)
     await abort(cluster)
     return await check_claims(cluster, error)

@@ -20,7 +20,7 @@ DELIVERIES = ["listing", "message"]
 async def then_recovered(cluster: Cluster) -> str:
     """The job meets trouble, then a fresh process ends it."""
     error = await drive(cluster)
-    # A job that nobody began to commit may be ended either way.
+    # A job that no driver began to commit may be ended either way.
     word = await end(cluster, commit=cluster.at % 2 == 0)
     assert error is not None or word == "committed"
     return word

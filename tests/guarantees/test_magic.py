@@ -1,4 +1,4 @@
-"""A job whose files wait in uploads: trouble at every call; who ends it leaves all of it or nothing, and none pending."""
+"""A job whose files wait in uploads: a fault at every call; who ends it leaves all of it or nothing, and none pending."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ async def test_fault_at_every_call_of_a_commit(situation: str, tally: Tally) -> 
 
 
 async def then_rolled_back_without_force(cluster: Cluster) -> str:
-    """The job meets trouble, then somebody takes it back, who need not vouch that its driver is dead."""
+    """The job meets trouble, then an operator takes it back, who need not vouch that its driver is dead."""
     error = await drive(cluster)
     await roll_back(cluster)
     return await check_claims(cluster, error)

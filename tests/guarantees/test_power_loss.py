@@ -60,7 +60,7 @@ class Situation:
         return {**{name: self.before[name] for name in self.stays}, **self.all_new}
 
 
-# Whoever goes on with the job must say where else it may write.
+# A process that goes on with the job must say where else it may write.
 VOUCHED = CommitterConfig(absolute_roots=(ELSEWHERE,))
 KEPT = ("day=0/old.csv", "day=9/old.csv", "top.csv")
 SITUATIONS = {
@@ -162,7 +162,7 @@ async def _check(
     assert "done" not in promised or _marked(files), "the commit returned, _SUCCESS is gone"
     if "outcome" in promised:
         assert _standing(files) == complete, "an outcome without all files"
-        # It may be cleaned up as far as anybody can tell.
+        # It may be cleaned up as far as any record tells.
         with contextlib.suppress(CommitterError):
             await committer.recover(destination, JOB, config=VOUCHED, storage_options=options)
         assert _standing(space.files()) == complete, "recover changed a job that had ended"

@@ -26,7 +26,7 @@ def drawn_plan(draw: random.Random) -> tuple[str, Plan]:
 
 
 async def ordeal(seed: int) -> str:
-    """One job with several troubles; whoever comes later meets some too, until one comes who meets none."""
+    """One job with several faults; later processes meet some too, until one meets none."""
     draw = random.Random(seed)
     kind, plan = drawn_plan(draw)
     calls, began = await undisturbed(memory(kind), plan)
@@ -48,7 +48,7 @@ async def ordeal(seed: int) -> str:
 
 
 async def shaken(intruder: Intruder, cluster: Cluster) -> None:
-    """Somebody who may fail or die of the trouble he meets; what he says is true all the same."""
+    """An operator's process that may fail or die of a fault; what it says is true all the same."""
     try:
         await intruder(cluster)
     except CommitterError as error:

@@ -82,7 +82,7 @@ def listing_in_place_of_messages(patch: pytest.MonkeyPatch) -> None:
 
 
 async def vandal(cluster: Cluster) -> None:
-    """Somebody deletes a published file when it is about to be validated."""
+    """Another program deletes a published file when it is about to be validated."""
     call = cluster.hit
     assert call is not None
     name = str(call.path).removeprefix(f"{cluster.world.destination}/")
@@ -92,14 +92,14 @@ async def vandal(cluster: Cluster) -> None:
 
 
 async def neighbour(cluster: Cluster) -> None:
-    """Somebody else publishes a file under a name of this job, where that is free."""
+    """Another program publishes a file under a name of this job, where that is free."""
     name = cluster.plan.names(0)[0]
     if f"{OUT}/{name}" not in cluster.world.files():
-        cluster.checker.adopt(name, b"somebody else's")
+        cluster.checker.adopt(name, b"another job's")
 
 
 async def driven(cluster: Cluster) -> str:
-    """The driver alone; what is missing was deleted by somebody, so that nobody can end the job."""
+    """The driver alone; what is missing was deleted by another program, so that no recoverer can end the job."""
     error = await drive(cluster)
     cluster.checker.step()
     return "committed" if error is None else "unknown"

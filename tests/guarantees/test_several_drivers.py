@@ -1,4 +1,4 @@
-"""Somebody else comes in at every call of a driver that lives on, or two come at once where one died."""
+"""Another process comes in at every call of a driver that lives on, or two come at once where one died."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ DELIVERIES = ["listing", "message"]
 
 
 async def then_compared(cluster: Cluster) -> str:
-    """The driver goes on after somebody came in; whatever each of them said must be true in the end."""
+    """The driver goes on after another process came in; whatever each of them said must be true in the end."""
     return await check_claims(cluster, await drive(cluster))
 
 

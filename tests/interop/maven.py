@@ -12,7 +12,7 @@ from pathlib import Path
 
 from tests.interop.jvm import NoJavaError
 
-# What Hadoop's store clients leave to whoever uses them, and PySpark has.
+# What Hadoop's store clients leave to the program that uses them, and PySpark has.
 _PROVIDED = ("jackson-annotations", "jackson-core", "jackson-databind", "commons-lang3", "commons-io")
 _BUILD = Path(__file__).parents[2] / "build"
 _FETCH_SECONDS = 180

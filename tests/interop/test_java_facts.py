@@ -75,7 +75,7 @@ async def test_java_task_brings_a_vanished_manifests_directory_back(hadoop: Hado
 
 
 async def test_java_task_brings_a_whole_cleaned_up_job_back(hadoop: Hadoop, tmp_path: Path) -> None:
-    """Java's task setup makes all parents, so a task that starts after its job's end leaves litter."""
+    """Java's task setup makes all parents, so a task that starts after its job's end leaves directories behind."""
     job = hadoop.job(tmp_path / "dest")
     await job.setup()
     await job.commit()

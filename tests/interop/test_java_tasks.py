@@ -78,7 +78,7 @@ async def test_missing_task_is_noticed(hadoop: Hadoop, tmp_path: Path) -> None:
     assert missing.value.outcome == "unchanged"
     assert await on_disk(job.destination) == ({}, set())
 
-    # The job goes on as if nobody had tried: Java commits the missing task where it always did.
+    # The job goes on as if no driver had tried to commit it: Java commits the missing task where it always did.
     await job.run_task(1, contents("b.csv"))
     await commit(job, tasks=2)
     assert (await on_disk(job.destination))[0] == contents("a.csv", "b.csv")

@@ -34,7 +34,7 @@ async def test_answers_side_by_side(hadoop: Hadoop, tmp_path: Path) -> None:
 
 
 async def test_recover_task(hadoop: Hadoop, tmp_path: Path) -> None:
-    """Java recovers no task. Python makes the message of a committed attempt anew, whoever committed it."""
+    """Java recovers no task. Python makes the message of a committed attempt anew, also of one that Java committed."""
     job = hadoop.job(tmp_path / "dest")
     await job.setup()
     await job.run_task(0, contents("java.csv"))

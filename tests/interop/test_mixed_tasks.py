@@ -143,7 +143,7 @@ async def test_java_task_that_commits_after_python_committed_the_job(hadoop: Had
     assert not await exists(job.destination / "_temporary" / job.id)
 
 
-async def test_litter_of_a_java_task_that_outlives_its_job(hadoop: Hadoop, tmp_path: Path) -> None:
+async def test_what_a_java_task_that_outlives_its_job_leaves(hadoop: Hadoop, tmp_path: Path) -> None:
     """Java's tasks make their job's directories anew after it was cleaned up. That is not a job to commit again."""
     job = hadoop.job(tmp_path / "dest")
     await job.setup()

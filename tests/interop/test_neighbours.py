@@ -43,7 +43,7 @@ async def test_java_neighbour_that_deletes_temporary_before_the_decision(hadoop:
 
 
 async def test_java_neighbour_that_deletes_temporary_amid_publishing(hadoop: Hadoop, tmp_path: Path) -> None:
-    """Nobody can finish this job. The error must not say that nothing changed."""
+    """No driver can finish this job. The error must not say that nothing changed."""
     neighbour = hadoop.job(tmp_path / "dest", 9)
     await neighbour.setup()
 

@@ -25,7 +25,7 @@ async def twins(hadoop: Hadoop, tmp_path: Path, *, delete_targets: bool = True) 
 
 
 async def old_files_by_java(hadoop: Hadoop, job: JavaJob) -> None:
-    # With sidecars: whoever replaces the files must not leave those to speak for the new ones.
+    # With sidecars: a job that replaces the files must not leave those to speak for the new ones.
     await hadoop.write(job.destination, contents("p=1/a.csv", "p=1/kept.csv", "d.csv", salt="old, and longer"))
 
 

@@ -163,7 +163,7 @@ async def test_lock_that_another_driver_of_the_job_rests_on(profile: str) -> Non
 
 @PROFILES
 async def test_lock_of_a_driver_that_is_about_to_decide_is_never_open(profile: str) -> None:
-    """A second driver of a replacing job, stopped before any of its calls: nobody finds the lock released."""
+    """A second driver of a replacing job, stopped before any of its calls: no other job finds the lock released."""
     replaced = {"p=1/r-0": b"r"}
     deciding = False
     number = 0
@@ -201,8 +201,8 @@ async def test_lock_of_a_driver_that_is_about_to_decide_is_never_open(profile: s
 
 
 @PROFILES
-async def test_lock_is_given_back_by_a_driver_that_nobody_rests_on(profile: str) -> None:
-    """A replacing job that stays undecided is in nobody's way, and can be committed again."""
+async def test_lock_is_given_back_by_a_driver_that_no_other_rests_on(profile: str) -> None:
+    """A replacing job that stays undecided keeps no other job out, and can be committed again."""
     table = Table(profile, OLD)
     one = await table.job("replace", {"p=1/r-0": b"r"}, REPLACE)
     one.store.faults.append(Fault(kind="forbidden", operation="read", path=is_record))

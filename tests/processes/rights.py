@@ -18,7 +18,7 @@ import committer
 from committer import CommitterConfig
 from committer.errors import CommitterError
 
-NOBODY = 65534
+UNPRIVILEGED = 65534
 
 
 def put(table: Path, name: str, *, mode: int = 0o644, above: int = 0o777) -> None:
@@ -109,8 +109,8 @@ def main(scenario: str, directory: Path) -> None:
     prepare(table)
     if drop:
         os.setgroups([])
-        os.setgid(NOBODY)
-        os.setuid(NOBODY)
+        os.setgid(UNPRIVILEGED)
+        os.setuid(UNPRIVILEGED)
     print(json.dumps(asyncio.run(commit(table, name, config))))
 
 

@@ -1,4 +1,4 @@
-"""A driver is killed while it commits to an emulated account, and somebody else finishes its job."""
+"""A driver is killed while it commits to an emulated account, and an operator finishes its job."""
 
 from __future__ import annotations
 

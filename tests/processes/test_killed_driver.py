@@ -1,4 +1,4 @@
-"""A driver dies in the middle of a job commit of 2,000 files, and somebody else finishes it."""
+"""A driver dies in the middle of a job commit of 2,000 files, and an operator finishes it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.xdist_group("processes")
 
 
 def finish(destination: Path, job_id: str) -> committer.JobReport:
-    """What an operator does: recover; commit a job that nobody began to commit."""
+    """What an operator does: recover; commit a job that no driver began to commit."""
 
     async def work() -> committer.JobReport:
         try:

@@ -24,7 +24,7 @@ from committer.records.success import decode_success
 from tests.neighbours.meeting import Party, Table, crossed, interrupted
 
 OLD = {"p=1/old": b"old", "p=1/same": b"old", "other/old": b"old"}
-# Where directories are not renamed in one step nobody can be fenced off: there a rollback wants the user's word that no
+# Where directories are not renamed in one step no driver can be fenced off: there a rollback wants the user's word that no
 # other driver is alive.
 FENCING = ("local", "hdfs", "adls")
 PROFILES = (*FENCING, "gcs")
@@ -146,7 +146,7 @@ async def test_recovered_while_the_driver_is_stopped(profile: str, mode: str, de
     for table, party, [came], number in await every_call(profile, mode, delivery, recover):
         assert is_complete(table, mode), (number, came, party.error)
         if isinstance(came, CommitterError):
-            # Nobody had begun to commit it: the driver goes on undisturbed.
+            # No driver had begun to commit it: the driver goes on undisturbed.
             assert isinstance(came, JobUndecidedError), (number, came)
             assert party.error is None, (number, party.error)
             words.add("undecided")
@@ -299,7 +299,7 @@ async def test_two_recoverers_of_one_mind(profile: str, mode: str, rollback: boo
 @pairs(FENCING)
 @pytest.mark.parametrize("first", ["forward", "rollback"])
 async def test_two_recoverers_that_disagree(profile: str, mode: str, first: str) -> None:
-    """Whoever ends the job first is obeyed by the other."""
+    """The driver that ends the job first is obeyed by the other."""
     number = 0
     words = set()
     while True:

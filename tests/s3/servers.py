@@ -90,7 +90,7 @@ def seaweedfs(directory: Path) -> Iterator[Server]:
             try:
                 server = stack.enter_context(_ready("seaweedfs", f"http://127.0.0.1:{s3}", process, directory / "log"))
             except _DiedError:
-                # Somebody took one of the ports in between.
+                # Another process took one of the ports in between.
                 if not tries_left:
                     raise
                 continue

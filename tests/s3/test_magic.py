@@ -145,16 +145,16 @@ async def test_a_target_that_appears_takes_the_job_back(
     before = await channel.files()
     store = FaultyStore(S3Store.open_for(root, options))
 
-    async def somebody_else(call: Call) -> None:
+    async def another_program(call: Call) -> None:
         if call.operation == "complete_upload" and call.path.name == "b":
-            await channel.write("b", b"somebody's")
+            await channel.write("b", b"another job's")
 
-    store.before_call = somebody_else
+    store.before_call = another_program
     with pytest.raises(TargetExistsError) as caught:
         await commit(root, {"store": store}, dict.fromkeys("abc", b"new"), config=CommitterConfig(io_concurrency=1))
     await store.close()
     assert caught.value.outcome == "unchanged"
-    assert await channel.files() == {**before, "b": b"somebody's"}
+    assert await channel.files() == {**before, "b": b"another job's"}
     assert await channel.uploads() == []
 
 
@@ -283,7 +283,7 @@ async def test_killed_then_taken_back(
 async def test_an_old_file_that_no_record_may_name_is_refused_before_the_decision(
     moto_server: Server, root: StorePath
 ) -> None:
-    """Whoever had to finish the job, or take it back, would refuse a decision that names it."""
+    """A recoverer that had to finish the job, or take it back, would refuse a decision that names it."""
     channel, options = BucketChannel(moto_server.client, root), options_for(moto_server)
     await channel.write("a=1/..", b"old")
     with pytest.raises(TargetExistsError, match=r"'a=1/\.\.' is to be replaced, and no record may name it") as caught:

@@ -1,4 +1,4 @@
-"""Being let in to S3: signatures, options, keys that are found, keys that end; and that no secret shows anywhere."""
+"""Authentication to S3: signatures, options, keys that are found, keys that end; and that no secret shows anywhere."""
 
 from __future__ import annotations
 

@@ -112,7 +112,7 @@ async def test_pacing_never_completes_twice(store: S3Store, proxy: Proxy, root: 
 
 @pytest.mark.parametrize("exclusive", [False, True])
 async def test_no_such_upload_is_looked_at(store: S3Store, proxy: Proxy, root: StorePath, exclusive: bool) -> None:
-    """The upload is gone: completed by whoever sent this request before, or aborted."""
+    """The upload is gone: completed by this request sent before, or aborted."""
     path = root / "file"
     gone = Trouble("answer", status=404, body=refusal("NoSuchUpload"), **COMPLETIONS)
     upload_id, parts = await begin(store, path)

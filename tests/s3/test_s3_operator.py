@@ -83,7 +83,7 @@ def test_a_mistyped_bucket_is_no_destination_without_jobs(
         told = capsys.readouterr()
         assert "there is no such bucket: no-such-bucket" in told.err
         assert told.out == ""
-    # Of a prefix without keys nobody can tell whether it is empty, or no destination.
+    # Of a prefix without keys the store cannot tell whether it is empty, or no destination.
     assert main(["jobs", str(root)]) == 0
     assert "no jobs" in capsys.readouterr().out
 

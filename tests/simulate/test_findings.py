@@ -63,7 +63,7 @@ def test_file_that_is_created_again_at_its_source() -> None:
         clean(simulate(Scenario(seed, "local", (plan,), forced=forced)))  # type: ignore[arg-type]
 
 
-def test_rollback_that_stands_still_while_somebody_commits() -> None:
+def test_rollback_that_stands_still_while_another_driver_commits() -> None:
     plan = JobPlan("j0", delivery="message", tasks=1, files=1)
     events = (Event(0, "roll_back", "j0", True, 0.05), Event(1, "recover", "j0", True, 1.0))
     quiet = Scenario(0, "adls", (plan,), forced={})
@@ -106,7 +106,7 @@ def test_success_file_whose_rename_arrives_again_after_the_rollback(
 @pytest.mark.parametrize("kind", ["adls", "gcs", "hdfs", "local"])
 @pytest.mark.parametrize("old", ["day=1/part-j0-0-1.csv", "day=1/old.csv"], ids=["same name", "other name"])
 def test_job_that_can_only_go_forward_and_meets_a_strangers_file(kind: str, old: str) -> None:
-    # Only a job that replaces under the same name, where the old file cannot be kept, needs somebody to make way.
+    # Only a job that replaces under the same name, where the old file cannot be kept, needs an operator to make way.
     plan = JobPlan("j0", delivery="message", config=CommitterConfig(conflict_mode="replace"), tasks=1, files=2)
     helped = 0
     for at in range(16, 24):
@@ -121,7 +121,7 @@ REPLACING = JobPlan("j0", delivery="message", config=CommitterConfig(conflict_mo
 
 
 def test_lock_that_a_recoverer_takes_over_from_a_driver_that_decides() -> None:
-    # There must be no moment without the lock: whoever looks just then commits beside the replacing job.
+    # There must be no moment without the lock: another job that looks just then commits beside the replacing job.
     recovery = (Event(0, "recover", "j0", True, 0.02),)
     for ahead in range(3, 7):
         append = JobPlan("j1", delivery="message", tasks=1, files=1, starts_s=0.02 * ahead)
@@ -167,7 +167,7 @@ def test_file_that_came_since_the_decision_and_the_job_is_rolled_back(kind: str)
 
 
 @pytest.mark.parametrize("kind", ["hdfs", "local"])
-def test_file_in_the_way_that_cannot_come_back_is_kept_until_somebody_takes_it(kind: str) -> None:
+def test_file_in_the_way_that_cannot_come_back_is_kept_until_an_operator_takes_it(kind: str) -> None:
     plan = JobPlan("j0", delivery="message", config=CommitterConfig(existing_target="replace"), tasks=2, files=1)
     kept = 0
     for at in range(15, 45):
@@ -233,7 +233,7 @@ def test_directory_at_a_target_that_cannot_be_kept_is_not_rolled_back() -> None:
 @pytest.mark.parametrize("kind", ["adls", "gcs", "gcs-no-identity"])
 @pytest.mark.parametrize("operator", ["recover", "roll_back"])
 @pytest.mark.parametrize("death", [None, "crash_after", "crash_before"])
-def test_decision_that_arrives_again_for_a_slow_driver_when_somebody_ended_its_job(
+def test_decision_that_arrives_again_for_a_slow_driver_when_a_recoverer_ended_its_job(
     kind: str, operator: EventKind, death: Trouble | None
 ) -> None:
     plan = JobPlan("j0", delivery="message", tasks=1, files=1)

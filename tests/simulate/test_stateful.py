@@ -73,7 +73,7 @@ class Cluster(RuleBasedStateMachine):
         in_commit=st.booleans(),
         seconds=st.integers(0, 30).map(lambda steps: steps * 0.02),
     )
-    def somebody_acts(self, kind: str, in_commit: bool, seconds: float) -> None:
+    def another_process_acts(self, kind: str, in_commit: bool, seconds: float) -> None:
         async def main() -> None:
             event = Event(self.happened, kind, "j0", in_commit, seconds, 1.0)
             self.simulation.start(happen(self.simulation, self.simulation.jobs["j0"], event))

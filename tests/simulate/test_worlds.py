@@ -22,7 +22,7 @@ async def write_slowly(store: Store, path: StorePath, look: Callable[[], None]) 
 
 @pytest.mark.parametrize("profile", sorted(PROFILES))
 async def test_it_is_never_out_of_date(profile: str) -> None:
-    """It is made again only when something changed; a change that nobody counted would be overlooked for good."""
+    """It is made again only when something changed; a change that was not counted would be overlooked for good."""
     world = MemoryWorld(profile)
     store, out = world.store(), world.destination
     world.write(f"{OUT}/seen/before", b"0")

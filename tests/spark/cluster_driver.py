@@ -342,7 +342,7 @@ def lost_executor(spark: SparkSession, way: str, shuffled: bool, dest: str, job_
 
 
 def slow_commit(spark: SparkSession, way: str, dest: str, job_id: str) -> None:
-    """A commit of several seconds, for somebody to kill."""
+    """A commit of several seconds, to be killed in the middle."""
     save(frame_of(spark), way, dest, job_id, CommitterConfig(io_rate=40), nothing)
 
 

@@ -111,7 +111,7 @@ def losing(flag: str) -> Callable[[int, int], None]:
 def save(spark: SparkSession, dest: str, storage: dict[str, str], way: str, flag: str = "") -> dict[str, Any]:
     """Appends through the data source; tells what Spark raised."""
     act = {"failing": failing, "losing": losing(flag), "plain": nothing}[way]
-    # Copies of the records stay, for whoever looks for secrets in them.
+    # Copies of the records stay, for the test that looks for secrets in them.
     reports = dest.rpartition("/")[0] + "/reports"
     options = {
         "partitionBy": "d",

@@ -1,4 +1,4 @@
-"""The data source on an emulated account of Azure Data Lake Storage: let in in three ways, and no secret anywhere."""
+"""The data source on an emulated account of Azure Data Lake Storage: three ways of authentication, and no secret anywhere."""
 
 from __future__ import annotations
 

@@ -201,7 +201,7 @@ def test_two_writes_that_expect_an_empty_destination(tmp_path: Path) -> None:
     assert not (tmp_path / "t" / "_temporary").exists()
 
 
-def test_what_came_since_nobody_had_to_choose_refuses_the_overwrite(tmp_path: Path) -> None:
+def test_what_came_since_no_mode_was_needed_refuses_the_overwrite(tmp_path: Path) -> None:
     data_source = CommitterDataSource({"path": str(tmp_path / "t"), "partitionBy": "v"})
     schema = SCHEMA.add("p", "integer")
     writer = data_source.writer(schema, True)

@@ -152,7 +152,7 @@ async def test_a_setup_or_an_abort_killed_at_any_call_is_begun_again(
 
 
 async def test_what_was_about_to_be_decided_and_is_refused_does_not_block_the_batch(tmp_path: Path) -> None:
-    """Its driver died between intent and decision, and somebody put a file in its way since."""
+    """Its driver died between intent and decision, and another program put a file in its way since."""
     message = await task(await enter(tmp_path), 0, "old")
     dies = FaultyStore(LocalStore(threads=1), [Fault(kind="crash_before", operation="put", path="decision")])
     dies.faults.append(Fault(kind="crash_before", operation="rename_file", path="decision"))
@@ -160,7 +160,7 @@ async def test_what_was_about_to_be_decided_and_is_refused_does_not_block_the_ba
         async with committer.attach_job(tmp_path, job_id=JOB, storage_options={"store": dies}) as job:
             await job.commit([message], tasks=1)
     await dies.inner.close()
-    (tmp_path / "part-old").write_text("somebody's")
+    (tmp_path / "part-old").write_text("another job's")
     assert await end_earlier_try(options(tmp_path), JOB) == "nothing"
     await commit(tmp_path, await task(await enter(tmp_path), 0, "new"))
     assert names(tmp_path) == {"part-old", "part-new"}
@@ -212,7 +212,7 @@ def test_abort_where_no_task_succeeded_leaves_the_job_to_the_next_try(tmp_path: 
     assert asyncio.run(state(tmp_path)) == "open"
 
 
-def test_tasks_that_saw_a_commit_nobody_can_find_any_more_fail_the_batch(tmp_path: Path) -> None:
+def test_tasks_that_saw_a_commit_that_is_gone_fail_the_batch(tmp_path: Path) -> None:
     with pytest.raises(JobNotFoundError):
         writer(tmp_path).commit([message(None)], 7)
 

@@ -152,7 +152,7 @@ async def test_lost_answer_to_the_claim_then_a_refusal_leaves_nothing(space: Mem
 
 
 async def test_claim_of_another_driver_stays(space: MemorySpace) -> None:
-    """Whoever loses the claim, or is cancelled beside a claim that stands, takes nothing of it."""
+    """A driver that loses the claim, or is cancelled beside a claim that stands, takes nothing of it."""
     destination = space.path("out")
     options = {"store": space.store()}
     job = await committer.open_job(destination, job_id="J", storage_options=options)

@@ -174,7 +174,7 @@ async def test_an_answer_that_does_not_come(emulator: AdlsEmulator) -> None:
     await store.close()
 
 
-async def test_nobody_listens() -> None:
+async def test_no_server_listens() -> None:
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))
         url = f"http://127.0.0.1:{unused.getsockname()[1]}/devstoreaccount1"

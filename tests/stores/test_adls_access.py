@@ -1,4 +1,4 @@
-"""Being let in to an account: which options do, what they refuse, and that no secret shows anywhere."""
+"""Authentication to an account: which options do, what they refuse, and that no secret shows anywhere."""
 
 from __future__ import annotations
 

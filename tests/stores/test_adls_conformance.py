@@ -1,4 +1,4 @@
-"""The suite that every store passes, against the emulated account, in each way to be let in and to write records."""
+"""The suite that every store passes, against the emulated account, with each way of authentication and of writing records."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an account says of itself when the store asks it, with Azure's own package, for each way of being let in."""
+"""What an account says of itself when the store asks it, with Azure's own package, for each way of authentication."""
 
 from __future__ import annotations
 

@@ -93,7 +93,7 @@ async def test_every_rename_is_refused_after_it_was_done(emulator: AdlsEmulator,
 
 @pytest.mark.parametrize("kind", ["reset", "reset-after"])
 async def test_a_commit_that_stops_is_recovered(emulator: AdlsEmulator, options: dict[str, object], kind: str) -> None:
-    """Every rename of files fails from the fifth on; later somebody recovers the job."""
+    """Every rename of files fails from the fifth on; later an operator recovers the job."""
     failing = Fault(
         "error", operation="rename", path_prefix="data/test/root/table/year=", skip=5, status=403,
         code="AuthorizationFailure",

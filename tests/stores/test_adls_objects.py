@@ -1,4 +1,4 @@
-"""Clients and credentials of Azure's own packages as storage options: they let in, and never leave their process."""
+"""Clients and credentials of Azure's own packages as storage options: they authenticate, and never leave their process."""
 
 from __future__ import annotations
 

@@ -72,7 +72,7 @@ async def test_they_are_counted_and_paced_one_by_one(tmp_path: Path) -> None:
 
 
 class Watched(LocalStore):
-    """A disk that somebody looks at."""
+    """A disk whose calls are seen."""
 
     seen: int = 0
 
@@ -105,7 +105,7 @@ async def test_a_job_publishes_all_its_files(tmp_path: Path, kind: type[LocalSto
 async def test_a_file_in_the_way_is_never_replaced_and_the_job_is_taken_back(tmp_path: Path) -> None:
     class Crowded(LocalStore):
         async def rename_files(self, renames: Sequence[tuple[StorePath, StorePath]]) -> dict[int, StoreError]:
-            await asyncio.to_thread((tmp_path / "part-77").write_bytes, b"somebody's")
+            await asyncio.to_thread((tmp_path / "part-77").write_bytes, b"another job's")
             return await super().rename_files(renames)
 
     store = Crowded()
@@ -119,7 +119,7 @@ async def test_a_file_in_the_way_is_never_replaced_and_the_job_is_taken_back(tmp
         await job.commit(tasks=1)
     await job.close()
     await store.close()
-    assert {path.name: path.read_bytes() for path in tmp_path.glob("part-*")} == {"part-77": b"somebody's"}
+    assert {path.name: path.read_bytes() for path in tmp_path.glob("part-*")} == {"part-77": b"another job's"}
     assert not (tmp_path / "_SUCCESS").exists()
 
 

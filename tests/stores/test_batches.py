@@ -338,7 +338,7 @@ async def test_a_timeout_waits_for_the_call_and_is_a_timeout(batches: BatchExecu
         assert gate.passed
 
 
-async def test_undo_of_what_nobody_wants_any_more(batches: BatchExecutor) -> None:
+async def test_undo_of_what_no_caller_wants_any_more(batches: BatchExecutor) -> None:
     gate = Gate()
     undone: list[str] = []
     task = asyncio.ensure_future(batches.run(gate, undo=undone.append))

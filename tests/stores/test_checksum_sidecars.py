@@ -50,7 +50,7 @@ async def test_listings_hide_them(store: LocalStore, root: StorePath, files: Pat
 
 
 async def test_listings_show_what_is_no_checksum_of_anything(store: LocalStore, root: StorePath, files: Path) -> None:
-    """Else a directory that is renamed, counted or replaced could hold what nobody sees."""
+    """Else a directory that is renamed, counted or replaced could hold what no listing shows."""
     (files / ".a.crc").unlink()
     (files / ".a.crc").mkdir()
     (files / ".b.crc").unlink()
@@ -136,9 +136,7 @@ async def test_a_directory_that_is_not_deleted_keeps_what_looks_like_one(
     assert ".gone.crc" in names(files)
 
 
-async def test_a_directory_that_looks_like_one_is_in_nobodys_way(
-    store: LocalStore, root: StorePath, files: Path
-) -> None:
+async def test_a_directory_that_looks_like_one_hinders_no_job(store: LocalStore, root: StorePath, files: Path) -> None:
     (files / ".new.crc").mkdir()
     await store.put(root / "new", b"1")
     await store.rename_file(root / "new", root / "newer")

@@ -294,7 +294,7 @@ async def test_each_may_arrive_late(operation: str) -> None:
         assert [call.result for call in store.calls] == ["StoreOutcomeUnknownError", "ok"]
 
 
-# Whether a second arrival leaves what the first did: all but a creation, which makes an upload that nobody knows.
+# Whether a second arrival leaves what the first did: all but a creation, which makes an upload that no process knows.
 @pytest.mark.parametrize(("operation", "second"), [
     ("create_upload", "ok"),
     ("put_part", "ok"),

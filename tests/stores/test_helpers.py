@@ -223,7 +223,7 @@ async def test_a_completion_whose_answers_are_always_lost(bucket: MemorySpace) -
 
 
 async def test_a_lost_completion_of_an_upload_that_is_gone_is_unknown(bucket: MemorySpace) -> None:
-    """It may have been the file for a moment, or somebody aborted it: the answer would have told."""
+    """It may have been the file for a moment, or another process aborted it: the answer would have told."""
     upload = await begun(bucket)
     store = FaultyStore(bucket.store(), [Fault(kind="lost", operation="complete_upload")])
 

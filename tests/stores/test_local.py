@@ -175,7 +175,7 @@ async def test_links_are_moved_and_deleted_themselves(store: LocalStore, root: S
     assert (tmp_path / "d" / "file").read_bytes() == b"1"
 
 
-async def test_a_pipe_holds_nobody_up(store: LocalStore, root: StorePath, tmp_path: Path) -> None:
+async def test_a_pipe_blocks_no_call(store: LocalStore, root: StorePath, tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     assert await store.read(root / "pipe", limit=10) == b""
 

@@ -136,7 +136,7 @@ def test_names_of_s3_that_are_refused(options: dict[str, Any], said: str) -> Non
 
 
 def adls(options: dict[str, Any]) -> tuple[str, str]:
-    """How the store would be let in, and where it is."""
+    """How the store would authenticate, and where it is."""
     store = open_store(ADLS, options)
     assert isinstance(store, AdlsStore)
     return repr(store._access), store.endpoint
