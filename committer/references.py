@@ -96,6 +96,11 @@ def is_reference(value: object) -> bool:
     return isinstance(value, str) and value.startswith(("env:", "file:")) and not value.endswith(":")
 
 
+def is_in_file(value: object) -> bool:
+    """Whether an option's value is a reference whose resolving blocks."""
+    return is_reference(value) and str(value).startswith("file:")
+
+
 def resolved(value: str, option: str) -> str:
     """What a value refers to, without space around it; the value itself when it is no reference.
 

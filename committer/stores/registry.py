@@ -13,6 +13,7 @@ from typing import Final, TypeAlias, cast
 from committer.errors import ConfigurationError, UnsupportedError
 from committer.flow.runtime import current_runtime
 from committer.paths import StorePath
+from committer.references import is_in_file
 from committer.storage_options import OptionTable
 from committer.stores.base import Store
 
@@ -80,7 +81,7 @@ def open_store(path: StorePath, storage_options: Mapping[str, object] | None = N
 async def find_store(path: StorePath, storage_options: Mapping[str, object] | None = None) -> Store:
     """As `open_store`, without ever blocking the event loop."""
     storage_options = _checked(storage_options)
-    if any(isinstance(value, str) and value.startswith("file:") for value in storage_options.values()):
+    if any(map(is_in_file, storage_options.values())):
         # What is no secret is looked up when the store is made.
         return await current_runtime().run_blocking(lambda: open_store(path, storage_options))
     if path.scheme not in _registered and path.scheme not in _loaded and "store" not in storage_options:

@@ -1,0 +1,89 @@
+"""References, `env:NAME` and `file:PATH`: one rule for both, and one reader."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import committer
+from committer.errors import ConfigurationError
+from committer.references import Secret, is_in_file, is_reference, resolved
+
+Put = Callable[[str], str]
+
+
+@pytest.fixture(params=["env", "file"])
+def put(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Put:
+    """Puts a text where a reference finds it; returns the reference."""
+
+    def by_variable(text: str) -> str:
+        monkeypatch.setenv("COMMITTER_TEST_VALUE", text)
+        return "env:COMMITTER_TEST_VALUE"
+
+    def by_file(text: str) -> str:
+        (tmp_path / "value").write_text(text, "utf-8")
+        return f"file:{tmp_path}/value"
+
+    return by_variable if request.param == "env" else by_file
+
+
+@pytest.mark.parametrize("text", ["s3cret", "s3cret\n", "s3cret\r\n", "  s3cret\t\n\n"])
+def test_space_around_a_value_is_no_part_of_it(put: Put, text: str) -> None:
+    reference = put(text)
+    assert resolved(reference, "account_key") == "s3cret"
+    assert Secret(reference, "account_key").reveal() == "s3cret"
+
+
+def test_space_inside_a_value_stays(put: Put) -> None:
+    assert resolved(put(" two words\nand a line \n"), "account_key") == "two words\nand a line"
+
+
+@pytest.mark.parametrize("text", ["", "\n", "  "])
+def test_an_empty_value_is_none(put: Put, text: str) -> None:
+    with pytest.raises(ConfigurationError, match="account_key refers to .* which is empty") as caught:
+        resolved(put(text), "account_key")
+    assert "where this process runs" in caught.value.next_step
+
+
+def test_what_is_found_is_no_reference_again(put: Put) -> None:
+    assert resolved(put("env:HOME"), "account_key") == "env:HOME"
+
+
+@pytest.mark.parametrize("value", ["plain", " plain\n", "", "env:", "file:", "ENV:HOME", "https://h:1"])
+def test_other_values_are_themselves(value: str) -> None:
+    assert not is_reference(value)
+    assert not is_in_file(value)
+    assert resolved(value, "endpoint") == value
+
+
+def test_only_a_file_blocks() -> None:
+    assert is_in_file("file:/x")
+    assert not is_in_file("env:X")
+    assert not is_in_file(object())
+
+
+def test_what_cannot_be_read_is_said_and_not_shown(tmp_path: Path) -> None:
+    (tmp_path / "long").write_text("canary" * 20_000)
+    (tmp_path / "bytes").write_bytes(b"canary \xff\xfe")
+    for name, problem in (
+        ("long", "is longer than 65536 characters"),
+        ("bytes", "cannot be read: UnicodeDecodeError"),
+        ("missing", "cannot be read: FileNotFoundError"),
+    ):
+        with pytest.raises(ConfigurationError, match=problem) as caught:
+            resolved(f"file:{tmp_path}/{name}", "account_key")
+        assert "canary" not in str(caught.value)
+
+
+def test_there_is_one_reader() -> None:
+    """No other module of the library knows what a reference begins with."""
+    package = Path(committer.__file__).parent
+    readers = set()
+    for file in package.rglob("*.py"):
+        for node in ast.walk(ast.parse(file.read_text("utf-8"))):
+            if isinstance(node, ast.Constant) and node.value == "env:":
+                readers.add(file.relative_to(package).as_posix())
+    assert readers == {"references.py"}
