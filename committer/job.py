@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from types import TracebackType
@@ -14,9 +13,10 @@ import msgspec
 
 from committer.advice import call
 from committer.committers.context import fresh_statistics, open_context
-from committer.committers.find_job import default_committer_of, find_job
+from committer.committers.find_job import find_job
 from committer.committers.listing import refuse_unwritable_list
-from committer.committers.registry import committer_for
+from committer.committers.opened_store import is_owned
+from committer.committers.registry import committer_for, default_committer
 from committer.committers.results import CommitPlan, JobReport
 from committer.config import CommitterConfig, ConfigLike, config_of
 from committer.errors import (
@@ -37,20 +37,19 @@ from committer.flow.outlast import UNDO_BOUND_S, outlast
 from committer.flow.runtime import current_runtime
 from committer.layout import MANIFEST_SUFFIX, check_job_id, check_number
 from committer.opening import Opening
-from committer.paths import StorePath
+from committer.paths import Destination, StorePath
 from committer.records.task_commit import TaskCommit
 from committer.spec import Delivery, JobSpec
 from committer.stages.abort_task import AbortRequest
 from committer.stages.base import StageContext
 from committer.stages.job_directory import join_job, look_at_job
+from committer.stores.registry import find_store
 from committer.task import TaskAttempt, make_attempt
 
 _log = job_logger("committer.job")
 
 
 RUN_ANEW = "run it again as a new job (this one was aborted when the error left its block)"
-
-Destination = str | os.PathLike[str] | StorePath
 
 
 class Job:
@@ -442,7 +441,8 @@ def open_job(
         committer_for(committer)
 
     async def make() -> Job:
-        chosen = committer_for(committer or await default_committer_of(destination, storage_options))
+        store = await find_store(destination, storage_options)
+        chosen = committer_for(committer or default_committer(store.capabilities))
         spec = JobSpec(
             destination=destination.uri,
             job_id=check_job_id(job_id if job_id is not None else current_runtime().uuid()),
@@ -451,7 +451,7 @@ def open_job(
             config=choices or CommitterConfig(),
         )
         refuse_unwritable_list(spec.config)
-        context = await open_context(spec, storage_options, told)
+        context = await open_context(spec, store, owned=is_owned(storage_options), listeners=told)
         try:
             identity = await chosen.setup_job(context)
         except BaseException:
@@ -514,22 +514,27 @@ def attach_job(
 
     async def make() -> Job:
         identity: str | None = None
-        if known is not None and known.hadoop:
-            spec = known if choices is None else msgspec.structs.replace(known, config=choices)
-        else:
-            given = choices if choices is not None or known is None else known.config
-            spec, identity = await find_job(destination, wanted, config=given, storage_options=storage_options)
-        context = replace(await open_context(spec, storage_options, told), setup_identity=identity)
-        if spec.hadoop:
-            # Of every other its setup record was just read.
-            try:
+        context: StageContext | None = None
+        store, owned = await find_store(destination, storage_options), is_owned(storage_options)
+        try:
+            if known is not None and known.hadoop:
+                spec = known if choices is None else msgspec.structs.replace(known, config=choices)
+            else:
+                given = choices if choices is not None or known is None else known.config
+                spec, identity = await find_job(store, destination, wanted, config=given)
+            context = replace(await open_context(spec, store, owned=owned, listeners=told), setup_identity=identity)
+            if spec.hadoop:
+                # Of every other its setup record was just read.
                 await join_job(context.store, context.layout)
-            except BaseException:
-                with anyio.CancelScope(shield=True):
+        except BaseException:
+            with anyio.CancelScope(shield=True):
+                if context is not None:
                     await context.store.close()
-                    if display is not None:
-                        await display.close()
-                raise
+                elif owned:
+                    await store.close()
+                if display is not None:
+                    await display.close()
+            raise
         _log.debug("job %s at %s is joined", spec.job_id, spec.destination, extra={"job": spec.job_id})
         return Job(context, attached=True, display=display)
 

@@ -11,7 +11,7 @@ import re
 import unicodedata
 from collections.abc import Collection, Iterable
 from functools import lru_cache
-from typing import Final
+from typing import Final, TypeAlias
 from urllib.parse import unquote_to_bytes
 
 import msgspec
@@ -478,3 +478,7 @@ def _escaped_match(match: re.Match[str]) -> str:
     if "\ud800" <= character <= "\udfff":
         raise InvalidPathError("a path is not valid Unicode and has no URI", path=ascii(match.string))
     return "".join(f"%{byte:02X}" for byte in character.encode()) if _must_escape(character) else character
+
+
+Destination: TypeAlias = str | os.PathLike[str] | StorePath
+"""A path as users give it; `StorePath.of` reads it."""

@@ -10,8 +10,7 @@ import msgspec
 from committer.committers.opened_store import open_store
 from committer.config import CommitterConfig, ConfigLike, config_of
 from committer.errors import RecordError, StoreIsADirectoryError, StoreNotFoundError
-from committer.operations import Destination
-from committer.paths import StorePath
+from committer.paths import Destination, StorePath
 from committer.records.job_state import Decision, Intent, JobOutcome, JobSetup, ReplaceLock, decode_record
 from committer.records.manifest import TaskManifest, decode_task_manifest
 from committer.records.pending_set import PendingCommit, PendingSet, decode_pending, decode_pending_set

@@ -12,6 +12,7 @@ import anyio
 
 from committer.committers.base import Committer
 from committer.committers.context import fresh_statistics, open_context
+from committer.committers.opened_store import is_owned
 from committer.committers.registry import committer_for
 from committer.errors import (
     CommitterError,
@@ -38,6 +39,7 @@ from committer.stages.staged_files import attempt_vanished
 from committer.stages.task_output import AttemptIdentity, TaskOutput, WrittenFile
 from committer.stores.abilities import LOCAL_PATHS
 from committer.stores.base import FileStatus, FileWriter
+from committer.stores.registry import find_store
 from committer.task_files import BlockingTaskFile, TaskFile, never_awaited
 
 _log = job_logger("committer.task")
@@ -515,7 +517,8 @@ def open_task(
     check_number(attempt, "attempt")
 
     async def make() -> TaskAttempt:
-        context = await open_context(spec, storage_options)
+        store = await find_store(StorePath.from_uri(spec.destination), storage_options)
+        context = await open_context(spec, store, owned=is_owned(storage_options))
         try:
             return await make_attempt(context, task=task, attempt=attempt, owns_store=True)
         except BaseException:

@@ -17,8 +17,8 @@ from committer.config import CommitterConfig, ConfigLike, config_of
 from committer.errors import ConfigurationError, StoreError, StoreUploadNotFoundError, UnsupportedError
 from committer.flow.runtime import current_runtime
 from committer.flow.workers import run_workers
-from committer.operations import Destination, age_in_seconds
-from committer.paths import StorePath
+from committer.operations import age_in_seconds
+from committer.paths import Destination, StorePath
 from committer.shown import Shown
 from committer.stores.paced import PacedStore
 from committer.stores.upload_ends import end_upload

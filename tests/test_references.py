@@ -43,7 +43,7 @@ def test_space_inside_a_value_stays(put: Put) -> None:
 
 @pytest.mark.parametrize("text", ["", "\n", "  "])
 def test_an_empty_value_is_none(put: Put, text: str) -> None:
-    with pytest.raises(ConfigurationError, match="account_key refers to .* which is empty") as caught:
+    with pytest.raises(ConfigurationError, match=r"account_key refers to .* which is empty") as caught:
         resolved(put(text), "account_key")
     assert "where this process runs" in caught.value.next_step
 

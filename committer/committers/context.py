@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import cast
 
-from committer.committers.opened_store import is_owned, paced
+from committer.committers.opened_store import paced
 from committer.committers.registry import committer_for
 from committer.config import CommitterConfig
 from committer.errors import (
@@ -21,16 +21,24 @@ from committer.spec import JobSpec
 from committer.stages.base import StageContext
 from committer.stages.names import NameFolding, is_hidden
 from committer.stages.setup_job import check_store
+from committer.stores.base import Store
 from committer.stores.paced import PacedStore
-from committer.stores.registry import find_store
 
 
 async def open_context(
     spec: JobSpec,
-    storage_options: Mapping[str, object] | None,
+    store: Store,
+    *,
+    owned: bool,
     listeners: Iterable[Listener] = (),
 ) -> StageContext:
     """The context of one job in this process; no store call.
+
+    Args:
+        spec: The job.
+        store: The store of its destination, without limits.
+        owned: Whether closing the context's store closes this one.
+        listeners: Called with each event of its progress.
 
     Raises:
         ConfigurationError: Reports or kept records would lie among the job's output, or in `_temporary`; or a root
@@ -42,13 +50,12 @@ async def open_context(
     _refuse_root_of_a_disk(layout.destination)
     _check_report_places(spec.config, layout)
     statistics = Statistics()
-    store = await find_store(layout.destination, storage_options)
     _check_roots(layout, NameFolding(store.capabilities))
     context = StageContext(
         spec=spec,
         layout=layout,
         forms=committer_for(spec.committer).forms(spec),
-        store=paced(store, spec.config, statistics, owned=is_owned(storage_options)),
+        store=paced(store, spec.config, statistics, owned=owned),
         statistics=statistics,
         progress=Progress(spec.job_id, listeners),
         driver=current_runtime().nonce(),

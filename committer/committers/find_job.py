@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 import msgspec
 
 from committer.committers.magic.committer import MagicCommitter
 from committer.committers.magic.hadoop_jobs import find_magic_attempt
-from committer.committers.opened_store import open_store
+from committer.committers.opened_store import paced
 from committer.committers.registry import default_committer
 from committer.committers.trusted_config import trusted_config
 from committer.config import CommitterConfig
@@ -18,6 +16,7 @@ from committer.errors import (
     StoreNotADirectoryError,
     StoreNotFoundError,
 )
+from committer.events import Statistics
 from committer.flow.together import both
 from committer.layout import JobLayout, check_job_id
 from committer.paths import StorePath
@@ -25,25 +24,19 @@ from committer.records.job_state import JobSetup
 from committer.spec import JobSpec
 from committer.stages.job_directory import is_hadoops, layout_for, look_at_job, read_setup
 from committer.stores.base import Store
-from committer.stores.registry import find_store
-
-
-async def default_committer_of(path: StorePath, storage_options: Mapping[str, object] | None = None) -> str:
-    """The committer that suits the store of a path; no store call."""
-    return default_committer((await find_store(path, storage_options)).capabilities)
 
 
 async def find_job(
+    opened: Store,
     dest: StorePath,
     job_id: str,
     *,
     config: CommitterConfig | None,
-    storage_options: Mapping[str, object] | None,
 ) -> tuple[JobSpec, str | None]:
     """Rebuilds the spec of a job that stands, from its setup record: 2 calls. With it `StageContext.setup_identity`.
 
-    `config` says where reports and kept records go, and where outside the destination files may; for a job without
-    setup record it holds altogether.
+    `opened` is the store of the destination, without limits. `config` says where reports and kept records go, and where
+    outside the destination files may; for a job without setup record it holds altogether.
 
     A job without one was set up by Hadoop, or is half cleaned up; then its highest job attempt is taken. Where writes
     make directories again, a task that writes after its job was cleaned up looks almost the same: there another record
@@ -55,7 +48,7 @@ async def find_job(
         StoreLinkError: No setup record stands, but a link in the place of a directory or a record.
     """
     check_job_id(job_id)
-    store = await open_store(dest, storage_options, config)
+    store = paced(opened, config or CommitterConfig(), Statistics(), owned=False)
     try:
         layout = layout_for(store, dest, job_id)
         found, setup = await both(look_at_job(store, layout), _setup_or_none(store, layout))

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
 
 from committer.config import CommitterConfig
 from committer.events import Statistics
@@ -46,6 +47,20 @@ async def open_store(
     """The store of a path, with limits and retries, for work that belongs to no job; no store call."""
     store = await find_store(path, storage_options)
     return paced(store, config or CommitterConfig(), Statistics(), owned=is_owned(storage_options))
+
+
+@asynccontextmanager
+async def store_of_call(path: StorePath, storage_options: Mapping[str, object] | None = None) -> AsyncIterator[Store]:
+    """The store of a path, without limits, for all that one public call does there; opened once and closed at its end.
+
+    What wraps it must not own it (`paced`, `open_context`).
+    """
+    store = await find_store(path, storage_options)
+    try:
+        yield store
+    finally:
+        if is_owned(storage_options):
+            await store.close()
 
 
 def is_owned(storage_options: Mapping[str, object] | None) -> bool:

@@ -14,7 +14,7 @@ import msgspec
 from committer.advice import to_blocking_callers
 from committer.errors import ConfigurationError
 from committer.events.logs import job_logger
-from committer.job import Destination
+from committer.paths import Destination
 from committer.spark.arguments import check_frame, column_names, option_texts
 from committer.spark.carried_errors import error_behind
 from committer.spark.micro_batches import batch_job_id, forget_batch, options_of_batches, was_committed

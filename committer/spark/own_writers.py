@@ -38,7 +38,7 @@ from committer.config import CommitterConfig, ConfigLike, config_of
 from committer.errors import ConfigurationError, TaskMissingError, UnsupportedError
 from committer.events import Listener
 from committer.events.logs import job_logger
-from committer.job import Destination
+from committer.paths import Destination
 from committer.records.task_commit import TaskCommit
 from committer.spark import missing_package
 from committer.spark.arguments import check_frame, check_write_function, option_texts

@@ -11,7 +11,7 @@ from committer import job as engine
 from committer.committers.results import CommitPlan, JobReport
 from committer.config import ConfigLike
 from committer.events import Listener
-from committer.job import Destination
+from committer.paths import Destination
 from committer.records.task_commit import TaskCommit, messages_in
 from committer.spec import Delivery, JobSpec
 from committer.sync.portal import check_process, free_at_exit, is_ending, wait_for

@@ -1,0 +1,193 @@
+"""Removing what one job left, or saying why it is kept."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Final
+
+import msgspec
+
+from committer.committers.context import of_spec
+from committer.committers.magic.committer import MagicCommitter
+from committer.errors import (
+    JobNotFoundError,
+    RecordError,
+    StoreNotFoundError,
+)
+from committer.paths import StorePath
+from committer.records.job_state import JobSetup, encode_record
+from committer.spec import Delivery
+from committer.stages.base import StageContext
+from committer.stages.cleanup import CleanupJob, RemoveDecision, RemoveFate
+from committer.stages.decide import abort_decision, create_decision
+from committer.stages.intent import release_lock, remove_taken_lock
+from committer.stages.job_directory import (
+    JobDirectory,
+    look_at_job,
+    read_decision,
+    read_outcome,
+    read_setup,
+    refuse_links,
+)
+from committer.stores.base import Store
+from committer.stores.helpers import children_of, create_exclusively, walk
+
+_CLAIMED: Final = "another driver took the id, or removed what was left of it, at this moment"
+DECIDED: Final = "it is decided to be committed and did not end: recover it"
+_FOREIGN: Final = "it holds no record of a job: another committer's, perhaps alive; only its id with force removes it"
+KEPT: Final = (
+    "it committed, and its outcome is kept for a stream: without it that batch, should it be repeated, is published a "
+    "second time, or stops at the files that stand; only force removes it"
+)
+UNFINISHED: Final = "it ended, but its last steps were not done: recover it"
+
+
+async def clean_job(context: StageContext, *, age_s: float | None, force: bool, dry: bool, forgets: bool) -> str | None:
+    """Removes what a job left, or with `dry` only looks; returns why not.
+
+    Args:
+        context: Of the job, as if it had no setup record.
+        age_s: Keep it when it is younger; None for a job that the caller named.
+        force: Remove even a decided commit without outcome, and a kept outcome.
+        dry: Only look.
+        forgets: Remove a kept outcome.
+
+    Raises:
+        JobNotFoundError: A job that the caller named is not there.
+        StoreLinkError: A link stands in the place of one of its directories or records.
+    """
+    try:
+        context = await _with_magic(context)
+        found = await look_at_job(context.store, context.layout)
+        await refuse_links(context.store, found, operation="cleanup")
+    except JobNotFoundError:
+        # Its directory is gone, but a lock it held may be left.
+        if not dry:
+            await release_lock(context)
+            await remove_taken_lock(context)
+        if age_s is None:
+            raise
+        return "it is gone"
+    if found.is_foreign and not (force and age_s is None):
+        return _FOREIGN
+    if age_s is not None:
+        newest = max(found.newest, await _newest_below(context, found)) or await _age_of_empty(context, found)
+        if not newest:
+            return "its age is unknown: the store does not say when its records were written"
+        if context.runtime.now().timestamp() - newest < age_s:
+            return "it is younger"
+    named = age_s is None
+    # By age all that stands beside a kept outcome is removed: `_remove` says at its end that it stays.
+    spares_kept = not forgets and (dry or named)
+    reason = await _reason_to_keep(context, found, force=force, spares_kept=spares_kept)
+    if dry or reason is not None:
+        return reason
+    if found.is_remains:
+        if not await _claim(context):
+            return _CLAIMED
+        found = await look_at_job(context.store, context.layout)
+    return await _remove(context, found, force=force, forgets=forgets)
+
+
+async def _age_of_empty(context: StageContext, found: JobDirectory) -> float:
+    """When an empty directory was made, which no record tells; 0 where the store does not say. At most one call."""
+    if found.children:
+        return 0.0
+    return (await context.store.status(context.layout.job_directory)).modified or 0.0
+
+
+async def _claim(context: StageContext) -> bool:
+    """Claims the id of what holds no record of a job, so that a job that is set up meanwhile is not cleaned up."""
+    setup = JobSetup(spec=context.spec, created=context.timestamp(), owner=context.driver)
+    claim = encode_record(setup)
+    try:
+        return await create_exclusively(context.store, context.layout.setup, claim) == claim
+    except StoreNotFoundError:
+        return False
+
+
+async def _with_magic(context: StageContext) -> StageContext:
+    """The context of a job that may have a magic directory, unless its setup record says that it has none."""
+    if not context.store.capabilities.publishes_uploads:
+        return context
+    try:
+        setup = await read_setup(context.store, context.layout)
+    except (StoreNotFoundError, RecordError):
+        delivery: Delivery = "listing"
+    else:
+        delivery = setup.spec.delivery
+    spec = msgspec.structs.replace(context.spec, committer=MagicCommitter.name, delivery=delivery)
+    return of_spec(context, spec)
+
+
+async def _newest_below(context: StageContext, found: JobDirectory) -> float:
+    """The newest task record, or list of uploads: a job whose tasks still work is young although its own are old."""
+    newest = 0.0
+    for attempt in found.children.values():
+        if not attempt.is_directory:
+            continue
+        for records in ("manifests", "attempts", "tasks"):
+            newest = max(newest, await _newest_in(context.store, attempt.path / records))
+        if context.store.capabilities.multipart:
+            # Where a copy of `_SUCCESS` may arrive when its job is over.
+            newest = max(newest, await _newest_in(context.store, attempt.path / "superseded"))
+            for run in await children_of(context.store, attempt.path / "uploads"):
+                newest = max(newest, await _newest_in(context.store, run.path))
+    if context.layout.beside is not None:
+        try:
+            async for status in walk(context.store, context.layout.beside):
+                newest = max(newest, status.modified or 0.0)
+        except StoreNotFoundError:
+            pass
+    return newest
+
+
+async def _newest_in(store: Store, directory: StorePath) -> float:
+    return max((child.modified or 0.0 for child in await children_of(store, directory)), default=0.0)
+
+
+async def _reason_to_keep(context: StageContext, found: JobDirectory, *, force: bool, spares_kept: bool) -> str | None:
+    store, layout = context.store, context.layout
+    if force:
+        # With force what was decided is not read: it may be what cannot be read.
+        return None
+    late = not store.capabilities.refuses_late_writes
+    decision = await read_decision(store, layout) if found.decided and not found.is_void else None
+    if found.ended:
+        outcome = await read_outcome(store, layout)
+        if outcome is not None and not outcome.finished:
+            # `_SUCCESS`, or files that a rollback has to put back, may be missing.
+            void = found.voids(decision, outcome, late=late) if decision is not None else late and not found.set_up
+            return None if void else UNFINISHED
+        return KEPT if spares_kept and outcome is not None and outcome.kept else None
+    if decision is None or decision.decision != "commit":
+        return None
+    return None if found.voids(decision, late=late) else DECIDED
+
+
+async def _remove(context: StageContext, found: JobDirectory, *, force: bool, forgets: bool) -> str | None:
+    if not (found.ended or found.decided) and (found.set_up or found.attempts):
+        anchored = context if found.set_up else _without_setup(context)
+        try:
+            decision = await create_decision(anchored, abort_decision(context))
+        except JobNotFoundError:
+            # Remains without setup record and job attempt: no driver can commit it.
+            pass
+        else:
+            if decision.decision == "commit" and not force:
+                return DECIDED
+    await release_lock(context)
+    await CleanupJob(context).run(None)
+    if not (force or (forgets and found.ended)):
+        # Also one that an open job got since it was looked at.
+        outcome = await read_outcome(context.store, context.layout)
+        if outcome is not None and outcome.kept:
+            await RemoveDecision(context).run(None)
+            return KEPT
+    await RemoveFate(context).run(None)
+    return None
+
+
+def _without_setup(context: StageContext) -> StageContext:
+    """The context of a job whose setup record need not stand: Hadoop's, or one half removed."""
+    return replace(context, spec=msgspec.structs.replace(context.spec, hadoop=True))

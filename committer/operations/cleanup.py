@@ -1,0 +1,240 @@
+"""Removing what jobs left below a destination: one by its id, or all of an age."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import timedelta
+
+from committer.advice import call
+from committer.committers.context import open_context
+from committer.committers.opened_store import paced, store_of_call
+from committer.config import CommitterConfig, ConfigLike, config_of
+from committer.errors import (
+    ConfigurationError,
+    JobDecidedError,
+    OutcomeKeptError,
+    RecordError,
+    StoreError,
+)
+from committer.events import Statistics
+from committer.flow.workers import run_workers
+from committer.layout import check_job_id
+from committer.operations.clean_job import DECIDED, KEPT, UNFINISHED, clean_job
+from committer.operations.listing import job_ids
+from committer.paths import Destination, StorePath
+from committer.shown import Shown
+from committer.spec import JobSpec
+
+
+class CleanupReport(Shown, frozen=True, kw_only=True):
+    """What a cleanup did.
+
+    Attributes:
+        removed: Ids of jobs whose directories were removed.
+        kept: Ids of jobs that were kept, with the reason.
+    """
+
+    removed: list[str]
+    kept: dict[str, str]
+
+
+async def cleanup(
+    dest: Destination,
+    *,
+    job_id: str | None = None,
+    older_than: timedelta | float | None = None,
+    force: bool = False,
+    storage_options: Mapping[str, object] | None = None,
+    config: ConfigLike | None = None,
+) -> CleanupReport:
+    """Removes what jobs left below a destination's `_temporary`; never anything else.
+
+    An open job is decided `abort` first, so that a driver that still lives learns of it. What holds no record of any
+    job goes too: what a driver left that was killed in its setup, or wrote when its job was over. A job that is decided
+    to be committed but did not end is kept unless `force`: its files would be lost; `recover` it instead. An outcome
+    that is kept (`CommitterConfig.outcome_kept`) stays unless `force`: without it a stream that repeats that job, as
+    one does after a crash, cannot tell that it committed, and publishes its rows a second time or stops at the files
+    that stand.
+
+    Args:
+        dest: The destination.
+        job_id: This job.
+        older_than: Every job whose newest record is older than this (seconds, or a timedelta).
+        force: Remove even a decided commit without outcome, and outcomes that are kept.
+        storage_options: How to reach the store.
+        config: Concurrency and rate of the deletes.
+
+    Raises:
+        ConfigurationError: Neither `job_id` nor `older_than` was given (it is a ValueError), or that is no age.
+        JobDecidedError: The job named by `job_id` is decided to be committed, and not ended.
+        OutcomeKeptError: The job named by `job_id` committed, and its outcome is kept. Nothing was changed.
+        JobNotFoundError: There is no such job.
+        StoreLinkError: A link stands in the place of `_temporary`, or of a directory or record of the job named by
+            `job_id`. It was not followed; nothing was changed.
+        DestinationNotFoundError: The destination does not exist, or its bucket or container.
+    """
+    report = await _cleanup(
+        dest,
+        job_id=job_id,
+        older_than=older_than,
+        force=force,
+        dry=False,
+        storage_options=storage_options,
+        config=config,
+    )
+    if job_id is not None and job_id in report.kept:
+        refuse_to_clean(StorePath.of(dest), job_id, report.kept[job_id])
+    return report
+
+
+def refuse_to_clean(destination: StorePath, job_id: str, reason: str) -> None:
+    """Raises what `cleanup` of a job by its name raises when it is kept for this reason.
+
+    Raises:
+        JobDecidedError: It is decided to be committed, or its last steps are missing.
+        OutcomeKeptError: It committed, and its outcome is kept.
+    """
+    if reason in (DECIDED, UNFINISHED):
+        raise JobDecidedError(
+            f"job {job_id} was kept: {reason}",
+            operation="cleanup",
+            path=destination,
+            outcome="partial",
+            next_step=f"{call('recover', str(destination), job_id)} finishes it; "
+            f"{call('cleanup', str(destination), job_id=job_id, force=True)} removes it all the same",
+        )
+    if reason == KEPT:
+        raise OutcomeKeptError(
+            f"job {job_id} was kept: {reason}",
+            operation="cleanup",
+            path=destination,
+            outcome="committed",
+            next_step="leave it, its stream removes it later; only where no stream will run it again: "
+            f"{call('cleanup', str(destination), job_id=job_id, force=True)}",
+        )
+
+
+async def forget_outcome(
+    dest: Destination,
+    job_id: str,
+    *,
+    storage_options: Mapping[str, object] | None = None,
+    config: ConfigLike | None = None,
+) -> CleanupReport:
+    """Cleans one job up, its kept outcome too: for a caller that knows that the job is never repeated.
+
+    Unlike `cleanup` with `force` it removes nothing of a job that is decided to be committed and did not end.
+
+    Raises:
+        JobNotFoundError: There is no such job.
+    """
+    return await _cleanup(
+        dest,
+        job_id=job_id,
+        older_than=None,
+        force=False,
+        dry=False,
+        forgets=True,
+        storage_options=storage_options,
+        config=config,
+    )
+
+
+async def plan_cleanup(
+    dest: Destination,
+    *,
+    job_id: str | None = None,
+    older_than: timedelta | float | None = None,
+    force: bool = False,
+    storage_options: Mapping[str, object] | None = None,
+    config: ConfigLike | None = None,
+) -> CleanupReport:
+    """What `cleanup` would do now, with the same arguments and errors; changes nothing.
+
+    A job that is decided to be committed, or whose outcome is kept, is among the kept ones, with the reason, where
+    `cleanup` of that job alone raises.
+    """
+    return await _cleanup(
+        dest,
+        job_id=job_id,
+        older_than=older_than,
+        force=force,
+        dry=True,
+        storage_options=storage_options,
+        config=config,
+    )
+
+
+def _is_age(seconds: object) -> bool:
+    return isinstance(seconds, int | float) and seconds >= 0
+
+
+def age_in_seconds(older_than: timedelta | float | None, *, operation: str) -> float | None:
+    """An age as a caller gives it, in seconds.
+
+    Raises:
+        ConfigurationError: It is negative, and would take in what is not begun yet; or it is no number.
+    """
+    age_s = older_than.total_seconds() if isinstance(older_than, timedelta) else older_than
+    if age_s is not None and not _is_age(age_s):
+        raise ConfigurationError(
+            f"older_than={older_than!r} is no age",
+            operation=operation,
+            next_step="give seconds, 0 or more, or a timedelta",
+        )
+    return age_s
+
+
+async def _cleanup(
+    dest: Destination,
+    *,
+    job_id: str | None,
+    older_than: timedelta | float | None,
+    force: bool,
+    dry: bool,
+    storage_options: Mapping[str, object] | None,
+    config: ConfigLike | None,
+    forgets: bool = False,
+) -> CleanupReport:
+    if job_id is None and older_than is None:
+        raise ConfigurationError(
+            "cleanup needs job_id or older_than",
+            operation="cleanup",
+            path=StorePath.of(dest),
+            next_step=f"{call('cleanup', str(StorePath.of(dest)), job_id='ID')}, or with older_than=timedelta(days=7) "
+            "in place of job_id",
+        )
+    destination = StorePath.of(dest)
+    config = config_of(config) or CommitterConfig()
+    age_s = age_in_seconds(older_than, operation="cleanup")
+    chosen = [check_job_id(job_id)] if job_id is not None else None
+    removed: list[str] = []
+    kept: dict[str, str] = {}
+
+    async def clean(name: str) -> None:
+        try:
+            spec = JobSpec(destination=destination.uri, job_id=name, config=config)
+            context = await open_context(spec, store, owned=False)
+            try:
+                reason = await clean_job(context, age_s=age_s, force=force, dry=dry, forgets=forgets)
+            finally:
+                await context.store.close()
+        except (ConfigurationError, RecordError, StoreError) as error:
+            if job_id is not None:
+                raise
+            # One job's trouble is no reason to keep the others.
+            reason = f"{error.message}; {error.next_step}" if error.next_step else error.message
+        if reason is None:
+            removed.append(name)
+        else:
+            kept[name] = reason
+
+    async with store_of_call(destination, storage_options) as store:
+        if chosen is None:
+            listed = paced(store, config, Statistics(), owned=False)
+            try:
+                chosen = await job_ids(listed, destination, "cleanup")
+            finally:
+                await listed.close()
+        await run_workers(chosen, clean, workers=min(8, config.io_concurrency), operation="cleanup")
+    return CleanupReport(removed=sorted(removed), kept=dict(sorted(kept.items())))

@@ -1,0 +1,188 @@
+"""The jobs that left something below a destination."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Final
+
+from committer.committers.magic.committer import MagicCommitter
+from committer.committers.magic.hadoop_jobs import newest_of_magic
+from committer.committers.opened_store import open_store
+from committer.config import CommitterConfig, ConfigLike, config_of
+from committer.errors import (
+    JobNotFoundError,
+    RecordError,
+    StoreError,
+    StoreNotADirectoryError,
+    StoreNotFoundError,
+)
+from committer.flow.runtime import current_runtime
+from committer.flow.workers import run_workers
+from committer.layout import MAGIC_JOB, TEMPORARY, is_job_id
+from committer.paths import Destination, StorePath
+from committer.shown import Shown
+from committer.stages.job_directory import (
+    JobDirectory,
+    JobState,
+    layout_for,
+    look_at_job,
+    read_decision,
+    read_outcome,
+    read_setup,
+    refuse_links,
+)
+from committer.stores.base import Store
+from committer.stores.helpers import check_destination
+
+
+class JobInfo(Shown, frozen=True, kw_only=True):
+    """A job that left something below a destination's `_temporary`.
+
+    Attributes:
+        job_id: Its id.
+        state: ``open``, ``committing`` (decided, not ended), ``committed``, ``aborted``, ``rolled-back``, or
+            ``unknown`` when its records cannot be read, when it holds none (another committer's directory), or when a
+            link stands in the place of one of its directories or records; `problem` says which.
+        delivery: How task commits reach its driver; None when its setup record is gone, or it is Hadoop's.
+        committer: Its committer; None when unknown.
+        started: When it was set up; None when unknown.
+        updated: When the newest record in its directory was written, or a task of Hadoop's magic committer last
+            committed; None where the store does not say, and before there is any.
+        files: Files its decision publishes; None before a decision.
+        kept: Whether it committed and its outcome is kept (`CommitterConfig.outcome_kept`), so that a stream that
+            repeats it finds it committed: it is kept on purpose.
+        problem: Why the state is ``unknown``, and what to do; empty for every other state.
+    """
+
+    job_id: str
+    state: JobState
+    delivery: str | None = None
+    committer: str | None = None
+    started: datetime | None = None
+    updated: datetime | None = None
+    files: int | None = None
+    kept: bool = False
+    problem: str = ""
+
+
+async def list_jobs(
+    dest: Destination, *, storage_options: Mapping[str, object] | None = None, config: ConfigLike | None = None
+) -> list[JobInfo]:
+    """The jobs that left something below a destination, by id: one listing, and up to four calls a job, on a local disk
+    five.
+
+    Where files wait in uploads, and Hadoop puts what its jobs need among the output, the destination is listed too; a
+    job of Hadoop's costs up to six calls there, and one a job attempt.
+
+    Committed jobs that were cleaned up are not among them; `_SUCCESS` and summary reports speak of those.
+
+    Raises:
+        DestinationNotFoundError: The destination does not exist, or its bucket or container. Looked for, by one call
+            more, only where nothing stands below `_temporary`.
+        StoreLinkError: A link stands in the place of `_temporary`; it was not followed.
+        StoreNotADirectoryError: A file stands in the place of the destination, or of `_temporary`.
+    """
+    destination = StorePath.of(dest)
+    config = config_of(config) or CommitterConfig()
+    store = await open_store(destination, storage_options, config)
+    try:
+        found: list[JobInfo] = []
+
+        async def look(job_id: str) -> None:
+            info = await _info(store, destination, job_id)
+            if info is not None:
+                found.append(info)
+
+        await run_workers(
+            await job_ids(store, destination, "list_jobs"), look, workers=config.io_concurrency, operation="list_jobs"
+        )
+        return sorted(found, key=lambda info: info.job_id)
+    finally:
+        await store.close()
+
+
+async def job_ids(store: Store, destination: StorePath, operation: str) -> list[str]:
+    """The ids of all jobs that left something, sorted: one listing; another where files wait in uploads."""
+    try:
+        found = [
+            child.path.name
+            async for child in store.list(destination / TEMPORARY)
+            # No job's directory is a link; one that has a job's name is shown, so that it is found.
+            if (is_job_id(child.path.name) if child.is_link else child.is_directory)
+        ]
+    except (StoreNotFoundError, StoreNotADirectoryError) as error:
+        found = []
+        await check_destination(store, destination, operation)
+        if isinstance(error, StoreNotADirectoryError):
+            raise StoreNotADirectoryError(
+                f"a file stands where the directory of all jobs must be: {destination / TEMPORARY}",
+                operation=operation,
+                path=destination / TEMPORARY,
+                next_step="remove the file; no job can be there while it stands",
+            ) from error
+    return sorted({*found, *await _magic_job_ids(store, destination)})
+
+
+async def _magic_job_ids(store: Store, destination: StorePath) -> list[str]:
+    """Jobs that have one of Hadoop's magic directories, which lie among the output: one call a thousand names there."""
+    if not store.capabilities.publishes_uploads:
+        return []
+    try:
+        found = [child.path.name async for child in store.list(destination) if child.is_directory]
+    except (StoreNotFoundError, StoreNotADirectoryError):
+        return []
+    return [name.removeprefix(MAGIC_JOB) for name in found if name.startswith(MAGIC_JOB) and name != MAGIC_JOB]
+
+
+_NO_RECORD: Final = "no record says that a job stands there: another committer's directory, or what a dead driver left"
+
+
+async def _info(store: Store, destination: StorePath, job_id: str) -> JobInfo | None:
+    layout = layout_for(store, destination, job_id)
+    try:
+        found = await look_at_job(store, layout)
+        await refuse_links(store, found, operation="list_jobs")
+        started = delivery = committer = files = None
+        if found.set_up:
+            setup = await read_setup(store, layout)
+            started, delivery, committer = _time(setup.created), setup.spec.delivery, setup.spec.committer
+        if found.is_remains or not found.is_job:
+            return JobInfo(job_id=job_id, state="unknown", problem=_NO_RECORD)
+        newest = found.newest
+        if found.beside:
+            committer, newest = MagicCommitter.name, max(newest, await newest_of_magic(store, layout))
+        state, files, kept = await _state(store, found)
+    except JobNotFoundError:
+        return None
+    except (StoreError, RecordError) as error:
+        problem = f"{error.message}; {error.next_step}" if error.next_step else error.message
+        return JobInfo(job_id=job_id, state="unknown", problem=problem)
+    return JobInfo(
+        job_id=job_id,
+        state=state,
+        delivery=delivery,
+        committer=committer,
+        started=started,
+        updated=datetime.fromtimestamp(newest, tz=current_runtime().now().tzinfo) if newest else None,
+        files=files,
+        kept=kept,
+    )
+
+
+async def _state(store: Store, found: JobDirectory) -> tuple[JobState, int | None, bool]:
+    decision = await read_decision(store, found.layout) if found.decided else None
+    files = decision.files if decision is not None else None
+    outcome = await read_outcome(store, found.layout) if found.ended else None
+    if outcome is not None:
+        return outcome.outcome, outcome.files if outcome.outcome == "committed" else files, outcome.kept
+    if decision is None:
+        return "open", None, False
+    return ("committing", files, False) if decision.decision == "commit" else ("aborted", None, False)
+
+
+def _time(text: str) -> datetime | None:
+    try:
+        return datetime.fromisoformat(text)
+    except ValueError:
+        return None
