@@ -212,6 +212,11 @@ class StorePath(msgspec.Struct, frozen=True, order=True, gc=False):
         return f"StorePath({str(self)!r})"
 
 
+def by_hand(place: StorePath) -> str:
+    """A place that a user is to handle by hand, as the user's tools name it: on a disk by its path."""
+    return place.path if place.scheme == "file" else place.uri
+
+
 def check_file_name(name: str) -> str:
     """Returns `name` when it may be the destination of a file, relative to the job's destination.
 

@@ -6,7 +6,7 @@ import ast
 import re
 from typing import Final, cast
 
-from committer.cli.text import command
+from committer.cli.text import as_typed, command
 
 _CALL: Final = re.compile(r"`await committer\.(\w+\([^`]*\))`")
 _COMMANDS: Final = {"list_jobs": "jobs"}
@@ -22,7 +22,8 @@ def as_commands(advice: str) -> str:
 def _as_command(text: str) -> str:
     name = text.partition("(")[0]
     made = cast("ast.Call", ast.parse(text, mode="eval").body)
-    words = [_COMMANDS.get(name, name), *(ast.literal_eval(one) for one in made.args)]
+    place, *more = (ast.literal_eval(one) for one in made.args)
+    words = [_COMMANDS.get(name, name), as_typed(place), *more]
     for keyword in made.keywords:
         value = ast.literal_eval(keyword.value)
         if keyword.arg in _FLAGS:

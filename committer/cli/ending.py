@@ -126,6 +126,7 @@ async def plan_recover(target: Target, *, rollback: bool, force: bool) -> Answer
         CommitterError: What it would be refused with.
     """
     session = target.session
+    look = await target.look()
     await check_recovery(
         target.uri,
         target.job_id,
@@ -134,7 +135,6 @@ async def plan_recover(target: Target, *, rollback: bool, force: bool) -> Answer
         config=session.config,
         storage_options=session.storage,
     )
-    look = await target.look()
     decision, outcome = look.decision, look.outcome
     if outcome is not None:
         will = f"do the last steps of a job that is {outcome.outcome}, remove its directory and report"

@@ -71,7 +71,7 @@ class Session:
         self.screen: Screen = Screen(json=common.output == "json")
         self.choices: Choices = choices_of(common.option)
         self.storage: dict[str, object] = storage_options_of(uri, common.storage)
-        reach_by(common.storage, common.option)
+        reach_by(common.storage, common.option, typed=uri)
         self.display: Display = Display(self.screen.err)
         self.screen.remark(self.choices.notes)
 

@@ -124,7 +124,9 @@ def _released_by(target: Target, owner: str) -> str:
 
 @contextmanager
 def guided(target: Target, *, rollback: bool = False, from_attempts: bool = False) -> Iterator[None]:
-    """Has the errors of a block say the next step as a command, where the engine says it as a Python call.
+    """Has the errors of a block say the next step as a command, where the engine names none.
+
+    What the engine says to do first stays: the command alone would fail the same way again.
 
     Args:
         target: The job.
@@ -156,16 +158,17 @@ def guided(target: Target, *, rollback: bool = False, from_attempts: bool = Fals
             error.next_step = f"`{command('jobs', target.uri)}` shows the jobs that are there"
         raise
     except CommitterError as error:
+        advice = error.next_step
         # What is wrong with a record, as a destination that its tasks spelled in another way, stays wrong.
-        own_advice = isinstance(error, RecordError) and error.next_step and "recover(" not in error.next_step
-        # Neither is there one way only where the engine names several.
-        own_advice = own_advice or (not rollback and len(commands_of(as_commands(error.next_step))) > 1)
-        if error.outcome in ("unknown", "partial") and target.job_id and not own_advice:
-            if rollback and "force=True" in error.next_step:
-                forced = target.command("recover", "--rollback", "--force")
-                error.next_step = f"make sure no other driver of the job is alive, then: `{forced}`"
-            else:
-                error.next_step = f"`{target.command('recover', *['--rollback'] * rollback)}`"
+        is_whole = isinstance(error, RecordError) and advice
+        if (
+            error.outcome in ("unknown", "partial")
+            and target.job_id
+            and not is_whole
+            and not commands_of(as_commands(advice))
+        ):
+            again = target.command("recover", *["--rollback"] * rollback)
+            error.next_step = f"{advice}, then: `{again}`" if advice else f"`{again}`"
         raise
 
 

@@ -8,20 +8,34 @@ from contextvars import ContextVar
 from datetime import datetime
 from itertools import chain, pairwise
 
+from committer.errors import InvalidPathError
+from committer.paths import StorePath
 from committer.readable import clean
 
 # How the running command was told to reach the store: never by a secret itself.
 _reach: ContextVar[tuple[tuple[str, str], ...]] = ContextVar("reach", default=())
+_typed: ContextVar[str] = ContextVar("typed", default="")
 
 
-def reach_by(storage: Iterable[str], choices: Iterable[str] = ()) -> None:
+def reach_by(storage: Iterable[str], choices: Iterable[str] = (), *, typed: str = "") -> None:
     """Has every command line that is shown from now on reach the store as this command does, with its choices.
 
     Args:
         storage: ``KEY=VALUE`` texts, checked: no secret is among them.
         choices: ``KEY=VALUE`` texts of ``-o``.
+        typed: The place that this command was told, as it was typed.
     """
     _reach.set((*(("--storage", text) for text in storage), *(("-o", text) for text in choices)))
+    _typed.set(typed)
+
+
+def as_typed(place: str) -> str:
+    """A place as this command's user typed it, where it is the same one; else unchanged."""
+    typed = _typed.get()
+    try:
+        return typed if typed and StorePath.of(typed) == StorePath.of(place) else place
+    except InvalidPathError:
+        return place
 
 
 def command(*words: object) -> str:

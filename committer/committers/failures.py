@@ -6,6 +6,8 @@ import copy
 from typing import TypeAlias
 
 from committer.errors import (
+    AND_RUN_IT_AGAIN,
+    LOOK_BEFORE,
     CommitterError,
     JobDecidedError,
     JobError,
@@ -72,6 +74,18 @@ def typed(error: Exception) -> CommitterError:
     return unforeseen
 
 
+def what_first(error: CommitterError) -> str:
+    """What an error says to do before its job can be brought to its end, so that the same call does not fail again."""
+    causes = error.causes if isinstance(error, MultipleError) else (error,)
+    for cause in causes:
+        step = cause.next_step if isinstance(cause, CommitterError) else ""
+        # What names a call speaks of another state of the job, and a refused target could be changed while it was not
+        # decided.
+        if step and step != LOOK_BEFORE and "`" not in step and not isinstance(cause, TargetExistsError):
+            return step.removesuffix(AND_RUN_IT_AGAIN).rstrip(",")
+    return "remove the cause"
+
+
 def broken_off(context: StageContext, error: Exception) -> CommitterError:
     """The error of a commit that ended where it cannot be told how far it came: no memory was left."""
     return CommitterError(
@@ -117,11 +131,9 @@ def advise_recovery(
     if error.outcome == "unchanged":
         error.outcome = "partial"
     recover = context.recover_call(rollback=rollback)
-    if isinstance(error, StoreLinkError):
-        error.next_step = f"{error.next_step}, then call {recover}"
-    elif not error.next_step or (_advises_one_call(error) and "committer.recover(" not in error.next_step):
-        error.next_step = f"remove the cause, then call {recover}"
-        if reversible:
+    if not error.next_step or (_advises_one_call(error) and "`await committer." not in error.next_step):
+        error.next_step = f"{what_first(error)}, then call {recover}"
+        if reversible and not isinstance(error, StoreLinkError):
             # Where no driver can be fenced off, its user has to vouch that this one is dead: it is, by this error.
             force = not context.store.capabilities.atomic_directory_rename
             back = context.recover_call(rollback=True, force=force)
@@ -138,8 +150,9 @@ def say_unseen(context: StageContext, error: CommitterError) -> None:
     """Makes a failure to look how a decided job ended say that: what was published stands, or was taken back."""
     if error.outcome == "unchanged":
         error.outcome = "unknown"
-        first = f"{error.next_step}, then" if isinstance(error, StoreLinkError) else "remove the cause, then"
-        error.next_step = f"{first} call {context.recover_call()}: it says how the job ended, or ends it"
+        error.next_step = (
+            f"{what_first(error)}, then call {context.recover_call()}: it says how the job ended, or ends it"
+        )
 
 
 def unsettled_refusal(context: StageContext, refusal: Refusal, error: CommitterError) -> CommitterError:
@@ -149,7 +162,7 @@ def unsettled_refusal(context: StageContext, refusal: Refusal, error: CommitterE
         operation=error.operation,
         path=refusal.path,
         outcome="partial",
-        next_step=f"call {context.recover_call(rollback=True)}",
+        next_step=advise_recovery(context, error, rollback=True).next_step,
         causes=[refusal, error],
     )
 

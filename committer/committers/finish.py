@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from committer.committers.failures import what_first
 from committer.committers.listing import KeptList, keep_list, store_of
 from committer.committers.publish_action import PublishAction
 from committer.committers.reports import save_report
-from committer.errors import CommitterError, StoreCrossDeviceError, StoreLinkError, StoreNotFoundError
+from committer.errors import CommitterError, StoreNotFoundError
 from committer.events.logs import job_logger
 from committer.flow.together import together
 from committer.flow.workers import run_workers
@@ -171,14 +172,10 @@ async def finish_kept(context: StageContext) -> None:
 
 def leave_rest(context: StageContext, error: CommitterError) -> None:
     """Says of a failure after the outcome that nothing is missing, and what does the rest."""
-    first = f"{error.next_step}, then " if _names_cause(error) else ""
     error.outcome = "committed"
-    error.next_step = f"the output is complete; {first}call {context.recover_call()} to finish the rest"
-
-
-def _names_cause(error: CommitterError) -> bool:
-    """Whether what an error advises is to be done before the job can be cleaned up."""
-    return isinstance(error, StoreLinkError | StoreCrossDeviceError) and bool(error.next_step)
+    error.next_step = (
+        f"the output is complete; {what_first(error)}, then call {context.recover_call()} to finish the rest"
+    )
 
 
 async def finish_rolled_back(context: StageContext) -> list[str]:
@@ -201,9 +198,8 @@ async def finish_rolled_back(context: StageContext) -> list[str]:
         if cleaned:
             await _remove_fate(context, kept=False)
     except CommitterError as error:
-        first = f"{error.next_step}, then" if _names_cause(error) else "remove the cause, then"
         error.outcome = "partial"
-        error.next_step = f"the job is rolled back; {first} call {step} to remove what is left of it"
+        error.next_step = f"the job is rolled back; {what_first(error)}, then call {step} to remove what is left of it"
         raise
     return left_alone
 

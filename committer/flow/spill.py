@@ -17,7 +17,7 @@ from typing import BinaryIO, Final, Generic, NamedTuple, NoReturn, Self, TypeVar
 
 import msgspec
 
-from committer.errors import CommitterError, RecordError
+from committer.errors import AND_RUN_IT_AGAIN, CommitterError, RecordError
 from committer.flow.runtime import current_runtime
 
 T = TypeVar("T")
@@ -215,7 +215,7 @@ class SpillFile(Generic[T]):
             f"a temporary file in {directory} failed: {error}",
             operation="spill",
             path=directory,
-            next_step="make room there, or set TMPDIR to a directory with room, and run it again",
+            next_step=f"make room there, or set TMPDIR to a directory with room,{AND_RUN_IT_AGAIN}",
         ) from error
 
 

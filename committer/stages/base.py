@@ -146,9 +146,22 @@ class StageContext:
         place = str(self.layout.destination)
         return call("recover", place, self.layout.job_id, rollback=rollback, force=force, config=config)
 
-    def cleanup_call(self) -> str:
-        """The call that a user makes whose job is over, with something left of it."""
-        return call("cleanup", str(self.layout.destination), job_id=self.layout.job_id)
+    def cleanup_call(self, *, force: bool = False) -> str:
+        """The call that a user makes whose job is over, with something left of it; or who gives the job up."""
+        return call("cleanup", str(self.layout.destination), job_id=self.layout.job_id, force=force)
+
+    def else_giving_up(self) -> str:
+        """What a user does who cannot mend the records of a decided job, as the end of a sentence."""
+        back = self.recover_call(rollback=True)
+        ways = f"then call {self.recover_call()}, or {back} to take the job back"
+        return f", {ways}; where that cannot be, {self.giving_up()}"
+
+    def giving_up(self) -> str:
+        """What ends a decided job that can neither be finished nor taken back any more, and what that costs."""
+        return (
+            f"{self.cleanup_call(force=True)} ends the job: what it published stays; what it did not publish, and the "
+            "old files that it moved aside, are deleted"
+        )
 
 
 class Stage(ABC, Generic[In, Out]):

@@ -9,6 +9,7 @@ from typing import TypeVar
 from committer.errors import (
     JobNotFoundError,
     JobStateError,
+    StoreError,
     StoreLinkError,
     StoreOutcomeUnknownError,
 )
@@ -17,7 +18,7 @@ from committer.records.job_state import Decision, DecisionHead, Fact
 from committer.stages.base import StageContext
 from committer.stages.decide import read_facts
 from committer.stages.planned_files import PlannedFile, PlannedFiles
-from committer.stores.helpers import status_or_none
+from committer.stores.helpers import exists, status_or_none
 
 T = TypeVar("T")
 
@@ -62,7 +63,7 @@ class CommitState:
         }
         return cls(
             decision=decision,
-            files=PlannedFiles(context, decision.winners, entries, identities),
+            files=PlannedFiles(context, decision.winners, entries, identities, decided=True),
             targets={fact.path: fact for fact in facts if fact.kind == "target"},
             blocking=[fact for fact in facts if fact.kind == "blocking"],
             superseded=[fact for fact in facts if fact.kind == "superseded"],
@@ -84,6 +85,28 @@ def is_forward_only(context: StageContext, state: CommitState) -> bool:
     return any(
         not (can.atomic_directory_rename if fact.is_directory else can.hard_links) for fact in state.targets.values()
     )
+
+
+async def other_end(context: StageContext, *, forward_only: bool) -> str:
+    """What ends a decided job that cannot be finished, as a sentence: a rollback, unless it would fail as well.
+
+    At most 2 calls.
+
+    Args:
+        context: The job.
+        forward_only: Whether it cannot be taken back.
+    """
+    layout, can = context.layout, context.store.capabilities
+    fences = can.atomic_directory_rename
+    try:
+        reversible = not fences or await exists(context.store, layout.tasks) or await is_fenced(context)
+    except StoreError:
+        # What is told is another failure. A rollback that cannot go on says so itself.
+        reversible = True
+    if forward_only or not reversible:
+        return context.giving_up()
+    alone = "" if fences else ", once no other driver of it is alive"
+    return f"{context.recover_call(rollback=True, force=not fences)} takes the job back{alone}"
 
 
 async def is_fenced(context: StageContext) -> bool:

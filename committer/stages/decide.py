@@ -249,14 +249,22 @@ async def read_facts(context: StageContext, decision: Decision) -> list[Fact]:
 
     async def read(file: PlanFile) -> None:
         path = context.layout.job_directory / file.name
-        data = await context.store.read(path, limit=OWN_RECORD_LIMIT)
+        try:
+            data = await context.store.read(path, limit=OWN_RECORD_LIMIT)
+        except StoreNotFoundError as error:
+            raise StoreNotFoundError(
+                "a side file of the decision is gone",
+                operation="read_facts",
+                path=path,
+                next_step="put it back where it was" + context.else_giving_up(),
+            ) from error
         if digest_of(data) != file.digest:
             raise RecordError(
                 "a side file of the decision is not the one the decision names",
                 field="digest",
                 path=path,
                 outcome="unknown",
-                next_step="find out who writes into the job's directory",
+                next_step="find out who writes into the job's directory" + context.else_giving_up(),
             )
         roots = context.layout.roots
         found[file.name] = [_contained(fact, path, roots) for fact in decode_facts(data, source=str(path))]

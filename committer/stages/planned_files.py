@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator
+from contextlib import suppress
 from typing import NamedTuple
 
 import msgspec
@@ -147,8 +148,11 @@ class PlannedFiles:
         winners: list[Winner],
         entries: list[PlannedFile] | None,
         identities: dict[str, str],
+        *,
+        decided: bool = False,
     ) -> None:
         self._context = context
+        self._decided = decided
         self._winners = winners
         self._entries = entries
         self._identities = identities
@@ -190,7 +194,7 @@ class PlannedFiles:
                         field="digest",
                         path=self._context.layout.record_path(winner.record),
                         outcome="unknown",
-                        next_step="find out who writes into the job's directory",
+                        next_step="find out who writes into the job's directory" + self._else_give_up(),
                     )
                 entries = _decode_again(self._context, winner, data)
                 await refuse_linked_sources(self._context, winner.record, entries.sources)
@@ -210,12 +214,22 @@ class PlannedFiles:
             data = await read_record(self._context, winner.record)
             # Only where nothing is decided yet: a decision rests on copies.
             return self._context.forms.as_manifest(self._context, layout.record_path(winner.record), data)
-        except StoreNotFoundError:
-            name = winner.record.rpartition("/")[2]
-            if layout.job_directory / winner.record != layout.manifests_frozen / name:
-                raise
-            # A driver of this job that stayed undecided may undo the freeze after another one decided.
-            return await read_record(self._context, (layout.manifests / name).relative_to(layout.job_directory))
+        except StoreNotFoundError as error:
+            name, path = winner.record.rpartition("/")[2], layout.record_path(winner.record)
+            if path == layout.manifests_frozen / name:
+                # A driver of this job that stayed undecided may undo the freeze after another one decided.
+                with suppress(StoreNotFoundError):
+                    return await read_record(self._context, (layout.manifests / name).relative_to(layout.job_directory))
+            raise StoreNotFoundError(
+                f"the record of task {winner.task} is gone, which says what the task committed",
+                operation="job_stage_load_manifests",
+                path=path,
+                next_step="put it back where it was" + self._else_give_up(),
+            ) from error
+
+    def _else_give_up(self) -> str:
+        """What a decided job comes to whose records another program took away or changed, as the end of a sentence."""
+        return self._context.else_giving_up() if self._decided else ""
 
 
 def _by_length(winners: list[Winner], most: int) -> Iterator[list[Winner]]:

@@ -28,7 +28,7 @@ from committer.paths import StorePath
 from committer.records.job_state import Fact
 from committer.records.success import FILENAMES_LIMIT
 from committer.stages.base import Stage, StageContext
-from committer.stages.commit_state import CommitState, is_forward_only
+from committer.stages.commit_state import CommitState, is_forward_only, other_end
 from committer.stages.create_directories import refused_directory
 from committer.stages.identity import (
     is_file_of,
@@ -182,9 +182,9 @@ class PublishFiles(Stage[CommitState, Published]):
                     self.context.statistics.count(names.COMMIT_FILE_RENAME_RECOVERED)
                 return
             if at_source is None:
-                raise self._unknown(file, target, at_target, error)
+                raise await self._unknown(file, target, at_target, error)
             if not may_be_file_of(at_source, file):
-                raise self._unknown(file, source, at_target, error)
+                raise await self._unknown(file, source, at_target, error)
             if error is not None and not _worth_another_try(error):
                 raise error
             try:
@@ -205,7 +205,7 @@ class PublishFiles(Stage[CommitState, Published]):
         if isinstance(error, StoreUnavailableError | StoreThrottledError):
             # The file is at its source, and nothing happened.
             raise error
-        raise self._unknown(file, target, None, error, gone=False)
+        raise await self._unknown(file, target, None, error, gone=False)
 
     async def _look(self, path: StorePath) -> FileStatus | None:
         try:
@@ -295,7 +295,7 @@ class PublishFiles(Stage[CommitState, Published]):
             causes=causes,
         )
 
-    def _unknown(
+    async def _unknown(
         self,
         file: PlannedFile,
         path: StorePath,
@@ -312,11 +312,13 @@ class PublishFiles(Stage[CommitState, Published]):
             found = "its source is gone and the store cannot prove that what stands at its destination is it"
         else:
             found = "its source is gone, or not what was committed, and another file stands at its destination"
+        end = await other_end(self.context, forward_only=self._forward_only)
         return OutcomeUnknownError(
             f"cannot tell what happened to {file.destination}: {found}",
             operation=self.name,
             path=path,
-            next_step=f"find out who changed it; {self.context.recover_call()} goes on from here, nothing was deleted",
+            next_step=f"find out who changed it; {self.context.recover_call()} goes on from here, nothing was deleted; "
+            f"where it is lost, {end}",
             causes=[error] if error is not None else [],
         )
 

@@ -19,7 +19,7 @@ from committer.errors import (
 )
 from committer.flow.workers import run_workers
 from committer.layout import SUCCESS
-from committer.paths import StorePath
+from committer.paths import StorePath, by_hand
 from committer.records.job_state import Fact, JobOutcome
 from committer.records.success import decode_success
 from committer.stages.base import Stage, StageContext
@@ -67,7 +67,8 @@ async def fence(context: StageContext) -> None:
                     operation="fence",
                     path=directory,
                     outcome="unknown",
-                    next_step="look at the job's directory; nothing was taken back",
+                    next_step="nothing was taken back; find out who removed it, and put it back; where it is gone for "
+                    f"good, {context.giving_up()}",
                 ) from error
         except StoreError:
             # A lost answer: what counts is what stands there.
@@ -155,12 +156,15 @@ class RollBack(Stage[RollBackRequest, JobOutcome]):
             return
 
         async def look(file: PlannedFile) -> None:
-            if not await exists(self.context.store, tasks / file.source):
+            source = tasks / file.source
+            if not await exists(self.context.store, source):
+                again = self.context.recover_call(rollback=True, force=not self._fenced)
                 raise OutcomeUnknownError(
                     f"cannot tell whether what stands at {file.destination} is the job's: the store keeps no proof",
                     operation=self.name,
                     path=self.context.layout.target(file.destination),
-                    next_step=f"look at it; {self.context.recover_call()} goes on from here, nothing was deleted",
+                    next_step=f"look at it: where it is the job's, move it back to {by_hand(source)}, then call "
+                    f"{again}; nothing was deleted; where that cannot be, {self.context.giving_up()}",
                 )
 
         await run_workers(state.files, look, workers=self.context.config.io_concurrency, operation=self.name)
@@ -211,8 +215,9 @@ class RollBack(Stage[RollBackRequest, JobOutcome]):
                 operation=self.name,
                 path=self._superseded,
                 outcome="partial",
-                next_step=f"they are kept in {self._superseded}: move them where they belong, or delete them, then "
-                f"call {self.context.recover_call()}",
+                next_step=f"move away what stands there now; where the old file is not wanted any more, delete it in "
+                f"{by_hand(self._superseded)}; then call {self.context.recover_call(rollback=True)}: it puts back the "
+                "old files that are left",
             )
 
     async def _each(self, facts: list[Fact], work: Callable[[Fact], Awaitable[None]]) -> None:

@@ -98,7 +98,7 @@ class RollBackUploads(RollBack):
             "proves what Hadoop's tasks wrote there",
             operation=self.name,
             path=target,
-            next_step=f"look at it, delete it if it is the job's, then call {self.context.recover_call()}",
+            next_step=f"look at it, delete it if it is the job's, then call {self.context.recover_call(rollback=True)}",
         )
 
     async def _deleted(self, file: PlannedFile) -> bool:

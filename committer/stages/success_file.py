@@ -25,7 +25,7 @@ from committer.events import names
 from committer.flow.workers import run_workers
 from committer.layout import SUCCESS
 from committer.options import S3A_UUID, WRITE_JOB_UUID
-from committer.paths import StorePath
+from committer.paths import StorePath, by_hand
 from committer.records.job_state import Decision, JobOutcome
 from committer.records.pending_set import java_date
 from committer.records.statistics import IOStatistics
@@ -192,7 +192,7 @@ class SaveSuccess(Stage[SuccessData, None]):
                 operation=self.name,
                 path=layout.success,
                 outcome="committed",
-                next_step=f"remove it, then call {self.context.recover_call()}",
+                next_step=f"remove {by_hand(layout.success)} by hand",
             ) from error
 
     async def _is_past(self) -> bool:

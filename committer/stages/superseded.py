@@ -15,7 +15,7 @@ from committer.errors import (
     StorePreconditionError,
 )
 from committer.flow.workers import run_workers
-from committer.paths import StorePath, working_directory_in
+from committer.paths import StorePath, by_hand, working_directory_in
 from committer.records.job_state import Fact
 from committer.stages.base import Stage, StageContext
 from committer.stages.commit_state import aside_is_gone, looking_again
@@ -160,6 +160,6 @@ class MoveAside(Stage[list[Fact], int]):
             operation=self.name,
             path=aside,
             outcome="partial",
-            next_step=f"find out who writes into the job's directory, remove {aside} by hand, then call "
+            next_step=f"find out who writes into the job's directory, remove {by_hand(aside)} by hand, then call "
             f"{self.context.recover_call()}",
         )

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Iterable, Mapping
 from typing import Final
 
 from committer.errors import (
+    LOOK_BEFORE,
     CommitterError,
     ConfigurationError,
     DestinationNotFoundError,
@@ -263,7 +264,7 @@ def unseen(
         f"{error.message}; looking failed: {hidden.message}",
         operation=operation,
         path=path,
-        next_step="look at the path before doing it again",
+        next_step=LOOK_BEFORE,
         causes=(error, hidden),
     )
 

@@ -20,6 +20,7 @@ from aiohttp.abc import AbstractStreamWriter
 from yarl import URL
 
 from committer.errors import (
+    LOOK_BEFORE,
     ConfigurationError,
     InvalidPathError,
     StoreError,
@@ -256,7 +257,7 @@ def _failure(
         f"the request was sent and the answer was lost: {said}",
         operation=operation,
         path=path,
-        next_step="look at the path before doing it again",
+        next_step=LOOK_BEFORE,
     )
 
 

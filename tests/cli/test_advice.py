@@ -15,6 +15,7 @@ from committer.cli.text import reach_by
 from committer.stores.local import LocalStore
 from committer.testing.faults import Fault, FaultyStore, SimulatedCrash
 from tests.cli.conftest import Lake, Run
+from tests.engine.spoiled import SPOILED, visible
 
 
 @pytest.fixture
@@ -75,6 +76,30 @@ def test_the_command_that_an_error_shows_works_as_typed(
     assert run(*typed).code in (1, 2), "it asks first, or says at once what is not to be"
     assert run(*typed, "--yes").code == code
     assert len(spaced.files()) == files
+
+
+@pytest.mark.parametrize("name", SPOILED)
+def test_what_stands_before_a_command_is_said_too(run: Run, tmp_path: Path, name: str) -> None:
+    """Without it the command would fail again, in the same way."""
+    table, case = tmp_path / "table", SPOILED[name]
+    asyncio.run(case.spoil(table))
+    back = ["--rollback"] if case.rollback else []
+    refused = run("recover", table, "j", *back, "--yes", "--output", "json")
+    assert refused.code not in (0, 2)
+    error = refused.json["error"]
+    if case.mend is not None:
+        case.mend(table, error["next_step"])
+    assert run(*shlex.split(error["commands"][case.way])[1:], "--yes").code == 0
+    assert visible(table) == case.files
+    assert not (table / "_temporary").exists()
+
+
+def test_every_command_names_the_destination_as_it_was_typed(run: Run, tmp_path: Path) -> None:
+    for place in (tmp_path / "table", f"{tmp_path}/./table", f"file:{tmp_path}/table"):
+        asyncio.run(SPOILED["one source gone"].spoil(tmp_path / "table"))
+        commands = run("recover", place, "j", "--yes", "--output", "json").json["error"]["commands"]
+        assert commands == [f"committer recover {place} j", f"committer recover {place} j --rollback"]
+        assert run(*shlex.split(commands[-1])[1:], "--yes").code == 0
 
 
 def test_choices_and_storage_options_are_said_again(run: Run, tmp_path: Path) -> None:

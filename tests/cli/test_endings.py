@@ -218,7 +218,9 @@ def test_a_file_that_is_nowhere_is_an_unknown_outcome(run: Run, lake: Lake) -> N
     result = run("recover", lake.path, "decided", "--yes", "--output", "json")
     assert result.code == 3
     assert result.json["error"]["outcome"] == "unknown"
-    assert result.json["error"]["next_step"] == f"committer recover {lake.path} decided"
+    assert result.json["error"]["next_step"].startswith("find out who changed it")
+    recover = f"committer recover {lake.path} decided"
+    assert result.json["error"]["commands"] == [recover, f"{recover} --rollback"]
     assert (lake.temporary / "decided" / "decision").exists(), "nothing is deleted"
 
 

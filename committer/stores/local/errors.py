@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Concatenate, Final, ParamSpec, TypeVar
 
 from committer.errors import (
+    AND_RUN_IT_AGAIN,
     CommitterError,
     InvalidPathError,
     StoreCrossDeviceError,
@@ -89,7 +90,7 @@ def translate(
         return StorePermissionError(f"the system refused: {reason}", operation=operation, path=at)
     if number in _FULL:
         return StoreError(
-            f"the disk is full: {reason}", operation=operation, path=at, next_step="free space and run it again"
+            f"the disk is full: {reason}", operation=operation, path=at, next_step=f"free space{AND_RUN_IT_AGAIN}"
         )
     if number == errno.EBUSY:
         mounted = next((one for one in (destination, path) if one is not None and is_mount_point(one.path)), None)

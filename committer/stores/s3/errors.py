@@ -8,6 +8,7 @@ from typing import Final
 
 from committer.documentation import page
 from committer.errors import (
+    LOOK_BEFORE,
     CommitterError,
     ConfigurationError,
     DestinationNotFoundError,
@@ -140,7 +141,7 @@ def _failed(refusal: _Refusal, *, changes: bool) -> CommitterError:
     return refusal.as_error(
         StoreOutcomeUnknownError,
         "the service failed and may have done it",
-        next_step="look at the path before doing it again",
+        next_step=LOOK_BEFORE,
     )
 
 

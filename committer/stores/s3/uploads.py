@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Final
 
-from committer.errors import StoreOutcomeUnknownError, StorePartsError, StoreUnavailableError
+from committer.errors import LOOK_BEFORE, StoreOutcomeUnknownError, StorePartsError, StoreUnavailableError
 from committer.flow.runtime import current_runtime
 from committer.paths import StorePath
 from committer.stores.base import Capabilities
@@ -146,7 +146,7 @@ class UploadCalls:
                 "the request was taken, and the end of its answer was lost",
                 operation=operation,
                 path=path,
-                next_step="look at the path before doing it again",
+                next_step=LOOK_BEFORE,
             )
         return element_in(answer.body, "ETag").strip('"') or None
 
