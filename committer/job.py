@@ -452,6 +452,8 @@ def open_job(
         )
         refuse_unwritable_list(spec.config)
         context = await open_context(spec, store, owned=is_owned(storage_options), listeners=told)
+        spec = msgspec.structs.replace(spec, setup=context.driver)
+        context = replace(context, spec=spec, layout=spec.layout)
         try:
             identity = await chosen.setup_job(context)
         except BaseException:

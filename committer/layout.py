@@ -8,18 +8,22 @@ Below the destination D of job J, attempt N (Hadoop's layout, with this engine's
     D/_temporary/J/intent                          a driver began to commit it, and with which winners
     D/_temporary/J/decision, plan-00000-<driver>…  commit or abort, and what the decision rests on
     D/_temporary/J/outcome                         committed or rolled back
+    D/_temporary/J/drivers-<setup>/                what drivers of this setup of the id write first and rename after
+    D/_temporary/J/drivers-<setup>/manifests-frozen/   the listed records, once job commit began
+    D/_temporary/J/drivers-<setup>/superseded/         old files moved aside until cleanup
     D/_temporary/J/NN/tasks/<attempt>-<nonce>/…    what a task attempt writes
     D/_temporary/J/NN/manifests/                   records under the task's name   (delivery by listing)
-    D/_temporary/J/NN/manifests-frozen/            the same, once job commit began
     D/_temporary/J/NN/attempts/                    records under the attempt's name (delivery by message)
     D/_temporary/J/NN/uploads/<attempt>-<nonce>/   which uploads a task attempt began  (stores without renames)
-    D/_temporary/J/NN/superseded/                  old files moved aside until cleanup
 
 and, where task commits are Hadoop's pending sets (S3A's magic committer)::
 
     D/__magic_job-J/job-J/NN/<task>.pendingset                     records under the task's name
     D/__magic_job-J/job-J/NN/tasks/<attempt>/__base/<nonce>/…      what waits of a task attempt, until it commits
     D/__magic_job-J/job-J/NN/uploads/<attempt>-<nonce>/            which uploads it began
+
+A directory named after the setup goes with it: a driver that was stopped while its job was cleaned up and its id set up
+anew finds no directory to write to or rename into. A job of Hadoop's has none; what belongs there is in NN.
 
 What a job publishes goes by *names*: relative to D, or (with `CommitterConfig.absolute_roots`) an absolute path of the
 same store, which starts with a slash as no relative name does.
@@ -39,12 +43,14 @@ from committer.errors import ConfigurationError, InvalidPathError
 from committer.paths import StorePath, root_of
 
 TEMPORARY = "_temporary"
+DRIVERS = "drivers-"
 MAGIC = "__magic"
 MAGIC_JOB = f"{MAGIC}_job-"
 SUCCESS = "_SUCCESS"
 MANIFEST_SUFFIX = "-manifest.json"
 PENDING_SET_SUFFIX = ".pendingset"
 
+_SETUP = re.compile(r"[A-Za-z0-9]{0,64}\Z")
 _JOB_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}\Z")
 _RUN = re.compile(r"_m_(\d{6,})_(\d+)-([0-9a-f]+)\Z")
 _TASK = re.compile(r"_m_(\d{6,})(?:_\d+-[0-9a-f]+)?(?:-manifest\.json|\.pendingset)\Z")
@@ -64,6 +70,17 @@ def check_job_id(job_id: object) -> str:
             next_step="give another id, such as 'nightly-2026-01-31', or none: open_job draws one",
         )
     return job_id
+
+
+def check_setup(name: str) -> str:
+    """Returns the name of a setup when it is one, or empty: it is part of a path.
+
+    Raises:
+        ConfigurationError: It is something else.
+    """
+    if _SETUP.match(name) is None:
+        raise ConfigurationError(f"the name of a setup is up to 64 of A-Z a-z 0-9, not {name!r}", operation="open_job")
+    return name
 
 
 def is_job_id(name: str) -> bool:
@@ -100,14 +117,18 @@ class JobLayout:
         job_attempt: Hadoop's job attempt number; 0 but for jobs that Hadoop set up.
         roots: Directories outside the destination, in the same store, that the caller lets the job write to.
         pending_sets: Whether task commits are Hadoop's pending sets, in its magic directory.
+        setup: The name of the setup: `JobSpec.setup`.
 
     Attributes:
+        drivers: The directory that goes with this setup of the id.
+        setup_name: The name of the setup; empty where it has none, or it is not known.
         roots: Their absolute paths; one below another is left out.
         beside: What the job keeps beside its directory in `_temporary`, which Hadoop's committer may have made; None
             where it keeps all in that one.
 
     Raises:
         InvalidPathError: A root is relative, or of another store.
+        ConfigurationError: The setup's name cannot be part of a path.
     """
 
     def __init__(
@@ -118,6 +139,7 @@ class JobLayout:
         roots: Iterable[str | StorePath] = (),
         *,
         pending_sets: bool = False,
+        setup: str = "",
     ) -> None:
         self.destination = destination
         self.job_id = job_id
@@ -131,8 +153,10 @@ class JobLayout:
         self.decision: StorePath = self.job_directory / "decision"
         self.outcome: StorePath = self.job_directory / "outcome"
         self.job_attempt_directory: StorePath = self.job_directory / f"{job_attempt:02d}"
+        self.setup_name: str = check_setup(setup)
+        self.drivers: StorePath = self.job_directory / f"{DRIVERS}{setup}" if setup else self.job_attempt_directory
         self.tasks: StorePath = self.job_attempt_directory / "tasks"
-        self.tasks_fenced: StorePath = self.job_attempt_directory / "tasks-fenced"
+        self.tasks_fenced: StorePath = self.drivers / "tasks-fenced"
         self._pending_sets = pending_sets
         self.record_suffix: str = PENDING_SET_SUFFIX if pending_sets else MANIFEST_SUFFIX
         self.magic_directory: StorePath = destination / f"{MAGIC_JOB}{job_id}"
@@ -141,11 +165,11 @@ class JobLayout:
         # Hadoop's cleanup of the job takes what lies there with it, of other jobs too.
         listed = self.magic_attempt if pending_sets else self.job_attempt_directory
         self.manifests: StorePath = listed if pending_sets else listed / "manifests"
-        self.manifests_frozen: StorePath = self.job_attempt_directory / "manifests-frozen"
+        self.manifests_frozen: StorePath = self.drivers / "manifests-frozen"
         self.attempts: StorePath = self.job_attempt_directory / "attempts"
         self.uploads: StorePath = listed / "uploads"
-        self.superseded: StorePath = self.job_attempt_directory / "superseded"
-        self.superseded_fenced: StorePath = self.job_attempt_directory / "superseded-fenced"
+        self.superseded: StorePath = self.drivers / "superseded"
+        self.superseded_fenced: StorePath = self.drivers / "superseded-fenced"
         hadoop = _HADOOP_JOB_ID.match(job_id)
         self.of_attempts: frozenset[str] = frozenset(
             place.name
@@ -267,13 +291,20 @@ class JobLayout:
         task, attempt, nonce = int(found[1]), int(found[2]), found[3]
         return (task, attempt, nonce) if self.attempt_record(task, attempt, nonce).name == name else None
 
+    def temporary_of(self, record: StorePath, driver: str) -> StorePath | None:
+        """Where a driver writes a record first, where the store renames it then: it fails once this setup is gone.
+
+        None for a setup without a name: then the store chooses.
+        """
+        return self.drivers / f"{record.name}-{driver}.tmp" if self.setup_name else None
+
     def joined_intent(self, driver: str) -> StorePath:
         """The intent of a driver that found another one's."""
         return self.job_directory / f"{self.intent.name}-{driver}"
 
     def success_temporary(self, driver: str) -> StorePath:
         """Where a driver writes `_SUCCESS` first; two that finish one job must not write to one file."""
-        return self.job_attempt_directory / f"_SUCCESS-{driver}.tmp"
+        return self.drivers / f"_SUCCESS-{driver}.tmp"
 
     def plan_file(self, number: int, driver: str) -> StorePath:
         """The `number`th side file of a driver's decision."""

@@ -9,7 +9,7 @@ import msgspec
 
 from committer.config import CommitterConfig, ConfigLike, config_of
 from committer.errors import ConfigurationError, RecordError
-from committer.layout import JobLayout, check_job_id, check_number
+from committer.layout import JobLayout, check_job_id, check_number, check_setup
 from committer.paths import StorePath
 
 Delivery: TypeAlias = Literal["listing", "message"]
@@ -29,6 +29,8 @@ class JobSpec(msgspec.Struct, frozen=True, kw_only=True):
         job_attempt: Hadoop's job attempt number.
         config: The job's choices.
         hadoop: Whether Hadoop's committer set the job up (there is no setup record then).
+        setup: Random name of this setup of the id, drawn by `open_job`: an id that is set up anew gets another one.
+            Empty for a job of Hadoop's, or of an older release.
     """
 
     destination: str
@@ -38,6 +40,7 @@ class JobSpec(msgspec.Struct, frozen=True, kw_only=True):
     job_attempt: int = 0
     config: CommitterConfig = msgspec.field(default_factory=CommitterConfig)
     hadoop: bool = False
+    setup: str = ""
 
     @classmethod
     def for_hadoop(
@@ -78,7 +81,7 @@ class JobSpec(msgspec.Struct, frozen=True, kw_only=True):
         # What the tasks of the magic committer leave to be listed is in Hadoop's form.
         pending_sets = self.committer == "magic" and self.delivery == "listing"
         destination = StorePath.from_uri(self.destination)
-        return JobLayout(destination, self.job_id, self.job_attempt, roots, pending_sets=pending_sets)
+        return JobLayout(destination, self.job_id, self.job_attempt, roots, pending_sets=pending_sets, setup=self.setup)
 
     def encode(self) -> bytes:
         """The spec as JSON."""
@@ -95,6 +98,7 @@ class JobSpec(msgspec.Struct, frozen=True, kw_only=True):
             spec = msgspec.json.decode(data, type=cls)
             check_job_id(spec.job_id)
             check_number(spec.job_attempt, "job_attempt")
+            check_setup(spec.setup)
             StorePath.from_uri(spec.destination)
         except (msgspec.MsgspecError, ConfigurationError) as error:
             raise RecordError(f"not a job spec: {error}", operation="decode JobSpec") from error

@@ -6,6 +6,8 @@ from pathlib import Path
 
 from committer.committers.standing import LEADS_TO, MEANINGS, STEPS, Standing, Step, Wish
 
+LATE = (Standing.GONE, Standing.REMAINS, Standing.VOID, Standing.REPEATED, Standing.MISTAKEN)
+
 PAGE = Path(__file__).with_name("job-states.md")
 
 HEAD = """\
@@ -39,7 +41,7 @@ def diagram() -> list[str]:
         for step, asked in wishes.items():
             after = LEADS_TO.get(step)
             # What late requests leave is told in the table alone: no job passes through it.
-            if after is None or standing in (Standing.GONE, Standing.REMAINS, Standing.VOID, Standing.REPEATED):
+            if after is None or standing in LATE:
                 continue
             what = step.value.rpartition("; ")[2]
             lines.append(f"    {_name(standing)} --> {_name(after)}: {what} ({', '.join(asked)})")

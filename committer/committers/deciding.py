@@ -15,10 +15,11 @@ from committer.paths import StorePath
 from committer.records.job_state import Intent, NamedRecord
 from committer.records.task_commit import TaskCommit
 from committer.stages.base import StageContext
-from committer.stages.decide import is_another_setup, vanished
+from committer.stages.decide import vanished
 from committer.stages.intent import CommitIntent, look_for_lock, own_intent, withdraw
 from committer.stages.job_directory import JobDirectory, read_intent
 from committer.stages.load_records import RecordRef, can_freeze, refs_of_messages, thaw_manifests
+from committer.stages.other_setup import is_another_setup
 from committer.stages.preflight import refuse
 
 

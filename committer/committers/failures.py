@@ -11,6 +11,7 @@ from committer.errors import (
     CommitterError,
     JobDecidedError,
     JobError,
+    JobNotFoundError,
     JobStateError,
     JobUndecidedError,
     MultipleError,
@@ -24,6 +25,7 @@ from committer.errors import (
 )
 from committer.events.logs import job_logger
 from committer.stages.base import StageContext
+from committer.stages.job_directory import set_up_anew
 
 _log = job_logger("committer.committers")
 
@@ -201,6 +203,11 @@ def refuse_aborted(context: StageContext) -> JobDecidedError:
         path=context.layout.decision,
         next_step=f"run the job again under another id; {context.cleanup_call()} removes what is left of this one",
     )
+
+
+def refuse_anew(context: StageContext) -> JobNotFoundError:
+    """The error of a driver whose job ended, and was set up anew under its id."""
+    return set_up_anew(context.layout, "commit_job")
 
 
 def refuse_committed(context: StageContext) -> JobStateError:

@@ -8,7 +8,7 @@ from committer.committers.failures import what_first
 from committer.committers.listing import KeptList, keep_list, store_of
 from committer.committers.publish_action import PublishAction
 from committer.committers.reports import save_report
-from committer.errors import CommitterError, StoreNotFoundError
+from committer.errors import CommitterError, JobNotFoundError, StoreNotFoundError
 from committer.events.logs import job_logger
 from committer.flow.together import together
 from committer.flow.workers import run_workers
@@ -113,11 +113,13 @@ async def finish_committed(
         if state.superseded:
             await _remove_emptied_directories(context, state)
         looked: list[Found] = []
-        withdrawn: list[bool] = []
+        overtaken: list[bool] = []
 
         async def mark() -> None:
-            stood = outcome is None or await mark_finished(context, outcome)
-            withdrawn.append(marker is not None and not stood and await withdraw_success(context, marker, published))
+            if outcome is not None and not await mark_finished(context, outcome):
+                overtaken.append(True)
+                if marker is not None:
+                    await withdraw_success(context, marker, published)
 
         await together(
             *([] if holds_lock else [release_lock(context)]),
@@ -126,10 +128,8 @@ async def finish_committed(
         )
         if holds_lock:
             await release_lock(context)
-        # What was withdrawn may lie in the job's directory since that was looked at.
-        cleaned, left_alone = await _clean_up(
-            context, *([] if any(withdrawn) else looked), skipped=config.cleanup_skipped
-        )
+        # What was withdrawn may lie in the job's directory since that was looked at, and that be another job's by now.
+        cleaned, left_alone = await _clean_up(context, *([] if overtaken else looked), skipped=config.cleanup_skipped)
     except CommitterError as error:
         leave_rest(context, error)
         raise
@@ -226,6 +226,9 @@ async def _clean_up(
             # What is left pending is paid for, and no listing of files shows it.
             return False, await AbortUploads(context).run(None) if context.store.capabilities.multipart else []
         return True, await CleanupJob(context).run(looked)
+    except JobNotFoundError:
+        # Another driver did the rest, and the id is another job's by now.
+        return False, []
     except CommitterError as error:
         if not context.config.cleanup_failures_ignored:
             raise
@@ -302,7 +305,11 @@ async def clean_up_aborted(context: StageContext) -> None:
     await release_lock(context)
     skipped = context.config.cleanup_skipped
     if not skipped:
-        await CleanupJob(context).run(None)
+        try:
+            await CleanupJob(context).run(None)
+        except JobNotFoundError:
+            # Another driver did it, and the id is another job's by now.
+            return
     elif context.store.capabilities.multipart:
         await AbortUploads(context).run(None)
     await save_report(context, success=False, published=None, error=None, only_if_absent=True)

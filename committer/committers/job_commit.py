@@ -19,6 +19,7 @@ from committer.committers.failures import (
     as_one,
     broken_off,
     definite_refusal,
+    refuse_anew,
     say_undecided,
     typed,
     unsettled_refusal,
@@ -46,7 +47,9 @@ from committer.flow.outlast import UNDO_BOUND_S, outlast
 from committer.records.task_commit import TaskCommit, messages_in
 from committer.stages.base import StageContext
 from committer.stages.commit_state import is_forward_only
-from committer.stages.decide import DecideCommit, remove_side_files
+from committer.stages.decide import DecideCommit, remove_plan, remove_side_files
+from committer.stages.intent import own_intent, withdraw
+from committer.stages.job_directory import JobDirectory
 from committer.stages.roll_back import RollBackRequest
 
 _log = job_logger("committer.committers")
@@ -56,7 +59,7 @@ _LOOKS: Final = 20
 
 _DECIDING: Final = frozenset({Step.DECIDE, Step.DECIDE_AS_INTENDED, Step.DECIDE_IF_FORCED})
 _DECIDED: Final = frozenset({Step.PUBLISH, Step.TAKE_BACK, Step.UNDO, Step.FINISH})
-_REFUSING: Final = frozenset({Step.REFUSE_DECIDED, Step.REFUSE_ABORTED, Step.REFUSE_COMMITTED})
+_REFUSING: Final = frozenset({Step.REFUSE_DECIDED, Step.REFUSE_ABORTED, Step.REFUSE_COMMITTED, Step.REFUSE_ANEW})
 _UNDECIDED: Final = frozenset({Standing.OPEN, Standing.INTENDED, Standing.REMAINS})
 
 # Where a job may still stand when a step of this driver failed and no other driver was at work.
@@ -178,7 +181,7 @@ async def _after_failure(steps: Steps, step: Step, position: Position, error: Ex
         raise _told(steps, step, error) from error
     carried = steps.decision
     if carried is not None and carried.decision == "commit":
-        if now.standing in _UNDECIDED | {Standing.VOID, Standing.REPEATED}:
+        if now.standing in _UNDECIDED | {Standing.VOID, Standing.REPEATED, Standing.ANEW, Standing.MISTAKEN}:
             # It ended; what stands there came late, or is a job set up under its id since.
             return Position(Standing.GONE)
         if now.decision is not None and now.decision.driver != carried.driver:
@@ -234,6 +237,9 @@ async def _after_undecided(steps: Steps, error: CommitterError) -> Position:
         # It cannot be told whether another driver decided, so nothing is taken back.
         say_undecided(context, error, "another driver may have decided it, and that could not be looked up", unseen)
         raise error from None
+    if now.standing is Standing.ANEW and now.found is not None:
+        await _withdraw_from_other(context, error, now.found)
+        raise refuse_anew(context) from error
     if now.standing in _UNDECIDED and now.found is not None:
         if now.found.set_up or context.spec.hadoop:
             await withdraw_or_say(context, error, steps.deciding.declared, now.found)
@@ -242,6 +248,20 @@ async def _after_undecided(steps: Steps, error: CommitterError) -> Position:
         now = Position(Standing.GONE)
     steps.overtaken = error
     return now
+
+
+async def _withdraw_from_other(context: StageContext, error: CommitterError, found: JobDirectory) -> None:
+    """Removes what this driver wrote into the directory of a job that was set up under the id since.
+
+    A driver of that job passes over it, so it is no harm where that fails.
+    """
+    try:
+        intent = await own_intent(context, found)
+        if intent is not None:
+            await withdraw(context, intent)
+        await remove_plan(context, found)
+    except CommitterError as hidden:
+        error.causes = (*error.causes, hidden)
 
 
 async def _reporting(steps: Steps) -> JobReport:

@@ -6,13 +6,14 @@ from dataclasses import dataclass, replace
 
 from committer.committers.standing import Standing
 from committer.committers.trusted_config import trusted_config
-from committer.errors import JobNotFoundError
+from committer.errors import JobNotFoundError, StoreNotFoundError
 from committer.flow.together import both
-from committer.records.job_state import Decision, JobOutcome
+from committer.records.job_state import Decision, JobOutcome, is_of
 from committer.stages.base import StageContext
 from committer.stages.commit_state import is_fenced
 from committer.stages.end_job import Ended
-from committer.stages.job_directory import JobDirectory, look_at_job, read_decision, read_outcome
+from committer.stages.job_directory import JobDirectory, look_at_job, read_decision, read_outcome, read_setup
+from committer.stages.other_setup import is_anew
 from committer.stages.success_file import read_success, was_completed
 
 
@@ -46,6 +47,8 @@ async def look_where_it_stands(context: StageContext) -> Position:
         found = await look_at_job(store, layout)
     except JobNotFoundError:
         return Position(Standing.GONE)
+    if await is_anew(context, found.children):
+        return Position(Standing.ANEW, found)
     if not (found.decided or found.ended):
         if _is_of_no_job(context, found) or await _ended_before(context, found):
             return Position(Standing.REMAINS, found)
@@ -58,7 +61,11 @@ async def look_where_it_stands(context: StageContext) -> Position:
         outcome = await read_outcome(store, layout)
         if outcome is None:
             return Position(Standing.GONE)
+        if not is_of(outcome.setup, layout.setup_name):
+            return await _other_setups(context, found)
         return Position(Standing.KEPT if outcome.kept else Standing.ONLY_OUTCOME, found, outcome=outcome)
+    if not is_of(decision.setup, layout.setup_name):
+        return await _other_setups(context, found)
     if decision.decision == "abort":
         outcome = await read_outcome(store, layout)
         # An abort that looked before the job committed may decide only now, and is about to find out.
@@ -67,11 +74,26 @@ async def look_where_it_stands(context: StageContext) -> Position:
     return await _look_at_decided(context, decision)
 
 
+async def _other_setups(context: StageContext, found: JobDirectory | None) -> Position:
+    """Where a job stands beside whose records is one of another setup of its id: one call.
+
+    Its own setup record says which of the two is over: this driver's, or the one that the other record is of.
+    """
+    try:
+        setup = await read_setup(context.store, context.layout)
+    except StoreNotFoundError:
+        return Position(Standing.ANEW, found)
+    mistaken = setup.spec.setup == context.layout.setup_name
+    return Position(Standing.MISTAKEN if mistaken else Standing.ANEW, found)
+
+
 async def _look_at_decided(context: StageContext, decision: Decision) -> Position:
     store, layout = context.store, context.layout
     late = not store.capabilities.refuses_late_writes
     outcome, fenced = await both(read_outcome(store, layout), is_fenced(context))
     found = None
+    if outcome is not None and not is_of(outcome.setup, layout.setup_name):
+        return await _other_setups(context, None)
     if outcome is None or (late and not outcome.finished):
         # After the decision was read: a driver looks for the setup record once it decided, too.
         try:

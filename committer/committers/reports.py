@@ -12,7 +12,7 @@ from committer.errors import CommitterError, JobNotFoundError, RecordError, Stor
 from committer.events import names
 from committer.events.logs import job_logger
 from committer.paths import StorePath
-from committer.records.job_state import JobOutcome
+from committer.records.job_state import JobOutcome, is_of
 from committer.records.success import FILENAMES_LIMIT, SuccessData, decode_success
 from committer.stages.base import StageContext
 from committer.stages.cleanup import remove_emptied
@@ -23,6 +23,7 @@ from committer.stages.publish import Published
 from committer.stages.report import DESTINATION, SaveReport, is_report_of
 from committer.stages.success_file import (
     DIRECTORIES_CREATED,
+    SETUP,
     files_committed,
     named_uris,
     read_success,
@@ -81,6 +82,9 @@ async def _find_report(context: StageContext) -> SuccessData | None:
         # A driver that failed says so in its summary, whatever another did later; `_SUCCESS` comes only with success.
         marker = await read_success(context)
         found = marker if marker is not None and marker.jobId == context.layout.job_id else found
+    if found is not None and not is_of(found.diagnostics.get(SETUP, ""), context.layout.setup_name):
+        # Of a job that was set up under the id since this one was over.
+        return None
     return found
 
 

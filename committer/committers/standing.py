@@ -31,6 +31,8 @@ class Standing(StrEnum):
     ONLY_OUTCOME = "only outcome"
     VOID = "void"
     REPEATED = "repeated"
+    ANEW = "set up anew"
+    MISTAKEN = "mistaken"
 
 
 class Wish(StrEnum):
@@ -61,10 +63,12 @@ class Step(StrEnum):
     REMOVE_OUTCOME = "remove the outcome"
     REMOVE_VOID = "remove the void decision"
     REMOVE_REPEATED = "remove the repeated decision"
+    REMOVE_MISTAKEN = "remove the mistaken decision"
     LEAVE = "leave it: it ended"
     REFUSE_DECIDED = "refuse: decided"
     REFUSE_ABORTED = "refuse: aborted"
     REFUSE_COMMITTED = "refuse: committed"
+    REFUSE_ANEW = "refuse: set up anew"
 
 
 MEANINGS: Final[Mapping[Standing, str]] = {
@@ -84,6 +88,8 @@ MEANINGS: Final[Mapping[Standing, str]] = {
     Standing.ONLY_OUTCOME: "a cleanup stopped before it removed the outcome",
     Standing.VOID: "a late request repeated a decision about a job that was emptied before",
     Standing.REPEATED: "a late request repeated the decision of a job that committed and was cleaned up",
+    Standing.ANEW: "its id was set up anew since this driver set it up or joined it: what stands there is another job",
+    Standing.MISTAKEN: "a driver of an earlier setup of its id decided late: that says nothing of this one",
 }
 
 
@@ -110,6 +116,8 @@ STEPS: Final[Mapping[Standing, Mapping[Wish, Step]]] = {
     _T.ONLY_OUTCOME: _row(_S.REMOVE_OUTCOME,  _S.REMOVE_OUTCOME,     _S.REMOVE_OUTCOME,      _S.LEAVE),
     _T.VOID:        _row(_S.REMOVE_VOID,      _S.REMOVE_VOID,        _S.REMOVE_VOID,         _S.REFUSE_DECIDED),
     _T.REPEATED:    _row(_S.REMOVE_REPEATED,  _S.REMOVE_REPEATED,    _S.REMOVE_REPEATED,     _S.REFUSE_DECIDED),
+    _T.ANEW:        _row(_S.REFUSE_ANEW,      _S.REFUSE_ANEW,        _S.REFUSE_ANEW,         _S.LEAVE),
+    _T.MISTAKEN:    _row(_S.REMOVE_MISTAKEN,  _S.REMOVE_MISTAKEN,    _S.REMOVE_MISTAKEN,     _S.REMOVE_MISTAKEN),
 }  # fmt: skip
 """The step that follows, by where the job stands and what is wanted."""
 
@@ -129,6 +137,7 @@ LEADS_TO: Final[Mapping[Step, Standing]] = {
     Step.REMOVE_OUTCOME: Standing.GONE,
     Step.REMOVE_VOID: Standing.GONE,
     Step.REMOVE_REPEATED: Standing.GONE,
+    Step.REMOVE_MISTAKEN: Standing.OPEN,
 }
 """Where a step brings a job that no other driver is at; the others change nothing. With `outcome_kept` a committed job
 ends as kept, not gone.

@@ -16,6 +16,7 @@ from committer.committers.deciding import Deciding, check_forced, intent_of
 from committer.committers.failures import (
     Refusal,
     refuse_aborted,
+    refuse_anew,
     refuse_committed,
     refuse_decided,
     say_unseen,
@@ -45,6 +46,7 @@ from committer.stages.durability import sync_directories
 from committer.stages.end_job import EndJob
 from committer.stages.intent import DeclareIntent, TakeReplaceLock, release_lock
 from committer.stages.job_directory import read_outcome, refuse_links
+from committer.stages.other_setup import remove_mistaken
 from committer.stages.publish import Published
 from committer.stages.roll_back import RollBackRequest, fence
 from committer.stores.helpers import exists
@@ -119,10 +121,12 @@ class Steps:
             Step.REMOVE_OUTCOME: self._remove_outcome,
             Step.REMOVE_VOID: self._remove_void,
             Step.REMOVE_REPEATED: self._remove_repeated,
+            Step.REMOVE_MISTAKEN: self._remove_mistaken,
             Step.LEAVE: self._leave,
             Step.REFUSE_DECIDED: self._refuse,
             Step.REFUSE_ABORTED: self._refuse,
             Step.REFUSE_COMMITTED: self._refuse,
+            Step.REFUSE_ANEW: self._refuse,
         }[step](position)
 
     async def look(self) -> Position:
@@ -308,8 +312,8 @@ class Steps:
         try:
             decision = await create_decision(context, abort_decision(context))
         except JobNotFoundError:
-            # Cleaned up since it was listed: there is nothing left to abort.
-            return Position(Standing.GONE)
+            # Cleaned up since it was listed: there is nothing left to abort, but perhaps another setup of its id.
+            return await self.look()
         if decision.decision == "commit":
             return await self.look()
         return Position(Standing.ABORTED, position.found, decision)
@@ -410,7 +414,8 @@ class Steps:
                 await self.action.roll_back(self.context).put_back_late(self.state)
 
     async def _leave(self, position: Position) -> Led:
-        if position.outcome is None or position.outcome.outcome == "committed":
+        ended = position.outcome is None or position.outcome.outcome == "committed"
+        if ended and position.standing is not Standing.ANEW:
             # Its driver may have died, or been cancelled, before it gave the lock back.
             await release_lock(self.context)
         return None
@@ -431,6 +436,10 @@ class Steps:
         await RemoveFate(self.context).run(None)
         return Position(Standing.GONE)
 
+    async def _remove_mistaken(self, position: Position) -> Led:
+        await remove_mistaken(self.context)
+        return await self.look()
+
     async def _remove_void(self, position: Position) -> Led:
         """Its driver looks for the setup record once it decided; this is for one that died before it could."""
         context = self.context
@@ -446,5 +455,6 @@ class Steps:
             Step.REFUSE_ABORTED: refuse_aborted,
             Step.REFUSE_COMMITTED: refuse_committed,
             Step.REFUSE_DECIDED: refuse_decided,
+            Step.REFUSE_ANEW: refuse_anew,
         }[step_for(position.standing, self.wish)]
         raise refuse(self.context)

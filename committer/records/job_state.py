@@ -73,6 +73,7 @@ class Intent(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="c
         winners: Records and digests that messages named; None when every record listed wins.
         tasks: How many tasks must have committed; None when unknown.
         replacing: Whether the commit takes old files away.
+        setup: Which setup of the id is meant: `JobSpec.setup`. Beside another one it says nothing: it came late.
     """
 
     version: int = VERSION
@@ -82,6 +83,7 @@ class Intent(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="c
     winners: list[NamedRecord] | None = None
     tasks: int | None = None
     replacing: bool = False
+    setup: str = ""
 
 
 class Fact(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
@@ -124,6 +126,7 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag=
         was_empty: Whether the destination held nothing visible.
         hadoop: Whether Hadoop set the job up, so that no setup record stands beside the decision.
         statistics: What the winners' records count, added up: the driver that finishes the job reports it.
+        setup: As in `Intent`.
     """
 
     version: int = VERSION
@@ -144,6 +147,7 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag=
     was_empty: bool = False
     hadoop: bool = False
     statistics: IOStatistics = msgspec.field(default_factory=IOStatistics)
+    setup: str = ""
 
 
 class DecisionHead(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="committer.decision"):
@@ -152,6 +156,7 @@ class DecisionHead(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", 
     version: int = VERSION
     decision: Literal["commit", "abort"]
     driver: str
+    setup: str = ""
 
 
 class JobOutcome(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="committer.outcome"):
@@ -167,6 +172,7 @@ class JobOutcome(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", ta
             only cleaning is left.
         kept: Whether it stays when all else of the job is gone (`CommitterConfig.outcome_kept`). It is the last word
             then: what stands beside it came late.
+        setup: As in `Intent`.
     """
 
     version: int = VERSION
@@ -179,19 +185,26 @@ class JobOutcome(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", ta
     reason: str = ""
     finished: bool = False
     kept: bool = False
+    setup: str = ""
 
 
 class ReplaceLock(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="committer.replace-lock"):
-    """Held by a replacing job from its listing of old files to its outcome."""
+    """Held by a replacing job from its listing of old files to its outcome; `setup` as in `Intent`."""
 
     version: int = VERSION
     job_id: str
     driver: str
     created: str
+    setup: str = ""
 
 
 Record = JobSetup | Intent | Decision | JobOutcome | ReplaceLock
 R = TypeVar("R", JobSetup, Intent, Decision, DecisionHead, JobOutcome, ReplaceLock)
+
+
+def is_of(record: str, setup: str) -> bool:
+    """Whether a record is of a setup of the job's id, as far as both have a name."""
+    return not (record and setup and record != setup)
 
 
 def encode_record(record: Record) -> bytes:

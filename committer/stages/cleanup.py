@@ -22,7 +22,8 @@ from committer.paths import StorePath
 from committer.stages.abort_uploads import AbortUploads
 from committer.stages.base import Stage, StageContext
 from committer.stages.durability import sync_directories
-from committer.stages.job_directory import OWN_RECORD_LIMIT
+from committer.stages.job_directory import OWN_RECORD_LIMIT, set_up_anew
+from committer.stages.other_setup import is_anew
 from committer.stores.base import FileStatus
 from committer.stores.helpers import children_of, exists
 
@@ -42,7 +43,8 @@ class CleanupJob(Stage[Found | None, list[str]]):
     Postconditions: of the job's directory only `decision` and `outcome` are left; `RemoveFate` removes them,
     `RemoveDecision` leaves an outcome that is kept. Of what it keeps beside nothing is left.
     Returns: the uploads that `AbortUploads` leaves alone: they may be another job's.
-    Failure modes: what cannot be deleted stays, and the error says so; the job's result does not change.
+    Failure modes: `JobNotFoundError` where the id was set up anew since: nothing was deleted. What cannot be deleted
+    stays, and the error says so; the job's result does not change.
     Cost: one delete a task attempt, or one in all with `cleanup_base_first`; one a root outside the destination; on
     stores with uploads those of `AbortUploads`.
     Hadoop: ``CleanupJobStage``.
@@ -59,13 +61,15 @@ class CleanupJob(Stage[Found | None, list[str]]):
         """
         layout = self.context.layout
         left_alone: list[str] = []
-        if self.context.store.capabilities.multipart:
-            # Before what says which uploads are the job's is deleted.
-            left_alone = await AbortUploads(self.context).run(None)
         found = dict(value or {})
         looks = [] if found else [_look_into(self.context, found)]
         await together(*looks, *map(self._remove_probe, sorted(layout.roots)))
         children = found.pop(layout.job_directory)
+        if await is_anew(self.context, {child.path.name: child for child in children}):
+            raise set_up_anew(layout, self.name)
+        if self.context.store.capabilities.multipart:
+            # Before what says which uploads are the job's is deleted.
+            left_alone = await AbortUploads(self.context).run(None)
         fate = {layout.decision, layout.outcome}
         to_delete = [child for child in children if child.path not in fate or child.is_directory]
         if layout.beside is not None:
@@ -157,15 +161,17 @@ class RemoveDecision(Stage[None, None]):
 async def remove_emptied(context: StageContext) -> None:
     """Removes a job's directory when nothing is in it any more, then `_temporary` likewise: at most 2 calls.
 
-    Where late writes make directories again, the job attempt's too, when nothing but the place for what is moved aside
-    is in it: at most 5. A job that is alive has more there, and must keep that place.
+    Where late writes make directories again, the job attempt's and the drivers' too, when nothing but the place for
+    what is moved aside is in them: 3 calls, 5 more where one stands. A job that is alive has its setup record there.
     """
     layout, store = context.layout, context.store
     emptied = [layout.job_directory, layout.temporary]
     if store.capabilities.implicit_parents:
-        made = {child.path for child in await children_of(context.store, layout.job_attempt_directory)}
-        if made <= {layout.superseded}:
-            emptied = [*made, layout.job_attempt_directory, *emptied]
+        made = {child.path for child in await children_of(store, layout.job_directory)}
+        if made and made <= {layout.job_attempt_directory, layout.drivers}:
+            inside = [child.path for place in made for child in await children_of(store, place)]
+            if set(inside) <= {layout.superseded}:
+                emptied = [*inside, *made, *emptied]
     for directory in emptied:
         try:
             await store.delete_directory(directory, recursive=False)

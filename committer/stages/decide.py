@@ -36,10 +36,18 @@ from committer.records.task_commit import digest_of
 from committer.stages.base import Stage, StageContext
 from committer.stages.cleanup import remove_emptied
 from committer.stages.durability import sync_directories
-from committer.stages.job_directory import OWN_RECORD_LIMIT, JobDirectory, read_decision
+from committer.stages.job_directory import (
+    OWN_RECORD_LIMIT,
+    JobDirectory,
+    is_set_up_anew,
+    read_decision,
+    read_setup,
+    set_up_anew,
+)
 from committer.stages.names import is_absolute
+from committer.stages.other_setup import is_another_setup
 from committer.stores.base import FileStatus
-from committer.stores.helpers import create_exclusively, status_or_none
+from committer.stores.helpers import create_exclusively, exists, status_or_none
 
 _FACTS_A_FILE = 50_000
 # So many facts stand in the decision itself, some 100 bytes each; a file of their own is one more round trip.
@@ -99,7 +107,7 @@ class DecideCommit(Stage[CommitBasis, Decision]):
         try:
             plan, _made = await both(self._write_plan(facts, value.first_plan_file), self._make_room())
             # The decision rests on the names in there: frozen records, and the place for what is moved aside.
-            await sync_directories(self.context, [layout.job_attempt_directory])
+            await sync_directories(self.context, [layout.drivers])
         except StoreNotFoundError as error:
             raise vanished(self.context) from error
         decision = Decision(
@@ -120,6 +128,7 @@ class DecideCommit(Stage[CommitBasis, Decision]):
             was_empty=value.was_empty,
             hadoop=self.context.spec.hadoop,
             statistics=value.statistics,
+            setup=layout.setup_name,
         )
         return await create_decision(self.context, decision)
 
@@ -136,7 +145,8 @@ class DecideCommit(Stage[CommitBasis, Decision]):
             chunk = facts[start : start + _FACTS_A_FILE]
             data = encode_facts(chunk)
             path = self.context.layout.plan_file(number, self.context.driver)
-            await self.context.store.put(path, data, durable=self.context.durable)
+            temporary = self.context.layout.temporary_of(path, self.context.driver)
+            await self.context.store.put(path, data, temporary=temporary, durable=self.context.durable)
             plan.append(PlanFile(name=path.name, digest=digest_of(data), lines=len(chunk)))
         return plan
 
@@ -146,11 +156,18 @@ async def remove_side_files(context: StageContext, found: JobDirectory) -> None:
 
     Only where late writes are not refused can it have written there, and have made the directories for it.
     """
+    if "intent" in found.children:
+        await context.store.delete_file(context.layout.intent)
+    await remove_plan(context, found)
+    await remove_emptied(context)
+
+
+async def remove_plan(context: StageContext, found: JobDirectory) -> None:
+    """Removes the side files that this driver wrote into a job's directory, and its intent beside another's."""
     own = f"-{context.driver}"
     for name in found.children:
-        if name == "intent" or (name.startswith(("plan-", "intent-")) and name.endswith(own)):
+        if name.startswith(("plan-", "intent-")) and name.endswith(own):
             await context.store.delete_file(context.layout.job_directory / name)
-    await remove_emptied(context)
 
 
 async def create_decision(context: StageContext, decision: Decision) -> Decision:
@@ -169,7 +186,15 @@ async def create_decision(context: StageContext, decision: Decision) -> Decision
     layout, store = context.layout, context.store
     wanted = encode_record(decision)
     try:
-        found = await create_exclusively(store, layout.decision, wanted, durable=context.durable)
+        temporary = layout.temporary_of(layout.decision, context.driver)
+        try:
+            found = await create_exclusively(
+                store, layout.decision, wanted, temporary=temporary, durable=context.durable
+            )
+        except StoreNotFoundError:
+            if decision.decision == "commit" or not await _is_half_set_up(context):
+                raise
+            found = await create_exclusively(store, layout.decision, wanted, durable=context.durable)
     except StoreNotFoundError as error:
         raise vanished(context) from error
     except StoreOutcomeUnknownError as error:
@@ -187,12 +212,28 @@ async def create_decision(context: StageContext, decision: Decision) -> Decision
                 next_step=_step_of(context, decision),
                 causes=[error],
             ) from error
-        if standing is None or (decision.decision == "commit" and is_another_setup(context, standing)):
+        other = is_another_setup(context, standing)
+        anew = other and await is_set_up_anew(store, layout)
+        if standing is None or anew or (other and decision.decision == "commit"):
             await store.delete_file(layout.decision)
             await remove_emptied(context)
-            raise vanished(context)
+            raise set_up_anew(layout, DecideCommit.name) if anew else vanished(context)
     # Decoding one's own would make all of it a second time.
     return decision if found == wanted else decode_record(found, Decision, source=str(layout.decision))
+
+
+async def _is_half_set_up(context: StageContext) -> bool:
+    """Whether the driver that set the job up died before it made the directory that drivers write to: 2 calls.
+
+    Such a job can only be aborted, and its abort be written without that directory. Where it arrives late, in the
+    directory of a job that was set up under the id since, no driver of that job goes by it.
+    """
+    if await exists(context.store, context.layout.drivers):
+        return False
+    try:
+        return (await read_setup(context.store, context.layout)).spec.setup == context.layout.setup_name
+    except StoreNotFoundError:
+        return False
 
 
 async def _undetermined(context: StageContext, error: StoreOutcomeUnknownError) -> OutcomeUnknownError:
@@ -236,6 +277,7 @@ def abort_decision(context: StageContext) -> Decision:
         driver=context.driver,
         created=context.timestamp(),
         config=context.config,
+        setup=context.layout.setup_name,
     )
 
 
@@ -310,15 +352,6 @@ def _contained(fact: Fact, source: StorePath, roots: AbstractSet[str]) -> Fact:
             f"a side file of the decision names {fact.path!r}: {error.message}", field="path", path=source
         ) from error
     return fact
-
-
-def is_another_setup(context: StageContext, standing: FileStatus | None) -> bool:
-    """Whether the setup record that stands is not the one that this driver made, or joined.
-
-    The job was aborted and cleaned up then, and a request to set it up, which had been taken for lost, came after that.
-    """
-    known, found = context.setup_identity, standing.identity if standing is not None else None
-    return None not in (known, found) and known != found
 
 
 def vanished(context: StageContext) -> JobNotFoundError:

@@ -8,13 +8,14 @@ import msgspec
 
 from committer.errors import StoreError, StoreNotFoundError
 from committer.flow.together import both
-from committer.records.job_state import Decision, DecisionHead, JobOutcome, decode_record, encode_record
+from committer.records.job_state import Decision, DecisionHead, JobOutcome, decode_record, encode_record, is_of
 from committer.stages.base import Stage, StageContext
 from committer.stages.cleanup import remove_emptied
 from committer.stages.commit_state import check_still_decided, decision_is_gone, looking_again
 from committer.stages.job_directory import other_job_stands, read_outcome, read_record
+from committer.stages.other_setup import is_another_setup, remove_mistaken
 from committer.stages.success_file import is_unmarked
-from committer.stores.helpers import create_exclusively, exists
+from committer.stores.helpers import create_exclusively, exists, status_or_none
 
 
 class Ended(NamedTuple):
@@ -67,13 +68,16 @@ class EndJob(Stage[tuple[Decision, Literal["committed", "rolled-back"], str], En
                 files=decision.files if kind == "committed" else 0,
                 size=decision.size if kind == "committed" else 0,
                 reason=reason,
+                setup=layout.setup_name,
             )
         )
-        try:
-            found = await create_exclusively(store, layout.outcome, wanted, durable=self.context.durable)
-        except StoreNotFoundError as error:
-            raise decision_is_gone(self.context) from error
+        found = await self._create(wanted)
         outcome = decode_record(found, JobOutcome, source=str(layout.outcome))
+        if not is_of(outcome.setup, layout.setup_name):
+            # A driver of an earlier setup of the id wrote it late.
+            await remove_mistaken(self.context)
+            found = await self._create(wanted)
+            outcome = decode_record(found, JobOutcome, source=str(layout.outcome))
         if found != wanted:
             return Ended(outcome)
         # Looked up after the create, however long that took: a driver that ended the job meanwhile is not overlooked.
@@ -89,6 +93,16 @@ class EndJob(Stage[tuple[Decision, Literal["committed", "rolled-back"], str], En
             await remove_emptied(self.context)
             raise decision_is_gone(self.context)
         return Ended(outcome, standing, alone)
+
+    async def _create(self, wanted: bytes) -> bytes:
+        layout, durable = self.context.layout, self.context.durable
+        temporary = layout.temporary_of(layout.outcome, self.context.driver)
+        try:
+            return await create_exclusively(
+                self.context.store, layout.outcome, wanted, temporary=temporary, durable=durable
+            )
+        except StoreNotFoundError as error:
+            raise decision_is_gone(self.context) from error
 
     async def _standing(self) -> JobOutcome | None:
         try:
@@ -108,7 +122,8 @@ class EndJob(Stage[tuple[Decision, Literal["committed", "rolled-back"], str], En
             return True
         if store.capabilities.refuses_late_writes or decision.hadoop:
             return False
-        return not await exists(store, layout.setup)
+        setup = await status_or_none(store, layout.setup)
+        return setup is None or is_another_setup(self.context, setup)
 
 
 async def runs_alone(context: StageContext, *, asked: bool = True) -> bool:
@@ -141,7 +156,8 @@ async def mark_finished(context: StageContext, outcome: JobOutcome) -> bool:
     record = encode_record(msgspec.structs.replace(outcome, finished=True, kept=kept))
     try:
         # A lost answer is no harm: the second time it writes what it wrote the first.
-        await looking_again(lambda: store.put(layout.outcome, record, durable=context.durable))
+        temporary = layout.temporary_of(layout.outcome, context.driver)
+        await looking_again(lambda: store.put(layout.outcome, record, temporary=temporary, durable=context.durable))
     except StoreNotFoundError:
         return False
     if store.capabilities.refuses_late_writes or await exists(store, layout.decision):

@@ -26,11 +26,12 @@ from committer.errors import (
 from committer.flow.workers import run_workers
 from committer.layout import JobLayout, check_job_id
 from committer.paths import StorePath
-from committer.records.job_state import Intent, NamedRecord, ReplaceLock, decode_record, encode_record
+from committer.records.job_state import Intent, NamedRecord, ReplaceLock, decode_record, encode_record, is_of
 from committer.stages.base import Stage, StageContext
 from committer.stages.cleanup import remove_emptied
 from committer.stages.job_directory import (
     JobDirectory,
+    is_set_up_anew,
     layout_for,
     look_at_job,
     read_decision,
@@ -110,17 +111,19 @@ class DeclareIntent(Stage[CommitIntent, StorePath]):
             winners=value.winners,
             tasks=value.tasks,
             replacing=value.replacing,
+            setup=layout.setup_name,
         )
         wanted = encode_record(intent)
-        found = await create_exclusively(store, layout.intent, wanted, durable=durable)
+        temporary = layout.temporary_of(layout.intent, self.context.driver)
+        found = await create_exclusively(store, layout.intent, wanted, temporary=temporary, durable=durable)
         standing = decode_record(found, Intent, source=str(layout.intent))
         own = layout.intent
         if standing.driver != self.context.driver:
             own = layout.joined_intent(self.context.driver)
-            await store.put(own, wanted, durable=durable)
+            await store.put(own, wanted, temporary=temporary, durable=durable)
         if (standing.winners, standing.tasks) != (intent.winners, intent.tasks):
             # Another try with other winners: a recoverer must take these from now on.
-            await store.put(layout.intent, wanted, durable=durable)
+            await store.put(layout.intent, wanted, temporary=temporary, durable=durable)
         return own
 
 
@@ -148,7 +151,12 @@ class TakeReplaceLock(Stage[None, None]):
 
     async def _take_lock(self) -> None:
         layout = self.context.layout
-        lock = ReplaceLock(job_id=layout.job_id, driver=self.context.driver, created=self.context.timestamp())
+        lock = ReplaceLock(
+            job_id=layout.job_id,
+            driver=self.context.driver,
+            created=self.context.timestamp(),
+            setup=layout.setup_name,
+        )
         for tries_left in reversed(range(_LOCK_TRIES)):
             try:
                 found = await create_exclusively(
@@ -156,7 +164,7 @@ class TakeReplaceLock(Stage[None, None]):
                     layout.replace_lock,
                     encode_record(lock),
                     # What a driver that dies leaves half written goes with its job.
-                    temporary=layout.job_directory / f"replace-lock-{self.context.driver}.tmp",
+                    temporary=layout.drivers / f"replace-lock-{self.context.driver}.tmp",
                     durable=self.context.durable,
                 )
             except StoreNotFoundError:
@@ -181,7 +189,13 @@ class TakeReplaceLock(Stage[None, None]):
         context = self.context
         kept = _kept(context, standing)
         try:
-            found = await create_exclusively(context.store, kept, encode_record(own), durable=context.durable)
+            found = await create_exclusively(
+                context.store,
+                kept,
+                encode_record(own),
+                temporary=context.layout.temporary_of(kept, context.driver),
+                durable=context.durable,
+            )
         except StoreNotFoundError:
             # What stood there was deleted since, or the job is gone.
             await look_at_job(context.store, context.layout)
@@ -347,8 +361,11 @@ async def _take_away(context: StageContext, *, driver: str | None, unless_kept: 
         return
     if standing is None or not is_own(standing):
         return
+    if not is_of(standing.setup, layout.setup_name) and await is_set_up_anew(store, layout):
+        # The job is over, and another one has its id and the lock.
+        return
     # Beside the lock only when the job's directory is gone, or when this driver has released one already.
-    released = layout.job_attempt_directory / f"replace-lock-{context.driver}"
+    released = layout.drivers / f"replace-lock-{context.driver}"
     beside = layout.temporary / f"{layout.replace_lock.name}-{layout.job_id}"
     for place in (_kept(context, standing) if unless_kept else released, beside):
         moved = await _move_lock(context, place, known, is_own, replace=place == beside, unless_kept=unless_kept)

@@ -8,17 +8,20 @@ from typing import Literal, TypeAlias
 
 from committer.advice import call
 from committer.errors import (
+    ConfigurationError,
     DestinationNotFoundError,
     JobDecidedError,
     JobNotFoundError,
+    RecordError,
     StoreError,
+    StoreIsADirectoryError,
     StoreLinkError,
     StoreNotADirectoryError,
     StoreNotFoundError,
 )
-from committer.layout import JobLayout, has_nonce
+from committer.layout import DRIVERS, JobLayout, check_setup, has_nonce
 from committer.paths import StorePath
-from committer.records.job_state import Decision, Intent, JobOutcome, JobSetup, R, decode_record
+from committer.records.job_state import Decision, Intent, JobOutcome, JobSetup, R, decode_record, is_of
 from committer.stages.base import StageContext
 from committer.stores.abilities import LINKS
 from committer.stores.base import FileStatus, Store
@@ -132,7 +135,9 @@ class JobDirectory:
     @property
     def is_foreign(self) -> bool:
         """Whether it holds things that this engine did not put there: perhaps another committer's, and alive."""
-        own = self.is_remains or any(name.startswith(("plan-", "replace-lock-", "taken-")) for name in self.children)
+        own = self.is_remains or any(
+            name.startswith(("plan-", "replace-lock-", "taken-", DRIVERS)) for name in self.children
+        )
         return bool(self.children) and not (self.is_job or own)
 
     @property
@@ -225,8 +230,9 @@ async def refuse_links(store: Store, found: JobDirectory, *, operation: str) -> 
             raise StoreLinkError.at(child.path, operation=operation)
     layout = found.layout
     attempts = [name for name, child in found.children.items() if child.is_directory and name.isdecimal()]
-    if attempts:
-        inside = [f"{attempt}/{name}" for attempt in attempts for name in layout.of_attempts]
+    drivers = [name for name, child in found.children.items() if child.is_directory and name.startswith(DRIVERS)]
+    if attempts or drivers:
+        inside = [f"{place}/{name}" for place in (*attempts, *drivers) for name in layout.of_attempts]
         link = await LINKS.required(store, "find_link").find_link(layout.job_directory, inside)
         if link is not None:
             raise StoreLinkError.at(layout.job_directory / link, operation=operation)
@@ -314,7 +320,8 @@ async def check_job_stands(context: StageContext, *, operation: str) -> None:
     """Refuses work for a job that is gone or decided: one call.
 
     Raises:
-        JobNotFoundError: The job was never set up here, or was cleaned up.
+        JobNotFoundError: The job was never set up here, or was cleaned up; where directories are real, also when its id
+            was set up anew.
         JobDecidedError: The job is decided; nothing written now can become part of it.
     """
     layout = context.layout
@@ -326,6 +333,8 @@ async def check_job_stands(context: StageContext, *, operation: str) -> None:
             path=layout.job_directory,
             next_step="stop this task: its job is over",
         )
+    if context.store.capabilities.directories and await is_set_up_anew(context.store, layout, found):
+        raise set_up_anew(layout, operation)
     if found.decided or found.ended:
         raise JobDecidedError(
             f"job {layout.job_id} is decided already: nothing this task attempt writes can become part of it",
@@ -343,7 +352,43 @@ async def read_setup(store: Store, layout: JobLayout) -> JobSetup:
         RecordError: It is not one.
     """
     data = await store.read(layout.setup, limit=OWN_RECORD_LIMIT)
-    return decode_record(data, JobSetup, source=str(layout.setup))
+    setup = decode_record(data, JobSetup, source=str(layout.setup))
+    try:
+        check_setup(setup.spec.setup)
+    except ConfigurationError as error:
+        raise RecordError(error.message, field="setup", path=layout.setup, operation="read_setup") from error
+    return setup
+
+
+async def is_set_up_anew(store: Store, layout: JobLayout, found: JobDirectory | None = None) -> bool:
+    """Whether the setup record that stands is of another setup of the id than the layout's.
+
+    No call where what stands in the job's directory rules it out, or the setup has no name; else one.
+
+    Args:
+        store: Where.
+        layout: The job, as a process knows it.
+        found: What stands in its directory, where that was listed.
+    """
+    if not layout.setup_name:
+        return False
+    if found is not None and (not found.set_up or layout.drivers.name in found.children):
+        return False
+    try:
+        name = (await read_setup(store, layout)).spec.setup
+    except (StoreNotFoundError, StoreNotADirectoryError, StoreIsADirectoryError):
+        return False
+    return bool(name) and name != layout.setup_name
+
+
+def set_up_anew(layout: JobLayout, operation: str) -> JobNotFoundError:
+    """The error of a process whose job is over, and whose id another job has by now."""
+    return JobNotFoundError(
+        f"job {layout.job_id} is over, and its id was set up anew since this process set it up or joined it",
+        operation=operation,
+        path=layout.setup,
+        next_step="stop this driver or task: the job that stands there now is another one, with tasks of its own",
+    )
 
 
 async def read_record(store: Store, path: StorePath, kind: type[R]) -> R | None:
@@ -376,6 +421,6 @@ async def read_intent(store: Store, found: JobDirectory) -> Intent | None:
         if found.outlived(name, directories=directories):
             continue
         intent = await read_record(store, found.layout.job_directory / name, Intent)
-        if intent is not None:
+        if intent is not None and is_of(intent.setup, found.layout.setup_name):
             return intent
     return None

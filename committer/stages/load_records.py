@@ -292,7 +292,8 @@ class LoadRecords(Stage[list[RecordRef], LoadedRecords]):
         if self._freeze_copies:
             # The driver's name keeps two drivers that race for the decision out of each other's files.
             copy = context.layout.plan_file(number, context.driver)
-            await context.store.put(copy, data, durable=context.durable)
+            temporary = context.layout.temporary_of(copy, context.driver)
+            await context.store.put(copy, data, temporary=temporary, durable=context.durable)
             record = copy.name
         self._gather(files, directories, loaded)
         await self._check_sources(ref.record, manifest.taskID, files, loaded)

@@ -48,7 +48,7 @@ class SetupJob(Stage[None, str | None]):
     one that a late request makes after a cleanup.
     Failure modes: `JobExistsError` changes nothing; any other failure, and a cancellation, removes what was made below
     `_temporary`, so that the id is free again; where that fails too the error says so.
-    Cost: about 9 calls in 7 round trips, and the store's probe beside the last; with `outcome_kept` one more. On
+    Cost: about 10 calls in 7 round trips, and the store's probe beside the last; with `outcome_kept` one more. On
     stores that take late writes one look at the setup record beside the last, too. With
     `durability="fsync"` 5 more (one look, four directories synced), one where `_temporary` is made, and two a directory
     made above it. For a failed setup 5 or 6. For a root 4. Two for an intent that was left there.
@@ -73,7 +73,10 @@ class SetupJob(Stage[None, str | None]):
             missing += await missing_directories(self.context, layout.target(root))
         try:
             await self._claim(claim)
-            await store.make_directory(layout.job_attempt_directory, parents=False)
+            await both(
+                store.make_directory(layout.job_attempt_directory, parents=False),
+                store.make_directory(layout.drivers, parents=False),
+            )
             records = layout.manifests if self.context.spec.delivery == "listing" else layout.attempts
             # First: a driver that tidies up after an earlier job of this id takes a place for old files that stands
             # alone.

@@ -48,6 +48,7 @@ _OWN_ID = "lake-committer"
 WAS_EMPTY = "committer.destination.was.empty"
 DIRECTORIES_CREATED = "committer.directories.created"
 DECIDED_BY = "committer.decided.by"
+SETUP = "committer.setup"
 
 _ROUNDS = 5
 
@@ -365,6 +366,8 @@ def success_data(
         diagnostics[DIRECTORIES_CREATED] = str(directories)
     if decided_by:
         diagnostics[DECIDED_BY] = decided_by
+    if context.layout.setup_name:
+        diagnostics[SETUP] = context.layout.setup_name
     if error is not None:
         diagnostics["exception"] = f"{type(error).__name__}: {error}"
         diagnostics["stacktrace"] = trace

@@ -111,8 +111,9 @@ class Store(ABC):
                 `Capabilities.implicit_parents` says.
             data: The whole content.
             exclusive: Fail when something is there, decided atomically by the store; else replace a file atomically.
-            temporary: Where a store that must write first and rename after may do so (same volume, overwritten);
-                beside `path`, under a name starting with a period, when None.
+            temporary: Where a store that must write first and rename after does so (same volume, overwritten); beside
+                `path`, under a name starting with a period, when None. Its parent must exist, too, where late writes
+                are refused (`Capabilities.refuses_late_writes`), until the file has its name.
             durable: Survive a power loss once this returns (data, then the name), on stores that are `durable`.
 
         Raises:

@@ -114,6 +114,17 @@ class FileConformance(ConformanceBase):
         assert found.pop("work/left-over", None) in {None, b"of a run that died"}
         assert found == {"file": b"1"}
 
+    async def test_put_through_a_temporary_whose_directory_is_gone(
+        self, store: Store, root: StorePath, channel: Channel, can: Capabilities
+    ) -> None:
+        """A record of a driver whose job was cleaned up, and set up anew: the directory it writes to went with it."""
+        if not can.refuses_late_writes:
+            return
+        for exclusive in (True, False):
+            with pytest.raises(StoreNotFoundError):
+                await store.put(root / "file", b"1", exclusive=exclusive, temporary=root / "gone/file.tmp")
+        assert await channel.files() == {}
+
     async def test_put_durably(self, store: Store, root: StorePath, channel: Channel) -> None:
         await store.put(root / "file", b"1", durable=True)
         await store.put(root / "other", b"2", durable=True, exclusive=True)

@@ -277,7 +277,7 @@ async def test_what_cannot_be_ended_hides_no_first_error(failing: str, place: Me
 
 
 async def test_a_copy_that_comes_when_its_job_is_over_is_cleaned_up_by_age(place: MemoryPlace) -> None:
-    place.write("_temporary/over/00/superseded/_SUCCESS", b"{}")
+    place.write("_temporary/over/drivers-1/superseded/_SUCCESS", b"{}")
     report = await committer.cleanup(place.dest, older_than=3600.0, storage_options=place.options)
     assert report.kept == {"over": "it is younger"}
     report = await committer.cleanup(place.dest, older_than=0.0, storage_options=place.options)

@@ -27,13 +27,13 @@ DIRECTORIES = (
     JOB,
     f"{JOB}/00",
     f"{JOB}/00/tasks",
-    f"{JOB}/00/tasks-fenced",
+    f"{JOB}/drivers-*/tasks-fenced",
     f"{JOB}/00/manifests",
-    f"{JOB}/00/manifests-frozen",
+    f"{JOB}/drivers-*/manifests-frozen",
     f"{JOB}/00/attempts",
     f"{JOB}/00/uploads",
-    f"{JOB}/00/superseded",
-    f"{JOB}/00/superseded-fenced",
+    f"{JOB}/drivers-*/superseded",
+    f"{JOB}/drivers-*/superseded-fenced",
     f"{JOB}/00/tasks/*",
     f"{JOB}/00/tasks/*/a=1",
 )
@@ -43,13 +43,18 @@ RECORDS = (
     f"{JOB}/intent",
     f"{JOB}/decision",
     f"{JOB}/outcome",
-    f"{JOB}/00/manifests*/*.json",
+    f"{JOB}/00/manifests/*.json",
+    f"{JOB}/drivers-*/manifests-frozen/*.json",
     f"{JOB}/00/attempts/*.json",
     f"{JOB}/plan-*",
     f"{JOB}/00/tasks/*/a=1/*",
 )
 # Where the link is seen before anything of the job is changed.
-PROTOCOL = [name for name in (*DIRECTORIES, *RECORDS) if "*" not in name and name != "_temporary/.replace-lock"]
+PROTOCOL = [
+    name
+    for name in (*DIRECTORIES, *RECORDS)
+    if "*" not in name.replace("drivers-*", "") and name != "_temporary/.replace-lock"
+]
 
 
 @pytest.fixture
@@ -88,8 +93,12 @@ class Intruder:
         self.outside.mkdir()
         self.planted: list[tuple[Path, Path, bool]] = []
 
-    def plant(self, pattern: str) -> None:
+    def plant(self, pattern: str) -> str:
+        """Plants a link at every place of a pattern; returns the pattern with the job's own name for `drivers-*`."""
         root = self.disk.root
+        if "drivers-*" in pattern:
+            [drivers] = root.glob(f"{JOB}/drivers-*")
+            pattern = pattern.replace("drivers-*", drivers.name)
         found = sorted(root.glob(pattern)) if "*" in pattern else [root / pattern]
         for number, place in enumerate(found):
             leads_to = self.outside / f"{number}"
@@ -109,6 +118,7 @@ class Intruder:
                 leads_to.chmod(0o750)
             place.symlink_to(leads_to)
             self.planted.append((place, leads_to, stood))
+        return pattern
 
     def _tidy(self, directory: Path) -> None:
         for path in sorted(directory.rglob("*"), reverse=True) if directory.is_dir() else []:
@@ -256,7 +266,7 @@ async def test_a_job_with_a_link_is_unknown_and_kept(disk: DiskPlace, tmp_path: 
     job, _messages = await open_job(disk, "listing")
     await job.close()
     intruder = Intruder(disk, tmp_path)
-    intruder.plant(place)
+    place = intruder.plant(place)
     if place == "_temporary":
         for looking in (committer.list_jobs(disk.dest), committer.cleanup(disk.dest, older_than=0)):
             with pytest.raises(StoreLinkError, match="_temporary is a link"):

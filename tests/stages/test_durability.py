@@ -124,7 +124,7 @@ async def test_where_old_files_went_is_forced_before_where_they_were(tmp_path: P
         async with job.task_attempt(0) as task, task.open("a=1/part-0") as file:
             await file.write(b"x")
         await job.commit(tasks=1)
-    went, were = last(disk.forced, "directory", "J/00/superseded"), first(disk.forced, "directory a=9")
+    went, were = last(disk.forced, "directory", "/superseded"), first(disk.forced, "directory a=9")
     assert went < were < first(disk.forced, "record", "J/outcome")
 
 

@@ -193,8 +193,10 @@ class MemoryStore(Store):
         temporary: StorePath | None = None,
         durable: bool = False,
     ) -> FileStatus:
-        """Puts a file; `temporary` and `durable` are not needed."""
+        """Puts a file; of `temporary` only the parent is looked for, and `durable` is not needed."""
         tree = await self._turn(path)
+        if temporary is not None and tree.capabilities.refuses_late_writes:
+            tree.check_free(temporary, "put", replace=True)
         file = tree.new_file(bytes(data))
         tree.put(path, file, "put", replace=not exclusive)
         return describe(path, file)

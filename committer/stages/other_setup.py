@@ -1,0 +1,70 @@
+"""Telling a job from another one that was set up under its id since, and what is written for one from the other's.
+
+A driver may be stopped while its job is ended and its id set up anew: a stream's ids are fixed. Where late writes are
+refused its calls then fail, because each goes through the directory that is named after its setup. Elsewhere its
+records may arrive beside the new job's. They say which setup they are of, and no driver of another one goes by them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import suppress
+
+from committer.errors import StorePreconditionError
+from committer.paths import StorePath
+from committer.records.job_state import DecisionHead, is_of
+from committer.stages.base import StageContext
+from committer.stages.job_directory import is_set_up_anew, read_outcome, read_record
+from committer.stores.abilities import CONDITIONAL_DELETE
+from committer.stores.base import FileStatus, Store
+from committer.stores.helpers import status_or_none
+
+
+def is_another_setup(context: StageContext, standing: FileStatus | None) -> bool:
+    """Whether the setup record that stands is not the one that this driver made, or joined.
+
+    The job was aborted and cleaned up then, and a request to set it up, which had been taken for lost, came after that.
+    """
+    known, found = context.setup_identity, standing.identity if standing is not None else None
+    return None not in (known, found) and known != found
+
+
+async def is_anew(context: StageContext, children: Mapping[str, FileStatus]) -> bool:
+    """Whether another job was set up under the id since this process set the job up or joined it.
+
+    Args:
+        context: The job.
+        children: What was listed in its directory. Where that rules it out no call is made, else one.
+    """
+    standing = children.get("setup")
+    if standing is None:
+        return False
+    other = is_another_setup(context, standing)
+    own_directory = not context.store.capabilities.directories or context.layout.drivers.name in children
+    return (other or not own_directory) and await is_set_up_anew(context.store, context.layout)
+
+
+async def remove_mistaken(context: StageContext) -> None:
+    """Removes a decision and an outcome of an earlier setup of the job's id, which came late: 4 calls, and the deletes.
+
+    Each is looked at again right before: another driver of this setup may have removed it, and written its own. Where
+    the store deletes on a condition that closes the gap in between.
+    """
+    layout = context.layout
+    seen = await status_or_none(context.store, layout.outcome)
+    outcome = await read_outcome(context.store, layout)
+    if outcome is not None and not is_of(outcome.setup, layout.setup_name):
+        await _delete_seen(context.store, layout.outcome, seen)
+    seen = await status_or_none(context.store, layout.decision)
+    decision = await read_record(context.store, layout.decision, DecisionHead)
+    if decision is not None and not is_of(decision.setup, layout.setup_name):
+        await _delete_seen(context.store, layout.decision, seen)
+
+
+async def _delete_seen(store: Store, path: StorePath, seen: FileStatus | None) -> None:
+    able = CONDITIONAL_DELETE.of(store)
+    if seen is None or seen.identity is None or able is None:
+        await store.delete_file(path)
+        return
+    with suppress(StorePreconditionError):
+        await able.delete_file_if(path, identity=seen.identity)
