@@ -103,7 +103,7 @@ def cleanup(
         older_than: Every job whose newest record is older than this (seconds, or a timedelta).
         force: Remove even a decided commit without outcome, and outcomes that are kept.
         storage_options: How to reach the store.
-        config: Concurrency and rate of the deletes.
+        config: Concurrency and rate of the deletes; `absolute_roots`, below which uploads of the job are ended as well.
 
     Raises:
         ConfigurationError: Neither `job_id` nor `older_than` was given (it is a ValueError), or that is no age.

@@ -1,4 +1,8 @@
-"""A fault before and after its effect, and a crash, at every store call of a job; then `recover` ends it right."""
+"""A fault before and after its effect, and a crash, at every store call of a job; then `recover` ends it right.
+
+On real disks, and of drivers that run their tasks themselves. Where executors run them, on every kind of store in memory,
+the simulator does this (tests/simulate/test_search.py).
+"""
 
 from __future__ import annotations
 
@@ -8,11 +12,10 @@ import pytest
 
 import committer
 from committer.errors import UnsupportedError
-from committer.testing.simulate.worlds import FENCING
 from tests.guarantees.cluster import Cluster
 from tests.guarantees.conftest import Tally
 from tests.guarantees.outcomes import drive, end
-from tests.guarantees.sweeps import FAULTS, MEMORY, REFUSALS, SITUATIONS, SMALL, disk, memory, plan_of, sweep
+from tests.guarantees.sweeps import FAULTS, SITUATIONS, SMALL, disk, memory, plan_of, sweep
 
 DELIVERIES = ["listing", "message"]
 
@@ -27,18 +30,6 @@ async def then_recovered(cluster: Cluster) -> str:
 
 
 @pytest.mark.parametrize("delivery", DELIVERIES)
-@pytest.mark.parametrize("kind", MEMORY)
-async def test_fault_at_every_call(kind: str, delivery: str, tally: Tally) -> None:
-    await sweep(memory(kind), plan_of("fresh", delivery=delivery), FAULTS, then_recovered, tally)
-
-
-@pytest.mark.parametrize("delivery", DELIVERIES)
-@pytest.mark.parametrize("kind", ["local", "gcs"])
-async def test_refusal_at_every_call(kind: str, delivery: str, tally: Tally) -> None:
-    await sweep(memory(kind), plan_of("fresh", delivery=delivery, **SMALL), REFUSALS, then_recovered, tally)
-
-
-@pytest.mark.parametrize("delivery", DELIVERIES)
 @pytest.mark.parametrize("kind", ["local", "adls", "gcs"])
 async def test_cancellation_at_every_call(kind: str, delivery: str, tally: Tally) -> None:
     plan = plan_of("append", delivery=delivery, inline=True)
@@ -49,29 +40,6 @@ async def test_cancellation_at_every_call(kind: str, delivery: str, tally: Tally
 async def test_crash_of_a_driver_that_runs_its_tasks_itself(delivery: str, tally: Tally) -> None:
     plan = plan_of("append", delivery=delivery, inline=True)
     await sweep(memory("local"), plan, ["lost", "crash_before"], then_recovered, tally)
-
-
-@pytest.mark.parametrize("situation", [name for name in SITUATIONS if name not in {"fresh", "in-the-way", "promoted"}])
-@pytest.mark.parametrize("kind", MEMORY)
-async def test_fault_at_every_call_of_a_commit(situation: str, kind: str, tally: Tally) -> None:
-    plan = plan_of(situation, delivery=DELIVERIES[len(situation + kind) % 2], **SMALL)
-    await sweep(memory(kind), plan, ("lost", "crash_before"), then_recovered, tally, commit_only=True)
-
-
-@pytest.mark.parametrize("situation", ["elsewhere", "replace-elsewhere"])
-@pytest.mark.parametrize("kind", ["local", "gcs"])
-async def test_every_fault_at_every_call_of_a_commit_that_writes_elsewhere(
-    situation: str, kind: str, tally: Tally
-) -> None:
-    plan = plan_of(situation, delivery=DELIVERIES[len(situation + kind) % 2])
-    await sweep(memory(kind), plan, (*FAULTS, *REFUSALS), then_recovered, tally, commit_only=True)
-
-
-@pytest.mark.parametrize("situation", ["in-the-way", "promoted"])
-@pytest.mark.parametrize("kind", FENCING)
-async def test_fault_at_every_call_where_directories_are_real(situation: str, kind: str, tally: Tally) -> None:
-    plan = plan_of(situation, delivery=DELIVERIES[len(situation + kind) % 2])
-    await sweep(memory(kind), plan, ("lost", "crash_before"), then_recovered, tally, commit_only=True)
 
 
 ON_DISK = pytest.mark.allow_blocking("the checker looks at the disk from inside the store's calls")
@@ -98,15 +66,6 @@ async def test_store_that_renames_nothing_and_has_no_uploads_is_refused() -> Non
     world.forget()
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("delivery", DELIVERIES)
-@pytest.mark.parametrize("kind", MEMORY)
-async def test_every_trouble_at_every_call_of_a_larger_job(kind: str, delivery: str, tally: Tally) -> None:
-    """Each task writes four files into each of three directories."""
-    plan = plan_of("append", delivery=delivery, files=12)
-    await sweep(memory(kind), plan, (*FAULTS, *REFUSALS, "cancel"), then_recovered, tally)
-
-
 @ON_DISK
 @pytest.mark.slow
 @pytest.mark.parametrize("situation", SITUATIONS)
@@ -114,14 +73,3 @@ async def test_every_trouble_at_every_call_of_a_larger_job(kind: str, delivery: 
 async def test_every_trouble_on_a_local_disk(situation: str, delivery: str, tmp_path: Path, tally: Tally) -> None:
     plan = plan_of(situation, delivery=delivery)
     await sweep(disk(tmp_path), plan, (*FAULTS, "permanent", "cancel"), then_recovered, tally)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("situation", sorted(SITUATIONS.keys() - {"fresh"}))
-@pytest.mark.parametrize("delivery", DELIVERIES)
-@pytest.mark.parametrize("kind", MEMORY)
-async def test_every_trouble_in_every_situation(situation: str, delivery: str, kind: str, tally: Tally) -> None:
-    if situation == "in-the-way" and kind.startswith("gcs"):
-        pytest.skip("where directories are not real nothing is in their way")
-    plan = plan_of(situation, delivery=delivery)
-    await sweep(memory(kind), plan, (*FAULTS, *REFUSALS, "cancel"), then_recovered, tally, commit_only=True)

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 import pytest
 
-from committer.testing.simulate.exhaustive import DELIVERIES, every_fault, singles, small
+from committer.testing.simulate.exhaustive import COMMON, DELIVERIES, every_fault, rarer, singles, small
 from committer.testing.simulate.report import Report
 from committer.testing.simulate.scenario import Scenario, draw_scenario
 from committer.testing.simulate.worlds import KINDS
@@ -38,10 +38,27 @@ def test_seeds_of_uploads() -> None:
 @pytest.mark.parametrize("delivery", DELIVERIES)
 @pytest.mark.parametrize("kind", KINDS)
 def test_single_faults(kind: str, delivery: str) -> None:
-    situation = ("append", "replace", "same-names")[len(kind + delivery) % 3]
+    situation = COMMON[len(kind + delivery) % 3]
     every = list(singles(small(kind, delivery, situation)))  # type: ignore[arg-type]
     # A prime number: every kind of trouble is among them.
     search(rotated(every, 19, f"{kind} {delivery}"))
+
+
+RARER = [(kind, situation) for kind in KINDS for situation in rarer(kind)]
+
+
+@pytest.mark.parametrize(("kind", "situation"), RARER)
+def test_single_faults_of_rarer_situations(kind: str, situation: str) -> None:
+    delivery = DELIVERIES[len(kind + situation) % 2]
+    every = list(singles(small(kind, delivery, situation)))
+    search(rotated(every, 97, f"{kind} {situation}"))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("kind", "situation"), RARER)
+def test_every_single_fault_of_rarer_situations(kind: str, situation: str) -> None:
+    for delivery in DELIVERIES:
+        search(singles(small(kind, delivery, situation)))
 
 
 @pytest.mark.slow
@@ -56,6 +73,14 @@ def test_many_seeds(part: int) -> None:
 def test_many_seeds_of_uploads(part: int) -> None:
     seeds = range(10_000 + part * 1000, 11_000 + part * 1000)
     search(draw_scenario(seed, "magic") for seed in seeds)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("delivery", DELIVERIES)
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_single_fault_of_a_larger_job(kind: str, delivery: str) -> None:
+    """Each task writes four files into each of three directories."""
+    search(singles(small(kind, delivery, "append", files=12, directories=3)))  # type: ignore[arg-type]
 
 
 @pytest.mark.slow

@@ -70,7 +70,7 @@ class _EngineWriting(Writing):
         self._task = task
 
     async def write(self, name: str, data: bytes) -> None:
-        async with self._task.open(name) as file:
+        async with (self._task.open_absolute if name.startswith("/") else self._task.open)(name) as file:
             await file.write(data)
 
     def message(self) -> TaskCommit:
@@ -87,7 +87,7 @@ class EngineCommitter(DrivenCommitter):
             run.world.destination,
             job_id=plan.job_id,
             delivery=plan.delivery,
-            config=plan.config,
+            config=run.config_of(plan),
             storage_options={"store": process},
         ) as job:
             yield _EngineJob(job)

@@ -59,11 +59,12 @@ async def _end(run: Run, job: JobRun, process: Process, unknown: set[str]) -> bo
     job_id = job.plan.job_id
     destination, options = run.world.destination, {"store": process}
     try:
-        report = await committer.recover(destination, job_id, storage_options=options)
+        report = await committer.recover(destination, job_id, config=run.vouched(job.plan), storage_options=options)
     except JobUndecidedError:
         return await _end_undecided(run, job, process)
     except JobDecidedError:
-        await committer.cleanup(destination, job_id=job_id, storage_options=options)
+        config = run.vouched(job.plan)
+        await committer.cleanup(destination, job_id=job_id, config=config, storage_options=options)
     except (JobNotFoundError, JobRolledBackError) as error:
         run.judge(process.name, job_id, error)
     except (DestinationBusyError, PreflightError) as error:
@@ -85,15 +86,12 @@ async def _end(run: Run, job: JobRun, process: Process, unknown: set[str]) -> bo
 
 
 async def _end_undecided(run: Run, job: JobRun, process: Process) -> bool:
-    options = {"store": process}
     watch = run.checker.jobs[job.plan.job_id]
     # An operator does not commit what he knows was aborted: a request that came late made its setup record once more.
     over = watch.decided or watch.aborted
     if run.scenario.calm and job.is_heard and not over:
         try:
-            async with committer.attach_job(
-                run.world.destination, job_id=job.plan.job_id, storage_options=options
-            ) as attached:
+            async with job.attach(process) as attached:
                 job.begin_commit()
                 await attached.commit(job.named(), tasks=job.told_tasks())
             run.claim(process.name, job.plan.job_id, "committed")
@@ -108,9 +106,7 @@ async def _end_undecided(run: Run, job: JobRun, process: Process) -> bool:
 async def _abort(run: Run, job: JobRun, process: Process) -> bool:
     job_id = job.plan.job_id
     try:
-        async with committer.attach_job(
-            run.world.destination, job_id=job_id, storage_options={"store": process}
-        ) as attached:
+        async with job.attach(process) as attached:
             await attached.abort()
     except JobNotFoundError:
         return True
@@ -130,7 +126,10 @@ def _made_way(run: Run, job: JobRun, process: Process, error: CommitterError) ->
     keeps_old = run.world.store().capabilities.hard_links
     if refusal is None or not refusal.path or keeps_old or not watch.running or error.outcome != "partial":
         return False
-    name = StorePath.of(refusal.path).relative_to(run.world.destination)
+    path = StorePath.of(refusal.path)
+    if not path.path.startswith(f"{run.world.destination.path}/"):
+        return False
+    name = path.relative_to(run.world.destination)
     if not (watch.targets - {name} and run.checker.make_way(name)):
         return False
     run.note(process.name, f"removes {name}, as it was told")
@@ -161,7 +160,8 @@ async def _sweep(run: Run, jobs: Mapping[str, JobRun]) -> None:
                 run.find("G11", f"list_jobs knows {job.job_id}, which no driver set up")
                 continue
             try:
-                await forget_outcome(destination, job.job_id, storage_options=options)
+                config = run.vouched(jobs[job.job_id].plan)
+                await forget_outcome(destination, job.job_id, config=config, storage_options=options)
             except CommitterError as error:
                 run.judge(f"sweep{_round}", job.job_id, error)
                 await _end(run, jobs[job.job_id], Process(f"late{_round}", run), set())

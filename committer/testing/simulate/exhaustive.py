@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from itertools import combinations
 
@@ -11,13 +11,14 @@ from committer.spec import Delivery
 from committer.testing.simulate.scenario import (
     EARLIER_SUCCESS,
     OLD,
+    OUTSIDE,
     Event,
     JobPlan,
     Scenario,
     Trouble,
 )
 from committer.testing.simulate.simulation import simulate
-from committer.testing.simulate.worlds import KINDS, OUT, RENAMING
+from committer.testing.simulate.worlds import FENCING, KINDS, OUT, RENAMING
 
 TROUBLES: tuple[Trouble, ...] = (
     "unavailable",
@@ -28,6 +29,8 @@ TROUBLES: tuple[Trouble, ...] = (
     "again",
     "crash_before",
     "crash_after",
+    "cancel",
+    "forbidden",
 )
 PAIRED: tuple[Trouble, ...] = ("lost", "unanswered", "late", "crash_before")
 DELIVERIES: tuple[Delivery, ...] = ("listing", "message")
@@ -35,27 +38,57 @@ DELIVERIES: tuple[Delivery, ...] = ("listing", "message")
 _BEFORE = {f"{OUT}/{name}": f"old {name}\n".encode() for name in OLD}
 _BEFORE[f"{OUT}/_SUCCESS"] = EARLIER_SUCCESS
 
-CONFIGS: dict[str, CommitterConfig] = {
-    "append": CommitterConfig(),
-    "replace": CommitterConfig(conflict_mode="replace", validate_output=True),
-    "same-names": CommitterConfig(existing_target="replace"),
+# What is special about a job, as fields of its plan.
+SITUATIONS: Mapping[str, Mapping[str, object]] = {
+    "append": {},
+    "replace": {"config": CommitterConfig(conflict_mode="replace", validate_output=True)},
+    "same-names": {"config": CommitterConfig(existing_target="replace")},
+    "fresh": {},
+    "replace-same-names": {"config": CommitterConfig(conflict_mode="replace", validate_output=True)},
+    "replace-all": {"config": CommitterConfig(conflict_mode="replace", superseded_scope="destination")},
+    "unmarked": {"config": CommitterConfig(mark_successful_jobs=False, validate_output=True)},
+    # Every second file goes to an absolute path outside the destination.
+    "elsewhere": {"elsewhere": True},
+    "replace-elsewhere": {
+        "config": CommitterConfig(conflict_mode="replace", superseded_scope="destination", validate_output=True),
+        "elsewhere": True,
+    },
+    # A file where a directory must go, a directory where a file goes.
+    "in-the-way": {"config": CommitterConfig(existing_target="replace")},
+    # One task alone writes directories that are not there, so that they are renamed as a whole.
+    "promoted": {"config": CommitterConfig(promote_directories=True), "tasks": 1, "files": 12, "directories": 3},
 }
+COMMON = ("append", "replace", "same-names")
+RARER = tuple(name for name in SITUATIONS if name not in COMMON)
+_IN_THE_WAY = {f"{OUT}/day=0": b"a file", f"{OUT}/day=1/part-0-1.csv/inner": b"a directory"}
 
 
-def small(kind: str, delivery: Delivery, situation: str, *, tasks: int = 2, files: int = 2) -> Scenario:
-    """A job in which nothing goes wrong yet."""
-    plan = JobPlan(
-        "j0",
-        committer_on(kind),
-        delivery,
-        CONFIGS[situation],
-        tasks=tasks,
-        files=files,
-        shared_names=True,
-    )
+def rarer(kind: str) -> list[str]:
+    """The rarer situations of a store of `KINDS`: where directories are not real nothing is in the way of one."""
+    return [name for name in RARER if name != "in-the-way" or kind in FENCING]
+
+
+def small(kind: str, delivery: Delivery, situation: str, **changes: object) -> Scenario:
+    """A job of two tasks with two files each, in which nothing goes wrong yet.
+
+    Args:
+        kind: The store.
+        delivery: How its driver learns of task commits.
+        situation: One of `SITUATIONS`.
+        changes: Other fields of the job's plan.
+    """
+    fields: dict[str, object] = {"shared_names": True, **SITUATIONS[situation], **changes}
+    plan = JobPlan("j0", committer_on(kind), delivery, **fields)  # type: ignore[arg-type]
     before = dict(_BEFORE)
-    if situation == "same-names":
-        before.update({f"{OUT}/{name}": f"old {name}\n".encode() for name in plan.names(0, 0)})
+    if plan.elsewhere:
+        before |= OUTSIDE
+    if situation.endswith("same-names"):
+        before |= {f"{OUT}/{name}": f"old {name}\n".encode() for name in plan.names(0, 0)}
+    elif situation == "in-the-way":
+        taken = (f"{OUT}/day=0/", f"{OUT}/day=1/")
+        before = {name: data for name, data in before.items() if not name.startswith(taken)} | _IN_THE_WAY
+    elif situation in {"fresh", "promoted"}:
+        before = {}
     return Scenario(0, kind, (plan,), before=before, forced={})
 
 
@@ -65,10 +98,11 @@ def committer_on(kind: str) -> str:
 
 
 def singles(scenario: Scenario, troubles: tuple[Trouble, ...] = TROUBLES, *, stride: int = 1) -> Iterator[Scenario]:
-    """One fault at every so many calls, each in a run of its own."""
+    """One fault at every so many calls, each in a run of its own; only drivers are cancelled."""
     for place in simulate(scenario).order[::stride]:
         for trouble in troubles:
-            yield replace(scenario, forced={place: trouble})
+            if trouble != "cancel" or place[0].endswith(".driver"):
+                yield replace(scenario, forced={place: trouble})
 
 
 def pairs(scenario: Scenario, troubles: tuple[Trouble, ...] = PAIRED) -> Iterator[Scenario]:
@@ -80,7 +114,7 @@ def pairs(scenario: Scenario, troubles: tuple[Trouble, ...] = PAIRED) -> Iterato
 
 
 def every_fault(committer: str | None = None, *, pairs: bool = False) -> Iterator[Scenario]:
-    """All of it.
+    """All of it, in the common situations.
 
     Args:
         committer: Only its stores; None for all.
@@ -93,7 +127,7 @@ def every_fault(committer: str | None = None, *, pairs: bool = False) -> Iterato
             if pairs:
                 yield from _pairs(small(kind, delivery, "append", tasks=1, files=1))
                 continue
-            for situation in CONFIGS:
+            for situation in COMMON:
                 scenario = small(kind, delivery, situation)
                 yield from singles(scenario)
                 yield from singles(replace(scenario, calm=False), ("crash_before", "crash_after"))

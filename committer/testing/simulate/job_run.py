@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import asyncio
 
-from committer import CommitterError, JobReport, JobSpec, TaskCommit
+import committer
+from committer import CommitterError, Job, JobReport, JobSpec, TaskCommit
 from committer.errors import DestinationBusyError, TaskMissingError
+from committer.opening import Opening
 from committer.testing.simulate.committers import DrivenCommitter, DrivenJob
 from committer.testing.simulate.ledger import Attempt, Ledger
 from committer.testing.simulate.process import Process
 from committer.testing.simulate.run import Run, is_crash
-from committer.testing.simulate.scenario import JobPlan
+from committer.testing.simulate.scenario import ENGINE, JobPlan
 
 MOST_ATTEMPTS = 4
 _GIVEN_UP_AFTER_S = 40.0
@@ -70,6 +72,15 @@ class JobRun:
         """How many tasks a driver says there are."""
         return self.plan.tasks if self.plan.says_tasks else None
 
+    def attach(self, process: Process) -> Opening[Job]:
+        """Has another process go on with the job."""
+        return committer.attach_job(
+            self._run.world.destination,
+            job_id=self.plan.job_id,
+            config=self._run.vouched(self.plan),
+            storage_options={"store": process},
+        )
+
     # -- the driver -----------------------------------------------------------------------------------------------
 
     async def drive(self) -> None:
@@ -78,6 +89,7 @@ class JobRun:
         name = f"{self.plan.job_id}.driver"
         self.process = Process(name, self._run, job_id=self.plan.job_id)
         self.driver = asyncio.current_task()
+        self.process.cancel = None if self.driver is None else self.driver.cancel
         try:
             async with self._committer.open_job(self._run, self.plan, self.process) as job:
                 self.spec = job.spec
@@ -85,6 +97,7 @@ class JobRun:
                 report = await self._commit(job)
                 if report.success:
                     self._run.claim(name, self.plan.job_id, "committed")
+                    self._check_count(name, report)
         except (CommitterError, TaskFailedError) as error:
             self._run.judge(name, self.plan.job_id, error)
             self._judge_missing(error)
@@ -108,6 +121,12 @@ class JobRun:
         if self.ledger.commit_began is None:
             self.ledger.commit_began = asyncio.get_running_loop().time()
         self.commit_begins.set()
+
+    def _check_count(self, who: str, report: JobReport) -> None:
+        expected = self.plan.tasks * self.plan.files
+        told = self.plan.committer in ENGINE and self._run.is_alone(who)
+        if told and report.files_committed != expected:
+            self._run.find("G9", f"{who} reports {report.files_committed} of {expected} files")
 
     def _judge_missing(self, error: BaseException) -> None:
         """A task that told its driver that it committed must not be missing."""

@@ -50,7 +50,11 @@ async def recover_as(run: Run, job: JobRun, process: Process, *, rollback: bool 
     job_id = job.plan.job_id
     try:
         report = await committer.recover(
-            run.world.destination, job_id, rollback=rollback, storage_options={"store": process}
+            run.world.destination,
+            job_id,
+            rollback=rollback,
+            config=run.vouched(job.plan),
+            storage_options={"store": process},
         )
     except JobRolledBackError as error:
         run.judge(process.name, job_id, error)
@@ -66,8 +70,7 @@ async def _roll_back(run: Run, job: JobRun, event: Event) -> None:
 
 
 async def _abort(run: Run, job: JobRun, event: Event) -> None:
-    options = {"store": _operator(run, event)}
-    async with committer.attach_job(run.world.destination, job_id=job.plan.job_id, storage_options=options) as attached:
+    async with job.attach(_operator(run, event)) as attached:
         await attached.abort()
 
 
@@ -75,12 +78,14 @@ async def _clean_up(run: Run, job: JobRun, event: Event) -> None:
     """By name, a kept outcome too: as a stream does with a batch that is never repeated."""
     job.forgotten = True
     options = {"store": _operator(run, event)}
-    await forget_outcome(run.world.destination, job.plan.job_id, storage_options=options)
+    config = run.vouched(job.plan)
+    await forget_outcome(run.world.destination, job.plan.job_id, config=config, storage_options=options)
 
 
 async def _clean_up_old(run: Run, job: JobRun, event: Event) -> None:
     options = {"store": _operator(run, event, any_job=True)}
-    await committer.cleanup(run.world.destination, older_than=event.for_s, storage_options=options)
+    config = run.vouched(*run.scenario.jobs)
+    await committer.cleanup(run.world.destination, older_than=event.for_s, config=config, storage_options=options)
 
 
 async def _commit_too(run: Run, job: JobRun, event: Event) -> None:
@@ -89,9 +94,7 @@ async def _commit_too(run: Run, job: JobRun, event: Event) -> None:
         return
     process = _operator(run, event)
     job_id = job.plan.job_id
-    async with committer.attach_job(
-        run.world.destination, job_id=job_id, storage_options={"store": process}
-    ) as attached:
+    async with job.attach(process) as attached:
         job.begin_commit()
         report = await attached.commit(job.named(), tasks=job.told_tasks())
         run.claim(process.name, job_id, "committed" if report.success else "untouched")

@@ -37,6 +37,7 @@ class Process(FaultyStore):
         freezes_s: For how long, in virtual seconds.
         frozen_until: When it goes on again.
         partitioned_until: When the store can be reached again.
+        cancel: Cancels what the process runs; None where nothing does.
     """
 
     def __init__(self, name: str, run: Run, *, job_id: str | None = None) -> None:
@@ -48,11 +49,13 @@ class Process(FaultyStore):
         self.freezes_s: float = 0.0
         self.frozen_until: float = 0.0
         self.partitioned_until: float = 0.0
+        self.cancel: Callable[[], object] | None = None
         self.after_effect: Callable[[Call], None] | None = lambda call: run.look(name, call, job_id)
         self._run = run
         self._calm = run.healing
         self._draw = random.Random(f"{run.scenario.seed} {name}")
         self._coming: dict[int, Fault] = {}
+        self._forbidden: set[tuple[str, StorePath]] = set()
         run.processes.append(self)
 
     @property
@@ -61,8 +64,11 @@ class Process(FaultyStore):
         return f"{self.inner.endpoint}#{self.name}"
 
     def fault_for(self, call: Call) -> Fault | None:
-        """What was drawn for the call when it set out."""
-        return self._coming.pop(call.number, None)
+        """What was drawn for the call when it set out; what was forbidden once stays so."""
+        coming = self._coming.pop(call.number, None)
+        if coming is None and (call.operation, call.path) in self._forbidden:
+            return Fault(kind="forbidden", times=1)
+        return coming
 
     async def rename_file(
         self, source: StorePath, destination: StorePath, *, replace: bool = False, identity: str | None = None
@@ -96,11 +102,16 @@ class Process(FaultyStore):
         await asyncio.sleep(_QUICKEST_S + latency * _LATENCY_S)
         if trouble == "slow":
             await asyncio.sleep(later * _SLOW_S)
+        elif trouble == "cancel":
+            if self.cancel is not None:
+                self.cancel()
         elif trouble is not None:
             if trouble in {"unanswered", "late"}:
                 await asyncio.sleep(_UNANSWERED_S * which)
             if trouble in {"late", "again"} and self.attempt is not None:
                 self.attempt.repeated = True
+            if trouble == "forbidden":
+                self._forbidden.add((call.operation, call.path))
             self._coming[call.number] = Fault(kind=trouble, delay_s=later * _LATE_S, times=1)
         self._run.arrive(self.name, call)
 

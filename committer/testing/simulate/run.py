@@ -6,13 +6,14 @@ import asyncio
 from collections.abc import Coroutine, Mapping
 from typing import Any
 
+from committer.config import CommitterConfig
 from committer.errors import CommitterError
 from committer.testing.faults import Call, FaultyStore, SimulatedCrash
 from committer.testing.simulate.checker import Checker, GuaranteeBrokenError
 from committer.testing.simulate.ledger import Ledger
 from committer.testing.simulate.result import Result, Violation
-from committer.testing.simulate.scenario import OTHERS_UPLOADS, Scenario, Trouble
-from committer.testing.simulate.worlds import OUT, TEMPORARY, MemoryWorld, world_of
+from committer.testing.simulate.scenario import OTHERS_UPLOADS, JobPlan, Scenario, Trouble
+from committer.testing.simulate.worlds import ELSEWHERE, OUT, TEMPORARY, MemoryWorld, world_of
 
 MOST_CALLS = 20_000
 MOST_SECONDS = 7_200.0
@@ -58,6 +59,22 @@ class Run:
         self.healing: bool = False
         self._running: set[asyncio.Task[None]] = set()
         self._own = f"/{OUT}/{TEMPORARY}/"
+        self._outside = {plan.job_id for plan in scenario.jobs if plan.elsewhere}
+
+    # -- what jobs are told ---------------------------------------------------------------------------------------
+
+    def config_of(self, plan: JobPlan) -> CommitterConfig:
+        """A job's choices, and where outside the destination it may write."""
+        return plan.config.replace(absolute_roots=self._roots()) if plan.elsewhere else plan.config
+
+    def vouched(self, *plans: JobPlan) -> CommitterConfig | None:
+        """What a process must say that goes on with jobs of others: where outside the destination they may write."""
+        return CommitterConfig(absolute_roots=self._roots()) if any(plan.elsewhere for plan in plans) else None
+
+    def _roots(self) -> tuple[str, ...]:
+        return (str(self.world.elsewhere),)
+
+    # -- what runs ------------------------------------------------------------------------------------------------
 
     def start(self, work: Coroutine[Any, Any, None]) -> None:
         """Runs something beside everything else; it may die of a crash."""
@@ -137,6 +154,8 @@ class Run:
             text = path.path
             if text.startswith(f"{self._own}.replace-lock") or f"{text}/".startswith(f"{own}/"):
                 continue
+            if job_id in self._outside and f"{text}/".startswith(f"/{ELSEWHERE}/"):
+                continue
             inside = f"{text}/".startswith(f"/{OUT}/")
             if not inside or text.startswith(self._own):
                 self.find("G10, G11", f"{who} of {job_id} touched {text}: {call.operation}")
@@ -165,8 +184,19 @@ class Run:
     def judge(self, who: str, job_id: str, error: BaseException) -> None:
         """What an error says must be true."""
         self.note(who, f"{type(error).__name__}: {str(error).partition(chr(10))[0]}")
-        if isinstance(error, CommitterError) and error.outcome == "committed":
+        if not isinstance(error, CommitterError):
+            return
+        if error.outcome == "committed":
             self.claim(who, job_id, "committed")
+        elif error.outcome == "unchanged" and self.is_alone(who) and self.checker.is_changed():
+            self.find("G8", f"{who} says that nothing changed, and the destination did")
+
+    def is_alone(self, who: str) -> bool:
+        """Whether nothing but a driver and its attempts can have changed the destination, and no request comes late."""
+        scenario = self.scenario
+        if scenario.forced is None or {"late", "again"} & set(scenario.forced.values()):
+            return False
+        return who.endswith(".driver") and len(scenario.jobs) == 1 and not scenario.events
 
 
 def is_crash(error: BaseException) -> bool:

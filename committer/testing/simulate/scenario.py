@@ -10,9 +10,9 @@ from typing import Literal, TypeAlias
 from committer.config import CommitterConfig
 from committer.spec import Delivery
 from committer.testing.faults import FaultKind
-from committer.testing.simulate.worlds import FENCING, OUT, PROVING, RENAMING
+from committer.testing.simulate.worlds import ELSEWHERE, FENCING, OUT, PROVING, RENAMING
 
-Trouble: TypeAlias = FaultKind | Literal["slow"]
+Trouble: TypeAlias = FaultKind | Literal["slow", "cancel"]
 EventKind: TypeAlias = Literal[
     "recover",
     "roll_back",
@@ -47,6 +47,9 @@ EARLIER_SUCCESS = (
     b'{"name":"org.apache.hadoop.fs.s3a.commit.files.SuccessData/1","success":true,"jobId":"earlier","filenames":[]}'
 )
 OLD = ("day=0/old-1.csv", "day=0/old-2.csv", "day=1/old-3.csv", "other/old.csv", "top.csv")
+OUTSIDE = {
+    f"{ELSEWHERE}/{name}": f"old {name} outside\n".encode() for name in ("day=0/old.csv", "day=1/old.csv", "top.csv")
+}
 # Begun by another user before all jobs, and never ended: below the destination, at a name that jobs write, and beside
 # it.
 OTHERS_UPLOADS = (f"{OUT}/day=0/upload.csv", f"{OUT}/day=0/part-j0-0-0.csv", f"{OUT}0/upload.csv")
@@ -74,6 +77,7 @@ class JobPlan:
         patience_s: How long the driver waits for an attempt before it starts another one beside it.
         mischief: How likely each thing is to go wrong in an attempt.
         aborts_lost: Whether the driver aborts attempts that failed or that it gave up.
+        elsewhere: Whether every second file goes to an absolute path outside the destination.
     """
 
     job_id: str
@@ -93,6 +97,7 @@ class JobPlan:
     patience_s: float = 60.0
     mischief: float = 0.0
     aborts_lost: bool = False
+    elsewhere: bool = False
 
     def names(self, task: int, attempt: int) -> list[str]:
         """What an attempt writes."""
@@ -100,9 +105,12 @@ class JobPlan:
         tail = f"-{attempt}" if self.attempt_names else ""
         task = 0 if self.clash else task
         top = f"task={task}/" if self.own_directories else ""
-        return [
+        names = [
             f"{top}day={number % self.directories}/{stem}-{task}-{number}{tail}.csv" for number in range(self.files)
         ]
+        if self.elsewhere:
+            names[1::2] = [f"/{ELSEWHERE}/{name}" for name in names[1::2]]
+        return names
 
     def files_of(self, task: int, attempt: int) -> dict[str, bytes]:
         """Names and contents: other bytes than any other attempt's, but as many, so that no length gives it away."""
@@ -249,6 +257,9 @@ def draw_scenario(seed: int, committer: str = "manifest") -> Scenario:
     if committer in ENGINE:
         # Drawn last, so that all else of a seed is what it was before there was this choice.
         jobs = tuple(replace(job, config=job.config.replace(outcome_kept=draw.random() < 0.25)) for job in jobs)
+        jobs = tuple(replace(job, elsewhere=draw.random() < 0.15) for job in jobs)
+        if before and any(job.elsewhere for job in jobs):
+            before = {**before, **OUTSIDE}
     return Scenario(seed, kind, jobs, events, before=before, fault_rate=fault_rate, calm=calm)
 
 
