@@ -79,6 +79,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         call = getattr(item, "callspec", None)
         if call is not None and _eager_loop in call.params.values():
             item.add_marker(pytest.mark.slow)
+    shares.take_turns(items)
     shares.keep_together(items)
     shares.leave_to_ci(items)
 

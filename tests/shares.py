@@ -2,7 +2,8 @@
 
 Tests that need a server, Java or other processes to kill are dear: the default run takes one in six of them, others at each
 commit (tests/rotation.py). The rest is marked `full`, which `.ci/run` runs right after it. A run that names files, or words of
-tests (`-k`), takes all that it names. What shares a server or a Java runs in one worker of xdist, where it is started once.
+tests (`-k`), takes all that it names. A test that is marked `one_in` crosses many parameters: the default run takes a share of
+those, and `-m slow` the rest. What shares a server or a Java runs in one worker of xdist, where it is started once.
 """
 
 from __future__ import annotations
@@ -58,6 +59,23 @@ def leave_to_ci(items: Sequence[pytest.Item]) -> None:
         for item in those:
             if id(item) not in taken:
                 item.add_marker(pytest.mark.full)
+
+
+def take_turns(items: Sequence[pytest.Item]) -> None:
+    """Leaves to `slow` what is not in this commit's share of a test that is marked `one_in`."""
+    if os.environ.get(_VARIABLE):
+        return
+    tests: dict[str, list[pytest.Item]] = {}
+    for item in items:
+        if item.get_closest_marker("one_in") is not None:
+            tests.setdefault(item.nodeid.partition("[")[0], []).append(item)
+    for name, those in tests.items():
+        marker = those[0].get_closest_marker("one_in")
+        assert marker is not None
+        taken = {id(item) for item in rotated(those, marker.args[0], name)}
+        for item in those:
+            if id(item) not in taken:
+                item.add_marker(pytest.mark.slow)
 
 
 def _server_of(item: pytest.Item) -> str:

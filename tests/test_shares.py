@@ -18,11 +18,17 @@ ROOT = Path(__file__).parents[1]
 class Item:
     """What the rules look at in a test."""
 
-    def __init__(self, number: int, *fixtures: str, marks: tuple[str, ...] = (), folder: str = "s3") -> None:
+    def __init__(
+        self, number: int, *fixtures: str, marks: tuple[str, ...] = (), folder: str = "s3", one_in: int = 0
+    ) -> None:
+        self.number = number
         self.name = f"test_{number}"
+        self.nodeid = f"tests/{folder}/test_file.py::test[{number}]"
         self.path = ROOT / "tests" / folder / "test_file.py"
         self.fixturenames = fixtures
         self.marks = [getattr(pytest.mark, name) for name in marks]
+        if one_in:
+            self.marks.append(pytest.mark.one_in(one_in))
 
     def get_closest_marker(self, name: str) -> Any:
         return next((mark for mark in self.marks if mark.name == name), None)
@@ -33,6 +39,10 @@ class Item:
     @property
     def left_out(self) -> bool:
         return self.get_closest_marker("full") is not None
+
+    @property
+    def is_slow(self) -> bool:
+        return self.get_closest_marker("slow") is not None
 
     @property
     def group(self) -> str | None:
@@ -82,6 +92,19 @@ def test_what_is_named_is_run(nothing_is_named: pytest.MonkeyPatch) -> None:
     items = [Item(number, "moto_server") for number in range(20)]
     shares.leave_to_ci(items)
     assert not any(item.left_out for item in items)
+
+
+@pytest.mark.parametrize("offset", range(5))
+def test_of_a_cross_of_parameters_a_run_takes_a_share(offset: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(shares._VARIABLE, "")
+    monkeypatch.setenv(rotation.VARIABLE, str(offset))
+    crossed = [Item(number, one_in=5) for number in range(23)]
+    plain = [Item(number) for number in range(9)]
+    shares.take_turns([*crossed, *plain])
+    taken = [item.number for item in crossed if not item.is_slow]
+    assert {number % 5 for number in taken} == {taken[0]}
+    assert len(taken) in (4, 5)
+    assert not any(item.is_slow for item in plain)
 
 
 def test_a_server_is_a_group() -> None:

@@ -31,6 +31,9 @@ from committer.stages import decide
 from committer.testing.faults import Fault
 from tests.engine.places import MemoryPlace, Place
 
+# A prime number: every store, and every way to name what is outside, has its turn.
+pytestmark = pytest.mark.one_in(7)
+
 REPLACE = CommitterConfig(existing_target="replace")
 
 
