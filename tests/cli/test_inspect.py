@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from pathlib import Path
 
@@ -214,11 +215,14 @@ def test_validate_says_first_what_it_could_not_compare(run: Run, tmp_path: Path)
             superseded_scope="destination",
             **options,  # type: ignore[arg-type]
         )
-        with committer.sync.open_job(dest, job_id=job_id, config=config) as job:
-            with job.task_attempt(task=0) as task:
+
+        async def write() -> None:
+            async with committer.open_job(dest, job_id=job_id, config=config) as job, job.task_attempt(task=0) as task:
                 for number in range(1234):
-                    with task.open(f"p={number % 2}/part-{number}") as file:
-                        file.write(b"x")
+                    async with task.open(f"p={number % 2}/part-{number}") as file:
+                        await file.write(b"x")
+
+        asyncio.run(write())
 
     overwrite("first")
     result = run("validate", dest)
