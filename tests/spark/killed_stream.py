@@ -12,7 +12,7 @@ from pyspark.sql.datasource import WriterCommitMessage
 from pyspark.sql.types import StructType
 
 from committer.events import JobEvent
-from committer.spark import CommitterDataSource, foreach_batch, streaming
+from committer.spark import CommitterDataSource, foreach_batch, stream_writer
 from committer.spark.java import configure_environment
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ def kill_when_publishing(pids: str) -> None:
         if event.kind == "advanced" and event.stage == "job_stage_rename_files":
             kill(pids)
 
-    streaming._log_event = listen  # type: ignore[attr-defined]
+    stream_writer.log_event = listen
 
 
 class KilledSource(CommitterDataSource):
@@ -46,7 +46,7 @@ class KilledSource(CommitterDataSource):
     def streamWriter(self, schema: StructType, overwrite: bool) -> CommitterStreamWriter:
         options = dict(self.options)
         when, pids = options.pop("when"), options.pop("pids")
-        writer = streaming.stream_writer(options, schema, overwrite)
+        writer = stream_writer.stream_writer(options, schema, overwrite)
         commit = writer.commit
 
         def killed(messages: list[WriterCommitMessage | None], batch: int) -> None:

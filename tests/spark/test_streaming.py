@@ -147,28 +147,23 @@ def test_a_batch_that_is_repeated_writes_and_deletes_nothing(stream: Stream) -> 
     assert stream.rows() == [1, 2, 3, 4, 5]
 
 
-def test_a_cleanup_by_age_makes_no_duplicates(stream: Stream) -> None:
+def test_an_operator_who_follows_the_command_line_breaks_no_stream(
+    stream: Stream, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What `committer jobs` advises is done, and a cleanup tried of all jobs by age, and of each; then the last batch is
+    repeated.
+    """
     stream.add([1, 2], [3, 4])
     stream.run()
     report = asyncio.run(committer.cleanup(stream.table, older_than=0))
     assert (report.removed, set(report.kept)) == ([], stream.job_ids(0, 1))
-    stream.forget_that_it_committed(1)
-    stream.run()
-    assert stream.rows() == [1, 2, 3, 4]
-
-
-def test_an_operator_who_follows_the_command_line_breaks_no_stream(
-    stream: Stream, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """What `committer jobs` advises is done, and a cleanup of every job tried; then the last batch is repeated."""
-    stream.add([1, 2], [3, 4])
-    stream.run()
     assert command_line(["jobs", str(stream.table), "--output", "json"]) == 0
     for row in json.loads(capsys.readouterr().out)["jobs"]:
         assert (row["kept"], row["next_step"]) == (True, "")
         assert command_line(["cleanup", str(stream.table), "--job", row["job_id"], "--yes"]) == 1
     stream.forget_that_it_committed(1)
     stream.run()
+    assert stream.rows() == [1, 2, 3, 4]
     stream.add([5])
     stream.run()
     assert stream.rows() == [1, 2, 3, 4, 5]
