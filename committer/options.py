@@ -21,6 +21,7 @@ from typing import Literal, NamedTuple, TypeAlias
 import msgspec
 
 from committer.errors import ConfigurationError
+from committer.place_options import of_one_place
 
 Kind: TypeAlias = Literal["boolean", "int", "threads", "size", "rate", "weight", "text", "lower", "list"]
 
@@ -292,6 +293,8 @@ def resolve(options: Mapping[str, object]) -> Resolved:
     for key, written_as, value in _plain(options):
         option = _BY_KEY.get(FACTORY_SCHEME if key.startswith(FACTORY_SCHEME) else key)
         if option is None:
+            if _warned_of_one_place(key, written_as, value, resolved):
+                continue
             if key.startswith(_OWN_PREFIXES):
                 resolved.unknown.append(written_as)
                 resolved.warnings.append(f"the option {written_as} is not known{_suggestion(key)}; it has no effect")
@@ -314,6 +317,26 @@ def resolve(options: Mapping[str, object]) -> Resolved:
             resolved.warnings.append(f"the option {written_as} has no effect beside {first}, which wins")
     _widen_conflicts_of_directory(staging_name, resolved)
     return resolved
+
+
+def _warned_of_one_place(key: str, written_as: str, value: object, resolved: Resolved) -> bool:
+    """Warns of a key of one bucket or account, for choices are of no place; False where it is no such key."""
+    scoped = of_one_place(key, _BY_KEY)
+    if scoped is None:
+        return False
+    option, text = _BY_KEY.get(scoped.general), str(value).strip()
+    if option is None:
+        resolved.warnings.append(f"the option {written_as} is not known{_suggestion(scoped.general)}; it has no effect")
+    elif not option.field and option.warns is None:
+        _warn_of(option, written_as, value, option.note, resolved)
+    elif option.warns is not None and not _asks_for(option.warns[0], written_as, value):
+        return True
+    elif option.harmless is None or text.lower() not in option.harmless:
+        resolved.warnings.append(
+            f"the option {written_as} is of {scoped.place} alone, and has no effect here: a choice of the commit is "
+            f"given by its general key, {scoped.general}"
+        )
+    return True
 
 
 def _warn_of(option: Option, key: str, value: object, why: str, resolved: Resolved) -> None:

@@ -271,6 +271,35 @@ def test_a_known_key_that_can_have_no_effect_is_warned_of(prefix: str, key: str,
     assert [prefix + key in str(warning.message) for warning in caught] == [True]
 
 
+@pytest.mark.parametrize("prefix", ["", "spark.hadoop."])
+@pytest.mark.parametrize(
+    ("key", "text", "said"),
+    [
+        ("fs.s3a.bucket.lake.committer.staging.conflict-mode", "fail", "fs.s3a.committer.staging.conflict-mode"),
+        ("fs.s3a.bucket.my.lake.committer.threads", "9", "is of my.lake alone"),
+        ("fs.s3a.bucket.lake.committer.name", "partitioned", "not in this release"),
+        ("fs.s3a.bucket.lake.committer.nam", "magic", "did you mean fs.s3a.committer.name"),
+        ("fs.s3a.bucket.lake.committer.magic.enabled", "false", "is of lake alone"),
+        ("fs.s3a.bucket.lake.multipart.size", "32m", "fs.s3a.multipart.size"),
+        ("fs.s3a.bucket.lake.buffer.dir", "/fast", "nothing is kept on a disk"),
+        ("fs.azure.io.rate.limit.acct.dfs.core.windows.net", "50", "fs.azure.io.rate.limit$"),
+    ],
+)
+def test_a_key_of_one_bucket_or_account_is_warned_of(prefix: str, key: str, text: str, said: str) -> None:
+    """Of which one the job is, its choices do not know."""
+    with pytest.warns(ConfigurationWarning, match=said) as caught:
+        assert CommitterConfig.from_hadoop({prefix + key: text}) == CommitterConfig()
+    assert [prefix + key in str(warning.message) for warning in caught] == [True]
+
+
+def test_keys_of_one_bucket_that_change_nothing_are_left_alone() -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        keys = {"committer.magic.enabled": "true", "committer.name": "magic", "endpoint": "http://h", "acl": "x"}
+        CommitterConfig.from_hadoop({f"fs.s3a.bucket.lake.{key}": text for key, text in keys.items()})
+        CommitterConfig.from_hadoop({"fs.azure.account.key.acct.dfs.core.windows.net": "x"})
+
+
 @pytest.mark.parametrize("mode", ["fail", "REPLACE"])
 @pytest.mark.parametrize(("name", "scope"), [("directory", "destination"), ("partitioned", "directories")])
 def test_conflict_modes_of_the_staging_committers_hold(name: str, scope: str, mode: str) -> None:

@@ -38,7 +38,7 @@ from committer.config import CommitterConfig, ConfigLike, config_of
 from committer.errors import ConfigurationError, TaskMissingError, UnsupportedError
 from committer.events import Listener
 from committer.events.logs import job_logger
-from committer.paths import Destination
+from committer.paths import Destination, StorePath
 from committer.records.task_commit import TaskCommit
 from committer.spark import missing_package
 from committer.spark.arguments import check_frame, check_write_function, option_texts
@@ -190,7 +190,7 @@ def _plan(
     settings.update({f"{_STORAGE}{key}": value for key, value in store.options.items()})
     options = parse_options(settings)
     if not isinstance(config, CommitterConfig):
-        chosen = choices_of(session, config or (), by_mode=False)
+        chosen = choices_of(session, config or (), mode=None, place=StorePath.of(options.path))
         choices = (choices or CommitterConfig()).replace(**chosen)
     if store.withheld:
         _LOG.warning("%s", store.withheld)

@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from committer.config import CommitterConfig, ConfigLike
 from committer.errors import StorePermissionError
 from committer.events.logs import job_logger
-from committer.options import FILE_OUTPUT, MANIFEST, NATIVE, OPTIONS, S3A, SPARK_HADOOP, resolve
+from committer.options import OPTIONS, SPARK_HADOOP, resolve
 from committer.paths import StorePath
+from committer.place_options import for_place
 from committer.spark.option_keys import spelled_as_hadoop
 from committer.spark.options import parse_options
 from committer.spark.sessions import is_connect
@@ -27,8 +28,13 @@ if TYPE_CHECKING:
 
 _LOG = job_logger("committer.spark")
 _STORAGE: Final = "storage."
-_CHOICES: Final = (MANIFEST, FILE_OUTPUT, S3A, NATIVE)
-_FED: Final = frozenset(option.key for option in OPTIONS if option.field)
+_KEYS: Final = frozenset(option.key for option in OPTIONS)
+# How a write gets what the session's conflict mode asks for, where its save mode decides otherwise.
+_INSTEAD: Final[Mapping[tuple[str | None, object], str]] = {
+    ("append", "fail"): "give the write the option conflict_mode=fail",
+    ("append", "replace"): "give the write the mode overwrite, and partitionOverwriteMode",
+    ("overwrite", "fail"): "give the write the mode append and the option conflict_mode=fail",
+}
 # What a save mode decides, where there is one.
 _OF_THE_MODE: Final = frozenset({"conflict_mode", "superseded_scope"})
 _USER_INFO: Final = re.compile(r"://[^/]*@")
@@ -85,7 +91,9 @@ def add_from_session(df: DataFrame, settings: dict[str, str], config: ConfigLike
     storage = [key[len(_STORAGE) :] for key in settings if key.lower().startswith(_STORAGE)]
     store = store_settings(session, parse_options({"path": settings["path"]}).path, storage)
     if not isinstance(config, CommitterConfig):
-        chosen = choices_of(session, [*own, *(config or ())])
+        path = StorePath.of(parse_options({"path": settings["path"]}).path)
+        mode = settings.get("existing") or "append"
+        chosen = choices_of(session, [*own, *(config or ())], mode=mode, place=path)
         settings.update({key: as_option(value) for key, value in chosen.items()})
     settings.update({f"{_STORAGE}{key}": value for key, value in store.options.items()})
     return store.withheld
@@ -109,23 +117,31 @@ def telling(withheld: str) -> Iterator[None]:
         raise
 
 
-def choices_of(session: Mapping[str, str], given: Iterable[str], *, by_mode: bool = True) -> dict[str, object]:
+def choices_of(
+    session: Mapping[str, str], given: Iterable[str], *, mode: str | None = "append", place: StorePath | None = None
+) -> dict[str, object]:
     """The commit's choices that a session makes, by field of `CommitterConfig`; what is not understood is logged.
 
     Args:
         session: From `set_by_user`.
         given: Keys of the options that the write was given, which win, under either of their names.
-        by_mode: Whether a save mode decides about conflicts, so that the session does not.
+        mode: The save mode, which decides about conflicts; None where the session does.
+        place: The destination, whose own keys count; None where it is not known.
 
     Raises:
         ConfigurationError: A value is not one its option takes.
     """
-    found = resolve({key: value for key, value in session.items() if key.startswith(_CHOICES) or key in _FED})
-    for said in found.warnings:
-        _LOG.warning("of the session's Hadoop configuration: %s", said)
+    found = resolve(session if place is None else for_place(session, place, _KEYS))
     hadoop = {spelled_as_hadoop(key.lower()) for key in given}
     fed = {option.field for option in OPTIONS if option.field and option.key in hadoop}
-    taken = (_OF_THE_MODE if by_mode else frozenset()) | fed | {key.lower() for key in given}
+    taken = fed | {key.lower() for key in given}
+    instead = _INSTEAD.get((mode, found.values.get("conflict_mode")))
+    if instead and "conflict_mode" not in taken:
+        said = f"{found.origins['conflict_mode']} is {found.values['conflict_mode']}"
+        found.warnings.append(f"{said}, which has no effect here: the save mode {mode} decides; {instead}")
+    for said in found.warnings:
+        _LOG.warning("of the session's Hadoop configuration: %s", said)
+    taken |= _OF_THE_MODE if mode is not None else frozenset()
     chosen = {field: value for field, value in found.values.items() if field not in taken}
     CommitterConfig(**chosen)  # type: ignore[arg-type]
     return chosen

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from committer.errors import ConfigurationError
+from committer.paths import StorePath
 from committer.spark.session_settings import choices_of, set_by_user, store_settings
 from committer.stores.registry import options_of
 
@@ -41,8 +42,71 @@ def test_choices_are_read_and_what_was_given_wins() -> None:
 def test_conflicts_are_the_mode_s_where_there_is_one() -> None:
     session = {"fs.s3a.committer.staging.conflict-mode": "fail"}
     assert choices_of(session, []) == {}
-    assert choices_of(session, [], by_mode=False) == {"conflict_mode": "fail"}
-    assert choices_of(session, ["conflict_mode"], by_mode=False) == {}
+    assert choices_of(session, [], mode=None) == {"conflict_mode": "fail"}
+    assert choices_of(session, ["conflict_mode"], mode=None) == {}
+
+
+@pytest.mark.parametrize(
+    ("mode", "conflicts", "said"),
+    [
+        ("append", "fail", "conflict_mode=fail"),
+        ("append", "replace", "the mode overwrite"),
+        ("append", "append", ""),
+        ("overwrite", "replace", ""),
+        ("overwrite", "fail", "the mode append and the option conflict_mode=fail"),
+        ("error", "replace", ""),
+        (None, "fail", ""),
+    ],
+)
+def test_a_conflict_mode_that_the_save_mode_overrules_is_told(
+    caplog: pytest.LogCaptureFixture, mode: str | None, conflicts: str, said: str
+) -> None:
+    session = {"fs.s3a.committer.name": "partitioned", "fs.s3a.committer.staging.conflict-mode": conflicts}
+    with caplog.at_level("WARNING", logger="committer.spark"):
+        choices_of(session, [], mode=mode)
+        told = [record.getMessage() for record in caplog.records if "staging.conflict-mode" in record.getMessage()]
+        assert bool(told) == bool(said)
+        assert all(said in one for one in told)
+        caplog.clear()
+        choices_of(session, ["conflict_mode"], mode=mode)
+    assert "staging.conflict-mode" not in caplog.text
+
+
+def test_what_a_session_cannot_choose_is_told(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level("WARNING", logger="committer.spark"):
+        choices_of(
+            {
+                "mapreduce.outputcommitter.factory.scheme.s3a": "org.example.Factory",
+                "fs.s3a.buffer.dir": "/fast",
+                "fs.s3a.connection.maximum": "9",
+            },
+            [],
+        )
+    assert [record.getMessage().split()[7] for record in caplog.records] == [
+        "mapreduce.outputcommitter.factory.scheme.s3a",
+        "fs.s3a.buffer.dir",
+    ]
+
+
+def test_keys_of_one_place_count_there(caplog: pytest.LogCaptureFixture) -> None:
+    session = {
+        "fs.s3a.multipart.size": "64m",
+        "fs.s3a.bucket.my.lake.multipart.size": "32m",
+        "fs.s3a.bucket.other.multipart.size": "16m",
+        "fs.s3a.bucket.my.lake.committer.staging.conflict-mode": "fail",
+        "fs.azure.io.rate.limit": "100",
+        "fs.azure.io.rate.limit.acct.dfs.core.windows.net": "50",
+        "fs.azure.io.rate.limit.other.dfs.core.windows.net": "20",
+    }
+    with caplog.at_level("WARNING", logger="committer.spark"):
+        lake = choices_of(session, [], mode=None, place=StorePath.of("s3a://my.lake/table"))
+    assert lake == {"multipart_size": 32 << 20, "azure_io_rate": 100.0}
+    [told] = caplog.records
+    assert "fs.s3a.bucket.my.lake.committer.staging.conflict-mode" in told.getMessage()
+    assert choices_of(session, [], mode=None, place=StorePath.of(ABFSS)) == {
+        "multipart_size": 64 << 20,
+        "azure_io_rate": 50.0,
+    }
 
 
 def test_a_value_that_is_none_is_refused_and_a_misspelt_key_logged(caplog: pytest.LogCaptureFixture) -> None:
