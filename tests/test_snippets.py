@@ -30,8 +30,9 @@ from tests.snippets import (
 
 S3 = "docs/stores/s3.md"
 ADLS = "docs/stores/adls.md"
+GCS = "docs/stores/gcs.md"
 RUNBOOK = "docs/recovery.md"
-HERE = [page for page in PAGES if runnable(page) and page not in {S3, ADLS, RUNBOOK} and not needs_spark(page)]
+HERE = [page for page in PAGES if runnable(page) and page not in {S3, ADLS, GCS, RUNBOOK} and not needs_spark(page)]
 
 
 def test_pages_are_found() -> None:
@@ -56,14 +57,21 @@ def test_the_snippets_of_the_runbook_run_on_the_day_after(tmp_path: Path) -> Non
     assert not lake.temporary.exists()
 
 
-def test_the_snippet_for_the_emulator_of_adls_runs(tmp_path: Path) -> None:
-    address = "http://127.0.0.1:10000/devstoreaccount1"
-    command = [sys.executable, "-m", "committer.testing.emulators.adls", "--port", "0", "--filesystem", "data"]
+@pytest.mark.parametrize(
+    ("page", "address", "arguments"),
+    [
+        (ADLS, "http://127.0.0.1:10000/devstoreaccount1", ["adls", "--filesystem", "data"]),
+        (GCS, "http://127.0.0.1:4443", ["gcs", "--bucket", "lake"]),
+    ],
+)
+def test_the_snippet_for_an_emulator_runs(page: str, address: str, arguments: list[str], tmp_path: Path) -> None:
+    kind, *more = arguments
+    command = [sys.executable, "-m", f"committer.testing.emulators.{kind}", "--port", "0", *more]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as emulator:
         try:
             assert emulator.stdout is not None
             url = emulator.stdout.readline().strip()
-            found = [one._replace(text=one.text.replace(address, url)) for one in runnable(ADLS)]
+            found = [one._replace(text=one.text.replace(address, url)) for one in runnable(page)]
             assert any(url in one.text for one in found)
             run_in_child(found, tmp_path)
         finally:

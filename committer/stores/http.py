@@ -50,7 +50,7 @@ _LONG_BODY_BYTES: Final = 1 << 20
 _SLICE_BYTES: Final = 1 << 16
 
 _SECRETS: Final = re.compile(
-    r"(\b(?:sig|X-Amz-Signature|X-Amz-Credential|X-Amz-Security-Token|X-Goog-Signature)=)[^&\s'\"]+"
+    r"(\b(?:sig|X-Amz-Signature|X-Amz-Credential|X-Amz-Security-Token|X-Goog-Signature|upload_id)=)[^&\s'\"]+"
     r"|(\b(?:Signature|Credential|aws_secret_access_key|aws_session_token)\s*=\s*)[^&\s,'\"]+"
     r"|((?:AccountKey|SharedAccessSignature)=)[^;\s'\"]+"
     r"|(\b(?:Bearer|SharedKey)\s+)[^\s'\",;)]+"

@@ -26,6 +26,7 @@ _BUILT_IN: Final = {
     "abfs": EntryPoint("abfs", "committer.stores.adls:AdlsStore", GROUP),
     "abfss": EntryPoint("abfss", "committer.stores.adls:AdlsStore", GROUP),
     "file": EntryPoint("file", "committer.stores.local:LocalStore", GROUP),
+    "gs": EntryPoint("gs", "committer.stores.gcs:GcsStore", GROUP),
     "memory": EntryPoint("memory", "committer.stores.memory:MemoryStore", GROUP),
     "s3": EntryPoint("s3", "committer.stores.s3:S3Store", GROUP),
     "s3a": EntryPoint("s3a", "committer.stores.s3:S3Store", GROUP),
@@ -33,9 +34,10 @@ _BUILT_IN: Final = {
 # Names of other tools for what a store here serves.
 _OTHER_NAMES: Final = {
     **dict.fromkeys(("s3n",), "s3a://BUCKET/PATH"),
+    **dict.fromkeys(("gcs",), "gs://BUCKET/PATH"),
     **dict.fromkeys(("az", "azure", "wasb", "wasbs"), "abfss://CONTAINER@ACCOUNT.dfs.core.windows.net/PATH"),
 }
-_FORESEEN: Final = {"gs": "Google Cloud Storage", "gcs": "Google Cloud Storage", "hdfs": "HDFS"}
+_FORESEEN: Final = {"hdfs": "HDFS"}
 
 _registered: dict[str, StoreFactory] = {}
 _loaded: dict[str, StoreFactory] = {}

@@ -17,10 +17,10 @@ COMMANDS = ("jobs", "validate", "doctor", "cleanup --older-than 1d", "plan job-1
 @pytest.mark.parametrize(
     ("uri", "said"),
     [
-        ("gs://b/x", "this release has no store for gs: paths"),
+        ("gcs://b/x", "write gs://BUCKET/PATH"),
         ("hdfs://nn:8020/x", "this release has no store for hdfs: paths"),
         ("s3n://b/x", "write s3a://BUCKET/PATH"),
-        ("ftp://host/x", "stores for abfs:, abfss:, file:, memory:, s3:, s3a: paths"),
+        ("ftp://host/x", "stores for abfs:, abfss:, file:, gs:, memory:, s3:, s3a: paths"),
     ],
 )
 def test_a_scheme_without_store(run: Run, command: str, uri: str, said: str) -> None:
@@ -79,6 +79,7 @@ def test_a_destination_that_does_not_exist(run: Run, tmp_path: Path, command: st
     [
         ("s3://lake/t", ["botocore", "botocore.session"], "s3"),
         ("abfss://data@acct.dfs.core.windows.net/t", ["azure", "azure.identity"], "adls"),
+        ("gs://lake/t", ["gcloud", "gcloud.aio", "gcloud.aio.auth"], "gcs"),
     ],
 )
 @pytest.mark.parametrize("command", ["doctor", "jobs", "validate"])
@@ -88,7 +89,7 @@ def test_a_package_that_is_missing(
     """The extra to install is said, and no traceback shown."""
     for name in missing:
         monkeypatch.setitem(sys.modules, name, None)
-    for name in [name for name in os.environ if name.startswith(("AWS_", "AZURE_"))]:
+    for name in [name for name in os.environ if name.startswith(("AWS_", "AZURE_", "GOOGLE_", "STORAGE_"))]:
         monkeypatch.delenv(name)
     result = run(command, uri)
     assert result.code == 2

@@ -1,6 +1,6 @@
-"""A driver that commits to an emulated account: `python adls_driver.py URI ENDPOINT JOB_ID FILES`; the key is in ADLS_KEY.
+"""A driver that commits to an emulated store: `python emulated_driver.py URI JOB_ID FILES [OPTION=VALUE]...`.
 
-Prints `ready` before it commits.
+The options are those of the store; a secret is a reference. Prints `ready` before it commits.
 """
 
 from __future__ import annotations
@@ -22,8 +22,7 @@ def name(number: int) -> str:
     return f"p={number % 7}/part-{number:05d}"
 
 
-async def main(uri: str, endpoint: str, job_id: str, files: int) -> None:
-    options = {"endpoint": endpoint, "account_key": "env:ADLS_KEY"}
+async def main(uri: str, job_id: str, files: int, options: dict[str, str]) -> None:
     # Few calls at a time stretch the commit, so that a moment drawn at random falls anywhere in it.
     config = CommitterConfig(io_concurrency=4)
     job = await committer.open_job(uri, job_id=job_id, config=config, storage_options=options)
@@ -38,4 +37,5 @@ async def main(uri: str, endpoint: str, job_id: str, files: int) -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(main(*sys.argv[1:4], int(sys.argv[4])))
+    given = dict(word.split("=", 1) for word in sys.argv[4:])
+    asyncio.run(main(sys.argv[1], sys.argv[2], int(sys.argv[3]), given))

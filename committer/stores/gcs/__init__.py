@@ -1,0 +1,5 @@
+"""Google Cloud Storage."""
+
+from committer.stores.gcs.store import GcsStore
+
+__all__ = ["GcsStore"]

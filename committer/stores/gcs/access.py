@@ -1,0 +1,198 @@
+"""How requests to Google Cloud Storage are authorised: not at all, by a token that was given, or by one that is got."""
+
+from __future__ import annotations
+
+import asyncio
+import weakref
+from abc import ABC, abstractmethod
+from typing import Any, Final
+
+from committer.errors import ConfigurationError, StorePermissionError, StoreUnavailableError, UnsupportedError
+from committer.flow.runtime import current_runtime
+from committer.references import Secret
+from committer.stores.http import redact
+
+SCOPE: Final = "https://www.googleapis.com/auth/devstorage.read_write"
+# A token is asked for again this often at least: gcloud-aio gets the next one at half the life of the one it has.
+_KEPT_S: Final = 60.0
+_WAYS: Final = (
+    "log in (gcloud auth application-default login), give the machine a service account, or give service_file or token"
+)
+
+
+class Access(ABC):
+    """One way to authenticate."""
+
+    sends_token: bool = False
+    """Whether it sends a secret itself."""
+
+    ready: bool = False
+    """Whether `prepare` has nothing to wait for."""
+
+    token: str = ""
+    """What every request carries; known once `ready`, empty for none."""
+
+    @abstractmethod
+    async def prepare(self) -> None:
+        """Gets the token; called before a request unless `ready`.
+
+        Raises:
+            ConfigurationError: It cannot be found, or is none.
+            StorePermissionError: No token was given.
+            StoreUnavailableError: No server that gives tokens can be reached.
+        """
+
+    def refused(self) -> bool:
+        """Told that the service took a request for unauthenticated; whether another try may fare better."""
+        return False
+
+    async def close(self) -> None:  # noqa: B027 - most ways have no connections
+        """Closes the running loop's connections to the server that gives tokens."""
+
+
+class Anonymous(Access):
+    """Sends no token, as emulators take it."""
+
+    ready = True
+
+    def __repr__(self) -> str:
+        return "Anonymous()"
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return Anonymous, ()
+
+    async def prepare(self) -> None:
+        """Nothing is needed."""
+
+
+class GivenToken(Access):
+    """Sends an OAuth token that was given, and is not renewed."""
+
+    sends_token = True
+
+    def __init__(self, secret: Secret) -> None:
+        self._secret = secret
+
+    def __repr__(self) -> str:
+        return f"GivenToken({self._secret!r})"
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return GivenToken, (self._secret,)
+
+    async def prepare(self) -> None:
+        """Reads it."""
+        text = await current_runtime().run_blocking(self._secret.reveal)
+        if not text or not text.isascii() or not text.isprintable() or " " in text:
+            raise ConfigurationError(f"the option {self._secret.option} holds no OAuth token", operation="open_store")
+        self.token = text
+        self.ready = True
+
+
+class GotTokens(Access):
+    """Sends tokens that gcloud-aio-auth gets: of a service account or a user, or of the machine.
+
+    Args:
+        service_file: A credentials file; None for application default credentials.
+    """
+
+    sends_token = True
+
+    def __init__(self, service_file: str | None = None) -> None:
+        self._service_file = service_file
+        self._fresh_until = 0.0
+        self._sources: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, Any] = weakref.WeakKeyDictionary()
+        self._locks: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = weakref.WeakKeyDictionary()
+        self._asked: set[asyncio.Task[Any]] = set()
+
+    def __repr__(self) -> str:
+        return f"GotTokens({self._service_file or 'application default credentials'})"
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return GotTokens, (self._service_file,)
+
+    @property
+    def ready(self) -> bool:  # type: ignore[override]
+        """Whether the token is good for some time."""
+        return current_runtime().monotonic() < self._fresh_until
+
+    async def prepare(self) -> None:
+        """Gets a token; many callers get one together."""
+        loop = asyncio.get_running_loop()
+        lock = self._locks.get(loop)
+        if lock is None:
+            lock = self._locks[loop] = asyncio.Lock()
+        async with lock:
+            if self.ready:
+                return
+            source = await self._source(loop)
+            self.token = await self._get(source)
+            self._fresh_until = current_runtime().monotonic() + min(_KEPT_S, source.access_token_duration / 4)
+
+    def refused(self) -> bool:
+        """Forgets the token."""
+        self._fresh_until = 0.0
+        for source in self._sources.values():
+            source.access_token = None
+        return True
+
+    async def close(self) -> None:
+        """Closes the running loop's session."""
+        source = self._sources.pop(asyncio.get_running_loop(), None)
+        if source is not None:
+            self._fresh_until = 0.0
+            await source.close()
+
+    async def _source(self, loop: asyncio.AbstractEventLoop) -> Any:
+        source = self._sources.get(loop)
+        if source is None:
+            # In a thread: it reads files.
+            source = self._sources[loop] = await current_runtime().run_blocking(self._made)
+        return source
+
+    def _made(self) -> Any:
+        try:
+            from gcloud.aio.auth import Token
+        except ImportError:
+            raise UnsupportedError(
+                "neither token nor an endpoint without authorisation is given: that takes gcloud-aio-auth, which gets"
+                " tokens and is not installed",
+                operation="open_store",
+                next_step="pip install 'lake-committer[gcs]'",
+            ) from None
+        said = ""
+        try:
+            return Token(service_file=self._service_file, scopes=[SCOPE])
+        except Exception as error:
+            said = type(error).__name__
+        # Without its cause: it may repeat what is in the file.
+        raise ConfigurationError(
+            f"the credentials file {self._service_file or 'of the environment'} cannot be used: {said}",
+            operation="open_store",
+            next_step="give service_file, the path of a credentials file in JSON",
+        )
+
+    async def _get(self, source: Any) -> str:
+        # Cancelling one waiter of Token.get() would cancel all of them, whose task it awaits: it is kept out of reach.
+        asking = asyncio.ensure_future(source.get())
+        self._asked.add(asking)
+        asking.add_done_callback(self._asked.discard)
+        unreachable = False
+        try:
+            token = await asyncio.shield(asking)
+            if token:
+                return str(token)
+            said = "an empty answer"
+        except Exception as error:
+            status = getattr(error, "status", None)
+            unreachable = status is None or status >= 500
+            # Its kind and status only: what is in the error may hold the request with its secrets.
+            said = redact(" ".join(str(part) for part in (type(error).__name__, status) if part))
+        if unreachable:
+            raise StoreUnavailableError(
+                f"no server that gives tokens can be reached: {said}", operation="get_token", next_step=_WAYS
+            )
+        raise StorePermissionError(
+            f"no token was given: {said}",
+            operation="get_token",
+            next_step=_WAYS,
+        )

@@ -1,0 +1,124 @@
+"""What the refusals of Google Cloud Storage mean: the one function from status and reason to an error."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from committer.documentation import page
+from committer.errors import (
+    CommitterError,
+    ConfigurationError,
+    DestinationNotFoundError,
+    InvalidPathError,
+    StoreConflictError,
+    StoreError,
+    StoreNotFoundError,
+    StoreOutcomeUnknownError,
+    StorePermissionError,
+    StorePreconditionError,
+    StoreThrottledError,
+    StoreUnavailableError,
+)
+from committer.flow.retry_after import retry_after_s
+from committer.flow.runtime import current_runtime
+from committer.paths import StorePath
+from committer.stores.http import Answer
+
+_SAYS_REASON: Final = re.compile(rb'"reason"\s*:\s*"(\w{1,100})"')
+_SAYS_MESSAGE: Final = re.compile(rb'"message"\s*:\s*"((?:[^"\\]|\\.){1,300})')
+# "HTTP status and error codes for JSON"; 403 for rates is what projects with a quota of their own answer.
+_TOO_FAST: Final = frozenset({"rateLimitExceeded", "userRateLimitExceeded", "quotaExceeded"})
+_LOCKED: Final = frozenset({"retentionPolicyNotMet", "objectUnderActiveHold"})
+
+RIGHTS: Final = (
+    "needed is the role Storage Object User (roles/storage.objectUser) on the bucket, which may create, get, list,"
+    f" move and delete objects: {page('stores/gcs.md#permissions')}"
+)
+
+
+def reason_of(answer: Answer) -> str:
+    """The service's reason for a refusal; empty where something before the service answered, and for downloads."""
+    found = _SAYS_REASON.search(answer.body[:4096])
+    return found[1].decode() if found else ""
+
+
+def says_no_bucket(answer: Answer) -> bool:
+    """Whether a 404 is about the bucket."""
+    return b"bucket does not exist" in answer.body[:4096]
+
+
+def error_of(
+    answer: Answer, operation: str, path: StorePath, *, source: StorePath | None = None, changes: bool = True
+) -> CommitterError:
+    """The error that a refusal is.
+
+    Args:
+        answer: The refusal: a status of 300 or more.
+        operation: The store call.
+        path: What it was made on; the destination of a rename.
+        source: The source of a rename.
+        changes: Whether the call may have changed anything.
+    """
+    status, reason = answer.status, reason_of(answer)
+
+    def told(kind: type[CommitterError], message: str, next_step: str = "") -> CommitterError:
+        said = " ".join(part for part in (str(status), reason) if part)
+        at = source if source is not None and status == 404 else path
+        return kind(f"{message} ({said})", operation=operation, path=at, next_step=next_step)
+
+    if status == 429 or (status == 403 and reason in _TOO_FAST):
+        return StoreThrottledError(
+            told(StoreThrottledError, "the service asks to slow down").message,
+            retry_after_s=retry_after_s(answer.headers, current_runtime().now()),
+            operation=operation,
+            path=path,
+        )
+    if status == 408 or (status >= 500 and status != 501):
+        if not changes:
+            return told(StoreUnavailableError, "the service failed")
+        return told(
+            StoreOutcomeUnknownError,
+            "the service failed and may have done it",
+            "look at the path before doing it again",
+        )
+    if status == 403 and reason in _LOCKED:
+        return told(StorePermissionError, *_locked(answer, reason))
+    if status in (401, 403):
+        return told(StorePermissionError, "the service refuses the credentials, or they lack a right", RIGHTS)
+    if status == 404 and says_no_bucket(answer):
+        return told(
+            DestinationNotFoundError,
+            f"there is no such bucket: {path.authority}",
+            "create the bucket first, or correct its name",
+        )
+    return told(*_other(status, reason, answer))
+
+
+def _other(status: int, reason: str, answer: Answer) -> tuple[type[CommitterError], str, str]:
+    if status in (404, 410):
+        return StoreNotFoundError, "nothing is there", ""
+    if status == 412:
+        return StorePreconditionError, "another file is there", ""
+    if status == 409:
+        return StoreConflictError, "the service met a conflict", ""
+    if status == 400 and b"requester pays" in answer.body[:4096].lower():
+        return ConfigurationError, "the bucket's requester pays, and no project is named", "give user_project"
+    if status == 400 and reason == "invalid" and b"object name" in answer.body[:4096].lower():
+        return InvalidPathError, "the service can hold no such name", ""
+    if status == 400:
+        return ConfigurationError, "the service refuses the request", ""
+    what = "the service does not know this request" if status in (405, 501) else "the service refuses the request"
+    return StoreError, what, ""
+
+
+def _locked(answer: Answer, reason: str) -> tuple[str, str]:
+    said = _SAYS_MESSAGE.search(answer.body[:4096])
+    until = re.search(r"until (\d{4}-[\dT:.+Z-]+)", said[1].decode("utf-8", "replace")) if said else None
+    if reason == "objectUnderActiveHold":
+        return "the object is under a hold", "release the object's hold, or write to another destination"
+    when = f" until {until[1]}" if until else ""
+    return (
+        f"the object is retained{when}, and can be neither replaced, moved nor deleted",
+        "write to a bucket without a retention policy: a job moves and deletes what it wrote",
+    )

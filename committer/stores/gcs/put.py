@@ -1,0 +1,119 @@
+"""Objects made whole: data and metadata in one multipart insert, its checksum verified by the service."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+from collections.abc import Mapping
+from typing import Final
+
+from committer.errors import CommitterError, StoreExistsError, StoreOutcomeUnknownError
+from committer.events.audit import current_audit
+from committer.flow.runtime import current_runtime
+from committer.paths import StorePath
+from committer.stores.base import FileStatus, Store
+from committer.stores.gcs.checksums import LONG_BODY_BYTES, Checksum
+from committer.stores.gcs.errors import error_of
+from committer.stores.gcs.resources import FIELDS, STAMP, parsed, status_of
+from committer.stores.gcs.wire import GcsWire
+from committer.stores.helpers import status_or_none, unseen
+from committer.stores.http import Body
+
+_BOUNDARY: Final = "lake-committer-{}"
+_TYPE: Final = "application/octet-stream"
+
+
+class Inserts:
+    """Makes them, each with a stamp of its own.
+
+    Args:
+        wire: What sends requests.
+        store: The store they are for.
+    """
+
+    def __init__(self, wire: GcsWire, store: Store) -> None:
+        self._wire = wire
+        self._store = store
+        self._prefix = current_runtime().nonce(8)
+        self._numbers = itertools.count(1)
+
+    def stamp(self) -> str:
+        """What no other file has: the task attempt, where one is at work, and a number in this process."""
+        attempt = current_audit().get("ta", "")
+        # A forked process begins where its parent was.
+        mark = f"{self._prefix}-{os.getpid():x}-{next(self._numbers):x}"
+        return f"{attempt[:200]}/{mark}" if attempt else mark
+
+    def resource(self, path: StorePath, stamp: str, metadata: Mapping[str, str] | None = None) -> dict[str, object]:
+        """What the service is told of an object beside its data."""
+        return {"name": path.path[1:], "contentType": _TYPE, "metadata": {**(metadata or {}), STAMP: stamp}}
+
+    async def put(
+        self,
+        operation: str,
+        path: StorePath,
+        data: Body,
+        *,
+        exclusive: bool,
+        stamp: str | None = None,
+        metadata: Mapping[str, str] | None = None,
+    ) -> FileStatus:
+        """Makes an object.
+
+        Raises:
+            StoreExistsError: `exclusive` and something is there.
+            StoreError: The service refused.
+        """
+        stamp = stamp or self.stamp()
+        checksum = Checksum()
+        if len(data) < LONG_BODY_BYTES:
+            checksum.update(data)
+        else:
+            await current_runtime().run_blocking(lambda: checksum.update(data))
+        resource = self.resource(path, stamp, metadata) | {checksum.field: checksum.text()}
+        boundary = _boundary_for(data)
+        head = (
+            f"--{boundary}\r\nContent-Type: application/json; charset=UTF-8\r\n\r\n{json.dumps(resource)}\r\n"
+            f"--{boundary}\r\nContent-Type: {_TYPE}\r\n\r\n"
+        )
+        body = b"".join((head.encode(), data, f"\r\n--{boundary}--\r\n".encode()))
+        query = [("uploadType", "multipart"), ("fields", FIELDS)]
+        if exclusive:
+            query.append(("ifGenerationMatch", "0"))
+        headers = {"Content-Type": f"multipart/related; boundary={boundary}"}
+        answer = await self._wire.send(operation, "POST", path, self._wire.upload_url, query, headers, data=body)
+        if answer.status == 412:
+            raise StoreExistsError("something stands there", operation=operation, path=path)
+        if answer.status >= 300:
+            raise error_of(answer, operation, path)
+        if not answer.body:
+            # Its end was lost: what was made is there to be looked at.
+            return await self._store.status(path)
+        return status_of(parsed(answer.body, operation, path), path)
+
+    async def put_new(self, path: StorePath, data: Body, stamp: str) -> FileStatus:
+        """Makes a file where nothing stands, and looks for it when the answer is lost; a writer's last call."""
+        try:
+            return await self.put("close", path, data, exclusive=True, stamp=stamp)
+        except StoreOutcomeUnknownError as lost:
+            return await self.found(path, len(data), stamp, lost)
+
+    async def found(self, path: StorePath, size: int, stamp: str, lost: StoreOutcomeUnknownError) -> FileStatus:
+        """The file that an answer was lost about, if it stands there; else what was lost, raised."""
+        try:
+            found = await status_or_none(self._store, path)
+        except CommitterError as hidden:
+            # Never as what it is: a writer that is told that nothing was done puts the file again.
+            raise unseen(lost, hidden, operation="close", path=path) from lost
+        if found is None or (found.stamp, found.size) != (stamp, size):
+            raise lost
+        return found
+
+
+def _boundary_for(data: Body) -> str:
+    while True:
+        boundary = _BOUNDARY.format(current_runtime().nonce(16))
+        # Drawn after the data was made, so that nothing but chance could put it there.
+        if len(data) >= LONG_BODY_BYTES or boundary.encode() not in bytes(data):
+            return boundary

@@ -1,0 +1,140 @@
+"""Objects as the service tells them, as statuses, and what proves that one is the very file that was written."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from datetime import datetime
+from typing import Final
+
+import msgspec
+
+from committer.errors import StoreUnavailableError
+from committer.paths import StorePath
+from committer.stores.base import FileStatus
+from committer.stores.gcs.wire import GcsWire
+
+STAMP: Final = "committer-attempt"
+FIELDS: Final = "name,generation,size,updated,metadata,crc32c,md5Hash"
+_ODD: Final = frozenset({"", ".", ".."})
+
+
+class ObjectResource(msgspec.Struct, frozen=True, gc=False):
+    """What a call says of an object, as far as it was asked for (`FIELDS`)."""
+
+    name: str = ""
+    generation: str = ""
+    size: str = "0"
+    updated: str = ""
+    metadata: dict[str, str] | None = None
+    crc32c: str = ""
+    md5: str = msgspec.field(default="", name="md5Hash")
+
+
+class _Page(msgspec.Struct, frozen=True):
+    items: list[ObjectResource] = []
+    prefixes: list[str] = []
+    more: str = msgspec.field(default="", name="nextPageToken")
+
+
+_OBJECT: Final = msgspec.json.Decoder(ObjectResource)
+_PAGE: Final = msgspec.json.Decoder(_Page)
+
+
+def parsed(body: bytes, operation: str, path: StorePath) -> ObjectResource:
+    """The resource in an answer.
+
+    Raises:
+        StoreUnavailableError: It is none, as when the end of the answer was lost.
+    """
+    try:
+        return _OBJECT.decode(body)
+    except msgspec.MsgspecError:
+        raise StoreUnavailableError("the answer cannot be read", operation=operation, path=path) from None
+
+
+def identity_of(resource: ObjectResource) -> str | None:
+    """What proves the file: its stamp with its checksum, which moves and rewrites keep; the generation they change.
+
+    Without a stamp, as of what Java wrote, the checksum alone, which proves the bytes and not who wrote them.
+    """
+    checksum = resource.crc32c or resource.md5
+    stamp = (resource.metadata or {}).get(STAMP, "")
+    return f"{stamp}#{checksum}" if stamp or checksum else None
+
+
+def status_of(resource: ObjectResource, path: StorePath) -> FileStatus:
+    """The status that a resource is."""
+    stamp = (resource.metadata or {}).get(STAMP)
+    return FileStatus(path, False, int(resource.size), _moment(resource.updated), identity_of(resource), stamp=stamp)
+
+
+async def pages(
+    wire: GcsWire,
+    operation: str,
+    directory: StorePath,
+    *,
+    delimiter: str = "",
+    markers: bool = False,
+    most: int | None = None,
+) -> AsyncIterator[list[FileStatus]]:
+    """Iterates over the pages of a listing below a directory: one call each. None where nothing is below.
+
+    Args:
+        wire: What sends requests.
+        operation: What errors call it.
+        directory: Where; its own placeholder makes a page, but no entry, unless `markers`.
+        delimiter: A slash for the children only: those that have names below them are directories.
+        markers: Give placeholders too, under paths that end in a slash.
+        most: Ask for so many at most, and for one page.
+
+    Raises:
+        DestinationNotFoundError: There is no such bucket.
+    """
+    prefix = directory_prefix(directory)
+    query = [("prefix", prefix), ("fields", f"items({FIELDS}),prefixes,nextPageToken")]
+    if delimiter:
+        query.append(("delimiter", delimiter))
+    if most is not None:
+        query.append(("maxResults", str(most)))
+    token = ""
+    while True:
+        asked = [*query, ("pageToken", token)] if token else query
+        answer = await wire.done(operation, "GET", directory, wire.listing_url, asked, changes=False)
+        try:
+            page = _PAGE.decode(answer.body)
+            files = [_child(one, directory, prefix) for one in page.items if markers or not one.name.endswith("/")]
+        except (msgspec.MsgspecError, ValueError):
+            raise StoreUnavailableError(
+                "a page of a listing cannot be read", operation=operation, path=directory
+            ) from None
+        found = [one for one in files if one is not None]
+        found += [
+            FileStatus(StorePath(directory.scheme, directory.authority, f"/{name[:-1]}"), True, 0)
+            for name in page.prefixes
+            if name.startswith(prefix) and name[len(prefix) : -1] not in _ODD
+        ]
+        # A page may be empty and not the last ("Objects: list").
+        if page.items or page.prefixes:
+            yield found
+        token = page.more
+        if most is not None or not token:
+            return
+
+
+def directory_prefix(directory: StorePath) -> str:
+    """What the names below a directory begin with: its name with a slash, so that no sibling's do."""
+    return "" if directory.path == "/" else f"{directory.path[1:]}/"
+
+
+def _child(resource: ObjectResource, directory: StorePath, prefix: str) -> FileStatus | None:
+    if not resource.name.startswith(prefix):
+        return None
+    path = StorePath(directory.scheme, directory.authority, f"/{resource.name}")
+    return FileStatus(path, False, int(resource.size), _moment(resource.updated), identity_of(resource))
+
+
+def _moment(text: str) -> float | None:
+    try:
+        return datetime.fromisoformat(text).timestamp() if text else None
+    except ValueError:
+        return None

@@ -1,0 +1,373 @@
+"""Google Cloud Storage as a store, for `gs:` paths."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from typing import Any, ClassVar, Final
+
+import aiohttp
+import msgspec
+
+from committer.errors import (
+    CommitterError,
+    ConfigurationError,
+    InvalidPathError,
+    RecordError,
+    StoreExistsError,
+    StoreIsADirectoryError,
+    StoreNotADirectoryError,
+    StoreNotEmptyError,
+    StoreNotFoundError,
+    StorePreconditionError,
+    UnsupportedError,
+)
+from committer.paths import StorePath
+from committer.storage_options import OptionTable
+from committer.stores.base import Capabilities, FileStatus, FileWriter, Store
+from committer.stores.examination import Finding
+from committer.stores.gcs.errors import error_of, says_no_bucket
+from committer.stores.gcs.examine import examine
+from committer.stores.gcs.names import TABLE
+from committer.stores.gcs.options import GcsOptions, checked_bucket
+from committer.stores.gcs.probe import no_move, probe
+from committer.stores.gcs.put import Inserts
+from committer.stores.gcs.resources import FIELDS, ObjectResource, identity_of, pages, parsed, status_of
+from committer.stores.gcs.wire import GcsWire
+from committer.stores.gcs.writer import GcsWriter
+from committer.stores.helpers import status_or_none
+from committer.stores.http import HttpClient, check_name
+
+_MAX_NAME_BYTES: Final = 1024
+_ASKED: Final = (("fields", FIELDS),)
+_DELETERS: Final = 16
+
+# "Object names"; "Request rate and access distribution guidelines": about 1,000 writes a second of a bucket at first.
+_CAPABILITIES: Final = Capabilities(
+    directories=False,
+    atomic_directory_rename=False,
+    conditional_rename=True,
+    metadata=True,
+    examination=True,
+    # A name has no slash before it.
+    max_path_bytes=1 + _MAX_NAME_BYTES,
+    default_io_rate=1000,
+)
+
+
+class GcsStore(Store):
+    """One bucket, over the JSON API. A file is renamed by one atomic move of its object, on a condition.
+
+    What its signatures do not show:
+
+    - A file's identity is metadata (``committer-attempt``) that it was made with, and its checksum: moves keep both.
+      What others wrote has no such metadata, and its identity proves the bytes alone.
+    - A rename with an identity looks at the source first, and moves exactly the generation it saw.
+    - There are no directories. A name is one where names lie below it, or where another tool left a placeholder, an
+      empty object whose name ends in a slash; placeholders are never listed, and are deleted with what is below them.
+    - The service verifies the checksum of everything that is written.
+
+    Args:
+        scheme: ``gs``.
+        authority: The bucket.
+        options: What was given as storage options.
+        http_session: An aiohttp session to use instead of its own.
+
+    Raises:
+        ConfigurationError: An option has a value it cannot have.
+        InvalidPathError: The authority is no bucket.
+    """
+
+    def __init__(
+        self,
+        scheme: str,
+        authority: str,
+        options: GcsOptions | None = None,
+        *,
+        http_session: aiohttp.ClientSession | None = None,
+    ) -> None:
+        self._scheme = scheme
+        self._bucket = checked_bucket(scheme, authority)
+        self._options = (options or GcsOptions()).checked()
+        place = self._options.place()
+        self._endpoint = f"{place}/{self._bucket}"
+        self._access = self._options.access()
+        self._http = HttpClient(session=http_session)
+        self._wire = GcsWire(place, self._bucket, self._options.user_project, self._access, self._http)
+        self._inserts = Inserts(self._wire, self)
+
+    storage_options: ClassVar[OptionTable] = TABLE
+
+    @classmethod
+    def open_for(cls, path: StorePath, options: Mapping[str, object]) -> GcsStore:
+        """Makes the store for `path` from ``storage_options``: the fields of `GcsOptions`, by any name that
+        `storage_options` knows.
+
+        Raises:
+            ConfigurationError: An option is unknown or has a value it cannot have.
+        """
+        given = dict(options)
+        http_session: Any = given.pop("http_session", None)
+        return cls(path.scheme, path.authority, GcsOptions.of(given, path.authority), http_session=http_session)
+
+    def __repr__(self) -> str:
+        return f"GcsStore({self._scheme}://{self._bucket}, {self._endpoint}, {self._access!r})"
+
+    def __reduce__(self) -> tuple[object, ...]:
+        # Connections belong to this process, and secrets never leave it: references to them do.
+        return _make, (self._scheme, self._bucket, msgspec.structs.asdict(self._options))
+
+    @property
+    def scheme(self) -> str:
+        """``gs``."""
+        return self._scheme
+
+    @property
+    def endpoint(self) -> str:
+        """The service's endpoint and the bucket, whose limits they are."""
+        return self._endpoint
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """What Google Cloud Storage can do."""
+        return _CAPABILITIES
+
+    async def probe(self, directory: StorePath) -> None:
+        """Tries moves and conditions in `directory`; 12 calls.
+
+        Raises:
+            UnsupportedError: The service cannot do what a commit relies on, as most emulators.
+        """
+        await probe(self, self._checked(directory))
+
+    async def findings(self, directory: StorePath) -> list[Finding]:
+        """See `SupportsExamination.findings`."""
+        return await examine(self._wire, self._checked(directory))
+
+    async def status(self, path: StorePath) -> FileStatus:
+        """Looks at a path; a file hides what lies below its name. Two calls where no file is."""
+        found = await self._object("status", self._checked(path))
+        if found is not None:
+            return status_of(found, path)
+        async for _page in pages(self._wire, "status", path, most=1):
+            return FileStatus(path, True, 0)
+        raise StoreNotFoundError("nothing is there", operation="status", path=path)
+
+    async def list(self, directory: StorePath) -> AsyncIterator[FileStatus]:
+        """Iterates over the children, 1,000 a page; two calls where nothing is below."""
+        found = False
+        async for page in pages(self._wire, "list", self._checked(directory), delimiter="/"):
+            found = True
+            for status in page:
+                yield status
+        if found:
+            return
+        if await self._object("list", directory) is not None:
+            raise StoreNotADirectoryError("a file is there", operation="list", path=directory)
+        raise StoreNotFoundError("nothing is there", operation="list", path=directory)
+
+    async def read(self, path: StorePath, *, limit: int) -> bytes:
+        """Reads a whole file."""
+        self._check_file("read", self._checked(path))
+        headers = {"Range": f"bytes=0-{limit}"}
+        url = self._wire.object_url(path)
+        answer = await self._wire.send("read", "GET", path, url, (("alt", "media"),), headers, changes=False)
+        if answer.status == 416:
+            # What the service says of any range of an empty object.
+            return b""
+        if answer.status >= 300:
+            raise error_of(answer, "read", path, changes=False)
+        if len(answer.body) > limit:
+            raise RecordError(f"a file is longer than the {limit} bytes it may have", operation="read", path=path)
+        return answer.body
+
+    async def put(
+        self,
+        path: StorePath,
+        data: bytes,
+        *,
+        exclusive: bool = False,
+        temporary: StorePath | None = None,
+        durable: bool = False,
+    ) -> FileStatus:
+        """Puts a file; `temporary` and `durable` are not needed: what was answered is whole, and stays."""
+        self._check_file("put", self._checked(path))
+        return await self._inserts.put("put", path, data, exclusive=exclusive)
+
+    async def put_described(self, path: StorePath, data: bytes, *, metadata: Mapping[str, str]) -> FileStatus:
+        """See `SupportsMetadata.put_described`."""
+        self._check_file("put", self._checked(path))
+        return await self._inserts.put("put", path, data, exclusive=False, metadata=metadata)
+
+    async def open_writer(self, path: StorePath, *, durable: bool = False) -> FileWriter:
+        """Looks whether something is there; the file appears when the writer is closed, if nothing is there then.
+
+        Up to 8 MiB are kept before they are sent: a shorter file is one insert, a longer one a resumable upload.
+        """
+        self._check_file("open_writer", self._checked(path))
+        if await self._object("open_writer", path) is not None:
+            raise StoreExistsError("something stands there", operation="open_writer", path=path)
+        return GcsWriter(self._wire, self._inserts, path)
+
+    async def make_directory(self, path: StorePath, *, parents: bool) -> bool:
+        """Does nothing: there are no directories. No call."""
+        self._checked(path)
+        return True
+
+    async def rename_file(
+        self, source: StorePath, destination: StorePath, *, replace: bool = False, identity: str | None = None
+    ) -> None:
+        """Moves an object; one call, and one more where `identity` is given."""
+        operation = "rename_file"
+        self._check_file(operation, self._checked(source))
+        self._check_file(operation, self._checked(destination))
+        query = [] if replace else [("ifGenerationMatch", "0")]
+        if identity is not None or source == destination:
+            found = await self._object(operation, source)
+            if found is None:
+                raise await self._source_is_gone(source, destination, identity)
+            if identity not in (None, identity_of(found)):
+                raise StorePreconditionError("the source is another file", operation=operation, path=source)
+            if source == destination and not replace:
+                raise StoreExistsError("something stands there", operation=operation, path=destination)
+            if source == destination:
+                return
+            query.append(("ifSourceGenerationMatch", found.generation))
+        url = self._wire.move_url(source, destination)
+        answer = await self._wire.send(operation, "POST", destination, url, (*query, ("fields", "generation")))
+        if answer.status < 300:
+            return
+        if answer.status == 404 and not says_no_bucket(answer):
+            # Of a call that it does not know a server may say the same as of an object that is not there.
+            if b"No such object" not in answer.body and await self._object(operation, source) is not None:
+                raise no_move(destination)
+            raise await self._source_is_gone(source, destination, identity)
+        if answer.status == 412:
+            raise await self._not_met(source, destination, identity, replace=replace)
+        if answer.status in (400, 405, 501):
+            raise no_move(destination)
+        raise error_of(answer, operation, destination, source=source)
+
+    async def rename_directory(self, source: StorePath, destination: StorePath) -> None:
+        """Not here: folders of buckets with a hierarchical namespace are not used yet.
+
+        Raises:
+            UnsupportedError: Always.
+        """
+        raise UnsupportedError("this store renames no directories", operation="rename_directory", path=source)
+
+    async def delete_file(self, path: StorePath) -> bool:
+        """Deletes a file; one call."""
+        operation = "delete_file"
+        if self._checked(path).path == "/":
+            return False
+        answer = await self._wire.send(operation, "DELETE", path, self._wire.object_url(path))
+        if answer.status == 404 and not says_no_bucket(answer):
+            return False
+        if answer.status >= 300:
+            raise error_of(answer, operation, path)
+        return True
+
+    async def delete_directory(self, path: StorePath, *, recursive: bool) -> bool:
+        """Deletes what lies below a name, object by object, sixteen at a time. Else its placeholder, if it has one."""
+        operation = "delete_directory"
+        marker = StorePath(path.scheme, path.authority, f"{path.path.rstrip('/')}/")
+        found = False
+        most = None if recursive else 2
+        async for page in pages(self._wire, operation, self._checked(path), markers=True, most=most):
+            found = True
+            names = [status.path for status in page]
+            # Never more than what was seen: others may put something there meanwhile.
+            if not recursive and names != [marker]:
+                raise StoreNotEmptyError("the directory has children", operation=operation, path=path)
+            await _each(self.delete_file, names)
+        if not found and await self._object(operation, path) is not None:
+            raise StoreNotADirectoryError("a file is there", operation=operation, path=path)
+        return found
+
+    async def close(self) -> None:
+        """Closes the running loop's connections."""
+        await self._access.close()
+        await self._http.close()
+
+    # --- Looking --------------------------------------------------------------------------------------------------
+
+    async def _object(self, operation: str, path: StorePath) -> ObjectResource | None:
+        if path.path == "/":
+            return None
+        answer = await self._wire.send(operation, "GET", path, self._wire.object_url(path), _ASKED, changes=False)
+        if answer.status == 404 and not says_no_bucket(answer):
+            return None
+        if answer.status >= 300:
+            raise error_of(answer, operation, path, changes=False)
+        return parsed(answer.body, operation, path)
+
+    async def _source_is_gone(
+        self, source: StorePath, destination: StorePath, identity: str | None
+    ) -> StoreNotFoundError:
+        """What a rename whose source is missing says: it may be done, by this very request or another one."""
+        found = await status_or_none(self, destination) if identity is not None else None
+        if found is not None and found.identity == identity:
+            return StoreNotFoundError(
+                "the source is gone and the file stands at the destination",
+                operation="rename_file",
+                path=source,
+                outcome="unknown",
+                next_step="look at the destination: it holds the file that was to come there",
+            )
+        return StoreNotFoundError("nothing is there", operation="rename_file", path=source)
+
+    async def _not_met(
+        self, source: StorePath, destination: StorePath, identity: str | None, *, replace: bool
+    ) -> StoreNotFoundError | StoreExistsError | StorePreconditionError:
+        """Which condition of a move failed: the service does not say, so both ends are looked at."""
+        operation = "rename_file"
+        taken = None if replace else await self._object(operation, destination)
+        if taken is not None and (identity is None or identity_of(taken) != identity):
+            return StoreExistsError("something stands there", operation=operation, path=destination)
+        if identity is not None and await self._object(operation, source) is None:
+            return await self._source_is_gone(source, destination, identity)
+        if taken is not None:
+            return StoreExistsError("something stands there", operation=operation, path=destination)
+        if identity is None:
+            # What stood there is gone again: nothing was done, and a caller that asks again may do better.
+            return StoreExistsError("something stood there", operation=operation, path=destination)
+        return StorePreconditionError("the source is another file", operation=operation, path=source)
+
+    def _check_file(self, operation: str, path: StorePath) -> None:
+        if path.path == "/":
+            raise StoreIsADirectoryError("the bucket itself is no file", operation=operation, path=path)
+
+    def _checked(self, path: StorePath) -> StorePath:
+        if path.authority != self._bucket or path.scheme != self._scheme:
+            raise ConfigurationError("the path belongs to another store", path=path)
+        check_name(path, _MAX_NAME_BYTES)
+        name = path.path
+        # "Object names": these the service does not take.
+        if "\r" in name or "\n" in name or name.startswith("/.well-known/acme-challenge/"):
+            raise InvalidPathError("the service can hold no such name", path=ascii(str(path)))
+        return path
+
+
+async def _each(call: Callable[[StorePath], Awaitable[object]], paths: Iterable[StorePath]) -> None:
+    """Calls for each path, some at a time; after the first error no call begins, and those under way are awaited."""
+    left, failed = iter(paths), list[CommitterError]()
+
+    async def work() -> None:
+        for path in left:
+            if failed:
+                return
+            try:
+                await call(path)
+            except CommitterError as error:
+                failed.append(error)
+
+    async with asyncio.TaskGroup() as group:
+        for _ in range(_DELETERS):
+            group.create_task(work())
+    if failed:
+        raise failed[0]
+
+
+def _make(scheme: str, bucket: str, options: dict[str, Any]) -> GcsStore:
+    return GcsStore(scheme, bucket, GcsOptions(**options))

@@ -1,0 +1,158 @@
+"""Requests to one bucket over the JSON API, as they go over the wire."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Final
+from urllib.parse import quote
+
+from committer.flow.runtime import current_runtime
+from committer.paths import StorePath
+from committer.stores.gcs.access import Access
+from committer.stores.gcs.errors import error_of
+from committer.stores.http import Answer, Body, HttpClient
+
+# Not imported: the package's front is above everything. It is there, however this was reached.
+_USER_AGENT: Final = f"lake-committer/{sys.modules['committer'].__version__}"
+
+Query = Sequence[tuple[str, str]]
+
+
+class GcsWire:
+    """Makes, authorises and sends requests, each once.
+
+    Args:
+        endpoint: Where the service is, without a slash at its end.
+        bucket: The bucket.
+        user_project: The project that pays; None for the bucket's.
+        access: What lets requests in.
+        http: What sends them.
+    """
+
+    def __init__(self, endpoint: str, bucket: str, user_project: str | None, access: Access, http: HttpClient) -> None:
+        name = quote(bucket, safe="")
+        self._objects = f"{endpoint}/storage/v1/b/{name}/o"
+        self._uploads = f"{endpoint}/upload/storage/v1/b/{name}/o"
+        self._bucket = f"{endpoint}/storage/v1/b/{name}"
+        self._pays: Query = (("userProject", user_project),) if user_project else ()
+        self._access = access
+        self._http = http
+        # Tokens are unique without drawing randomness for each; a forked process begins where its parent was.
+        self._prefix = current_runtime().nonce(16)
+        self._numbers = itertools.count(1)
+
+    def object_url(self, path: StorePath) -> str:
+        """The URL of an object."""
+        return f"{self._objects}/{quote(path.path[1:], safe='')}"
+
+    def move_url(self, source: StorePath, destination: StorePath) -> str:
+        """The URL that gives an object another name."""
+        return f"{self.object_url(source)}/moveTo/o/{quote(destination.path[1:], safe='')}"
+
+    @property
+    def listing_url(self) -> str:
+        """The URL of the bucket's objects."""
+        return self._objects
+
+    @property
+    def upload_url(self) -> str:
+        """The URL that makes objects."""
+        return self._uploads
+
+    @property
+    def bucket_url(self) -> str:
+        """The URL of the bucket."""
+        return self._bucket
+
+    async def send(
+        self,
+        operation: str,
+        method: str,
+        path: StorePath,
+        url: str,
+        query: Query = (),
+        headers: Mapping[str, str] | None = None,
+        *,
+        data: Body | None = None,
+        changes: bool = True,
+    ) -> Answer:
+        """Sends a request and gives back its answer, whatever the status.
+
+        Args:
+            operation: What errors call it.
+            method: The HTTP method.
+            path: What it is about.
+            url: Where it goes, without parameters.
+            query: Parameters.
+            headers: Beside those that every request has.
+            data: The body.
+            changes: Whether it may change anything.
+
+        Raises:
+            StoreError: As `HttpClient.send`, and as `Access.prepare`.
+        """
+        parameters = "&".join(f"{name}={quote(value, safe='')}" for name, value in (*query, *self._pays))
+        target = f"{url}?{parameters}" if parameters else url
+        sent = {"User-Agent": _USER_AGENT, **(headers or {})}
+        if changes:
+            # The service repeats its earlier answer to a change that something on the way sends again
+            # (google-cloud-cpp, issue 12347).
+            sent["x-goog-gcs-idempotency-token"] = f"{self._prefix}-{os.getpid():x}-{next(self._numbers):x}"
+        return await self.resend(operation, method, path, target, sent, data=data, changes=changes)
+
+    async def resend(
+        self,
+        operation: str,
+        method: str,
+        path: StorePath,
+        target: str,
+        headers: dict[str, str],
+        *,
+        data: Body | None = None,
+        changes: bool = True,
+    ) -> Answer:
+        """As `send`, with a URL and headers that are whole but for the token."""
+        access = self._access
+        if not access.ready:
+            await access.prepare()
+        self._authorise(headers)
+        answer = await self._http.send(
+            method, target, headers, operation=operation, path=path, changes=changes, data=data
+        )
+        if answer.status == 401 and access.refused():
+            # A token can end before its time. Nothing was done, so it may be sent again.
+            await access.prepare()
+            self._authorise(headers)
+            answer = await self._http.send(
+                method, target, headers, operation=operation, path=path, changes=changes, data=data
+            )
+        return answer
+
+    async def done(
+        self,
+        operation: str,
+        method: str,
+        path: StorePath,
+        url: str,
+        query: Query = (),
+        headers: Mapping[str, str] | None = None,
+        *,
+        data: Body | None = None,
+        changes: bool = True,
+    ) -> Answer:
+        """As `send`, for what has no refusal of its own meaning.
+
+        Raises:
+            StoreError: The service refused.
+        """
+        answer = await self.send(operation, method, path, url, query, headers, data=data, changes=changes)
+        if answer.status >= 300:
+            raise error_of(answer, operation, path, changes=changes)
+        return answer
+
+    def _authorise(self, headers: dict[str, str]) -> None:
+        if self._access.token:
+            headers["Authorization"] = f"Bearer {self._access.token}"

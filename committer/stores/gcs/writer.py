@@ -1,0 +1,243 @@
+"""A file on Google Cloud Storage while it is written: sent by the chunk, and nowhere to be seen until it is closed."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Final
+
+from committer.errors import (
+    CommitterError,
+    StoreExistsError,
+    StoreOutcomeUnknownError,
+    StoreThrottledError,
+    StoreUnavailableError,
+    TaskError,
+)
+from committer.flow.runtime import current_runtime
+from committer.paths import StorePath
+from committer.stores.base import FileStatus, FileWriter
+from committer.stores.gcs.checksums import Checksum
+from committer.stores.gcs.errors import error_of
+from committer.stores.gcs.put import Inserts
+from committer.stores.gcs.resources import FIELDS, parsed, status_of
+from committer.stores.gcs.wire import GcsWire
+from committer.stores.helpers import bytes_of
+from committer.stores.http import Answer, Body
+
+CHUNK_BYTES: Final = 8 << 20
+"""What is kept before it is sent; a shorter file is one insert. ("Resumable uploads": a multiple of 256 KiB.)."""
+
+_PERSISTED: Final = re.compile(r"bytes=0-(\d+)")
+_CANCELLED: Final = frozenset({404, 410, 499})
+
+
+class GcsWriter(FileWriter):
+    """Sends chunk after chunk of a resumable upload, whose end makes the file if nothing stands there; or inserts it.
+
+    A refused `write` or `close` leaves the writer as it was, so that it can be called again with the same arguments:
+    the upload then says how much of the chunk has come, and the rest is sent. The upload's URL authorises by itself,
+    so it shows in no error.
+
+    Args:
+        wire: What sends requests.
+        inserts: What makes short files.
+        path: The file.
+    """
+
+    def __init__(self, wire: GcsWire, inserts: Inserts, path: StorePath) -> None:
+        self._wire = wire
+        self._inserts = inserts
+        self._path = path
+        self._stamp = inserts.stamp()
+        self._buffer = bytearray()
+        self._session = ""
+        self._checksum = Checksum()
+        self._sent = 0
+        # Of a write that was refused midway: its length, and how much of it is in the buffer or sent.
+        self._begun: tuple[int, int] | None = None
+        self._in_doubt = False
+        self._open = True
+        self._broken = False
+
+    async def write(self, data: Body) -> None:
+        """Keeps it, and sends every chunk that is full."""
+        self._check_usable("write")
+        with memoryview(bytes_of(data)) as view:
+            start = 0
+            if self._begun is not None:
+                if self._begun[0] != len(view):
+                    self._broken = True
+                    self._check_usable("write")
+                start = self._begun[1]
+            # Whatever ends this early, but for a clear refusal, leaves open what is there.
+            self._broken = True
+            try:
+                while len(self._buffer) + len(view) - start >= CHUNK_BYTES:
+                    taken = CHUNK_BYTES - len(self._buffer)
+                    self._buffer += view[start : start + taken]
+                    start += taken
+                    self._begun = (len(view), start)
+                    await self._send_chunk("write")
+            except (StoreThrottledError, StoreUnavailableError):
+                self._broken = False
+                raise
+            self._buffer += view[start:]
+        self._begun = None
+        self._broken = False
+
+    async def close(self) -> FileStatus:
+        """Sends what was kept, and makes the file visible.
+
+        Raises:
+            StoreExistsError: Something stands there by now.
+        """
+        self._check_usable("close")
+        self._broken = True
+        try:
+            if self._session:
+                status = await self._finished()
+            else:
+                status = await self._inserts.put_new(self._path, bytes(self._buffer), self._stamp)
+        except (StoreThrottledError, StoreUnavailableError):
+            self._broken = False
+            raise
+        self._open = False
+        self._buffer = bytearray()
+        return status
+
+    async def abort(self) -> None:
+        """Gives up what was sent; a file that is closed stays."""
+        if not self._open:
+            return
+        if self._session:
+            answer = await self._wire.resend("abort", "DELETE", self._path, self._session, {})
+            if answer.status >= 300 and answer.status not in _CANCELLED:
+                raise error_of(answer, "abort", self._path)
+        self._open = False
+        self._buffer = bytearray()
+
+    # --- The upload -----------------------------------------------------------------------------------------------
+
+    async def _start(self, operation: str) -> None:
+        resource = self._inserts.resource(self._path, self._stamp)
+        query = (("uploadType", "resumable"), ("fields", FIELDS), ("ifGenerationMatch", "0"))
+        headers = {"Content-Type": "application/json; charset=UTF-8"}
+        try:
+            answer = await self._wire.send(
+                operation, "POST", self._path, self._wire.upload_url, query, headers, data=json.dumps(resource).encode()
+            )
+        except StoreOutcomeUnknownError as error:
+            # An upload that no client knows holds nothing, and ends by itself.
+            raise StoreUnavailableError(error.message, operation=operation, path=self._path) from None
+        if answer.status == 412:
+            raise StoreExistsError("something stands there", operation=operation, path=self._path)
+        if answer.status >= 300:
+            raise self._refusal(answer, operation)
+        self._session = answer.headers.get("Location", "")
+        if not self._session:
+            raise StoreUnavailableError("the answer names no upload", operation=operation, path=self._path)
+
+    async def _send_chunk(self, operation: str) -> None:
+        """Sends the full buffer, which is not the end."""
+        if not self._session:
+            await self._start(operation)
+        data = bytes(self._buffer)
+        done = await self._done_already(operation) if self._in_doubt else 0
+        while done < len(data):
+            self._in_doubt = True
+            first = self._sent + done
+            span = f"bytes {first}-{self._sent + len(data) - 1}/*"
+            answer = await self._put(operation, data[done:], span)
+            if answer.status != 308:
+                raise self._refusal(answer, operation)
+            before, done = done, self._persisted(answer) - self._sent
+            if done <= before:
+                raise StoreUnavailableError("the upload takes no more", operation=operation, path=self._path)
+        self._in_doubt = False
+        await current_runtime().run_blocking(lambda: self._checksum.update(data))
+        self._sent += len(data)
+        self._buffer = bytearray()
+
+    async def _finished(self) -> FileStatus:
+        data = bytes(self._buffer)
+        size = self._sent + len(data)
+        try:
+            if self._in_doubt:
+                answer = await self._put("close", b"", f"bytes */{size}")
+                if answer.status != 308:
+                    return self._made(answer)
+                done = max(0, self._persisted(answer) - self._sent)
+            else:
+                done = 0
+            while True:
+                self._in_doubt = True
+                rest = data[done:]
+                span = f"bytes {self._sent + done}-{size - 1}/{size}" if rest else f"bytes */{size}"
+                checksum = Checksum.of(self._checksum, data)
+                answer = await self._put("close", rest, span, {"X-Goog-Hash": f"{checksum.header}={checksum.text()}"})
+                if answer.status != 308:
+                    return self._made(answer)
+                before, done = done, self._persisted(answer) - self._sent
+                if done <= before:
+                    raise StoreUnavailableError("the upload takes no more", operation="close", path=self._path)
+        except StoreOutcomeUnknownError as lost:
+            return await self._looked_up(size, lost)
+
+    async def _looked_up(self, size: int, lost: StoreOutcomeUnknownError) -> FileStatus:
+        """What became of the end, whose answer was lost: the upload says it, or the file does."""
+        try:
+            answer = await self._put("close", b"", f"bytes */{size}")
+            if answer.status < 300:
+                return self._made(answer)
+            if answer.status == 308:
+                raise StoreUnavailableError(lost.message, operation="close", path=self._path)
+        except StoreOutcomeUnknownError:
+            pass
+        return await self._inserts.found(self._path, size, self._stamp, lost)
+
+    def _made(self, answer: Answer) -> FileStatus:
+        if answer.status == 412:
+            raise StoreExistsError("something stands there", operation="close", path=self._path)
+        if answer.status >= 300:
+            raise self._refusal(answer, "close")
+        if not answer.body:
+            raise StoreOutcomeUnknownError("the end of the answer was lost", operation="close", path=self._path)
+        return status_of(parsed(answer.body, "close", self._path), self._path)
+
+    async def _done_already(self, operation: str) -> int:
+        """How much of the buffer has come."""
+        answer = await self._put(operation, b"", "bytes */*")
+        if answer.status != 308:
+            raise self._refusal(answer, operation)
+        return max(0, self._persisted(answer) - self._sent)
+
+    async def _put(self, operation: str, data: bytes, span: str, more: dict[str, str] | None = None) -> Answer:
+        headers = {"Content-Range": span, **(more or {})}
+        closing = operation == "close"
+        try:
+            answer = await self._wire.resend(operation, "PUT", self._path, self._session, headers, data=data or None)
+        except StoreOutcomeUnknownError as error:
+            if closing:
+                raise
+            raise StoreUnavailableError(error.message, operation=operation, path=self._path) from None
+        if answer.status in (408, 500, 502, 503, 504):
+            refusal = error_of(answer, operation, self._path, changes=closing)
+            raise refusal
+        return answer
+
+    def _refusal(self, answer: Answer, operation: str) -> CommitterError:
+        """What a refusal of the upload is; one that is known no more can only be begun anew."""
+        if answer.status in _CANCELLED and self._session:
+            return TaskError("the upload is known no more", operation=operation, path=self._path)
+        return error_of(answer, operation, self._path, changes=False)
+
+    @staticmethod
+    def _persisted(answer: Answer) -> int:
+        found = _PERSISTED.fullmatch(answer.headers.get("Range", "").strip())
+        return int(found[1]) + 1 if found else 0
+
+    def _check_usable(self, operation: str) -> None:
+        if not self._open or self._broken:
+            what = "it was closed or aborted" if not self._open else "an earlier write failed"
+            raise TaskError(f"a file cannot be written any more: {what}", operation=operation, path=self._path)

@@ -1,0 +1,40 @@
+"""An emulated bucket, stores on it, and the way to its files that does not go through them."""
+
+from __future__ import annotations
+
+from committer.paths import StorePath
+from committer.stores.gcs import GcsStore
+from committer.testing.emulators.gcs import GcsEmulator
+from committer.testing.emulators.gcs.namespace import Draft
+from committer.testing.emulators.gcs.preconditions import Preconditions
+
+ROOT = StorePath("gs", "data", "/test/root")
+
+
+def store_on(emulator: GcsEmulator, **options: object) -> GcsStore:
+    """A store; without a token unless told otherwise."""
+    return GcsStore.open_for(ROOT, {"endpoint": emulator.url, **options})
+
+
+def requests(emulator: GcsEmulator, *operations: str) -> list[str]:
+    """What the server was asked for, oldest first, as far as it is one of some operations."""
+    return [entry.operation for entry in emulator.conduct.log if not operations or entry.operation in operations]
+
+
+class BucketChannel:
+    def __init__(self, emulator: GcsEmulator, root: StorePath = ROOT) -> None:
+        self._emulator = emulator
+        self._prefix = f"{root.path[1:]}/"
+
+    async def files(self) -> dict[str, bytes]:
+        return {
+            name.removeprefix(self._prefix): one.data
+            for name, one in self._emulator.namespace.buckets["data"].objects.items()
+            if name.startswith(self._prefix) and not name.endswith("/")
+        }
+
+    async def directories(self) -> set[str]:
+        return set()
+
+    async def write(self, name: str, data: bytes) -> None:
+        self._emulator.namespace.insert("data", self._prefix + name, data, Draft(), Preconditions({}))
