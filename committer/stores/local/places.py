@@ -14,7 +14,7 @@ import functools
 import os
 import stat
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from contextlib import suppress
 from typing import Final, NamedTuple, Self
 
@@ -96,6 +96,33 @@ class Held:
         """
         if directory not in self._open and (start := working_part(directory)) >= 0:
             self._open[directory] = open_directory(directory, start)
+
+    def left_in(self, directory: str, names: Collection[str]) -> list[str]:
+        """Which of some names still stand in a directory that is held, wherever its name leads by now.
+
+        Args:
+            directory: As `refuse_links` was asked for it; one that is no job's is not looked at.
+            names: Names in it.
+        """
+        handle = self._open.get(directory)
+        if handle is None:
+            return []
+        if len(names) == 1:
+            return [name for name in names if _stands_in(handle, name)]
+        listed = os.open(".", LISTED, dir_fd=handle)
+        try:
+            with os.scandir(listed) as entries:
+                return [entry.name for entry in entries if entry.name in names]
+        finally:
+            os.close(listed)
+
+
+def _stands_in(directory: int, name: str) -> bool:
+    try:
+        os.lstat(name, dir_fd=directory)
+    except OSError:
+        return False
+    return True
 
 
 def open_directory(path: str, free: int, flags: int = _PASSED) -> int:

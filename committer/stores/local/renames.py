@@ -121,6 +121,28 @@ class Renames:
                     self.rename_file(source, destination, False, None, batch)
                 except StoreError as error:
                     errors[index] = error
+        self._look_for_strangers(batch, renames, errors)
+
+    def _look_for_strangers(
+        self, batch: Held, renames: Sequence[tuple[StorePath, StorePath]], errors: dict[int, StoreError]
+    ) -> None:
+        """Moves back what came through a link that was planted after the look at its directory.
+
+        The directory that was looked at is still open: a name that stands in it was not renamed, another file was.
+        """
+        moved: dict[str, dict[str, int]] = {}
+        for index, (source, _destination) in enumerate(renames):
+            if index not in errors:
+                above, _slash, name = source.path.rpartition("/")
+                moved.setdefault(above, {})[name] = index
+        for above, names in moved.items():
+            try:
+                left = batch.left_in(above, names)
+            except OSError:
+                # It could not be listed: what was renamed says nothing against it.
+                continue
+            for name in left:
+                errors[names[name]] = _move_stranger_back(*renames[names[name]])
 
     def _rename_bare(
         self, batch: Held, directory: str, renames: list[_Numbered], errors: dict[int, StoreError]
@@ -271,6 +293,18 @@ def _ends(held: Held, source: StorePath, destination: StorePath) -> tuple[Place,
     """
     first, place = held.place(source.path), held.place(destination.path)
     return Place(source.path, None, first.guarded), Place(destination.path, None, place.guarded)
+
+
+def _move_stranger_back(source: StorePath, destination: StorePath) -> StoreError:
+    """Moves a file that is not the job's back to where its name led; says what the caller is to hear."""
+    refused = refuse_link(source.path.rpartition("/")[0])
+    refused.operation = "rename_file"
+    try:
+        kernel_rename.rename_no_replace(destination.path, source.path)
+    except OSError as error:
+        refused.causes = (error,)
+        refused.outcome = "unknown"
+    return refused
 
 
 def _by_directory(renames: Sequence[tuple[StorePath, StorePath]]) -> dict[str, list[int]]:
