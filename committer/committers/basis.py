@@ -14,20 +14,18 @@ from committer.records.task_commit import TaskCommit
 from committer.stages.base import StageContext
 from committer.stages.decide import CommitBasis, check_superseded
 from committer.stages.inspect_destination import DestinationView, InspectDestination, InspectionRequest
-from committer.stages.load_records import (
-    LoadedRecords,
-    LoadRecords,
+from committer.stages.listed_records import freeze_manifests, list_manifests
+from committer.stages.load_records import LoadedRecords, LoadRecords
+from committer.stages.names import NameFolding, is_absolute
+from committer.stages.planned_files import PlannedFiles
+from committer.stages.preflight import MOST_CONFLICTS, Conflicts, Preflight, PreflightRequest, refused_moves
+from committer.stages.record_refs import (
     RecordRef,
     can_freeze,
     check_attempt_records,
     check_task_count,
-    freeze_manifests,
-    list_manifests,
     refs_of_messages,
 )
-from committer.stages.names import NameFolding, is_absolute
-from committer.stages.planned_files import PlannedFiles
-from committer.stages.preflight import MOST_CONFLICTS, Conflicts, Preflight, PreflightRequest, refused_moves
 from committer.stages.superseded import ListSuperseded
 from committer.stages.target_directories import LookIntoTargets
 from committer.stores.base import FileStatus

@@ -18,9 +18,10 @@ from committer.stages.base import StageContext
 from committer.stages.decide import vanished
 from committer.stages.intent import CommitIntent, look_for_lock, own_intent, withdraw
 from committer.stages.job_directory import JobDirectory, read_intent
-from committer.stages.load_records import RecordRef, can_freeze, refs_of_messages, thaw_manifests
+from committer.stages.listed_records import unfreeze_manifests
 from committer.stages.other_setup import is_another_setup
 from committer.stages.preflight import refuse
+from committer.stages.record_refs import RecordRef, can_freeze, refs_of_messages
 
 
 @dataclass(slots=True)
@@ -149,7 +150,7 @@ async def withdraw_or_say(
                 return
             alone = found.intents == [intent.name] == [context.layout.intent.name]
             if alone and context.spec.delivery == "listing":
-                await thaw_manifests(context)
+                await unfreeze_manifests(context)
             await withdraw(context, intent)
         except Exception as hidden:
             failure = hidden

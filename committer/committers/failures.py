@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TypeAlias
 
 from committer.errors import (
@@ -112,11 +114,27 @@ def say_undecided(context: StageContext, error: CommitterError, why: str, failur
     error.outcome = "unknown"
     links = (one.next_step for one in (error, failure) if isinstance(one, StoreLinkError))
     cause = next(links, "remove the cause")
-    error.next_step = (
-        f"{cause}, then call {context.recover_call()} to commit it, or {context.recover_call(rollback=True)} "
-        "to abort it"
-    )
+    back = context.recover_call(rollback=True)
+    error.next_step = f"{cause}, then call {context.recover_call()} to commit it, or {back} to abort it"
     error.causes = (*error.causes, *([failure] if failure is not None else []))
+
+
+@contextmanager
+def saying_what_is_left(context: StageContext) -> Iterator[None]:
+    """Makes a failure after the outcome say that nothing is missing, and what does the rest."""
+    try:
+        yield
+    except CommitterError as error:
+        leave_rest(context, error)
+        raise
+
+
+def leave_rest(context: StageContext, error: CommitterError) -> None:
+    """Says of a failure after the outcome that nothing is missing, and what does the rest."""
+    error.outcome = "committed"
+    error.next_step = (
+        f"the output is complete; {what_first(error)}, then call {context.recover_call()} to finish the rest"
+    )
 
 
 def advise_recovery(

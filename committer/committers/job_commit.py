@@ -19,12 +19,12 @@ from committer.committers.failures import (
     as_one,
     broken_off,
     definite_refusal,
+    leave_rest,
     refuse_anew,
     say_undecided,
     typed,
     unsettled_refusal,
 )
-from committer.committers.finish import leave_rest
 from committer.committers.listing import refuse_unwritable_list
 from committer.committers.look import Position
 from committer.committers.publish_action import PublishAction

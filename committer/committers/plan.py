@@ -11,7 +11,7 @@ from committer.events import audit
 from committer.records.task_commit import TaskCommit, messages_in
 from committer.stages.base import StageContext
 from committer.stages.job_directory import look_at_job
-from committer.stages.load_records import RecordRef
+from committer.stages.record_refs import RecordRef
 
 
 async def plan_job(context: StageContext, task_commits: Iterable[TaskCommit] | None, tasks: int | None) -> CommitPlan:

@@ -22,7 +22,8 @@ from committer.committers.failures import (
     say_unseen,
     unsettled_refusal,
 )
-from committer.committers.finish import clean_up_aborted, finish_committed, finish_kept, finish_rolled_back
+from committer.committers.finish import clean_up_aborted, finish_kept, finish_rolled_back
+from committer.committers.finish_committed import finish_committed
 from committer.committers.look import Position, look_where_it_stands, standing_of
 from committer.committers.publish_action import PublishAction
 from committer.committers.reports import published_before, report_of, report_of_finished
@@ -232,7 +233,7 @@ class Steps:
             success=True,
             published=published,
             directories=state.decision.directories,
-            uploads_left=finished.untold,
+            uploads_left=finished.uploads_left,
             kept=finished.kept,
         )
 
@@ -362,12 +363,12 @@ class Steps:
 
     async def _clean_up_taken_back(self, position: Position) -> Led:
         try:
-            untold = await finish_rolled_back(self.context)
+            uploads_left = await finish_rolled_back(self.context)
         except CommitterError as error:
             if self.refusal is not None:
                 raise unsettled_refusal(self.context, self.refusal, error) from error
             raise
-        return self._report_of_taken_back(untold)
+        return self._report_of_taken_back(uploads_left)
 
     def _report_of_taken_back(self, uploads_left: Sequence[str] = ()) -> JobReport:
         """The report of a job that is rolled back, for a caller who wanted that; an error for any other."""

@@ -18,7 +18,7 @@ from committer.flow.workers import run_workers
 from committer.paths import StorePath
 from committer.stages.base import Stage
 from committer.stages.job_directory import look_at_job
-from committer.stages.load_records import aborted_suffix
+from committer.stages.listed_records import aborted_suffix
 from committer.stages.upload_lists import end_uploads
 from committer.stores.helpers import move_file
 

@@ -8,7 +8,7 @@ from committer.errors import StoreNotFoundError, TaskCommitsRequiredError, TaskM
 from committer.layout import MANIFEST_SUFFIX, JobLayout
 from committer.paths import StorePath
 from committer.stages.base import StageContext
-from committer.stages.load_records import MOST_NAMED
+from committer.stages.record_refs import MOST_NAMED
 
 
 @dataclass(frozen=True, slots=True, order=True)

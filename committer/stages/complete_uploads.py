@@ -15,14 +15,13 @@ from committer.errors import (
 )
 from committer.flow.workers import run_workers
 from committer.paths import StorePath
-from committer.records.job_state import Fact
 from committer.records.pending_uploads import UploadEntry
 from committer.stages.base import Stage, StageContext
-from committer.stages.commit_state import CommitState, is_forward_only
-from committer.stages.identity import is_file_of, is_recorded
+from committer.stages.commit_state import CommitState
+from committer.stages.existing_target import ExistingTargets
+from committer.stages.identity import is_file_of
 from committer.stages.planned_files import PlannedFile
 from committer.stages.publish import Published
-from committer.stores.base import FileStatus
 from committer.stores.helpers import status_or_none
 from committer.stores.upload_ends import finish_upload
 from committer.stores.uploads import UploadPart
@@ -49,14 +48,11 @@ class CompleteUploads(Stage[CommitState, Published]):
 
     def __init__(self, context: StageContext) -> None:
         super().__init__(context)
-        self._targets: dict[str, Fact] = {}
-        self._replace = context.config.existing_target == "replace"
-        self._forward_only = False
+        self._existing: ExistingTargets
 
     async def execute(self, value: CommitState) -> Published:
         """Completes all, many at once."""
-        self._targets = value.targets
-        self._forward_only = is_forward_only(self.context, value)
+        self._existing = ExistingTargets(self.context, value, self.name)
         self.context.progress.expect(value.decision.files)
         published, workers = Published(), self.context.config.io_concurrency
         async for batch in value.files.batches():
@@ -69,15 +65,15 @@ class CompleteUploads(Stage[CommitState, Published]):
         self.context.progress.advance(1, file.size)
 
     async def _complete(self, file: PlannedFile, target: StorePath) -> None:
-        exclusive = file.destination not in self._targets
+        exclusive = self._existing.recorded(file) is None
         last: StoreError | None = None
         for _round in range(_ROUNDS):
             if not exclusive:
                 standing = await status_or_none(self.context.store, target)
                 if is_file_of(standing, file):
                     return
-                if standing is not None and not self._may_replace(file, standing):
-                    raise self._refusal(target, file, last)
+                if standing is not None and not self._existing.may_replace(file, standing):
+                    raise self._taken(target, file, last)
                 exclusive = standing is None
             try:
                 await self._finish(file, target, exclusive=exclusive)
@@ -89,7 +85,7 @@ class CompleteUploads(Stage[CommitState, Published]):
                 last = error
             except StoreUploadNotFoundError as error:
                 dropped = isinstance(last, StoreConflictError)
-                failure = self._refusal(target, file, last) if dropped else self._unknown(file, target, error)
+                failure = self._taken(target, file, last) if dropped else self._unknown(file, target, error)
                 raise failure from error
             except StoreOutcomeUnknownError as error:
                 raise self._unknown(file, target, error) from error
@@ -111,24 +107,9 @@ class CompleteUploads(Stage[CommitState, Published]):
             exclusive=exclusive,
         )
 
-    def _may_replace(self, file: PlannedFile, standing: FileStatus) -> bool:
-        """Whether what stands there gives way: what the decision recorded or, in a job that cannot be taken back
-        anyway, whatever came since.
-        """
-        fact = self._targets.get(file.destination)
-        recorded = fact is not None and is_recorded(standing, fact)
-        allowed = recorded or (self._replace and self._forward_only)
-        return allowed and (self._replace or self.context.config.conflict_mode == "replace")
-
-    def _refusal(self, target: StorePath, file: PlannedFile, error: StoreError | None) -> TargetExistsError:
-        return TargetExistsError(
-            f"a file stands at {target}, or did a moment ago, where {self.context.layout.job_id} publishes one",
-            conflicts=[f"a file stands at {file.destination}, where a file goes"],
-            operation=self.name,
-            path=target,
-            next_step="remove it, or set existing_target='replace', and run the job again",
-            causes=[error] if error is not None else [],
-        )
+    def _taken(self, target: StorePath, file: PlannedFile, error: StoreError | None) -> TargetExistsError:
+        causes = [error] if error is not None else []
+        return self._existing.refusal(file, target, "a file", causes, still=error is None)
 
     def _unknown(self, file: PlannedFile, target: StorePath, error: StoreError | None) -> CommitterError:
         gone = isinstance(error, StoreUploadNotFoundError)

@@ -1,4 +1,4 @@
-"""Loading what tasks committed: freeze the listing, read each record once, keep what the later stages need."""
+"""LoadRecords: reads each record that wins once, checks it, keeps what the later stages need."""
 
 from __future__ import annotations
 
@@ -7,25 +7,15 @@ from dataclasses import dataclass, field
 from itertools import islice
 
 from committer.errors import (
-    COMMIT_AGAIN,
-    CommitterError,
-    JobNotFoundError,
     RecordError,
-    StoreExistsError,
-    StoreNotFoundError,
-    TaskError,
-    TaskMissingError,
-    UnsupportedError,
 )
 from committer.events import Statistics, names
 from committer.flow.budget import Budget
 from committer.flow.repeats import Repeats
 from committer.flow.workers import run_workers
-from committer.layout import JobLayout
-from committer.paths import StorePath
 from committer.records.job_state import Winner
 from committer.records.pending_uploads import UploadEntry
-from committer.records.task_commit import TaskCommit, digest_of
+from committer.records.task_commit import digest_of
 from committer.stages.base import Stage, StageContext
 from committer.stages.identity import may_be_file_of
 from committer.stages.names import NameFolding, name_problems, with_ancestors
@@ -37,11 +27,9 @@ from committer.stages.planned_files import (
     read_record,
     refuse_linked_sources,
 )
-from committer.stores.helpers import exists, move_file, status_or_none
+from committer.stages.record_refs import RecordRef
+from committer.stores.helpers import status_or_none
 from committer.stores.upload_ends import is_pending
-
-# What `AbortTask` names a record it has taken while it looks whose it is.
-ABORTED = "-aborted"
 
 # Entries kept in memory, some 500 bytes each; a larger job reads its records a second time instead.
 ENTRIES_IN_MEMORY = 100_000
@@ -51,26 +39,6 @@ PARTS_AN_ENTRY = 5
 
 # Sentences about names that the store cannot hold; a job can have millions of such names.
 MOST_PROBLEMS = 100
-
-# Tasks that one sentence names.
-MOST_NAMED = 20
-
-
-@dataclass(slots=True)
-class RecordRef:
-    """A record to load.
-
-    Attributes:
-        record: Relative to the job's directory.
-        digest: What it must be; None when a listing found it.
-        inline: Its bytes when a message carried them.
-        length: How many bytes it is said to have; 0 when neither a message nor a listing says.
-    """
-
-    record: str
-    digest: str | None = None
-    inline: bytes | None = None
-    length: int = 0
 
 
 @dataclass(slots=True)
@@ -108,112 +76,6 @@ class LoadedRecords:
     unstorable: list[str] = field(default_factory=list)
     repeats: Repeats = field(default_factory=Repeats)
     statistics: Statistics = field(default_factory=Statistics)
-
-
-def can_freeze(context: StageContext) -> bool:
-    """Whether one rename puts the listing out of reach of late tasks."""
-    return context.store.capabilities.atomic_directory_rename and context.forms.can_freeze
-
-
-def aborted_suffix(layout: JobLayout) -> str:
-    """How the name of a record ends that `AbortTask` has taken, while it looks whose it is."""
-    return f"{ABORTED}{layout.record_suffix}.tmp"
-
-
-async def freeze_manifests(context: StageContext) -> bool:
-    """Puts the listing out of reach of late tasks: `manifests` becomes `manifests-frozen`, one call.
-
-    A job commit that died after the freeze left it done; a `manifests` that stands beside the frozen one was made
-    again by a zombie (seen with Hadoop 3.5.0) and is never read. With `durability="fsync"` the new name is synced right
-    before the decision, the first that rests on it (`DecideCommit`).
-
-    Returns:
-        False where the store cannot rename a directory atomically; nothing was done then.
-
-    Raises:
-        JobNotFoundError: Neither directory is there.
-    """
-    layout, store = context.layout, context.store
-    if not can_freeze(context):
-        return False
-    try:
-        # Not looked for first: where it stands already, the rename refuses to replace it.
-        await store.rename_directory(layout.manifests, layout.manifests_frozen)
-    except UnsupportedError:
-        # A disk says so only when it is tried; from now on the store's capabilities say it too. Another machine may
-        # have been able to.
-        return await exists(store, layout.manifests_frozen)
-    except CommitterError as error:
-        # A lost answer, or another driver of this job: what counts is what stands there now.
-        if await exists(store, layout.manifests_frozen):
-            return True
-        if isinstance(error, StoreNotFoundError):
-            raise JobNotFoundError(
-                f"job {layout.job_id} has no manifests directory: it was cleaned up, by itself or by a Hadoop "
-                "committer that deletes all of _temporary",
-                operation="freeze_manifests",
-                path=layout.manifests,
-                next_step="run the job again; nothing was published",
-            ) from error
-        raise
-    return True
-
-
-async def thaw_manifests(context: StageContext) -> None:
-    """Undoes the freeze of a job that stays undecided.
-
-    A task that committed meanwhile may have made `manifests` again (Hadoop's do): then its newer records first replace
-    the frozen ones, so that at every moment one directory holds a record of every task. One call; 2 more a late record.
-    """
-    layout, store = context.layout, context.store
-    if not can_freeze(context):
-        return
-    try:
-        await store.rename_directory(layout.manifests_frozen, layout.manifests)
-        return
-    except StoreNotFoundError:
-        return
-    except StoreExistsError:
-        late = [child.path async for child in store.list(layout.manifests)]
-
-    async def bring_in(record: StorePath) -> None:
-        await store.rename_file(record, layout.manifests_frozen / record.name, replace=True)
-
-    await run_workers(late, bring_in, workers=context.config.io_concurrency, operation="thaw_manifests")
-    await store.delete_directory(layout.manifests, recursive=False)
-    await store.rename_directory(layout.manifests_frozen, layout.manifests)
-
-
-async def list_manifests(context: StageContext, *, frozen: bool) -> list[RecordRef]:
-    """The records a listing finds, by name; one call a page. Names that are not a record's are passed over."""
-    layout = context.layout
-    directory = layout.manifests_frozen if frozen else layout.manifests
-    try:
-        listed = {child.path: child.size async for child in context.store.list(directory)}
-    except StoreNotFoundError:
-        if context.store.capabilities.directories:
-            raise
-        listed = {}
-    for path in [path for path in listed if path.name.endswith(aborted_suffix(layout))]:
-        restored = await _put_back_taken(context, path, directory)
-        if restored is not None:
-            listed[restored] = listed[path]
-    found = sorted(path for path in listed if path.name.endswith(layout.record_suffix))
-    return [RecordRef(layout.record_name(path), length=listed[path]) for path in found]
-
-
-async def _put_back_taken(context: StageContext, taken: StorePath, directory: StorePath) -> StorePath | None:
-    """Finishes an `AbortTask` that died: puts back a record that it took by mistake, of another attempt of the task."""
-    data = await context.store.read(taken, limit=context.config.record_size_limit)
-    manifest = context.forms.decode_task(context, taken, data)
-    if taken.name == f"{manifest.taskAttemptID}{aborted_suffix(context.layout)}":
-        return None
-    record = directory / f"{manifest.taskID}{context.layout.record_suffix}"
-    try:
-        await move_file(context.store, taken, record)
-    except StoreExistsError:
-        return None
-    return record
 
 
 class LoadRecords(Stage[list[RecordRef], LoadedRecords]):
@@ -402,110 +264,3 @@ def _refuse_one_task_twice(winners: Iterable[Winner]) -> None:
                 path=winner.record,
                 next_step="name one attempt a task",
             )
-
-
-def refs_of_messages(context: StageContext, task_commits: Iterable[TaskCommit]) -> list[RecordRef]:
-    """The records that messages name: exactly these win.
-
-    Raises:
-        RecordError: A message is of another job, names a record outside the job's directory, or a task twice.
-    """
-    layout = context.layout
-    refs: list[RecordRef] = []
-    seen: dict[int, TaskCommit] = {}
-    for message in task_commits:
-        if not isinstance(message, TaskCommit):
-            raise RecordError(
-                f"a task commit message is missing: {message!r} was given in its place",
-                operation="commit_job",
-                next_step="pass the task_commit of every task, and no None",
-            )
-        if message.job_id != layout.job_id:
-            raise RecordError(
-                f"a task commit message of job {message.job_id} was given to job {layout.job_id}",
-                field="job_id",
-                path=message.record,
-                operation="commit_job",
-            )
-        if message.task in seen:
-            raise RecordError(
-                f"two task commit messages name task {message.task} (attempts {seen[message.task].attempt} "
-                f"and {message.attempt})",
-                field="task",
-                path=message.record,
-                operation="commit_job",
-                next_step="pass one message a task: the attempt your engine chose",
-            )
-        seen[message.task] = message
-        refs.append(_ref_of(context, message))
-    return sorted(refs, key=lambda ref: ref.record)
-
-
-def _ref_of(context: StageContext, message: TaskCommit) -> RecordRef:
-    layout = context.layout
-    if context.spec.delivery == "listing":
-        # The record lies under the task's name, and moves when the listing is frozen.
-        directory = layout.manifests_frozen if can_freeze(context) else layout.manifests
-        path = directory / layout.manifest(message.task).name
-        return RecordRef(layout.record_name(path), message.digest, length=message.length)
-    path = layout.attempt_record(message.task, message.attempt, message.nonce)
-    if message.record != path.uri:
-        raise RecordError(
-            "a task commit message names a record that is not where its attempt's record is",
-            field="record",
-            path=message.record,
-            operation="commit_job",
-        )
-    inline = message.inline.encode() if message.inline is not None else None
-    return RecordRef(path.relative_to(layout.job_directory), message.digest, inline, message.length)
-
-
-async def check_attempt_records(context: StageContext, refs: list[RecordRef]) -> None:
-    """Makes sure that the records which messages name stand, those that messages carry too: one listing.
-
-    A driver that finishes the job later has only the records to go by, and an attempt that was aborted took its away.
-
-    Raises:
-        TaskError: One is gone.
-        JobNotFoundError: So is their directory.
-    """
-    layout, store = context.layout, context.store
-    try:
-        standing = {child.path.name async for child in store.list(layout.attempts)}
-    except StoreNotFoundError as error:
-        raise JobNotFoundError(
-            f"job {layout.job_id} has no attempts directory: it was cleaned up, by itself or by a Hadoop committer "
-            "that deletes all of _temporary",
-            operation="commit_job",
-            path=layout.attempts,
-            next_step="run the job again; nothing was published",
-        ) from error
-    gone = [ref.record for ref in refs if ref.record.rpartition("/")[2] not in standing]
-    if gone:
-        raise TaskError(
-            f"the records of {len(gone)} task attempts are gone, the first: {gone[0]}: it was aborted, or the job was "
-            "cleaned up",
-            operation="commit_job",
-            path=layout.job_directory / gone[0],
-            next_step="commit with the message of another attempt of the task, or run the task again",
-        )
-
-
-def check_task_count(layout: JobLayout, refs: list[RecordRef], tasks: int | None) -> None:
-    """Refuses a commit with another number of tasks than the job has.
-
-    Raises:
-        TaskMissingError: The numbers differ; it names tasks that did not commit.
-    """
-    if tasks is None or len(refs) == tasks:
-        return
-    committed = {layout.task_of_record(ref.record) for ref in refs}
-    missing = [] if None in committed else [str(task) for task in range(tasks) if task not in committed]
-    more = f" and {len(missing) - MOST_NAMED:,} more" if len(missing) > MOST_NAMED else ""
-    named = f"; not committed: {', '.join(missing[:MOST_NAMED])}{more}" if missing else ""
-    raise TaskMissingError(
-        f"job {layout.job_id} has {tasks} tasks, {len(refs)} committed{named}",
-        operation="commit_job",
-        path=layout.job_directory,
-        next_step=f"run the missing tasks, or give their right number, then {COMMIT_AGAIN}; nothing was published",
-    )

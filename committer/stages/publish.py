@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 
@@ -28,11 +28,11 @@ from committer.paths import StorePath
 from committer.records.job_state import Fact
 from committer.records.success import FILENAMES_LIMIT
 from committer.stages.base import Stage, StageContext
-from committer.stages.commit_state import CommitState, is_forward_only, other_end
+from committer.stages.commit_state import CommitState, other_end
 from committer.stages.create_directories import refused_directory
+from committer.stages.existing_target import ExistingTargets
 from committer.stages.identity import (
     is_file_of,
-    is_recorded,
     is_virtual_directory,
     may_be_file_of,
     stands_as_directory,
@@ -106,15 +106,12 @@ class PublishFiles(Stage[CommitState, Published]):
     def __init__(self, context: StageContext) -> None:
         super().__init__(context)
         self._published = Published()
-        self._targets: dict[str, Fact] = {}
-        self._replace = context.config.existing_target == "replace"
-        self._forward_only = False
         self._ends = _make_ends(context.layout)
+        self._existing: ExistingTargets
 
     async def execute(self, value: CommitState) -> Published:
         """Publishes all files, many at once."""
-        self._targets = value.targets
-        self._forward_only = is_forward_only(self.context, value)
+        self._existing = ExistingTargets(self.context, value, self.name)
         self.context.progress.expect(value.decision.files)
         layout, store, published = self.context.layout, self.context.store, self._published
         targets, promoted = value.targets, value.promoted
@@ -201,7 +198,7 @@ class PublishFiles(Stage[CommitState, Published]):
                 error = again
         if isinstance(error, StoreExistsError):
             # The store sees something there that it does not show. The file is at its source, and nothing happened.
-            raise self._refusal(file, target, "something that cannot be looked at", [error])
+            raise self._existing.refusal(file, target, "something that cannot be looked at", [error])
         if isinstance(error, StoreUnavailableError | StoreThrottledError):
             # The file is at its source, and nothing happened.
             raise error
@@ -216,7 +213,7 @@ class PublishFiles(Stage[CommitState, Published]):
 
     async def _rename_into_place(self, file: PlannedFile, source: StorePath, target: StorePath) -> None:
         store = self.context.store
-        fact = self._targets.get(file.destination)
+        fact = self._existing.recorded(file)
         if fact is not None and fact.is_directory:
             # Taken away by a call without answer, or by a driver that died, or runs beside this one.
             await self._refuse_job_aside(file, target, self.context.layout.superseded / f"{fact.aside:08d}")
@@ -232,13 +229,9 @@ class PublishFiles(Stage[CommitState, Published]):
         self, file: PlannedFile, source: StorePath, target: StorePath, standing: FileStatus
     ) -> None:
         store, layout = self.context.store, self.context.layout
-        fact = self._targets.get(file.destination)
-        recorded = fact is not None and is_recorded(standing, fact)
-        # What came since the decision could not be put back by a rollback, which knows only what the decision recorded:
-        # it is replaced only by a job that cannot roll back anyway.
-        allowed = recorded or (self._replace and self._forward_only)
-        if not (allowed and (self._replace or self.context.config.conflict_mode == "replace")):
-            raise self._refusal(file, target, "a link" if standing.is_link else "a file")
+        fact = self._existing.recorded(file)
+        if not self._existing.may_replace(file, standing):
+            raise self._existing.refusal(file, target, "a link" if standing.is_link else "a file")
         aside = layout.superseded / _aside_name(file.destination, fact, standing)
         if stands_as_directory(standing):
             await self._take_directory(file, target, aside)
@@ -279,21 +272,9 @@ class PublishFiles(Stage[CommitState, Published]):
         found = await job_inside(self.context.store, standing)
         if found is not None:
             job = target / found.relative_to(standing)
-            refusal = self._refusal(file, target, f"a directory that a job runs into (it holds {job})")
+            refusal = self._existing.refusal(file, target, f"a directory that a job runs into (it holds {job})")
             refusal.next_step = end_it_first(job)
             raise refusal
-
-    def _refusal(
-        self, file: PlannedFile, target: StorePath, what: str, causes: Sequence[StoreError] = ()
-    ) -> TargetExistsError:
-        return TargetExistsError(
-            f"{what} stands at {target}, where {self.context.layout.job_id} publishes a file",
-            conflicts=[f"{what} stands at {file.destination}, where a file goes"],
-            operation=self.name,
-            path=target,
-            next_step="remove it, or set existing_target='replace', and run the job again",
-            causes=causes,
-        )
 
     async def _unknown(
         self,
@@ -312,7 +293,7 @@ class PublishFiles(Stage[CommitState, Published]):
             found = "its source is gone and the store cannot prove that what stands at its destination is it"
         else:
             found = "its source is gone, or not what was committed, and another file stands at its destination"
-        end = await other_end(self.context, forward_only=self._forward_only)
+        end = await other_end(self.context, forward_only=self._existing.forward_only)
         return OutcomeUnknownError(
             f"cannot tell what happened to {file.destination}: {found}",
             operation=self.name,

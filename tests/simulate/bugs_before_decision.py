@@ -12,8 +12,9 @@ from committer.stages.commit_task import CommitTask
 from committer.stages.decide import DecideCommit
 from committer.stages.intent import TakeReplaceLock, lock_owner, release_lock
 from committer.stages.job_directory import read_outcome
-from committer.stages.load_records import RecordRef, freeze_manifests
+from committer.stages.listed_records import freeze_manifests
 from committer.stages.preflight import Conflicts, Preflight
+from committer.stages.record_refs import RecordRef
 from tests.simulate.patches import Patches, create_by_put
 
 

@@ -1,0 +1,77 @@
+"""The existing-target rule: what stands where a job publishes a file, and whether it gives way."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from committer.errors import CommitterError, TargetExistsError
+from committer.paths import StorePath
+from committer.records.job_state import Fact
+from committer.stages.base import StageContext
+from committer.stages.commit_state import CommitState, is_forward_only
+from committer.stages.identity import is_recorded
+from committer.stages.planned_files import PlannedFile
+from committer.stores.base import FileStatus
+
+
+class ExistingTargets:
+    """What stood at the destinations of a job's files when it was decided, and what may stand there by now.
+
+    Args:
+        context: The job.
+        state: What was decided.
+        operation: The stage that publishes.
+
+    Attributes:
+        forward_only: Whether the job cannot be taken back.
+    """
+
+    def __init__(self, context: StageContext, state: CommitState, operation: str) -> None:
+        self._context = context
+        self._facts = state.targets
+        self._replaces = context.config.existing_target == "replace"
+        self.forward_only = is_forward_only(context, state)
+        self._operation = operation
+
+    def recorded(self, file: PlannedFile) -> Fact | None:
+        """What the decision says stood where a file goes; None where nothing did."""
+        return self._facts.get(file.destination)
+
+    def may_replace(self, file: PlannedFile, standing: FileStatus) -> bool:
+        """Whether what stands there gives way: what the decision recorded, if the job replaces.
+
+        What came since the decision could not be put back by a rollback, which knows only what the decision recorded:
+        it is replaced only by a job that cannot roll back anyway.
+        """
+        fact = self.recorded(file)
+        recorded = fact is not None and is_recorded(standing, fact)
+        allowed = recorded or (self._replaces and self.forward_only)
+        return allowed and (self._replaces or self._context.config.conflict_mode == "replace")
+
+    def refusal(
+        self,
+        file: PlannedFile,
+        target: StorePath,
+        what: str,
+        causes: Sequence[CommitterError] = (),
+        *,
+        still: bool = True,
+    ) -> TargetExistsError:
+        """The error of a file whose destination is taken.
+
+        Args:
+            file: The file.
+            target: Its destination.
+            what: What stands there.
+            causes: What the store said.
+            still: Whether it was seen to stand there just now.
+        """
+        stands = "stands" if still else "stands, or stood a moment ago,"
+        return TargetExistsError(
+            f"{what} {stands} at {target}, where {self._context.layout.job_id} publishes a file",
+            conflicts=[f"{what} {stands} at {file.destination}, where a file goes"],
+            operation=self._operation,
+            path=target,
+            next_step="remove it, or set existing_target='replace', and run the job again",
+            causes=causes,
+        )

@@ -1,0 +1,121 @@
+"""Records under their tasks' names: put out of reach of late tasks, and listed."""
+
+from __future__ import annotations
+
+from committer.errors import (
+    CommitterError,
+    JobNotFoundError,
+    StoreExistsError,
+    StoreNotFoundError,
+    UnsupportedError,
+)
+from committer.flow.workers import run_workers
+from committer.layout import JobLayout
+from committer.paths import StorePath
+from committer.stages.base import StageContext
+from committer.stages.record_refs import RecordRef, can_freeze
+from committer.stores.helpers import exists, move_file
+
+# What `AbortTask` names a record it has taken while it looks whose it is.
+ABORTED = "-aborted"
+
+
+def aborted_suffix(layout: JobLayout) -> str:
+    """How the name of a record ends that `AbortTask` has taken, while it looks whose it is."""
+    return f"{ABORTED}{layout.record_suffix}.tmp"
+
+
+async def freeze_manifests(context: StageContext) -> bool:
+    """Puts the listing out of reach of late tasks: `manifests` becomes `manifests-frozen`, one call.
+
+    A job commit that died after the freeze left it done; a `manifests` that stands beside the frozen one was made
+    again by a zombie (seen with Hadoop 3.5.0) and is never read. With `durability="fsync"` the new name is synced right
+    before the decision, the first that rests on it (`DecideCommit`).
+
+    Returns:
+        False where the store cannot rename a directory atomically; nothing was done then.
+
+    Raises:
+        JobNotFoundError: Neither directory is there.
+    """
+    layout, store = context.layout, context.store
+    if not can_freeze(context):
+        return False
+    try:
+        # Not looked for first: where it stands already, the rename refuses to replace it.
+        await store.rename_directory(layout.manifests, layout.manifests_frozen)
+    except UnsupportedError:
+        # A disk says so only when it is tried; from now on the store's capabilities say it too. Another machine may
+        # have been able to.
+        return await exists(store, layout.manifests_frozen)
+    except CommitterError as error:
+        # A lost answer, or another driver of this job: what counts is what stands there now.
+        if await exists(store, layout.manifests_frozen):
+            return True
+        if isinstance(error, StoreNotFoundError):
+            raise JobNotFoundError(
+                f"job {layout.job_id} has no manifests directory: it was cleaned up, by itself or by a Hadoop "
+                "committer that deletes all of _temporary",
+                operation="freeze_manifests",
+                path=layout.manifests,
+                next_step="run the job again; nothing was published",
+            ) from error
+        raise
+    return True
+
+
+async def unfreeze_manifests(context: StageContext) -> None:
+    """Undoes the freeze of a job that stays undecided.
+
+    A task that committed meanwhile may have made `manifests` again (Hadoop's do): then its newer records first replace
+    the frozen ones, so that at every moment one directory holds a record of every task. One call; 2 more a late record.
+    """
+    layout, store = context.layout, context.store
+    if not can_freeze(context):
+        return
+    try:
+        await store.rename_directory(layout.manifests_frozen, layout.manifests)
+        return
+    except StoreNotFoundError:
+        return
+    except StoreExistsError:
+        late = [child.path async for child in store.list(layout.manifests)]
+
+    async def bring_in(record: StorePath) -> None:
+        await store.rename_file(record, layout.manifests_frozen / record.name, replace=True)
+
+    await run_workers(late, bring_in, workers=context.config.io_concurrency, operation="unfreeze_manifests")
+    await store.delete_directory(layout.manifests, recursive=False)
+    await store.rename_directory(layout.manifests_frozen, layout.manifests)
+
+
+async def list_manifests(context: StageContext, *, frozen: bool) -> list[RecordRef]:
+    """The records a listing finds, by name; one call a page. Names that are not a record's are passed over."""
+    layout = context.layout
+    directory = layout.manifests_frozen if frozen else layout.manifests
+    try:
+        listed = {child.path: child.size async for child in context.store.list(directory)}
+    except StoreNotFoundError:
+        if context.store.capabilities.directories:
+            raise
+        listed = {}
+    for path in [path for path in listed if path.name.endswith(aborted_suffix(layout))]:
+        restored = await _put_back_taken(context, path, directory)
+        if restored is not None:
+            listed[restored] = listed[path]
+    found = sorted(path for path in listed if path.name.endswith(layout.record_suffix))
+    return [RecordRef(layout.record_name(path), length=listed[path]) for path in found]
+
+
+async def _put_back_taken(context: StageContext, taken: StorePath, directory: StorePath) -> StorePath | None:
+    """Finishes an `AbortTask` that died: puts back a record that it took by mistake, of another attempt of the task."""
+    data = await context.store.read(taken, limit=context.config.record_size_limit)
+    manifest = context.forms.decode_task(context, taken, data)
+    if taken.name == f"{manifest.taskAttemptID}{aborted_suffix(context.layout)}":
+        return None
+    record = directory / f"{manifest.taskID}{context.layout.record_suffix}"
+    try:
+        await move_file(context.store, taken, record)
+    except StoreExistsError:
+        return None
+    return record
