@@ -15,7 +15,7 @@ from committer.layout import JobLayout
 from committer.paths import StorePath, root_of
 from committer.records.success import SuccessData
 from committer.stages.file_list import FILE_LIST, FILE_LIST_PROBLEM, list_named, read_parts
-from committer.stages.success_file import files_committed
+from committer.stages.success_content import files_committed
 from committer.stores.base import Store
 
 

@@ -18,7 +18,7 @@ from committer.shown import Shown
 from committer.stages.identity import stands_as_directory
 from committer.stages.manifest_forms import MANIFEST_COMMITTER
 from committer.stages.names import is_hidden
-from committer.stages.success_file import WAS_EMPTY, files_committed, named_uris
+from committer.stages.success_content import WAS_EMPTY, files_committed, named_uris
 from committer.stores.base import Store
 from committer.stores.helpers import check_destination, walk
 

@@ -15,8 +15,8 @@ from committer.stages.cleanup import (
     RemoveFate,
 )
 from committer.stages.end_job import mark_finished
-from committer.stages.intent import release_lock
 from committer.stages.job_directory import read_outcome
+from committer.stages.replace_lock import release_lock
 
 _log = job_logger("committer.committers")
 

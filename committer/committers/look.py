@@ -14,7 +14,7 @@ from committer.stages.commit_state import is_fenced
 from committer.stages.end_job import Ended
 from committer.stages.job_directory import JobDirectory, look_at_job, read_decision, read_outcome, read_setup
 from committer.stages.other_setup import is_anew
-from committer.stages.success_file import read_success, was_completed
+from committer.stages.success_content import read_success, was_completed
 
 
 @dataclass(frozen=True, slots=True)

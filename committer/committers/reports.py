@@ -17,11 +17,11 @@ from committer.records.success import FILENAMES_LIMIT, SuccessData, decode_succe
 from committer.stages.base import StageContext
 from committer.stages.cleanup import remove_emptied
 from committer.stages.commit_state import CommitState
-from committer.stages.intent import release_lock, remove_taken_lock
 from committer.stages.job_directory import read_outcome, refuse_place
 from committer.stages.publish import Published
+from committer.stages.replace_lock import release_lock, remove_taken_lock
 from committer.stages.report import DESTINATION, SaveReport, is_report_of
-from committer.stages.success_file import (
+from committer.stages.success_content import (
     DIRECTORIES_CREATED,
     SETUP,
     files_committed,

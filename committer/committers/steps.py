@@ -45,10 +45,11 @@ from committer.stages.commit_state import CommitState
 from committer.stages.decide import DecideCommit, abort_decision, create_decision, remove_side_files
 from committer.stages.durability import sync_directories
 from committer.stages.end_job import EndJob
-from committer.stages.intent import DeclareIntent, TakeReplaceLock, release_lock
+from committer.stages.intent import DeclareIntent
 from committer.stages.job_directory import read_outcome, refuse_links
 from committer.stages.other_setup import remove_mistaken
 from committer.stages.publish import Published
+from committer.stages.replace_lock import TakeReplaceLock, release_lock
 from committer.stages.roll_back import RollBackRequest, fence
 from committer.stores.helpers import exists
 

@@ -20,7 +20,6 @@ from committer.spec import Delivery
 from committer.stages.base import StageContext
 from committer.stages.cleanup import CleanupJob, RemoveDecision, RemoveFate
 from committer.stages.decide import abort_decision, create_decision
-from committer.stages.intent import release_lock, remove_taken_lock
 from committer.stages.job_directory import (
     JobDirectory,
     look_at_job,
@@ -29,6 +28,7 @@ from committer.stages.job_directory import (
     read_setup,
     refuse_links,
 )
+from committer.stages.replace_lock import release_lock, remove_taken_lock
 from committer.stores.base import Store
 from committer.stores.helpers import children_of, create_exclusively, walk
 

@@ -12,10 +12,11 @@ from committer.errors import CommitterError, StoreExistsError, StoreNotFoundErro
 from committer.records.success import encode_success
 from committer.stages.base import StageContext
 from committer.stages.cleanup import CleanupJob, RemoveDecision, RemoveFate
-from committer.stages.intent import release_lock
 from committer.stages.publish import Published, PublishFiles
+from committer.stages.replace_lock import release_lock
 from committer.stages.roll_back import RollBack, fence
-from committer.stages.success_file import SaveSuccess, success_data
+from committer.stages.success_content import success_data
+from committer.stages.success_file import SaveSuccess
 from committer.stages.superseded import ListSuperseded, MoveAside
 from committer.stages.validate_output import ValidateOutput
 from tests.simulate.patches import Patches, create_by_put

@@ -10,11 +10,11 @@ from committer.layout import MANIFEST_SUFFIX
 from committer.stages.base import StageContext
 from committer.stages.commit_task import CommitTask
 from committer.stages.decide import DecideCommit
-from committer.stages.intent import TakeReplaceLock, lock_owner, release_lock
 from committer.stages.job_directory import read_outcome
 from committer.stages.listed_records import freeze_manifests
 from committer.stages.preflight import Conflicts, Preflight
 from committer.stages.record_refs import RecordRef
+from committer.stages.replace_lock import TakeReplaceLock, lock_owner, release_lock
 from tests.simulate.patches import Patches, create_by_put
 
 

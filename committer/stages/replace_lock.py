@@ -1,0 +1,347 @@
+"""The replace lock: a job that takes old files away holds it, so that no other job commits beside it."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterable
+from typing import NamedTuple
+
+from committer.advice import call
+from committer.errors import (
+    COMMIT_AGAIN,
+    CommitterError,
+    ConfigurationError,
+    DestinationBusyError,
+    JobNotFoundError,
+    RecordError,
+    StoreExistsError,
+    StoreIsADirectoryError,
+    StoreNotADirectoryError,
+    StoreNotFoundError,
+    StoreOutcomeUnknownError,
+    StorePreconditionError,
+)
+from committer.flow.workers import run_workers
+from committer.layout import JobLayout, check_job_id
+from committer.paths import StorePath
+from committer.records.job_state import ReplaceLock, decode_record, encode_record, is_of
+from committer.stages.base import Stage, StageContext
+from committer.stages.cleanup import remove_emptied
+from committer.stages.job_directory import (
+    is_set_up_anew,
+    layout_for,
+    look_at_job,
+    read_decision,
+    read_outcome,
+    read_record,
+)
+from committer.stores.base import FileStatus
+from committer.stores.helpers import create_exclusively, move_file
+
+_LOCK_TRIES = 5
+_MOST_NAMED = 10
+
+
+class TakeReplaceLock(Stage[None, None]):
+    """Takes the replace lock, then looks for other jobs that are about to commit, or have not finished with it.
+
+    A job that has its outcome is still in the way: it is about to write `_SUCCESS`, or to put old files back. Were its
+    files replaced before, its `_SUCCESS` would name files that are gone, and stand where this job's belongs.
+
+    The lock is the job's: where another driver of the job took it, this one rests on it, and from then on only the
+    job's end releases it.
+
+    Preconditions: this job's intent stands.
+    Postconditions: the lock is this job's, and every other job that has an intent is finished.
+    Failure modes: `DestinationBusyError` names every owner; the caller withdraws.
+    Cost: 2 calls and one to three a neighbouring job; 3 more where another driver of the job took the lock.
+    """
+
+    name = "job_stage_take_replace_lock"
+
+    async def execute(self, value: None) -> None:
+        """Takes, looks."""
+        await self._take_lock()
+        await self._refuse_neighbours()
+
+    async def _take_lock(self) -> None:
+        layout = self.context.layout
+        lock = ReplaceLock(
+            job_id=layout.job_id,
+            driver=self.context.driver,
+            created=self.context.timestamp(),
+            setup=layout.setup_name,
+        )
+        for tries_left in reversed(range(_LOCK_TRIES)):
+            try:
+                found = await create_exclusively(
+                    self.context.store,
+                    layout.replace_lock,
+                    encode_record(lock),
+                    # What a driver that dies leaves half written goes with its job.
+                    temporary=layout.drivers / f"replace-lock-{self.context.driver}.tmp",
+                    durable=self.context.durable,
+                )
+            except StoreNotFoundError:
+                # It was released since it stood in the way, or the job is gone with all of `_temporary`.
+                await look_at_job(self.context.store, layout)
+                if not tries_left:
+                    raise
+                continue
+            standing = decode_record(found, ReplaceLock, source=str(layout.replace_lock))
+            if standing.job_id != layout.job_id:
+                raise _busy(self.context, [standing.job_id], "replaces data there")
+            if standing.driver == self.context.driver or await self._rest_on(standing, lock):
+                return
+        raise _busy(self.context, [layout.job_id], "has another driver, which takes the lock again and again")
+
+    async def _rest_on(self, standing: ReplaceLock, own: ReplaceLock) -> bool:
+        """Keeps the lock of another driver of this job from being taken back. False when it was, so that none stands.
+
+        The lock is never taken over: the other driver may be alive and decide in the moment in which none stands, and
+        another job that looks in that moment commits beside this one.
+        """
+        context = self.context
+        kept = _kept(context, standing)
+        try:
+            found = await create_exclusively(
+                context.store,
+                kept,
+                encode_record(own),
+                temporary=context.layout.temporary_of(kept, context.driver),
+                durable=context.durable,
+            )
+        except StoreNotFoundError:
+            # What stood there was deleted since, or the job is gone.
+            await look_at_job(context.store, context.layout)
+            return False
+        taken_back = decode_record(found, ReplaceLock, source=str(kept)).driver == standing.driver
+        still = await _lock_at(context, context.layout.replace_lock)
+        if still is None or (still.job_id, still.driver) != (standing.job_id, standing.driver):
+            return False
+        if taken_back:
+            # Its driver died half way, where a rename is a link and a delete. No driver rests on it.
+            await _take_away(context, driver=standing.driver)
+        return not taken_back
+
+    async def _refuse_neighbours(self) -> None:
+        layout = self.context.layout
+        neighbours = [
+            child.path.name async for child in self.context.store.list(layout.temporary) if child.is_directory
+        ]
+        busy: dict[str, _InTheWay] = {}
+
+        async def look(job_id: str) -> None:
+            if job_id == layout.job_id:
+                return
+            try:
+                check_job_id(job_id)
+                other = layout_for(self.context.store, layout.destination, job_id, layout.job_attempt)
+                found = await self._in_the_way(other)
+            except (ConfigurationError, JobNotFoundError):
+                return
+            if found is not None:
+                busy[job_id] = found
+
+        await run_workers(neighbours, look, workers=self.context.config.io_concurrency, operation=self.name)
+        if busy:
+            owners = sorted(busy)
+            raise _busy(self.context, owners, busy[owners[0]].what, causes=[one.error for one in busy.values()])
+
+    async def _in_the_way(self, other: JobLayout) -> _InTheWay | None:
+        """Why a job that replaces cannot commit beside another one; None when it can."""
+        store = self.context.store
+        try:
+            found = await look_at_job(store, other)
+            # An intent that came after a cleanup, where directories are not real, belongs to no job.
+            if not (found.decided or (found.intents and not found.is_void and not found.ended)):
+                return None
+            decision = await read_decision(store, other) if found.decided else None
+            if decision is not None and decision.decision == "abort":
+                return None
+            if not found.ended:
+                return _InTheWay("is being committed there")
+            # Without a decision it is a kept outcome, or what a cleanup leaves: only a finished job comes that far.
+            outcome = await read_outcome(store, other) if decision is not None else None
+            if outcome is None or outcome.finished:
+                return None
+            return _InTheWay(
+                "is committed there and has yet to write _SUCCESS"
+                if outcome.outcome == "committed"
+                else "is being rolled back there"
+            )
+        except (RecordError, StoreIsADirectoryError) as error:
+            return _InTheWay(f"may be committed there: {error.message}", error)
+
+
+class _InTheWay(NamedTuple):
+    what: str
+    error: CommitterError | None = None
+
+
+def _busy(
+    context: StageContext, owners: list[str], what: str, causes: Iterable[CommitterError | None] = ()
+) -> DestinationBusyError:
+    destination, job_id = str(context.layout.destination), context.layout.job_id
+    if owners == [job_id]:
+        who, step = f"job {job_id} {what}", f"{COMMIT_AGAIN}: it goes on from where the other driver stands"
+    elif len(owners) == 1:
+        who = f"job {owners[0]} {what}"
+        step = (
+            f"{COMMIT_AGAIN} once job {owners[0]} has ended; if its driver is dead, "
+            f"{call('recover', destination, owners[0])} finishes it, and "
+            f"{call('recover', destination, owners[0], rollback=True)} aborts it or takes it back"
+        )
+    else:
+        more = f" and {len(owners) - _MOST_NAMED} more" if len(owners) > _MOST_NAMED else ""
+        who = f"jobs {', '.join(owners[:_MOST_NAMED])}{more} are in the way, the first {what}"
+        step = (
+            f"{COMMIT_AGAIN} once each of these jobs has ended; if the driver of one is dead, "
+            f"{call('recover', destination, owners[0])} finishes the first, and "
+            f"{call('recover', destination, owners[0], rollback=True)} aborts it or takes it back"
+        )
+    return DestinationBusyError(
+        f"job {job_id} cannot commit into {destination} now: {who}",
+        owners=owners,
+        operation="job_stage_declare_intent",
+        path=destination,
+        next_step=step,
+        causes=[cause for cause in causes if cause is not None],
+    )
+
+
+async def look_for_lock(context: StageContext) -> Exception | None:
+    """What keeps a job that replaces nothing, and whose intent stands, from going on: another one that replaces.
+
+    Whatever goes wrong is returned rather than raised, so that it can go together with a call that must not be
+    cancelled. One call.
+    """
+    try:
+        owner = await lock_owner(context)
+    except Exception as error:
+        return error
+    if owner is None or owner == context.layout.job_id:
+        return None
+    return _busy(context, [owner], "replaces data there")
+
+
+async def lock_owner(context: StageContext) -> str | None:
+    """The job that holds the replace lock; None when none does. One call."""
+    lock = await _lock_at(context, context.layout.replace_lock)
+    return lock.job_id if lock is not None else None
+
+
+async def _lock_at(context: StageContext, path: StorePath) -> ReplaceLock | None:
+    try:
+        return await read_record(context.store, path, ReplaceLock)
+    except StoreNotADirectoryError:
+        return None
+
+
+def _kept(context: StageContext, lock: ReplaceLock) -> StorePath:
+    """Where a lock goes that its driver takes back undecided, unless another driver of the job rests on it.
+
+    Who does creates a file there, so the rename, which replaces nothing, fails: one of the two comes first.
+    """
+    # The name in a record that was read is not trusted to be one segment of a path.
+    digest = hashlib.sha256(lock.driver.encode()).hexdigest()
+    return context.layout.job_directory / f"replace-lock-of-{digest[:12]}"
+
+
+async def release_lock(context: StageContext, *, driver: str | None = None) -> None:
+    """Releases the replace lock when this job holds it: 1 call when it does not, else 3, or 4 while it is undecided.
+
+    By a rename, which is never repeated blindly: a second delete after a lost answer could take another job's lock.
+    What was taken is looked at, and put back should it be another's after all. Where a rename is not told what to move,
+    it stays where it was taken to until cleanup removes all of that, so that it cannot succeed a second time, late.
+
+    Args:
+        context: The job, which is decided or gone; undecided with `driver` only.
+        driver: Only a lock that this driver took, and that no other driver of the job rests on.
+    """
+    await _take_away(context, driver=driver, unless_kept=driver is not None)
+
+
+async def _take_away(context: StageContext, *, driver: str | None, unless_kept: bool = False) -> None:
+    layout, store = context.layout, context.store
+
+    def is_own(lock: ReplaceLock | None) -> bool:
+        return lock is not None and lock.job_id == layout.job_id and driver in (None, lock.driver)
+
+    try:
+        # Looked at before it is read, so that a rename that is told the identity cannot take one that came later.
+        known = await store.status(layout.replace_lock) if store.capabilities.conditional_rename else None
+        standing = await _lock_at(context, layout.replace_lock)
+    except (RecordError, StoreNotFoundError):
+        return
+    if standing is None or not is_own(standing):
+        return
+    if not is_of(standing.setup, layout.setup_name) and await is_set_up_anew(store, layout):
+        # The job is over, and another one has its id and the lock.
+        return
+    # Beside the lock only when the job's directory is gone, or when this driver has released one already.
+    released = layout.drivers / f"replace-lock-{context.driver}"
+    beside = layout.temporary / f"{layout.replace_lock.name}-{layout.job_id}"
+    for place in (_kept(context, standing) if unless_kept else released, beside):
+        moved = await _move_lock(context, place, known, is_own, replace=place == beside, unless_kept=unless_kept)
+        if moved is None:
+            return
+        if moved:
+            break
+    else:
+        return
+    found = await _lock_at(context, place)
+    if found is not None and not is_own(found):
+        try:
+            await move_file(store, place, layout.replace_lock)
+            return
+        except StoreExistsError:
+            pass
+    # Where nothing is renamed it was copied and deleted, which is told what to delete.
+    can = store.capabilities
+    if place != released or can.conditional_rename or not can.atomic_file_rename:
+        await store.delete_file(place)
+
+
+async def _move_lock(
+    context: StageContext,
+    place: StorePath,
+    known: FileStatus | None,
+    is_own: Callable[[ReplaceLock | None], bool],
+    *,
+    replace: bool,
+    unless_kept: bool,
+) -> bool | None:
+    """Moves the lock to a place; False when it cannot go there, None when it is not to be moved any more."""
+    store, lock = context.store, context.layout.replace_lock
+    identity = known.identity if known is not None else None
+    try:
+        await move_file(store, lock, place, replace=replace, identity=identity)
+    except StorePreconditionError:
+        # Released and taken anew since.
+        return None
+    except StoreExistsError:
+        # Another driver rests on it; or this one released one before.
+        return None if unless_kept else False
+    except StoreNotFoundError:
+        return False if is_own(await _lock_at(context, lock)) else None
+    except StoreOutcomeUnknownError:
+        found = await _lock_at(context, place)
+        if found is None:
+            raise
+        if unless_kept and not is_own(found):
+            return None
+    return True
+
+
+async def remove_taken_lock(context: StageContext) -> None:
+    """Removes the lock that a driver of this job had taken away when it died, and the job's directory was gone."""
+    layout = context.layout
+    taken = layout.temporary / f"{layout.replace_lock.name}-{layout.job_id}"
+    try:
+        lock = await _lock_at(context, taken)
+    except RecordError:
+        return
+    if lock is not None and lock.job_id == layout.job_id:
+        await context.store.delete_file(taken)
+        await remove_emptied(context)
