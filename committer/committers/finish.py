@@ -93,7 +93,7 @@ async def remove_last_records(context: StageContext, *, kept: bool) -> None:
         _log.warning("cleanup of job %s failed and is ignored: %s", context.layout.job_id, error)
 
 
-async def clean_up_aborted(context: StageContext) -> None:
+async def finish_aborted(context: StageContext) -> None:
     """Everything after a decision against a job. Idempotent."""
     await release_lock(context)
     skipped = context.config.cleanup_skipped

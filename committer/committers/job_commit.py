@@ -25,13 +25,14 @@ from committer.committers.failures import (
     typed,
     unsettled_refusal,
 )
+from committer.committers.job_call import JobCall
 from committer.committers.listing import refuse_unwritable_list
 from committer.committers.look import Position
 from committer.committers.publish_action import PublishAction
 from committer.committers.reports import check_reported, save_report
 from committer.committers.results import JobReport
 from committer.committers.standing import Standing, Step, Wish, step_for
-from committer.committers.steps import Steps
+from committer.committers.steps import take
 from committer.errors import (
     CommitterError,
     JobNotFoundError,
@@ -87,8 +88,8 @@ class JobCommit:
     async def commit(self, task_commits: Iterable[TaskCommit] | None, tasks: int | None) -> JobReport:
         """Commits the job; goes on where it was decided before."""
         refuse_unwritable_list(self._context.config)
-        steps = Steps(self._context, self._action, Wish.COMMIT, deciding=Deciding(messages_in(task_commits), tasks))
-        report = await _reporting(steps)
+        call = JobCall(self._context, self._action, Wish.COMMIT, deciding=Deciding(messages_in(task_commits), tasks))
+        report = await _reporting(call)
         _log_end(report, "committed" if report.success else "over, and was not committed")
         if not report.success:
             raise JobRolledBackError(
@@ -115,124 +116,122 @@ class JobCommit:
             JobDecidedError: It is decided to be committed; nothing was deleted.
         """
         with audit(ji=self._context.layout.job_id), self._context.statistics.timed(names.JOB_STAGE_ABORT):
-            return await _bring_to_end(Steps(self._context, self._action, Wish.ABORT)) is not None
+            return await _bring_to_end(JobCall(self._context, self._action, Wish.ABORT)) is not None
 
     async def check_recover(self, *, rollback: bool, force: bool) -> None:
         """Raises what `recover` would raise from where the job stands; changes nothing.
 
         What shows only when it is tried is not foreseen, nor what a commit of an undecided job would be refused for.
         """
-        steps = self._recovery(rollback=rollback, force=force)
-        position = await steps.look()
-        step = step_for(position.standing, steps.wish)
+        call = self._recovery(rollback=rollback, force=force)
+        position = await call.look()
+        step = step_for(position.standing, call.wish)
         if step in _REFUSING:
-            await steps.take(step, position)
+            await take(call, step, position)
         elif step is Step.TELL and position.found is None:
-            await check_reported(steps.context)
+            await check_reported(call.context)
         elif step is Step.DECIDE_IF_FORCED:
-            check_forced(steps.context, force=force)
+            check_forced(call.context, force=force)
         elif step is Step.DECIDE_AS_INTENDED:
-            await intent_of(steps.context, position, force=force)
+            await intent_of(call.context, position, force=force)
         elif step in _DECIDED:
-            steps.check_roots(position)
+            call.check_roots(position)
         if step is Step.TAKE_BACK:
-            state = await steps.state_of(position)
-            self._action.roll_back(steps.context).refuse(RollBackRequest(state, "on demand", force))
+            state = await call.state_of(position)
+            self._action.roll_back(call.context).refuse(RollBackRequest(state, "on demand", force))
 
-    def _recovery(self, *, rollback: bool, force: bool) -> Steps:
-        return Steps(self._context, self._action, Wish.ROLL_BACK if rollback else Wish.RECOVER, force=force)
+    def _recovery(self, *, rollback: bool, force: bool) -> JobCall:
+        return JobCall(self._context, self._action, Wish.ROLL_BACK if rollback else Wish.RECOVER, force=force)
 
 
-async def _bring_to_end(steps: Steps) -> JobReport | None:
+async def _bring_to_end(call: JobCall) -> JobReport | None:
     """Takes the step that the table names, from where the job stands, until one ends the call."""
-    position = await steps.look()
+    position = await call.look()
     for _look in range(_LOOKS):
-        step = step_for(position.standing, steps.wish)
+        step = step_for(position.standing, call.wish)
         if step in _DECIDED:
-            steps.check_roots(position)
+            call.check_roots(position)
         try:
-            led = await steps.take(step, position)
+            led = await take(call, step, position)
         except Exception as error:
-            led = await _after_failure(steps, step, position, error)
+            led = await _after_failure(call, step, position, error)
         if not isinstance(led, Position):
             return led
         position = led
     raise JobStateError(
-        f"job {steps.context.layout.job_id} was found at another point at each of {_LOOKS} looks",
-        operation=steps.wish.value,
-        path=steps.context.layout.job_directory,
+        f"job {call.context.layout.job_id} was found at another point at each of {_LOOKS} looks",
+        operation=call.wish.value,
+        path=call.context.layout.job_directory,
         outcome="unknown",
-        next_step=f"find out who changes it, then call {steps.context.recover_call()}",
+        next_step=f"find out who changes it, then call {call.context.recover_call()}",
     )
 
 
-async def _after_failure(steps: Steps, step: Step, position: Position, error: Exception) -> Position:
+async def _after_failure(call: JobCall, step: Step, position: Position, error: Exception) -> Position:
     """Where the job stands by now, when another driver brought it on, or is to be taken back; else raises."""
-    if step in _DECIDING and steps.deciding.began and steps.decision is None:
-        return await _after_undecided(steps, typed(error))
-    if step in _DECIDING and steps.decision is not None and isinstance(error, CommitterError):
-        raise advise_recovery(steps.context, error) from error
+    if step in _DECIDING and call.deciding.began and call.decision is None:
+        return await _after_undecided(call, typed(error))
+    if step in _DECIDING and call.decision is not None and isinstance(error, CommitterError):
+        raise advise_recovery(call.context, error) from error
     if step not in _DECIDED or not isinstance(error, CommitterError):
         raise error
     try:
-        now = await steps.look()
+        now = await call.look()
     except CommitterError as unseen:
         error.causes = (*error.causes, unseen)
-        raise _told(steps, step, error) from error
-    carried = steps.decision
+        raise _told(call, step, error) from error
+    carried = call.decision
     if carried is not None and carried.decision == "commit":
         if now.standing in _UNDECIDED | {Standing.VOID, Standing.REPEATED, Standing.ANEW, Standing.MISTAKEN}:
             # It ended; what stands there came late, or is a job set up under its id since.
             return Position(Standing.GONE)
         if now.decision is not None and now.decision.driver != carried.driver:
-            raise _told(steps, step, error) from error
-    if _is_brought_on(steps, step, now):
+            raise _told(call, step, error) from error
+    if _is_brought_on(call, step, now):
         if step is Step.FINISH:
-            steps.overtaken = _told(steps, step, error)
+            call.overtaken = _told(call, step, error)
         return now
     refusal = definite_refusal(error) if step is Step.PUBLISH else None
-    if refusal is not None and steps.state is not None and not is_forward_only(steps.context, steps.state):
-        _log.warning("job %s is rolled back: %s", steps.context.layout.job_id, refusal.message)
-        steps.refusal = refusal
+    if refusal is not None and call.state is not None and not is_forward_only(call.context, call.state):
+        _log.warning("job %s is rolled back: %s", call.context.layout.job_id, refusal.message)
+        call.refusal = refusal
         return replace(position, standing=Standing.REFUSED)
-    raise _told(steps, step, error) from error
+    raise _told(call, step, error) from error
 
 
-def _is_brought_on(steps: Steps, step: Step, now: Position) -> bool:
+def _is_brought_on(call: JobCall, step: Step, now: Position) -> bool:
     """Whether another driver of the job did what a step was about to do, or the contrary."""
-    own = (
-        now.standing is Standing.ROLLED_BACK and now.outcome is not None and now.outcome.driver == steps.context.driver
-    )
+    own = now.standing is Standing.ROLLED_BACK and now.outcome is not None and now.outcome.driver == call.context.driver
     return not own and now.standing not in _NOT_BROUGHT_ON[step]
 
 
-def _told(steps: Steps, step: Step, error: CommitterError) -> CommitterError:
+def _told(call: JobCall, step: Step, error: CommitterError) -> CommitterError:
     """The error of a step as its caller is told of it."""
-    context = steps.context
-    if steps.refusal is not None and step in (Step.TAKE_BACK, Step.UNDO):
-        return unsettled_refusal(context, steps.refusal, error)
+    context = call.context
+    if call.refusal is not None and step in (Step.TAKE_BACK, Step.UNDO):
+        return unsettled_refusal(context, call.refusal, error)
     if step is Step.PUBLISH:
-        state = steps.state
+        state = call.state
         return advise_recovery(context, error, reversible=state is not None and not is_forward_only(context, state))
     if step in (Step.TAKE_BACK, Step.UNDO):
-        return advise_recovery(context, error, rollback=step is Step.TAKE_BACK or steps.wish is Wish.ROLL_BACK)
+        return advise_recovery(context, error, rollback=step is Step.TAKE_BACK or call.wish is Wish.ROLL_BACK)
     if error.outcome != "committed":
         # It could not be read what is left to do.
         leave_rest(context, error)
     return error
 
 
-async def _after_undecided(steps: Steps, error: CommitterError) -> Position:
+async def _after_undecided(call: JobCall, error: CommitterError) -> Position:
     """Where the job stands when another driver of it went ahead, and what failed here is its doing; else raises.
 
     A file it published looks like another job's to a preflight. And freeze and lock are the job's: they may not
     be taken back once any driver decided.
     """
-    context = steps.context
+    context = call.context
     if isinstance(error, OutcomeUnknownError) and error.operation == DecideCommit.name:
         raise error
     try:
-        now = await steps.look()
+        now = await call.look()
     except (StoreError, MemoryError) as unseen:
         # It cannot be told whether another driver decided, so nothing is taken back.
         say_undecided(context, error, "another driver may have decided it, and that could not be looked up", unseen)
@@ -242,11 +241,11 @@ async def _after_undecided(steps: Steps, error: CommitterError) -> Position:
         raise refuse_anew(context) from error
     if now.standing in _UNDECIDED and now.found is not None:
         if now.found.set_up or context.spec.hadoop:
-            await withdraw_or_say(context, error, steps.deciding.declared, now.found)
+            await withdraw_or_say(context, error, call.deciding.declared, now.found)
             raise error
         await remove_side_files(context, now.found)
         now = Position(Standing.GONE)
-    steps.overtaken = error
+    call.overtaken = error
     return now
 
 
@@ -264,14 +263,14 @@ async def _withdraw_from_other(context: StageContext, error: CommitterError, fou
         error.causes = (*error.causes, hidden)
 
 
-async def _reporting(steps: Steps) -> JobReport:
+async def _reporting(call: JobCall) -> JobReport:
     """Runs with heartbeat, statistics and audit; saves the summary whatever fails."""
-    context = steps.context
+    context = call.context
     try:
         with audit(ji=context.layout.job_id), context.statistics.timed(names.COMMITTER_COMMIT_JOB):
             async with context.progress.heartbeat():
                 try:
-                    report = await _bring_to_end(steps)
+                    report = await _bring_to_end(call)
                 except CommitterError as error:
                     one = as_one(error)
                     if one is error:
@@ -280,7 +279,7 @@ async def _reporting(steps: Steps) -> JobReport:
                 except (MemoryError, RecursionError, ExceptionGroup) as error:
                     raise broken_off(context, error) from error
         if report is None:
-            raise AssertionError(steps.wish)
+            raise AssertionError(call.wish)
         return report
     except JobUndecidedError:
         # Nothing was tried, so there is nothing to report.
@@ -288,9 +287,9 @@ async def _reporting(steps: Steps) -> JobReport:
     except BaseException as error:
         saving = partial(
             save_report,
-            steps.context,
+            call.context,
             success=getattr(error, "outcome", "") == "committed",
-            published=steps.published,
+            published=call.published,
             error=error,
             trace=traceback.format_exc(),
             # The driver that ended a job that is gone knew better.

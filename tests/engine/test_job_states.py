@@ -8,9 +8,11 @@ from pathlib import Path
 import pytest
 
 import committer
+from committer.committers import job_commit
+from committer.committers.job_call import JobCall
 from committer.committers.look import Position
 from committer.committers.standing import LEADS_TO, MEANINGS, STEPS, Standing, Step, Wish
-from committer.committers.steps import Steps
+from committer.committers.steps import take
 from committer.errors import CommitterError, TargetExistsError
 from committer.testing.faults import Call, SimulatedCrash
 from tests.engine.places import MemoryPlace
@@ -46,14 +48,13 @@ def test_the_page_is_drawn_from_the_table() -> None:
 def led(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Standing, Step, Standing | None]]:
     """Every step that is taken: where the job stood, and where it stands then; None where the call ended."""
     taken: list[tuple[Standing, Step, Standing | None]] = []
-    take = Steps.take
 
-    async def noting(self: Steps, step: Step, position: Position) -> object:
-        after = await take(self, step, position)
+    async def noting(call: JobCall, step: Step, position: Position) -> object:
+        after = await take(call, step, position)
         taken.append((position.standing, step, after.standing if isinstance(after, Position) else None))
         return after
 
-    monkeypatch.setattr(Steps, "take", noting)
+    monkeypatch.setattr(job_commit, "take", noting)
     return taken
 
 

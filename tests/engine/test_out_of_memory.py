@@ -13,7 +13,7 @@ import pytest
 
 import committer
 from committer import CommitterConfig, CommitterError
-from committer.committers import basis, steps
+from committer.committers import basis, forward_steps
 from committer.errors import JobNotFoundError, JobUndecidedError, ValidationError
 from committer.flow import repeats, spill
 from committer.flow.workers import run_workers
@@ -123,7 +123,7 @@ POINTS: list[tuple[Any, str]] = [
     (repeats.Repeats, "add"),
     (repeats.Repeats, "find"),
     (basis, "prepare"),
-    (steps, "basis_of"),
+    (forward_steps, "basis_of"),
     (CommitState, "of"),
     (superseded.ListSuperseded, "_take"),
     (publish.Published, "add"),

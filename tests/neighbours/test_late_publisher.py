@@ -6,7 +6,7 @@ import pytest
 
 import committer
 from committer import CommitterConfig
-from committer.committers import steps
+from committer.committers import forward_steps
 from committer.errors import CommitterError, JobRolledBackError, RecordError, StoreUnavailableError, UnsupportedError
 from committer.operations import check_recovery
 from committer.stages.commit_state import CommitState
@@ -108,14 +108,14 @@ async def test_a_driver_that_saw_the_outcome_knows_it(place: Place, monkeypatch:
     """Its last steps fail, and another driver did them meanwhile; no `_SUCCESS` speaks of the job."""
     job = await place.open_job(job_id="j", config=CommitterConfig(mark_successful_jobs=False))
     await place.run_task(job, 0, OLD)
-    finish = steps.finish_committed
+    finish = forward_steps.finish_committed
 
     async def overtaken(*arguments: object) -> object:
-        monkeypatch.setattr(steps, "finish_committed", finish)
+        monkeypatch.setattr(forward_steps, "finish_committed", finish)
         assert (await place.recover("j")).success
         raise CommitterError("refused", outcome="committed", next_step="the output is complete")
 
-    monkeypatch.setattr(steps, "finish_committed", overtaken)
+    monkeypatch.setattr(forward_steps, "finish_committed", overtaken)
     with pytest.raises(CommitterError) as caught:
         await job.commit()
     assert caught.value.outcome == "committed"

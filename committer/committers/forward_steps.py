@@ -1,0 +1,125 @@
+"""The steps of a commit, from the first stage to the last.
+
+Each may run again, or beside another driver of the job, and then does what is left to do. A step that fails says so by
+its error; where the job stands then is for the loop in `job_commit` to find out.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from committer.committers.basis import basis_of
+from committer.committers.deciding import Deciding, check_forced, intent_of
+from committer.committers.finish_committed import finish_committed
+from committer.committers.job_call import JobCall, Led
+from committer.committers.look import Position, standing_of
+from committer.committers.reports import published_before, report_of
+from committer.committers.standing import Standing
+from committer.events.logs import job_logger
+from committer.stages.commit_state import CommitState
+from committer.stages.decide import DecideCommit
+from committer.stages.end_job import EndJob
+from committer.stages.intent import DeclareIntent
+from committer.stages.job_directory import read_outcome
+from committer.stages.replace_lock import TakeReplaceLock
+
+_log = job_logger("committer.committers")
+
+
+async def decide(call: JobCall, position: Position) -> Led:
+    """From the intent to the decision: what wins, what stands in the way, what makes room."""
+    context, deciding = call.context, call.deciding
+    deciding.check_setup(context, position)
+    intent = deciding.intent_for(context)
+    # A cancellation from here on leaves freeze, intent and lock: another driver of this job may rest on them, and
+    # abort, recover or another commit takes over from there.
+    deciding.began = True
+    deciding.declared = await DeclareIntent(context).run(intent)
+    refs = await (deciding.find(context) if intent.replacing else deciding.find_beside_lock(context))
+    # LoadRecords, InspectDestination, Preflight, ListSuperseded
+    prepared = await deciding.prepare(context, refs, call.prove_abilities)
+    if prepared.replaces and not intent.replacing:
+        # Files will be replaced after all. No other job may commit here from now on, and what others did until now
+        # is looked at again.
+        await TakeReplaceLock(context).run(None)
+        prepared = await deciding.prepare(context, refs, call.prove_abilities)
+    basis = basis_of(context, prepared)
+    decision = await DecideCommit(context).run(basis)
+    own = decision.driver == context.driver
+    _log.info(
+        "job %s is decided by %s: %s, %d files in %d task commits",
+        context.layout.job_id,
+        "this driver" if own else "another driver",
+        decision.decision,
+        decision.files,
+        len(refs),
+    )
+    if not own or decision.decision != "commit":
+        return await call.look()
+    call.adopt(decided := Position(Standing.DECIDED, decision=decision))
+    call.state = CommitState.of(call.context, decision, basis.facts, prepared.loaded.entries)
+    call.state.all_directories = sorted(prepared.loaded.directories)
+    # Made a moment ago. What other drivers did since is met where it matters: a fence by the first rename, an
+    # outcome when this driver's is created. Only a store that takes late writes can hold the outcome of an earlier
+    # end of the job by now.
+    if context.store.capabilities.refuses_late_writes or await read_outcome(context.store, context.layout) is None:
+        return decided
+    return await call.look()
+
+
+async def decide_as_intended(call: JobCall, position: Position) -> Led:
+    """Decides what a driver that died had begun to commit."""
+    intent = await intent_of(call.context, position, force=call.force)
+    call.deciding = Deciding.as_intended(intent)
+    return await decide(call, position)
+
+
+async def decide_if_forced(call: JobCall, position: Position) -> Led:
+    """Decides by a listing what no driver began to commit, if the caller forces it; else refuses."""
+    check_forced(call.context, force=call.force)
+    call.deciding = Deciding.as_intended(None)
+    return await decide(call, position)
+
+
+async def publish(call: JobCall, position: Position) -> Led:
+    """Publishes every file, writes the outcome."""
+    await call.make_ready(position)
+    state = await call.state_of(position)
+    call.publishing = True
+    # By renames: SetAsideSuccess, MoveAside, CreateDirectories, PromoteDirectories, PublishFiles, MoveAside,
+    # ValidateOutput. By uploads: SetAsideSuccess, CompleteUploads, ValidateOutput.
+    published = call.published = await call.action.publish(call.context, state)
+    _log.info(
+        "job %s: %d files and %d bytes are published",
+        call.context.layout.job_id,
+        published.files,
+        published.size,
+        extra={"files": published.files, "bytes": published.size},
+    )
+    ended = await EndJob(call.context).run((state.decision, "committed", ""))
+    # From here on nothing of it is put back, however the rest goes.
+    call.publishing = ended.outcome.outcome != "committed"
+    led = replace(position, standing=standing_of(ended.outcome), outcome=ended.outcome, ended=ended)
+    return call.with_own_undone(led)
+
+
+async def finish(call: JobCall, position: Position) -> Led:
+    """Takes the last steps of a committed job."""
+    context = call.context
+    if position.ended is None:
+        await call.make_ready(position)
+    state = await call.state_of(position)
+    published = call.published or await published_before(context, state)
+    call.published = published
+    # DeleteSuperseded (by uploads), SaveFileList, SaveSuccess, what keeps records, releases the lock and marks the
+    # outcome as finished, CleanupJob, SaveReport, RemoveFate.
+    finished = await finish_committed(context, state, published, call.action, position.ended)
+    return report_of(
+        context,
+        call.started,
+        success=True,
+        published=published,
+        directories=state.decision.directories,
+        uploads_left=finished.uploads_left,
+        kept=finished.kept,
+    )

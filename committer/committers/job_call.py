@@ -1,0 +1,159 @@
+"""One call for one job: what its caller wants, and what the driver knows of the job by now."""
+
+from __future__ import annotations
+
+import contextlib
+from dataclasses import replace
+from typing import TypeAlias
+
+from committer.committers.deciding import Deciding
+from committer.committers.failures import (
+    Refusal,
+)
+from committer.committers.look import Position, look_where_it_stands
+from committer.committers.publish_action import PublishAction
+from committer.committers.results import JobReport
+from committer.committers.standing import Standing, Wish
+from committer.committers.trusted_config import refuse_roots_not_given, trusted_config
+from committer.errors import (
+    CommitterError,
+    StoreNotFoundError,
+)
+from committer.records.job_state import Decision, JobOutcome
+from committer.stages.base import StageContext
+from committer.stages.commit_state import CommitState
+from committer.stages.durability import sync_directories
+from committer.stages.publish import Published
+from committer.stores.helpers import exists
+
+Led: TypeAlias = JobReport | Position | None
+"""What a step led to: the report that ends the call, None where there is none to give, or where the job stands now."""
+
+
+class JobCall:
+    """What one call does for one job, and what it knows of the job by now.
+
+    Args:
+        context: The job, with the choices to use until a decision says which.
+        action: How its files become visible.
+        wish: What the caller wants.
+        force: The caller vouches for what the engine cannot see: that no other driver is alive, that a listing counts.
+        deciding: By what the job is to be decided, where the caller commits it.
+
+    Attributes:
+        context: The job, with the decision's choices once that was read.
+        decision: The decision that is carried out, once it was made or read.
+        outcome: The outcome that was seen last.
+        state: What the decision rests on, once it was made or read.
+        published: What was published, as far as it is known.
+        refusal: What a publish action was refused for, for good: the job is taken back for it.
+        publishing: Whether this call began to publish, and did not end the job yet.
+        started: When it began, on the runtime's clock.
+        proved: Whether this process tried what the store can do there.
+        overtaken: What failed before the decision, or after the outcome, where another driver brought the job on.
+    """
+
+    def __init__(
+        self,
+        context: StageContext,
+        action: PublishAction,
+        wish: Wish,
+        *,
+        force: bool = False,
+        deciding: Deciding | None = None,
+    ) -> None:
+        self.context: StageContext = context
+        self.decision: Decision | None = None
+        self.outcome: JobOutcome | None = None
+        self.published: Published | None = None
+        self.refusal: Refusal | None = None
+        self.overtaken: CommitterError | None = None
+        self.wish: Wish = wish
+        self.action: PublishAction = action
+        self.force: bool = force
+        self.deciding: Deciding = deciding or Deciding(None, None)
+        self.started = context.runtime.monotonic()
+        self.state: CommitState | None = None
+        self.publishing = False
+        self.proved = context.proved
+
+    async def look(self) -> Position:
+        """Looks where the job stands; from the first decision that stands there on, by the choices of that."""
+        position = await look_where_it_stands(self.context)
+        return self.adopt(self.with_own_undone(position))
+
+    def with_own_undone(self, position: Position) -> Position:
+        """A job that another driver took back while this one was publishing is to be taken back by this one, too.
+
+        What it published, or moved aside, after the other had undone it all is known to it alone.
+        """
+        if self.publishing and position.standing is Standing.TAKEN_BACK:
+            return replace(position, standing=Standing.ROLLED_BACK)
+        return position
+
+    def adopt(self, position: Position) -> Position:
+        """Goes by the choices of the first commit decision that is met; a void one, and an abort, say nothing."""
+        decision = position.decision
+        if decision is None or self.decision is not None or position.standing is Standing.VOID:
+            return position
+        self.decision = decision
+        if decision.decision == "commit":
+            context = self.context
+            self.context = replace(context, config=trusted_config(decision.config, context.config))
+            context.statistics.merge(decision.statistics)
+        return position
+
+    async def state_of(self, position: Position) -> CommitState:
+        """What the decision rests on: in memory where this driver made it, else read from the store."""
+        decision = position.decision
+        if decision is None:
+            raise AssertionError(position.standing)
+        if self.state is None:
+            if position.standing in (Standing.FINISHED, Standing.TAKEN_BACK):
+                # Only cleaning is left, and what a full state is read from may be half gone.
+                return CommitState.of(self.context, decision, [])
+            self.state = await CommitState.read(self.context, decision)
+        return self.state
+
+    async def make_ready(self, position: Position) -> None:
+        """What a driver owes before it carries out a decision, most of it when another driver made that."""
+        if position.standing in (Standing.FINISHED, Standing.TAKEN_BACK):
+            return
+        if self.state is not None:
+            return
+        # Its driver may have died, or been refused, before it forced the name of the decision to the disk.
+        await sync_directories(self.context, [self.context.layout.job_directory], missing_ok=True)
+        if position.standing is not Standing.COMMITTED:
+            await self.prove_abilities()
+
+    def check_roots(self, position: Position) -> None:
+        """Refuses a decision that publishes below roots which the caller did not give.
+
+        Raises:
+            ConfigurationError: It does. Nothing was changed.
+        """
+        over = position.standing in (Standing.FINISHED, Standing.TAKEN_BACK)
+        if position.decision is not None and not over:
+            refuse_roots_not_given(
+                self.context.layout,
+                position.decision.config,
+                rollback=self.wish is Wish.ROLL_BACK,
+                force=self.force,
+            )
+
+    async def prove_abilities(self) -> None:
+        """Finds out what the store can do here, once: a disk's missing abilities show only when they are tried.
+
+        Whether the job can be taken back, and where its old files are kept then, depends on them. The process that set
+        the job up found out; any other has to. Where a write makes its parents nothing is tried: such a store says what
+        it can do, and the trial would make the directory of a job again that another driver cleans up meanwhile.
+        """
+        context = self.context
+        if self.proved or context.store.capabilities.implicit_parents:
+            return
+        if not await exists(context.store, context.layout.job_attempt_directory):
+            return
+        # Another driver may clean up meanwhile: then nothing is left that asks for them.
+        with contextlib.suppress(StoreNotFoundError):
+            await context.store.probe(context.layout.job_attempt_directory)
+        self.proved = True

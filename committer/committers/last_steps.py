@@ -1,0 +1,116 @@
+"""The steps for a job that is over, or that is not what the caller takes it for.
+
+Each may run again, or beside another driver of the job, and then does what is left to do. A step that fails says so by
+its error; where the job stands then is for the loop in `job_commit` to find out.
+"""
+
+from __future__ import annotations
+
+from committer.committers.backward_steps import report_of_taken_back
+from committer.committers.failures import (
+    refuse_aborted,
+    refuse_anew,
+    refuse_committed,
+    refuse_decided,
+    say_unseen,
+)
+from committer.committers.finish import finish_kept
+from committer.committers.job_call import JobCall, Led
+from committer.committers.look import Position
+from committer.committers.reports import report_of_finished
+from committer.committers.standing import Standing, Step, step_for
+from committer.errors import (
+    CommitterError,
+    JobNotFoundError,
+)
+from committer.events.logs import job_logger
+from committer.stages.cleanup import CleanupJob, RemoveFate
+from committer.stages.decide import remove_side_files
+from committer.stages.other_setup import remove_mistaken as remove_mistaken_records
+from committer.stages.replace_lock import release_lock
+
+_log = job_logger("committer.committers")
+
+
+async def tell(call: JobCall, position: Position) -> Led:
+    """Reports how a job ended that has no directory any more."""
+    committed = False
+    decided = call.decision is not None and call.decision.decision == "commit"
+    try:
+        report = await report_of_finished(call.context, call.started, decided=decided)
+        committed = report.success
+        return report
+    except JobNotFoundError:
+        known = call.overtaken
+        if isinstance(known, JobNotFoundError) or (known is not None and known.outcome == "committed"):
+            raise known from None
+        if call.outcome is not None and call.outcome.outcome == "rolled-back":
+            # Another driver of the job undid it, and cleaned up, before this one could.
+            return report_of_taken_back(call)
+        raise
+    except CommitterError as error:
+        if decided:
+            say_unseen(call.context, error)
+        raise
+    finally:
+        # It was rolled back and cleaned up, most likely, while this driver was still making directories.
+        if call.publishing and call.state is not None and not committed:
+            await call.action.roll_back(call.context).put_back_late(call.state)
+
+
+async def leave(call: JobCall, position: Position) -> Led:
+    """Leaves a job that ended to its end."""
+    ended = position.outcome is None or position.outcome.outcome == "committed"
+    if ended and position.standing is not Standing.ANEW:
+        # Its driver may have died, or been cancelled, before it gave the lock back.
+        await release_lock(call.context)
+    return None
+
+
+async def clean_up_kept(call: JobCall, position: Position) -> Led:
+    """Removes what stands beside a kept outcome."""
+    await finish_kept(call.context)
+    return await tell(call, position)
+
+
+async def remove_outcome(call: JobCall, position: Position) -> Led:
+    """Removes an outcome that a cleanup left."""
+    await RemoveFate(call.context).run(None)
+    return Position(Standing.GONE)
+
+
+async def remove_repeated(call: JobCall, position: Position) -> Led:
+    """With a setup record or a directory that arrived as late, it looks like a job that died; but `_SUCCESS` speaks
+    of it, and the outcome, which came before that, is gone, and goes last.
+    """
+    await CleanupJob(call.context).run(None)
+    await RemoveFate(call.context).run(None)
+    return Position(Standing.GONE)
+
+
+async def remove_void(call: JobCall, position: Position) -> Led:
+    """Its driver looks for the setup record once it decided; this is for one that died before it could."""
+    context = call.context
+    await context.store.delete_file(context.layout.decision)
+    if position.outcome is not None:
+        await context.store.delete_file(context.layout.outcome)
+    if position.found is not None:
+        await remove_side_files(context, position.found)
+    return Position(Standing.GONE)
+
+
+async def remove_mistaken(call: JobCall, position: Position) -> Led:
+    """Removes a decision, or an outcome, that is of another setup of the job."""
+    await remove_mistaken_records(call.context)
+    return await call.look()
+
+
+async def refuse(call: JobCall, position: Position) -> Led:
+    """Raises what the table says."""
+    refuse = {
+        Step.REFUSE_ABORTED: refuse_aborted,
+        Step.REFUSE_COMMITTED: refuse_committed,
+        Step.REFUSE_DECIDED: refuse_decided,
+        Step.REFUSE_ANEW: refuse_anew,
+    }[step_for(position.standing, call.wish)]
+    raise refuse(call.context)
