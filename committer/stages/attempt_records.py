@@ -31,7 +31,9 @@ class CommittedAttempt:
 
 
 async def one_attempt_a_task(context: StageContext, tasks: int) -> list[CommittedAttempt]:
-    """The committed attempt of each of the job's tasks, where there is exactly one of each: one listing.
+    """The committed attempt of each of the job's tasks, where there is exactly one of each: two listings.
+
+    A task that began, and whose number is too high, says that the caller counted too few, by the records that stand.
 
     Args:
         context: The job, with delivery by message.
@@ -40,7 +42,7 @@ async def one_attempt_a_task(context: StageContext, tasks: int) -> list[Committe
     Raises:
         TaskCommitsRequiredError: Of a task several attempts committed, so that only the engine that ran them knows
             which one wins; or a record is none of this job's attempts.
-        TaskMissingError: Of a task no attempt committed, or tasks committed that the job does not have.
+        TaskMissingError: Of a task no attempt committed, or tasks committed, or began, that the job does not have.
     """
     found: dict[int, list[CommittedAttempt]] = {}
     strange: list[str] = []
@@ -62,19 +64,36 @@ async def one_attempt_a_task(context: StageContext, tasks: int) -> list[Committe
             next_step="`await job.abort_task(task, attempt)` removes an attempt that is not to win; or give "
             "commit(task_commits=[...]) the message of the winner of each task; the job stays open until then",
         )
+    own = found.keys() & set(range(tasks))
     problems = [f"task {task} has no committed attempt" for task in range(tasks) if task not in found]
     problems += [
         f"task {task} committed, and the job has tasks 0 to {tasks - 1}" for task in sorted(found) if task >= tasks
     ]
+    problems += [
+        f"task {task} began, and the job has tasks 0 to {tasks - 1}"
+        for task in sorted(await _begun(context) - found.keys())
+        if task >= tasks
+    ]
     if problems:
         raise TaskMissingError(
-            f"job {context.layout.job_id} has {tasks} tasks, of which {len(found)} committed: {_some(problems)}",
+            f"job {context.layout.job_id} has {tasks} tasks, of which {len(own)} committed: {_some(problems)}",
             operation="commit_job",
             path=context.layout.attempts,
             next_step="run the missing tasks again with open_task(job.spec, task=...), or give the right number of "
             "tasks; else abort the job. Nothing was published",
         )
     return [found[task][0] for task in range(tasks)]
+
+
+async def _begun(context: StageContext) -> set[int]:
+    """The tasks of which an attempt has a directory: it was not aborted."""
+    layout = context.layout
+    try:
+        names = [child.path.name async for child in context.store.list(layout.tasks) if child.is_directory]
+    except StoreNotFoundError:
+        return set()
+    runs = (layout.parse_attempt_record(f"{name}{MANIFEST_SUFFIX}") for name in names)
+    return {run[0] for run in runs if run is not None}
 
 
 async def _record_names(context: StageContext) -> list[str]:

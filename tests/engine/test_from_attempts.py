@@ -17,6 +17,8 @@ from committer.testing.faults import Fault, FaultyStore, SimulatedCrash
 from tests.engine.places import MemoryPlace, Place, place_fixture
 
 place = place_fixture("disk", "local", "gcs", "s3", delivery="message")
+# Where a task attempt that has not committed leaves files of its own.
+shown = place_fixture("disk", "local", "gcs", delivery="message")
 
 
 async def dead_driver(place: Place, *attempts: tuple[int, int]) -> None:
@@ -143,3 +145,21 @@ async def test_killed_at_any_call_it_is_finished(kind: str) -> None:
         assert place.files() == {"a=0/part-0": b"0/0", "a=1/part-1": b"1/0"}, number
         assert place.temporary() == set()
     assert 10 < number < 199
+
+
+async def test_a_task_that_began_tells_that_fewer_were_counted(shown: Place) -> None:
+    """The number of records that stand is no number of tasks: by it a task would be missing, and nothing would say so."""
+    job = await shown.open_job(job_id="job-1")
+    for task in range(2):
+        await shown.run_task(job, task, {f"part-{task}": b"x"})
+    await job.close()
+    unfinished = await shown.open_task(job.spec, task=2)
+    async with unfinished.open("part-2") as file:
+        await file.write(b"x")
+    for tasks, named in ((2, "task 2 began, and the job has tasks 0 to 1"), (3, "task 2 has no committed attempt")):
+        with pytest.raises(TaskMissingError, match=named) as caught:
+            await commit(shown, tasks)
+        assert "right number of tasks" in caught.value.next_step
+    await unfinished.abort()
+    # Its executor said that it failed, and removed it: nothing is left that speaks of a third task.
+    assert (await commit(shown, 2)).files_committed == 2
