@@ -16,6 +16,7 @@ from committer.errors import ConfigurationError
 from committer.references import FORMS, is_reference, resolved
 
 SPARK_HADOOP: Final = "spark.hadoop."
+_HOSTS: Final = ("dfs", "blob")
 _FALSE: Final = frozenset({"false", "0", "no", "off", "none", ""})
 
 
@@ -169,7 +170,9 @@ class OptionTable:
             return folded == f"{self.hadoop_scope}{authority.lower()}.{base.removeprefix(self.hadoop_prefix)}"
         container, _, host = authority.lower().rpartition("@")
         account = host.partition(".")[0]
-        return folded.removeprefix(f"{base}.").startswith((f"{account}.", f"{container}.{account}."))
+        scope = folded.removeprefix(f"{base}.")
+        # What follows the account tells it from a container of that name in another account.
+        return any(scope.startswith(f"{of}.{kind}.") for of in (account, f"{container}.{account}") for kind in _HOSTS)
 
     def _check_switch(self, key: str, value: object) -> None:
         if str(value).strip().lower() not in _FALSE:

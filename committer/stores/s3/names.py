@@ -231,14 +231,14 @@ def with_hadoop(options: Mapping[str, object], bucket: str) -> dict[str, object]
         UnsupportedError: It asks for what this store cannot do.
     """
     own = {key: value for key, value in options.items() if not TABLE.is_hadoop(key)}
-    of_bucket = f"{TABLE.hadoop_scope}{bucket}."
     hadoop: dict[str, object] = {}
-    for key, value in sorted(options.items(), key=lambda item: _plain(item[0]).startswith(of_bucket)):
+    for key, value in sorted(options.items(), key=lambda item: _of_bucket(_plain(item[0]), bucket) is not None):
         if not TABLE.is_hadoop(key):
             continue
         option, plain = TABLE.find(key), _plain(key)
-        if plain.startswith(of_bucket):
-            plain = TABLE.hadoop_prefix + plain.removeprefix(of_bucket)
+        base = _of_bucket(plain, bucket)
+        if base is not None:
+            plain = base
         elif plain.startswith(TABLE.hadoop_scope):
             continue
         if value is not None:
@@ -256,6 +256,14 @@ def with_hadoop(options: Mapping[str, object], bucket: str) -> dict[str, object]
         if translated is not None:
             own[option.name] = translated
     return own
+
+
+def _of_bucket(plain: str, bucket: str) -> str | None:
+    """Hadoop's key without this bucket; None where it is not this bucket's: names of buckets have periods, too."""
+    base = TABLE.hadoop_base(plain)
+    if base is None or plain != f"{TABLE.hadoop_scope}{bucket}.{base.removeprefix(TABLE.hadoop_prefix)}":
+        return None
+    return base
 
 
 def _plain(key: str) -> str:
