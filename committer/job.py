@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from types import TracebackType
 from typing import Self
@@ -12,6 +13,7 @@ import anyio
 import msgspec
 
 from committer.advice import call
+from committer.committers.advising import advising, shown_options
 from committer.committers.context import fresh_statistics, open_context
 from committer.committers.find_job import find_job
 from committer.committers.listing import refuse_unwritable_list
@@ -67,7 +69,9 @@ class Job:
     is_recovery_supported = True
     """MapReduce's question: a driver that lost the message of a task attempt gets it again from `recover_task`."""
 
-    def __init__(self, context: StageContext, *, attached: bool, display: Display | None = None) -> None:
+    def __init__(
+        self, context: StageContext, *, attached: bool, display: Display | None = None, reached: str = ""
+    ) -> None:
         self.spec: JobSpec = context.spec
         self._context = context
         # As in Hadoop's reports, which are written by the committer that set the job up.
@@ -75,6 +79,8 @@ class Job:
         self._committer = committer_for(context.spec.committer)
         self._attached = attached
         self._display = display
+        # As `shown_options` says it: the calls that errors advise need it.
+        self._reached: str = reached
         self._own: dict[int, TaskCommit] = {}
         self._own_records: set[str] = set()
         self._open_attempts = 0
@@ -112,6 +118,9 @@ class Job:
         """The report, once the job committed."""
         return self._report
 
+    def _advising(self) -> AbstractContextManager[None]:
+        return advising(lambda: self._reached)
+
     def listen(self, listener: Listener) -> None:
         """Adds a listener for progress; it is called on the event loop and must return at once."""
         self._context.progress.listen(listener)
@@ -131,14 +140,15 @@ class Job:
 
         async def make() -> TaskAttempt:
             self._refuse_committed(task, attempt)
-            made = await make_attempt(
-                self._context,
-                task=task,
-                attempt=attempt,
-                owns_store=False,
-                committed=self._note,
-                left=self._note_left,
-            )
+            with self._advising():
+                made = await make_attempt(
+                    self._context,
+                    task=task,
+                    attempt=attempt,
+                    owns_store=False,
+                    committed=self._note,
+                    left=self._note_left,
+                )
             self._open_attempts += 1
             return made
 
@@ -172,7 +182,8 @@ class Job:
         """
         request = AbortRequest(check_number(task, "task"), check_number(attempt, "attempt"))
         message = self._own.get(task)
-        await self._committer.abort_task(fresh_statistics(self._context), request)
+        with self._advising():
+            await self._committer.abort_task(fresh_statistics(self._context), request)
         if message is not None and message.attempt == attempt:
             del self._own[task]
 
@@ -183,9 +194,10 @@ class Job:
             TaskError: The attempt did not commit.
         """
         context = fresh_statistics(self._context)
-        message = await self._committer.recover_task(
-            context, check_number(task, "task"), check_number(attempt, "attempt")
-        )
+        with self._advising():
+            message = await self._committer.recover_task(
+                context, check_number(task, "task"), check_number(attempt, "attempt")
+            )
         self._note(message)
         return message
 
@@ -220,7 +232,8 @@ class Job:
             CommitterError: With `outcome` "partial" the job is decided: call commit or `recover` again.
         """
         async with self._committing:
-            return await self._commit(task_commits, tasks, from_attempts=from_attempts)
+            with self._advising():
+                return await self._commit(task_commits, tasks, from_attempts=from_attempts)
 
     async def _commit(
         self, task_commits: Iterable[TaskCommit] | None, tasks: int | None, *, from_attempts: bool
@@ -316,7 +329,8 @@ class Job:
         """
         if self._report is not None or self._aborted:
             return
-        self._aborted = await self._committer.abort_job(fresh_statistics(self._context))
+        with self._advising():
+            self._aborted = await self._committer.abort_job(fresh_statistics(self._context))
         self._abort_called = True
 
     async def plan(
@@ -336,11 +350,12 @@ class Job:
         Raises:
             TaskCommitsRequiredError, TaskMissingError: As `commit` would.
         """
-        if from_attempts:
-            task_commits = await self._messages_of_attempts(task_commits, tasks)
-        elif task_commits is None and self.spec.delivery == "message":
-            task_commits = list(self._own.values())
-        return await self._committer.plan(fresh_statistics(self._context), task_commits, tasks)
+        with self._advising():
+            if from_attempts:
+                task_commits = await self._messages_of_attempts(task_commits, tasks)
+            elif task_commits is None and self.spec.delivery == "message":
+                task_commits = list(self._own.values())
+            return await self._committer.plan(fresh_statistics(self._context), task_commits, tasks)
 
     async def close(self) -> None:
         """Frees what this process opened; decides nothing."""
@@ -454,8 +469,10 @@ def open_job(
         context = await open_context(spec, store, owned=is_owned(storage_options), listeners=told)
         spec = msgspec.structs.replace(spec, setup=context.driver)
         context = replace(context, spec=spec, layout=spec.layout)
+        reached = shown_options(destination, storage_options)
         try:
-            identity = await chosen.setup_job(context)
+            with advising(lambda: reached):
+                identity = await chosen.setup_job(context)
         except BaseException:
             with anyio.CancelScope(shield=True):
                 await context.store.close()
@@ -470,7 +487,8 @@ def open_job(
             spec.delivery,
             extra={"job": spec.job_id},
         )
-        return Job(replace(context, setup_identity=identity, proved=True), attached=False, display=display)
+        context = replace(context, setup_identity=identity, proved=True)
+        return Job(context, attached=False, display=display, reached=reached)
 
     return Opening(make, "open_job")
 
@@ -518,16 +536,19 @@ def attach_job(
         identity: str | None = None
         context: StageContext | None = None
         store, owned = await find_store(destination, storage_options), is_owned(storage_options)
+        reached = shown_options(destination, storage_options)
         try:
-            if known is not None and known.hadoop:
-                spec = known if choices is None else msgspec.structs.replace(known, config=choices)
-            else:
-                given = choices if choices is not None or known is None else known.config
-                spec, identity = await find_job(store, destination, wanted, config=given)
-            context = replace(await open_context(spec, store, owned=owned, listeners=told), setup_identity=identity)
-            if spec.hadoop:
-                # Of every other its setup record was just read.
-                await join_job(context.store, context.layout)
+            with advising(lambda: reached):
+                if known is not None and known.hadoop:
+                    spec = known if choices is None else msgspec.structs.replace(known, config=choices)
+                else:
+                    given = choices if choices is not None or known is None else known.config
+                    spec, identity = await find_job(store, destination, wanted, config=given)
+                context = await open_context(spec, store, owned=owned, listeners=told)
+                context = replace(context, setup_identity=identity)
+                if spec.hadoop:
+                    # Of every other its setup record was just read.
+                    await join_job(context.store, context.layout)
         except BaseException:
             with anyio.CancelScope(shield=True):
                 if context is not None:
@@ -538,6 +559,6 @@ def attach_job(
                     await display.close()
             raise
         _log.debug("job %s at %s is joined", spec.job_id, spec.destination, extra={"job": spec.job_id})
-        return Job(context, attached=True, display=display)
+        return Job(context, attached=True, display=display, reached=reached)
 
     return Opening(make, "attach_job")

@@ -91,6 +91,25 @@ class Held:
         return self._value
 
 
+class Found(str):
+    """What a reference led to, which remembers the reference: that is what is shown of it.
+
+    Attributes:
+        reference: ``env:NAME`` or ``file:PATH``, or the value itself where it was none.
+    """
+
+    __slots__ = ("reference",)
+
+    reference: str
+
+    @classmethod
+    def by(cls, reference: str, option: str) -> Found:
+        """What a value refers to, as `resolved` says."""
+        found = cls(resolved(reference, option))
+        found.reference = reference
+        return found
+
+
 def is_reference(value: object) -> bool:
     """Whether an option's value says where to find the value."""
     return isinstance(value, str) and value.startswith(("env:", "file:")) and not value.endswith(":")

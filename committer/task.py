@@ -10,6 +10,7 @@ from typing import Self
 
 import anyio
 
+from committer.committers.advising import advising, shown_options
 from committer.committers.base import Committer
 from committer.committers.context import fresh_statistics, open_context
 from committer.committers.opened_store import is_owned
@@ -520,7 +521,8 @@ def open_task(
         store = await find_store(StorePath.from_uri(spec.destination), storage_options)
         context = await open_context(spec, store, owned=is_owned(storage_options))
         try:
-            return await make_attempt(context, task=task, attempt=attempt, owns_store=True)
+            with advising(lambda: shown_options(context.layout.destination, storage_options)):
+                return await make_attempt(context, task=task, attempt=attempt, owns_store=True)
         except BaseException:
             await context.store.close()
             raise

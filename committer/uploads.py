@@ -12,6 +12,7 @@ from datetime import UTC, datetime, timedelta
 import msgspec
 
 from committer.advice import call
+from committer.committers.advising import advised
 from committer.committers.opened_store import open_store
 from committer.config import CommitterConfig, ConfigLike, config_of
 from committer.errors import ConfigurationError, StoreError, StoreUploadNotFoundError, UnsupportedError
@@ -58,6 +59,7 @@ class UploadsReport(Shown, frozen=True, kw_only=True):
     failed: dict[str, str]
 
 
+@advised
 async def list_uploads(
     dest: Destination,
     *,
@@ -102,6 +104,7 @@ async def list_uploads(
         await store.close()
 
 
+@advised
 async def abort_uploads(
     dest: Destination,
     *,

@@ -6,6 +6,7 @@ import os
 from collections.abc import Collection, Container, Mapping, Sequence
 
 from committer.advice import call
+from committer.committers.advising import advised
 from committer.committers.opened_store import open_store
 from committer.comparing import ListedFiles, Looks
 from committer.config import CommitterConfig, ConfigLike, config_of
@@ -54,6 +55,7 @@ class ValidationReport(Shown, frozen=True, kw_only=True):
     remark: str = ""
 
 
+@advised
 async def validate(
     dest: str | os.PathLike[str] | StorePath,
     *,

@@ -7,6 +7,7 @@ import re
 from typing import Final, cast
 
 from committer.cli.text import as_typed, command
+from committer.committers.advising import HIDDEN
 
 _CALL: Final = re.compile(r"`await committer\.(\w+\([^`]*\))`")
 _COMMANDS: Final = {"list_jobs": "jobs"}
@@ -16,7 +17,7 @@ _BETWEEN: Final = " ,;:."
 
 def as_commands(advice: str) -> str:
     """Advice with each call of the library that it names (`committer.advice`) turned into the command that does it."""
-    return _CALL.sub(lambda found: f"`{_as_command(found[1])}`", advice)
+    return _CALL.sub(lambda found: f"`{_as_command(found[1])}`", advice.removesuffix(HIDDEN))
 
 
 def _as_command(text: str) -> str:
@@ -25,6 +26,9 @@ def _as_command(text: str) -> str:
     place, *more = (ast.literal_eval(one) for one in made.args)
     words = [_COMMANDS.get(name, name), as_typed(place), *more]
     for keyword in made.keywords:
+        if keyword.arg == "storage_options":
+            # A command reaches the store as the one that failed did.
+            continue
         value = ast.literal_eval(keyword.value)
         if keyword.arg in _FLAGS:
             words.append(f"--{keyword.arg}")

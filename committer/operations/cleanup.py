@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from datetime import timedelta
 
 from committer.advice import call
+from committer.committers.advising import advised
 from committer.committers.context import open_context
 from committer.committers.opened_store import paced, store_of_call
 from committer.config import CommitterConfig, ConfigLike, config_of
@@ -38,6 +39,7 @@ class CleanupReport(Shown, frozen=True, kw_only=True):
     kept: dict[str, str]
 
 
+@advised
 async def cleanup(
     dest: Destination,
     *,
@@ -114,6 +116,7 @@ def refuse_to_clean(destination: StorePath, job_id: str, reason: str) -> None:
         )
 
 
+@advised
 async def forget_outcome(
     dest: Destination,
     job_id: str,
@@ -140,6 +143,7 @@ async def forget_outcome(
     )
 
 
+@advised
 async def plan_cleanup(
     dest: Destination,
     *,

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Final
 
+from committer.committers.advising import advised
 from committer.committers.magic.committer import MagicCommitter
 from committer.committers.magic.hadoop_jobs import newest_of_magic
 from committer.committers.opened_store import open_store
@@ -66,6 +67,7 @@ class JobInfo(Shown, frozen=True, kw_only=True):
     problem: str = ""
 
 
+@advised
 async def list_jobs(
     dest: Destination, *, storage_options: Mapping[str, object] | None = None, config: ConfigLike | None = None
 ) -> list[JobInfo]:

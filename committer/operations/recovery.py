@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager
 
+from committer.committers.advising import advised
 from committer.committers.context import open_context
 from committer.committers.find_job import find_job
 from committer.committers.opened_store import store_of_call
@@ -22,6 +23,7 @@ from committer.spec import JobSpec
 from committer.stages.base import StageContext
 
 
+@advised
 async def recover(
     dest: Destination,
     job_id: str,
@@ -68,6 +70,7 @@ async def recover(
             await display.close()
 
 
+@advised
 async def check_recovery(
     dest: Destination,
     job_id: str,

@@ -57,7 +57,7 @@ def fetched_report(df: DataFrame, options: WriteOptions, job_id: str) -> JobRepo
             error.next_step = f"do not write again: the data is in place; {error.next_step}"
         error.add_note(
             f"job {job_id} is committed at {options.path}, only its report could not be fetched:"
-            f" committer.sync.recover({options.path!r}, {job_id!r}) returns it"
+            f" {options.recover_call(job_id)} returns it"
         )
         raise
 

@@ -18,7 +18,7 @@ import msgspec
 from committer.config import CommitterConfig
 from committer.errors import ConfigurationError, InvalidPathError
 from committer.paths import StorePath
-from committer.references import resolved
+from committer.references import Found
 from committer.spark.formats import FORMAT_OPTIONS, FileFormat, parse_format
 from committer.spark.formats.parquet import SNAPPY_PARQUET
 from committer.spark.modes import PartitionOverwriteMode, SaveMode, partition_overwrite_mode, save_mode
@@ -83,7 +83,12 @@ class WriteOptions(msgspec.Struct, frozen=True, kw_only=True):
         Raises:
             ConfigurationError: An environment variable is not set, or a file cannot be read.
         """
-        return {key: resolved(value, f"{_STORAGE}{key}") for key, value in self.storage.items()}
+        return {key: Found.by(value, f"{_STORAGE}{key}") for key, value in self.storage.items()}
+
+    def recover_call(self, job_id: str) -> str:
+        """The call that tells how a job of this write ended, or ends it; storage options as they were given."""
+        storage = f", storage_options={self.storage!r}" if self.storage else ""
+        return f"committer.sync.recover({self.path!r}, {job_id!r}{storage})"
 
     async def resolve_storage(self) -> dict[str, object]:
         """`storage_options` on an event loop, which reading a file must not stop."""

@@ -181,7 +181,7 @@ def _note(error: BaseException, options: WriteOptions, job_id: str) -> None:
     if not isinstance(error, CommitterError) or error.outcome != "unchanged":
         error.add_note(
             f"this was job {job_id} at {options.path}; if its commit had begun it may go on and succeed:"
-            f" committer.sync.recover({options.path!r}, {job_id!r}) tells"
+            f" {options.recover_call(job_id)} tells"
         )
 
 

@@ -100,6 +100,13 @@ def _checked(storage_options: object) -> dict[str, object]:
             operation="open_store",
             next_step="give a dict with a str for each key, such as storage_options={'region': 'eu-west-1'}",
         )
+    hidden = [key for key, value in storage_options.items() if value is ...]
+    if hidden:
+        raise ConfigurationError(
+            f"the option {hidden[0]!r} is `...`, which stands for a value that is not shown",
+            operation="open_store",
+            next_step="put in its place what the job was opened with, or a reference to it: env:NAME, file:PATH",
+        )
     return dict(storage_options)
 
 

@@ -65,6 +65,8 @@ def calls_in(error: CommitterError) -> list[str]:
 
 async def follow(advice: str, **known: object) -> object:
     """Does what stands between backticks, with what a reader knows."""
+    # The store with faults was the dead driver's.
+    advice = advice.replace(", storage_options={'store': ...}", "")
     scope: dict[str, object] = {"committer": committer, **known}
     name, assigned, expression = advice.partition(" = ")
     source = expression if assigned and name.isidentifier() else advice

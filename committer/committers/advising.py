@@ -1,0 +1,107 @@
+"""Calls that errors advise, with the storage options that their caller needs to make them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Coroutine, Iterator, Mapping
+from contextlib import contextmanager
+from functools import wraps
+from typing import Any, Final, ParamSpec, TypeVar, cast
+
+from committer.errors import CommitterError, InvalidPathError, UnsupportedError
+from committer.paths import Destination, StorePath
+from committer.references import Found, is_reference
+from committer.storage_options import OptionTable
+from committer.stores.registry import options_of
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+HIDDEN: Final = "; ... stands for what was given there and is not shown"
+"""What advice says that leaves a value out."""
+
+_HIDDEN_VALUE: Final = "..."
+_OPTIONS: Final = "storage_options"
+_CALL: Final = re.compile(r"`((?:job = )?await committer\.(?:recover|cleanup|list_jobs|attach_job)\([^`]*)\)`")
+
+
+def shown_options(path: StorePath, storage_options: Mapping[str, object] | None) -> str:
+    """Storage options as Python source: references, and what is no secret, as they were given; ``...`` for the rest.
+
+    Args:
+        path: Any path in the store.
+        storage_options: As the caller gave them; empty text without any.
+    """
+    if not isinstance(storage_options, Mapping):
+        return ""
+    given = {key: value for key, value in storage_options.items() if value is not None}
+    if not given:
+        return ""
+    try:
+        table = options_of(path.scheme)
+    except UnsupportedError:
+        table = None
+    shown = (f"{key!r}: {_shown(table, key, value)}" for key, value in given.items())
+    return f"{{{', '.join(shown)}}}"
+
+
+def _shown(table: OptionTable | None, key: str, value: object) -> str:
+    if isinstance(value, Found):
+        value = value.reference
+    if not is_reference(value):
+        if table is None or not isinstance(value, str | bool | int | float):
+            return _HIDDEN_VALUE
+        try:
+            option = table.find(key)
+        except CommitterError:
+            return _HIDDEN_VALUE
+        # A URL may hold a password or a signature.
+        if option is None or option.secret or option.instance or not {"@", "?"}.isdisjoint(str(value)):
+            return _HIDDEN_VALUE
+    text = repr(value)
+    # A backtick would end the call that the text is a part of.
+    return _HIDDEN_VALUE if "`" in text else text
+
+
+def with_options(advice: str, shown: str) -> str:
+    """Advice whose calls reach the store as `shown_options` says; as it is without options."""
+    if not shown:
+        return advice
+    changed = _CALL.sub(
+        lambda found: found[0] if _OPTIONS in found[1] else f"`{found[1]}, {_OPTIONS}={shown})`", advice
+    )
+    hides = changed != advice and f": {_HIDDEN_VALUE}" in shown
+    return f"{changed}{HIDDEN}" if hides else changed
+
+
+@contextmanager
+def advising(shown: Callable[[], str]) -> Iterator[None]:
+    """Around work of a caller who gave storage options: the calls that its errors advise carry them.
+
+    Args:
+        shown: Called when something failed; gives the options as `shown_options` does.
+    """
+    try:
+        yield
+    except CommitterError as error:
+        error.next_step = with_options(error.next_step, shown())
+        raise
+
+
+def advised(operation: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P, Coroutine[Any, Any, T]]:
+    """The same for a public coroutine function that takes ``dest`` first, and ``storage_options``."""
+
+    @wraps(operation)
+    async def told(*args: P.args, **keywords: P.kwargs) -> T:
+        def shown() -> str:
+            dest = cast("Destination", args[0] if args else keywords.get("dest"))
+            try:
+                path = StorePath.of(dest)
+            except InvalidPathError:
+                return ""
+            return shown_options(path, cast("Mapping[str, object] | None", keywords.get(_OPTIONS)))
+
+        with advising(shown):
+            return await operation(*args, **keywords)
+
+    return told
