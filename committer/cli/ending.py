@@ -126,6 +126,7 @@ async def plan_recover(target: Target, *, rollback: bool, force: bool) -> Answer
         CommitterError: What it would be refused with.
     """
     session = target.session
+    # First: what a link hides is not judged.
     look = await target.look()
     await check_recovery(
         target.uri,

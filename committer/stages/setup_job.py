@@ -10,7 +10,6 @@ from committer.errors import (
     JobExistsError,
     StoreCrossDeviceError,
     StoreExistsError,
-    StoreLinkError,
     StoreNotADirectoryError,
     StoreNotFoundError,
     StoreOutcomeUnknownError,
@@ -109,13 +108,10 @@ class SetupJob(Stage[None, str | None]):
     def _say_what_is_left(self, error: CommitterError, *, free: bool) -> None:
         job_id = self.context.layout.job_id
         if not free:
-            error.message = f"{error.message}; what was made of job {job_id} until then could not be removed"
-            if isinstance(error, StoreLinkError):
-                # Whether anything was made behind it cannot be told until it is gone.
-                error.next_step = f"{error.next_step}; then run it again, and where the id is in use"
-            else:
-                error.next_step = "remove the cause, then"
-            error.next_step = f"{error.next_step} call {self.context.cleanup_call()}: it frees the id"
+            error.message = f"{error.message}; what was made of job {job_id} until then may still be there"
+            cause = error.next_step or "remove the cause"
+            again = f"run it again, and where the id is in use call {self.context.cleanup_call()}: it frees the id"
+            error.next_step = f"{cause}; then {again}"
         elif error.outcome == "unknown":
             error.outcome = "unchanged"
             error.next_step = error.next_step or f"set the job up again; its id {job_id} is free"

@@ -18,7 +18,13 @@ from collections.abc import Sequence
 from email.utils import formatdate
 from typing import Any, Final
 
-from committer.errors import ConfigurationError, StorePermissionError, StoreUnavailableError, UnsupportedError
+from committer.errors import (
+    ConfigurationError,
+    StoreError,
+    StorePermissionError,
+    StoreUnavailableError,
+    UnsupportedError,
+)
 from committer.flow.runtime import current_runtime
 from committer.references import Held, Secret
 from committer.stores.http import redact
@@ -264,15 +270,22 @@ class Token(Access):
         except Exception as error:
             name = type(self._credential).__name__
             unreachable = type(error).__name__ in {"ServiceRequestError", "ServiceResponseError", "TimeoutError"}
-            said = redact(f"{type(error).__name__}: {error}")
+            # A chain of credentials tells one after the other why it has nothing: pages of text.
+            said, _, details = redact(f"{type(error).__name__}: {error}").partition("\n")
         # Raised here and without its cause: what vendors put into theirs is not known to be free of secrets.
+        refused: StoreError
         if unreachable:
-            raise StoreUnavailableError(f"{name} cannot reach who gives tokens: {said}", operation="get_token")
-        raise StorePermissionError(
-            f"{name} gave no token: {said}",
-            operation="get_token",
-            next_step="log in (az login), give the process an identity, or give account_key, sas_token or credential",
-        )
+            refused = StoreUnavailableError(f"{name} cannot reach who gives tokens: {said}", operation="get_token")
+        else:
+            refused = StorePermissionError(
+                f"{name} gave no token: {said}",
+                operation="get_token",
+                next_step="log in (az login), give the process an identity, or give account_key, sas_token or "
+                "credential",
+            )
+        if details:
+            refused.add_note(details)
+        raise refused
 
 
 class _GotToken:
