@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 import committer
-from committer.committers.context import open_context
 from committer.errors import CommitterError, ConfigurationError, InvalidPathError
 from committer.paths import StorePath, check_absolute_name, root_of
 from committer.records.manifest import FileEntry, TaskManifest, relative_names
@@ -51,20 +50,11 @@ def test_a_root_outside_holds_whole_segments() -> None:
 
 async def test_a_root_beside_the_destination_does_not_hold_it(tmp_path: Path) -> None:
     for dest, root in (("dataset10", "dataset1"), ("dataset1", "dataset10")):
-        spec = committer.JobSpec(
-            destination=f"file:{tmp_path / dest}",
-            job_id="j",
-            config=committer.CommitterConfig(absolute_roots=(str(tmp_path / root),)),
-        )
-        context = await open_context(spec, None)
-        await context.store.close()
-    spec = committer.JobSpec(
-        destination=f"file:{tmp_path / 'dataset1'}",
-        job_id="j",
-        config=committer.CommitterConfig(absolute_roots=(str(tmp_path / "dataset1" / "0"),)),
-    )
+        job = await committer.open_job(tmp_path / dest, config={"absolute_roots": [str(tmp_path / root)]})
+        await job.abort()
+        await job.close()
     with pytest.raises(ConfigurationError, match="lies in the destination"):
-        await open_context(spec, None)
+        await committer.open_job(tmp_path / "dataset1", config={"absolute_roots": [str(tmp_path / "dataset1" / "0")]})
 
 
 async def test_a_report_beside_the_destination_is_not_among_its_output(tmp_path: Path) -> None:
