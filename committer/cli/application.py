@@ -215,7 +215,11 @@ def cleanup(
     session = Session(common, uri)
     age = older(older_than)
     if (job is None) == (age is None):
-        raise ConfigurationError("cleanup takes one of --job and --older-than", operation="command line")
+        raise ConfigurationError(
+            "cleanup takes one of --job and --older-than",
+            operation="command line",
+            next_step="give the job, --job ID, or an age, --older-than 7d",
+        )
     target = Target(session, uri, job or "")
     return _settled(
         target,

@@ -102,8 +102,8 @@ def refuse_to_clean(destination: StorePath, job_id: str, reason: str) -> None:
             operation="cleanup",
             path=destination,
             outcome="partial",
-            next_step=f"{call('recover', str(destination), job_id)} finishes it; "
-            f"{call('cleanup', str(destination), job_id=job_id, force=True)} removes it all the same",
+            next_step=f"finish it: {call('recover', str(destination), job_id)}; or give up what it did not publish: "
+            f"{call('cleanup', str(destination), job_id=job_id, force=True)}",
         )
     if reason == KEPT:
         raise OutcomeKeptError(
