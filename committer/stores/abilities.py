@@ -115,15 +115,26 @@ class Capabilities(msgspec.Struct, frozen=True, kw_only=True):
         return self.multipart and not self.atomic_file_rename
 
 
+class Wrapper:
+    """What wraps a store. It has the abilities that it passes on and the inner store has.
+
+    Attributes:
+        inner: The store that is wrapped.
+    """
+
+    inner: Capable
+
+
 P = TypeVar("P")
+# Of a class, to an ability.
+_LACKS, _HAS, _PASSES_ON = range(3)
 
 
 class Ability(Generic[P]):
     """An optional ability: how callers ask for it, the same way for each, of a store or of what wraps one.
 
-    A store has it if its class has the methods and its `Capabilities` declare it; a wrapper (a store with an attribute
-    ``inner``) if what it wraps has it too. Whether a class has the methods is looked at once a class: the answer costs
-    a microsecond at most, so it can be asked for every file.
+    A store has it if its class has the methods and its `Capabilities` declare it; a `Wrapper` if what it wraps has it
+    too. Whether a class has the methods is looked at once a class, so that it can be asked for every file.
 
     Args:
         protocol: The methods.
@@ -146,21 +157,22 @@ class Ability(Generic[P]):
         self.declared: Callable[[Capabilities], bool] = declared
         self.methods: tuple[str, ...] = tuple(name for name in vars(protocol) if not name.startswith("_"))
         self._in_place_of = in_place_of
-        self._classes: dict[type, bool] = {}
+        self._classes: dict[type, int] = {}
         _ABILITIES.append(self)
 
     def of(self, store: Capable) -> P | None:
         """The store with the methods of the ability, if it has it. No call."""
-        asked: Capable | None = store
-        while asked is not None:
+        asked = store
+        while True:
             kind = type(asked)
-            implemented = self._classes.get(kind)
-            if implemented is None:
-                implemented = self._classes[kind] = self._is_implemented_by(kind)
-            if not (implemented and self.declared(asked.capabilities)):
+            standing = self._classes.get(kind)
+            if standing is None:
+                standing = self._classes[kind] = self._standing_of(kind)
+            if standing == _LACKS or not self.declared(asked.capabilities):
                 return None
-            asked = getattr(asked, "inner", None)
-        return cast("P", store)
+            if standing == _HAS:
+                return cast("P", store)
+            asked = cast("Wrapper", asked).inner
 
     def required(self, store: Capable, operation: str, path: StorePath | str = "") -> P:
         """As `of`, for callers that need it.
@@ -177,6 +189,11 @@ class Ability(Generic[P]):
                 next_step="ask the store's capabilities before calling this",
             )
         return able
+
+    def _standing_of(self, kind: type) -> int:
+        if not self._is_implemented_by(kind):
+            return _LACKS
+        return _PASSES_ON if issubclass(kind, Wrapper) else _HAS
 
     def _is_implemented_by(self, kind: type) -> bool:
         if not all(callable(getattr(kind, method, None)) for method in self.methods):

@@ -21,6 +21,7 @@ from committer.stores.abilities import (
     METADATA,
     SYNC,
     Capabilities,
+    Wrapper,
 )
 from committer.stores.base import FileStatus, FileWriter, Store
 from committer.stores.examination import EXAMINATION, Finding
@@ -85,7 +86,7 @@ PUT_BLOCK_LIST: Final = Operation("put_block_list", names.COMMITTER_MATERIALIZE_
 LIST_BLOCKS: Final = Operation("list_uncommitted_blocks", names.OBJECT_MULTIPART_LIST_PARTS, "read", CHANGES_NOTHING)
 
 
-class ForwardingStore(Store):
+class ForwardingStore(Wrapper, Store):
     """Passes every call on, those of every optional ability too.
 
     What a wrapper does with each call it does in `call`, and in `stream` for listings; what it does with one method in
