@@ -30,7 +30,12 @@ if find_spec("azure") is None or find_spec("azure.storage.filedatalake") is None
 if find_spec("google") is None or find_spec("google.cloud") is None or find_spec("google.cloud.storage") is None:
     collect_ignore_glob.append("test_gcs_*.py")
 if find_spec("py4j") is None:
-    collect_ignore_glob += ["test_adls_hadoop.py", "test_adls_java_jobs.py", "test_gcs_hadoop.py"]
+    collect_ignore_glob += [
+        "test_adls_hadoop.py",
+        "test_adls_java_jobs.py",
+        "test_gcs_hadoop.py",
+        "test_gcs_java_jobs.py",
+    ]
 
 
 @pytest.fixture

@@ -6,7 +6,6 @@ build/, where later runs find them.
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -15,7 +14,7 @@ from committer.testing.emulators.adls import AdlsEmulator
 from tests.interop.hadoop import in_java
 from tests.interop.jvm import Jvm
 from tests.interop.maven import dependency, hadoop_jars, hadoop_version
-from tests.interop.store_job import StoreJob
+from tests.interop.store_job import ManifestCommitterJob
 
 
 def jars() -> list[Path]:
@@ -110,7 +109,7 @@ class Abfs:
         await in_java(self.filesystem.close)
 
 
-class ManifestJob(StoreJob):
+class ManifestJob(ManifestCommitterJob):
     """A job of Hadoop's manifest committer, bound to Azure.
 
     Args:
@@ -130,22 +129,3 @@ class ManifestJob(StoreJob):
     def filesystem(self) -> Any:
         """The one that was opened: Hadoop's cache is off."""
         return self._abfs.filesystem
-
-    async def commit(self) -> dict[str, int]:
-        """Commits the job; the counters of its report."""
-        made = await super().commit()
-        report = await in_java(lambda: str(made.getSuccessReport().toJson()))
-        counters: dict[str, int] = json.loads(report)["iostatistics"]["counters"]
-        return counters
-
-    async def success(self) -> dict[str, Any]:
-        """`_SUCCESS`, loaded and validated by Java."""
-
-        def load() -> str:
-            view = self._jvm.view.org.apache.hadoop.mapreduce.lib.output.committer.manifest.files
-            record = view.ManifestSuccessData.load(self.filesystem(), self.path("_SUCCESS"))
-            record.validate()
-            return str(record.toJson())
-
-        loaded: dict[str, Any] = json.loads(await in_java(load))
-        return loaded

@@ -5,7 +5,6 @@ Maven fetches its jar once into build/, where later runs find it.
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,7 @@ from committer.testing.emulators.gcs import GcsEmulator
 from tests.interop.hadoop import in_java
 from tests.interop.jvm import Jvm
 from tests.interop.maven import dependency, hadoop_jars
-from tests.interop.store_job import StoreJob
+from tests.interop.store_job import ManifestCommitterJob
 
 VERSION = "3.1.18"
 
@@ -114,7 +113,7 @@ class Gcs:
         await in_java(self.filesystem.close)
 
 
-class GoogleManifestJob(StoreJob):
+class GoogleManifestJob(ManifestCommitterJob):
     """A job of Hadoop's manifest committer.
 
     Args:
@@ -134,10 +133,3 @@ class GoogleManifestJob(StoreJob):
     def filesystem(self) -> Any:
         """The one that was opened: Hadoop's cache is off."""
         return self._gcs.filesystem
-
-    async def commit(self) -> dict[str, int]:
-        """Commits the job; the counters of its report."""
-        made = await super().commit()
-        report = await in_java(lambda: str(made.getSuccessReport().toJson()))
-        counters: dict[str, int] = json.loads(report)["iostatistics"]["counters"]
-        return counters

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import Any
@@ -97,3 +98,26 @@ class StoreJob(ABC):
 
     def _task(self, task: int, attempt: int = 0) -> Any:
         return task_context(self._jvm.view.org.apache.hadoop.mapreduce, self._conf, self._number, task, attempt)
+
+
+class ManifestCommitterJob(StoreJob):
+    """A job of Hadoop's manifest committer."""
+
+    async def commit(self) -> dict[str, int]:
+        """Commits the job; the counters of its report."""
+        made = await super().commit()
+        report = await in_java(lambda: str(made.getSuccessReport().toJson()))
+        counters: dict[str, int] = json.loads(report)["iostatistics"]["counters"]
+        return counters
+
+    async def success(self) -> dict[str, Any]:
+        """`_SUCCESS`, loaded and validated by Java."""
+
+        def load() -> str:
+            view = self._jvm.view.org.apache.hadoop.mapreduce.lib.output.committer.manifest.files
+            record = view.ManifestSuccessData.load(self.filesystem(), self.path("_SUCCESS"))
+            record.validate()
+            return str(record.toJson())
+
+        loaded: dict[str, Any] = json.loads(await in_java(load))
+        return loaded
