@@ -68,6 +68,7 @@ async def clean_up_aborted(call: JobCall, position: Position) -> Led:
     if position.found is not None:
         await refuse_links(call.context.store, position.found, operation="abort")
     await finish_aborted(call.context)
+    call.aborted = True
     _log.info("job %s is aborted", call.context.layout.job_id)
     return report_of(call.context, call.started, success=False, published=Published(), directories=0)
 

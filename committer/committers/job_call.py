@@ -47,6 +47,7 @@ class JobCall:
         state: What the decision rests on, once it was made or read.
         published: What was published, as far as it is known.
         refusal: What a publish action was refused for, for good: the job is taken back for it.
+        aborted: Whether this driver cleaned up behind a decision against the job.
         publishing: Whether this call began to publish, and did not end the job yet.
         started: When it began, on the runtime's clock.
         proved: Whether this process tried what the store can do there.
@@ -67,6 +68,7 @@ class JobCall:
         self.outcome: JobOutcome | None = None
         self.published: Published | None = None
         self.refusal: Refusal | None = None
+        self.aborted: bool = False
         self.overtaken: CommitterError | None = None
         self.wish: Wish = wish
         self.action: PublishAction = action

@@ -102,8 +102,9 @@ class JobCommit:
 
     async def recover(self, *, rollback: bool, force: bool) -> JobReport:
         """Finishes the job as decided, or takes it back."""
-        report = await _reporting(self._recovery(rollback=rollback, force=force))
-        _log_end(report, "recovered: it is committed" if report.success else "recovered: it is rolled back or aborted")
+        call = self._recovery(rollback=rollback, force=force)
+        report = await _reporting(call)
+        _log_end(report, f"recovered: it {_how_it_ended(call, report)}")
         return report
 
     async def abort(self) -> bool:
@@ -299,7 +300,19 @@ async def _reporting(call: JobCall) -> JobReport:
         raise
 
 
+def _how_it_ended(call: JobCall, report: JobReport) -> str:
+    if report.success:
+        return "is committed"
+    if call.decision is None and not call.aborted:
+        # A report tells it, of a job that is gone.
+        return "was rolled back, or aborted, before"
+    return "is aborted" if call.aborted else "is rolled back"
+
+
 def _log_end(report: JobReport, how: str) -> None:
+    if not report.success:
+        _log.info("job %s is %s", report.job_id, how, extra={"job": report.job_id})
+        return
     _log.info(
         "job %s is %s: %d files, %d bytes in %.3f s, %.0f files/s",
         report.job_id,

@@ -1,8 +1,8 @@
 """Loggers whose every record says which job and task attempt it is about.
 
 All are below the logger ``committer``. INFO: a job is opened, decided, published, ended, recovered, rolled back,
-aborted. DEBUG: stages and task attempts. WARNING: a store that asks to slow down, calls that are sent again many
-times, and what is left behind. Errors are raised, never only logged.
+aborted, removed by a cleanup. DEBUG: stages and task attempts. WARNING: a store that asks to slow down, calls that are
+sent again many times, and what is left behind. Errors are raised, never only logged.
 """
 
 from __future__ import annotations

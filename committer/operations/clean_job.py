@@ -14,6 +14,7 @@ from committer.errors import (
     RecordError,
     StoreNotFoundError,
 )
+from committer.events.logs import job_logger
 from committer.paths import StorePath
 from committer.records.job_state import JobSetup, encode_record
 from committer.spec import Delivery
@@ -31,6 +32,8 @@ from committer.stages.job_directory import (
 from committer.stages.replace_lock import release_lock, remove_taken_lock
 from committer.stores.base import Store
 from committer.stores.helpers import children_of, create_exclusively, walk
+
+_log = job_logger("committer.operations")
 
 _CLAIMED: Final = "another driver took the id, or removed what was left of it, at this moment"
 DECIDED: Final = "it is decided to be committed and did not end: recover it"
@@ -82,11 +85,24 @@ async def clean_job(context: StageContext, *, age_s: float | None, force: bool, 
     reason = await _reason_to_keep(context, found, force=force, spares_kept=spares_kept)
     if dry or reason is not None:
         return reason
+    was = _what_it_was(found)
     if found.is_remains:
         if not await _claim(context):
             return _CLAIMED
         found = await look_at_job(context.store, context.layout)
-    return await _remove(context, found, force=force, forgets=forgets)
+    reason = await _remove(context, found, force=force, forgets=forgets)
+    if reason is None:
+        _log.info("job %s is removed by a cleanup: %s", context.layout.job_id, was)
+    return reason
+
+
+def _what_it_was(found: JobDirectory) -> str:
+    """What a removed job was, as far as its directory's listing told: with force its records are not read."""
+    if found.ended:
+        return "it had ended"
+    if found.decided:
+        return "it was decided, and had no outcome"
+    return "it was open, and is aborted" if found.set_up or found.attempts else "no record said that a job stood there"
 
 
 async def _age_of_empty(context: StageContext, found: JobDirectory) -> float:

@@ -18,6 +18,7 @@ from committer.errors import (
     StoreError,
 )
 from committer.events import Statistics
+from committer.events.audit import audit
 from committer.flow.workers import run_workers
 from committer.layout import check_job_id
 from committer.operations.clean_job import DECIDED, KEPT, UNFINISHED, clean_job
@@ -218,11 +219,12 @@ async def _cleanup(
     async def clean(name: str) -> None:
         try:
             spec = JobSpec(destination=destination.uri, job_id=name, config=config)
-            context = await open_context(spec, store, owned=False)
-            try:
-                reason = await clean_job(context, age_s=age_s, force=force, dry=dry, forgets=forgets)
-            finally:
-                await context.store.close()
+            with audit(ji=name):
+                context = await open_context(spec, store, owned=False)
+                try:
+                    reason = await clean_job(context, age_s=age_s, force=force, dry=dry, forgets=forgets)
+                finally:
+                    await context.store.close()
         except (ConfigurationError, RecordError, StoreError) as error:
             if job_id is not None:
                 raise

@@ -89,8 +89,44 @@ async def test_a_job_that_is_taken_back_on_demand_is_told(memory: MemoryPlace, s
     with pytest.raises(SimulatedCrash):
         await job.commit()
     await committer.recover(memory.dest, "j1", rollback=True, storage_options={"store": memory.space.store()})
-    assert said(logging.INFO)[-1].startswith("job j1 is recovered: it is rolled back")
+    assert said(logging.INFO)[-1] == "job j1 is recovered: it is rolled back"
     assert memory.files() == {}
+    store = {"store": memory.space.store()}
+    await (await committer.open_job(memory.dest, job_id="j2", storage_options=store)).close()
+    await committer.recover(memory.dest, "j2", rollback=True, storage_options=store)
+    assert said(logging.INFO)[-1] == "job j2 is recovered: it is aborted"
+
+
+@pytest.mark.parametrize("by_name", [True, False])
+@pytest.mark.parametrize("state", ["open", "decided", "ended", "remains"])
+async def test_a_job_that_a_cleanup_removes_is_told(
+    memory: MemoryPlace, said: Said, caplog: pytest.LogCaptureFixture, state: str, by_name: bool
+) -> None:
+    words = "no record said that a job stood there"
+    if state == "remains":
+        memory.space.write("/table/_temporary/j1/plan-00000", b"x")
+    else:
+        job = await memory.open_job(job_id="j1", config=CommitterConfig(cleanup_skipped=True))
+        await memory.run_task(job, 0, FILES)
+        words = "it was open, and is aborted"
+        if state == "ended":
+            await job.commit()
+            words = "it had ended"
+        elif state == "decided":
+            memory.faults(Fault(kind="crash_before", operation="put", path="/j1/outcome"))
+            with pytest.raises(SimulatedCrash):
+                await job.commit()
+            words = "it was decided, and had no outcome"
+        if state != "decided":
+            await job.close()
+    caplog.clear()
+    which = {"job_id": "j1"} if by_name else {"older_than": 0}
+    store = {"store": memory.space.store()}
+    report = await committer.cleanup(memory.dest, force=state == "decided", storage_options=store, **which)
+    assert report.removed == ["j1"]
+    assert said(logging.INFO) == [f"job j1 is removed by a cleanup: {words}"]
+    assert {record.job for record in caplog.records} == {"j1"}  # type: ignore[attr-defined]
+    assert any("job_stage_cleanup" in record.getMessage() for record in caplog.records)
 
 
 async def test_what_is_left_behind_is_warned_of(
