@@ -59,7 +59,10 @@ async def half_published(table: Path) -> None:
 
 
 def in_job(table: Path, name: str) -> Path:
-    return table / "_temporary" / "j" / "00" / name
+    job = table / "_temporary" / "j"
+    # What drivers move aside goes with the setup; what tasks write with the job attempt.
+    above = job / "00" if name == "tasks" else next(job.glob("drivers-*"))
+    return above / name
 
 
 async def _sources_gone(table: Path) -> None:
