@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sized
 from datetime import datetime
 from html import escape
 from itertools import islice
+from math import isfinite
 from typing import Any, Final
 
 import msgspec
@@ -75,6 +76,9 @@ def _brief(value: object) -> str:
         return f"{{{', '.join(pairs + _rest(value, _MOST_IN_LINE))}}}"
     if isinstance(value, list | tuple):
         return f"[{', '.join([_brief(one) for one in value[:_MOST_IN_LINE]] + _rest(value, _MOST_IN_LINE))}]"
+    if isinstance(value, float) and isfinite(value):
+        # A millisecond is as much as a reader wants to know of a duration.
+        return repr(round(value, 3))
     return _cut(repr(value))
 
 

@@ -89,6 +89,9 @@ def test_the_line_says_what_matters() -> None:
         "ValidationReport(ok=False, missing=['file:/t/part-00000', 'file:/t/part-00001', 'file:/t/part-00002', "
         "… 9,997 more], wrong=[], extra=[], files=0, committed=0, complete=True)"
     )
+    assert "duration_s=8.621" in repr(
+        JobReport(success=True, job_id="j", committer="manifest", duration_s=8.62059170700013)
+    )
     assert "… 9,990 more" in SHOWN[2]._repr_html_()
     assert "&lt;b&gt;open&lt;/b&gt;" in SHOWN[4]._repr_html_()
 

@@ -79,7 +79,7 @@ class Doctor:
             if check == self._reach and isinstance(error, ConfigurationError | DestinationNotFoundError):
                 # Nothing was examined: there is no such place, or an option or a package is missing.
                 raise
-            verdict, found, next_step = "failed", f"{type(error).__name__}: {error.message}", error.next_step
+            verdict, found, next_step = "failed", error.message, error.next_step
         took = current_runtime().monotonic() - started
         if took >= 1:
             found = f"{found} (took {seconds(took)})"

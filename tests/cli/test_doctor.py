@@ -141,7 +141,10 @@ def test_refused_credentials_end_the_examination(tmp_path: Path) -> None:
     store = FaultyStore(LocalStore(), [Fault(kind="forbidden", operation="status", times=None)])
     checks = examined(store, tmp_path)
     assert list(checks) == ["reach the store"]
-    assert StorePermissionError.__name__ in checks["reach the store"].found
+    found = checks["reach the store"].found
+    assert found
+    # A sentence for an operator: no name of a class.
+    assert StorePermissionError.__name__ not in found
 
 
 def test_a_right_to_read_alone_is_not_enough(tmp_path: Path) -> None:
@@ -164,7 +167,8 @@ def test_what_to_do_about_a_refusal_is_said(run: Run, monkeypatch: pytest.Monkey
     monkeypatch.setattr(LocalStore, "put", put)
     result = run("doctor", tmp_path)
     assert result.code == 1
-    assert "StorePermissionError: a right is missing" in result.out
+    assert "a right is missing" in result.out
+    assert "StorePermissionError" not in result.out
     assert "next step: give the right" in result.out
     checks = run("doctor", tmp_path, "--output", "json").json["checks"]
     assert [check["next_step"] for check in checks if check["verdict"] == "failed"] == ["give the right"]
