@@ -23,7 +23,7 @@ _PASSING = (
     (r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?\+00:00", "2026-11-21T06:30:00+00:00"),
     (r"(took +)[\d.]+ s", r"\g<1>0.1 s"),
     (r"answers in [\d.]+ ms", "answers in 0.4 ms"),
-    (r"(decided\.by +).*", r"\g<1>8d1f02c3a4b5"),
+    (r"(committer\.(?:decided\.by|setup) +).*", r"\g<1>8d1f02c3a4b5"),
     (r"(host +).*", r"\g<1>driver-1"),
     (r"(principal +).*", r"\g<1>etl"),
     (r"\b[\d.,]+ ms\b", "1 ms"),
