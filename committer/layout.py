@@ -78,9 +78,14 @@ def check_setup(name: str) -> str:
     Raises:
         ConfigurationError: It is something else.
     """
-    if _SETUP.match(name) is None:
+    if not is_setup(name):
         raise ConfigurationError(f"the name of a setup is up to 64 of A-Z a-z 0-9, not {name!r}", operation="open_job")
     return name
+
+
+def is_setup(name: str) -> bool:
+    """Whether `name` can name a setup, or is empty."""
+    return _SETUP.match(name) is not None
 
 
 def is_job_id(name: str) -> bool:

@@ -18,11 +18,11 @@ from committer.errors import (
 )
 from committer.events import Statistics
 from committer.flow.together import both
-from committer.layout import JobLayout, check_job_id
+from committer.layout import DRIVERS, JobLayout, check_job_id, is_setup
 from committer.paths import StorePath
 from committer.records.job_state import JobSetup
 from committer.spec import JobSpec
-from committer.stages.job_directory import is_hadoops, layout_for, look_at_job, read_setup
+from committer.stages.job_directory import JobDirectory, is_hadoops, layout_for, look_at_job, read_setup
 from committer.stores.base import Store
 
 
@@ -79,9 +79,22 @@ async def find_job(
                 f"committer.JobSpec.for_hadoop({str(dest)!r}, {job_id!r}))` joins it",
             )
         spec = JobSpec.for_hadoop(dest, job_id, job_attempt, config=config)
-        return msgspec.structs.replace(spec, committer=default_committer(store.capabilities)), None
+        chosen = default_committer(store.capabilities)
+        return msgspec.structs.replace(spec, committer=chosen, setup=_setup_of_directory(store, found)), None
     finally:
         await store.close()
+
+
+def _setup_of_directory(store: Store, found: JobDirectory) -> str:
+    """The setup whose directory stands, of a job that lost its setup record; empty where none does, or not one alone.
+
+    Old files that its driver moved aside lie there. Only where no late write can have made it.
+    """
+    if not store.capabilities.refuses_late_writes:
+        return ""
+    names = [name for name, child in found.children.items() if child.is_directory and name.startswith(DRIVERS)]
+    setup = names[0].removeprefix(DRIVERS) if len(names) == 1 else ""
+    return setup if is_setup(setup) else ""
 
 
 async def _setup_or_none(store: Store, layout: JobLayout) -> JobSetup | None:

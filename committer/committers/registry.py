@@ -42,11 +42,14 @@ def committer_for(name: str) -> Committer:
     found = BUILT_IN.get(name) or _registered.get(name)
     if found is not None:
         return found()
-    when = "is not in this release" if name in _FORESEEN else "is unknown"
+    step = f"use {ManifestCommitter.name!r} or, on S3, {MagicCommitter.name!r}"
+    if name in _FORESEEN:
+        raise UnsupportedError(f"committer {name!r} is not in this release", operation="open_job", next_step=step)
     raise UnsupportedError(
-        f"committer {name!r} {when}",
+        f"committer {name!r} is unknown in this process",
         operation="open_job",
-        next_step=f"use {ManifestCommitter.name!r} or, on S3, {MagicCommitter.name!r}",
+        next_step="if it is one of your own, give its class to committer.committers.registry.register_committer first; "
+        f"else {step}",
     )
 
 
