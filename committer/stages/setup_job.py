@@ -49,7 +49,7 @@ class SetupJob(Stage[None, str | None]):
     `_temporary`, so that the id is free again; where that fails too the error says so.
     Cost: about 10 calls in 7 round trips, and the store's probe beside the last; with `outcome_kept` one more. On
     stores that take late writes one look at the setup record beside the last, too. With
-    `durability="fsync"` 5 more (one look, four directories synced), one where `_temporary` is made, and two a directory
+    `durability="fsync"` 6 more (one look, five directories synced), one where `_temporary` is made, and two a directory
     made above it. For a failed setup 5 or 6. For a root 4. Two for an intent that was left there.
     Hadoop: ``SetupJobStage``.
     """
@@ -93,7 +93,8 @@ class SetupJob(Stage[None, str | None]):
             # What a task commits rests on every name above it. `_temporary` may be another job's, made a moment ago and
             # not synced yet.
             made_in = {directory.parent for directory in missing}
-            made_in.update((layout.job_attempt_directory, layout.job_directory, layout.temporary, layout.destination))
+            made_in.update((layout.drivers, layout.job_attempt_directory, layout.job_directory))
+            made_in.update((layout.temporary, layout.destination))
             await sync_directories(self.context, made_in)
         except JobExistsError:
             raise

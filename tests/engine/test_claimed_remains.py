@@ -192,4 +192,4 @@ async def test_cleanup_meets_one_that_claims_the_id(profile: str) -> None:
 def test_names_of_remains(tmp_path: Path) -> None:
     layout = make_place("disk", tmp_path).layout("J")
     assert JobDirectory(layout, {}).is_remains
-    assert not JobDirectory(layout, {}, magic=True).is_remains
+    assert not JobDirectory(layout, {}, beside=True).is_remains
