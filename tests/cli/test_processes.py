@@ -92,7 +92,10 @@ def test_the_installed_script_and_the_module_are_one(lake: Lake) -> None:
     lake.open()
     script = shutil.which("committer", path=os.path.dirname(sys.executable))
     assert script is not None
-    done = subprocess.run([script, "plan", lake.path, "open"], capture_output=True, text=True, check=False, timeout=60)
+    # GNU readline, which pytest imports, puts COLUMNS into the environment past os.environ.
+    own = dict(os.environ)
+    command = [script, "plan", str(lake.path), "open"]
+    done = subprocess.run(command, env=own, capture_output=True, text=True, check=False, timeout=60)
     assert (done.returncode, done.stdout) == (0, shell("plan", lake.path, "open").out)
     assert shell("--version").out.startswith("committer 0.")
     assert shell("--help").code == 0
