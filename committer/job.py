@@ -14,7 +14,7 @@ import msgspec
 
 from committer.advice import call
 from committer.committers.advising import advising, shown_options
-from committer.committers.context import fresh_statistics, open_context
+from committer.committers.context import fresh_statistics, of_spec, open_context
 from committer.committers.find_job import find_job
 from committer.committers.listing import refuse_unwritable_list
 from committer.committers.opened_store import is_owned
@@ -44,7 +44,7 @@ from committer.records.task_commit import TaskCommit
 from committer.spec import Delivery, JobSpec
 from committer.stages.abort_task import AbortRequest
 from committer.stages.base import StageContext
-from committer.stages.job_directory import join_job, look_at_job
+from committer.stages.job_directory import join_job, look_at_job, read_setup
 from committer.stores.registry import find_store
 from committer.task import TaskAttempt, make_attempt
 
@@ -548,7 +548,11 @@ def attach_job(
                 context = replace(context, setup_identity=identity)
                 if spec.hadoop:
                     # Of every other its setup record was just read.
-                    await join_job(context.store, context.layout)
+                    found = await join_job(context.store, context.layout)
+                    if found.set_up:
+                        # This engine set it up: what it moves aside must lie where a recoverer looks.
+                        setup = (await read_setup(context.store, context.layout)).spec.setup
+                        context = of_spec(context, msgspec.structs.replace(spec, setup=setup))
         except BaseException:
             with anyio.CancelScope(shield=True):
                 if context is not None:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 import committer
-from committer import CommitterConfig
+from committer import CommitterConfig, JobSpec
 from committer.committers.manifest.committer import ManifestCommitter
 from committer.committers.registry import register_committer, unregister_committer
 from committer.errors import UnsupportedError
@@ -60,6 +60,17 @@ async def test_recover_a_job_that_lost_its_setup_record(profile: str, rollback: 
     await committer.recover(table.dest, "job", rollback=rollback, storage_options=table.options)
     assert table.files() == (OLD if rollback else {"part-0": b"new"})
     assert table.temporary() == set()
+
+
+async def test_recover_a_job_that_was_joined_as_if_hadoop_had_set_it_up() -> None:
+    """Its driver knew no name of the setup from its spec; the recoverer reads it in the setup record."""
+    table = Table("local", OLD)
+    await _set_up(table)
+    store = FaultyStore(table.space.store())
+    spec = JobSpec.for_hadoop(table.dest, "job", config=CONFIG)
+    await _die_once_published(table, committer.attach_job(spec, storage_options={"store": store}), store)
+    await committer.recover(table.dest, "job", rollback=True, storage_options=table.options)
+    assert table.files() == OLD
 
 
 class _Own(ManifestCommitter):
