@@ -17,7 +17,7 @@ from committer.committers.advising import advising, shown_options
 from committer.committers.context import fresh_statistics, of_spec, open_context
 from committer.committers.find_job import find_job
 from committer.committers.listing import refuse_unwritable_list
-from committer.committers.opened_store import is_owned
+from committer.committers.opened_store import closed_on_failure, is_owned
 from committer.committers.registry import committer_for, default_committer
 from committer.committers.results import CommitPlan, JobReport
 from committer.config import CommitterConfig, ConfigLike, config_of
@@ -456,17 +456,18 @@ def open_job(
         committer_for(committer)
 
     async def make() -> Job:
-        store = await find_store(destination, storage_options)
-        chosen = committer_for(committer or default_committer(store.capabilities))
-        spec = JobSpec(
-            destination=destination.uri,
-            job_id=check_job_id(job_id if job_id is not None else current_runtime().uuid()),
-            committer=chosen.name,
-            delivery=delivery,
-            config=choices or CommitterConfig(),
-        )
-        refuse_unwritable_list(spec.config)
-        context = await open_context(spec, store, owned=is_owned(storage_options), listeners=told)
+        store, owned = await find_store(destination, storage_options), is_owned(storage_options)
+        async with closed_on_failure(store, owned=owned):
+            chosen = committer_for(committer or default_committer(store.capabilities))
+            spec = JobSpec(
+                destination=destination.uri,
+                job_id=check_job_id(job_id if job_id is not None else current_runtime().uuid()),
+                committer=chosen.name,
+                delivery=delivery,
+                config=choices or CommitterConfig(),
+            )
+            refuse_unwritable_list(spec.config)
+            context = await open_context(spec, store, owned=owned, listeners=told)
         spec = msgspec.structs.replace(spec, setup=context.driver)
         context = replace(context, spec=spec, layout=spec.layout)
         reached = shown_options(destination, storage_options)

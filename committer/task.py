@@ -13,7 +13,7 @@ import anyio
 from committer.committers.advising import advising, shown_options
 from committer.committers.base import Committer
 from committer.committers.context import fresh_statistics, open_context
-from committer.committers.opened_store import is_owned
+from committer.committers.opened_store import closed_on_failure, is_owned
 from committer.committers.registry import committer_for
 from committer.errors import (
     CommitterError,
@@ -519,7 +519,9 @@ def open_task(
 
     async def make() -> TaskAttempt:
         store = await find_store(StorePath.from_uri(spec.destination), storage_options)
-        context = await open_context(spec, store, owned=is_owned(storage_options))
+        owned = is_owned(storage_options)
+        async with closed_on_failure(store, owned=owned):
+            context = await open_context(spec, store, owned=owned)
         try:
             with advising(lambda: shown_options(context.layout.destination, storage_options)):
                 return await make_attempt(context, task=task, attempt=attempt, owns_store=True)

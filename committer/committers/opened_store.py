@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 
+import anyio
+
 from committer.config import CommitterConfig
 from committer.events import Statistics
 from committer.flow.pacing import Claim, Weights, claim_limits
@@ -61,6 +63,18 @@ async def store_of_call(path: StorePath, storage_options: Mapping[str, object] |
     finally:
         if is_owned(storage_options):
             await store.close()
+
+
+@asynccontextmanager
+async def closed_on_failure(store: Store, *, owned: bool) -> AsyncIterator[None]:
+    """Closes a store that was opened for what turns out not to be possible, shielded; what is not owned stays open."""
+    try:
+        yield
+    except BaseException:
+        if owned:
+            with anyio.CancelScope(shield=True):
+                await store.close()
+        raise
 
 
 def is_owned(storage_options: Mapping[str, object] | None) -> bool:

@@ -215,8 +215,8 @@ async def remove_job_directory(context: StageContext, claim: bytes) -> bool:
                     done = True
                     return
                 # In this order: directories that stand without the record are taken for a job of Hadoop's.
-                await context.store.delete_directory(layout.job_attempt_directory, recursive=True)
-                await context.store.delete_directory(layout.job_directory, recursive=True)
+                for directory in dict.fromkeys([layout.job_attempt_directory, layout.drivers, layout.job_directory]):
+                    await context.store.delete_directory(directory, recursive=True)
         except CommitterError as error:
             _log.warning("could not remove %s after a failed setup: %s", layout.job_directory, error)
             return

@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 
 import committer
+from committer import CommitterConfig, JobSpec
+from committer.errors import CommitterError
 from committer.operations import check_recovery, forget_outcome, plan_cleanup
 from committer.paths import StorePath
 from committer.stores.memory import MemoryStore
@@ -128,3 +130,17 @@ async def test_a_store_of_the_callers_is_left_open(table: str, opened: type[Open
     await committer.list_jobs(table, storage_options=options)
     await committer.recover(table, "finished", storage_options=options)
     assert (opened.made, opened.left) == (0, 0)
+
+
+@pytest.mark.parametrize("wrong", ["job id", "place of reports", "place of a task's reports"])
+async def test_store_of_what_cannot_be_opened_is_closed(opened: type[Opened], wrong: str) -> None:
+    dest = f"memory://{MemoryStore.space(f'opened-{next(_numbers)}', 'local').name}/table"
+    inside = CommitterConfig(summary_report_directory=f"{dest}/reports")
+    with pytest.raises(CommitterError):
+        if wrong == "job id":
+            await committer.open_job(dest, job_id="../x")
+        elif wrong == "place of reports":
+            await committer.open_job(dest, config=inside)
+        else:
+            await committer.open_task(JobSpec.for_hadoop(dest, "job_1_0001", config=inside), task=0)
+    assert opened.left == 0
