@@ -56,7 +56,10 @@ async def remove_remains(call: JobCall, position: Position) -> Led:
     if position.found is not None:
         await refuse_links(call.context.store, position.found, operation="abort")
         if position.found.attempts:
-            return await decide_against(call, position)
+            led = await decide_against(call, position)
+            # No decision stands beside what late requests left: it is removed as what it is.
+            if not (isinstance(led, Position) and led.standing is Standing.REMAINS):
+                return led
     await release_lock(call.context)
     if position.found is not None:
         await remove_emptied(call.context)
