@@ -35,8 +35,8 @@ from committer.events import Listener, names
 from committer.events.display import Display, watched
 from committer.events.logs import job_logger
 from committer.flow.awaited import Calls, noted
-from committer.flow.outlast import UNDO_BOUND_S, outlast
 from committer.flow.runtime import current_runtime
+from committer.flow.shielded import UNDO_BOUND_S, run_shielded
 from committer.layout import MANIFEST_SUFFIX, check_job_id, check_number
 from committer.opening import Opening
 from committer.paths import Destination, StorePath
@@ -401,7 +401,7 @@ class Job:
         in_time = True
         was_aborted = self._aborted
         try:
-            in_time = await outlast(self.abort, bound_s=UNDO_BOUND_S)
+            in_time = await run_shielded(self.abort, bound_s=UNDO_BOUND_S)
         except CommitterError as failure:
             _log.warning("job %s was not aborted: %s", self.job_id, failure)
             error.add_note(f"job {self.job_id} was not aborted: {failure}")

@@ -25,7 +25,7 @@ from committer.errors import (
 from committer.events import audit, names
 from committer.events.logs import job_logger
 from committer.flow.awaited import Calls, noted
-from committer.flow.outlast import UNDO_BOUND_S, outlast
+from committer.flow.shielded import UNDO_BOUND_S, run_shielded
 from committer.layout import TEMPORARY, check_number, unique_name
 from committer.opening import Opening
 from committer.paths import StorePath, check_absolute_name, check_file_name, is_reserved
@@ -475,7 +475,7 @@ class TaskAttempt:
             error.add_note(f"task {self.task} attempt {self.attempt} was not aborted: it may have committed")
             return
         try:
-            await outlast(self.abort, bound_s=UNDO_BOUND_S)
+            await run_shielded(self.abort, bound_s=UNDO_BOUND_S)
         except CommitterError as failure:
             _log.warning("task %d attempt %d could not be aborted: %s", self.task, self.attempt, failure)
             error.add_note(f"the task attempt could not be aborted: {failure}")

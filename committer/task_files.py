@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from committer.errors import CommitterError, TaskError
 from committer.flow.awaited import Calls, noted
-from committer.flow.outlast import UNDO_BOUND_S, outlast
+from committer.flow.shielded import UNDO_BOUND_S, run_shielded
 from committer.stores.base import FileStatus, FileWriter
 from committer.stores.helpers import bytes_of
 
@@ -132,7 +132,7 @@ class TaskFile:
     async def _abort_after(self, error: BaseException) -> None:
         """Gives the file up because of `error`, which a failure to do so must not hide."""
         try:
-            await outlast(self._give_up, bound_s=UNDO_BOUND_S)
+            await run_shielded(self._give_up, bound_s=UNDO_BOUND_S)
         except CommitterError as failure:
             error.add_note(f"what was sent of {self.name} could not be removed, which its task attempt does: {failure}")
 

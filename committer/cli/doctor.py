@@ -22,8 +22,8 @@ from committer.errors import (
     StoreNotEmptyError,
     StoreNotFoundError,
 )
-from committer.flow.outlast import outlast
 from committer.flow.runtime import current_runtime
+from committer.flow.shielded import run_shielded
 from committer.layout import TEMPORARY
 from committer.paths import StorePath
 from committer.readable import seconds
@@ -68,7 +68,7 @@ class Doctor:
                 await self._try("the store's own probe", self._probe)
                 await self._try("clock", self._clock)
         finally:
-            await outlast(self._clean, bound_s=_CLEAN_BOUND_S)
+            await run_shielded(self._clean, bound_s=_CLEAN_BOUND_S)
         return self.checks
 
     async def _try(self, name: str, check: Callable[[], Awaitable[tuple[Verdict, str]]]) -> bool:

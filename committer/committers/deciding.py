@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, replace
 
-from committer.committers.basis import Prepared, find_refs, prepare
 from committer.committers.failures import refuse_undecided, say_undecided
 from committer.committers.look import Position
+from committer.committers.preparing import Prepared, find_refs, prepare
 from committer.errors import CommitterError, StoreOutcomeUnknownError
-from committer.flow.outlast import UNDO_BOUND_S, outlast
+from committer.flow.shielded import UNDO_BOUND_S, run_shielded
 from committer.flow.together import both
 from committer.paths import StorePath
 from committer.records.job_state import Intent, NamedRecord
@@ -95,7 +95,7 @@ class Deciding:
         Raises:
             DestinationBusyError: One does.
         """
-        # The freeze is never cut short: a rename that comes late would freeze the records of tasks after a thaw.
+        # The freeze is never cut short: a rename that comes late would freeze the records of tasks after it was undone.
         refs, busy = await both(self.find(context), look_for_lock(context))
         if busy is not None:
             raise busy
@@ -156,7 +156,7 @@ async def withdraw_or_say(
         except Exception as hidden:
             failure = hidden
 
-    in_time = await outlast(undo, bound_s=UNDO_BOUND_S)
+    in_time = await run_shielded(undo, bound_s=UNDO_BOUND_S)
     if failure is not None or not in_time:
         say_undecided(context, error, "its intent could not be taken back", failure)
     elif isinstance(error, StoreOutcomeUnknownError):

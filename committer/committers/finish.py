@@ -12,7 +12,7 @@ from committer.stages.cleanup import (
     CleanupJob,
     Found,
     RemoveDecision,
-    RemoveFate,
+    RemoveLastRecords,
 )
 from committer.stages.end_job import mark_finished
 from committer.stages.job_directory import read_outcome
@@ -86,7 +86,7 @@ async def clean_up(
 async def remove_last_records(context: StageContext, *, kept: bool) -> None:
     """Removes decision and outcome, or leaves an outcome that is kept; a failure is ignored where the job says so."""
     try:
-        await (RemoveDecision(context) if kept else RemoveFate(context)).run(None)
+        await (RemoveDecision(context) if kept else RemoveLastRecords(context)).run(None)
     except CommitterError as error:
         if not context.config.cleanup_failures_ignored:
             raise
@@ -107,4 +107,4 @@ async def finish_aborted(context: StageContext) -> None:
         await AbortUploads(context).run(None)
     await save_report(context, success=False, published=None, error=None, only_if_absent=True)
     if not skipped:
-        await RemoveFate(context).run(None)
+        await RemoveLastRecords(context).run(None)

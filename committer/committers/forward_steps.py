@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from committer.committers.basis import basis_of
 from committer.committers.deciding import Deciding, check_forced, intent_of
 from committer.committers.finish_committed import finish_committed
 from committer.committers.job_call import JobCall, Led
 from committer.committers.look import Position, standing_of
+from committer.committers.preparing import decision_content
 from committer.committers.reports import published_before, report_of
 from committer.committers.standing import Standing
 from committer.events.logs import job_logger
@@ -43,8 +43,8 @@ async def decide(call: JobCall, position: Position) -> Led:
         # is looked at again.
         await TakeReplaceLock(context).run(None)
         prepared = await deciding.prepare(context, refs, call.prove_abilities)
-    basis = basis_of(context, prepared)
-    decision = await DecideCommit(context).run(basis)
+    content = decision_content(context, prepared)
+    decision = await DecideCommit(context).run(content)
     own = decision.driver == context.driver
     _log.info(
         "job %s is decided by %s: %s, %d files in %d task commits",
@@ -57,7 +57,7 @@ async def decide(call: JobCall, position: Position) -> Led:
     if not own or decision.decision != "commit":
         return await call.look()
     call.adopt(decided := Position(Standing.DECIDED, decision=decision))
-    call.state = CommitState.of(call.context, decision, basis.facts, prepared.loaded.entries)
+    call.state = CommitState.of(call.context, decision, content.facts, prepared.loaded.entries)
     call.state.all_directories = sorted(prepared.loaded.directories)
     # Made a moment ago. What other drivers did since is met where it matters: a fence by the first rename, an
     # outcome when this driver's is created. Only a store that takes late writes can hold the outcome of an earlier
@@ -112,7 +112,7 @@ async def finish(call: JobCall, position: Position) -> Led:
     published = call.published or await published_before(context, state)
     call.published = published
     # DeleteSuperseded (by uploads), SaveFileList, SaveSuccess, what keeps records, releases the lock and marks the
-    # outcome as finished, CleanupJob, SaveReport, RemoveFate.
+    # outcome as finished, CleanupJob, SaveReport, RemoveLastRecords.
     finished = await finish_committed(context, state, published, call.action, position.ended)
     return report_of(
         context,

@@ -94,9 +94,9 @@ class JobCall:
         return position
 
     def adopt(self, position: Position) -> Position:
-        """Goes by the choices of the first commit decision that is met; a void one, and an abort, say nothing."""
+        """Goes by the choices of the first commit decision that is met; a stale one, and an abort, say nothing."""
         decision = position.decision
-        if decision is None or self.decision is not None or position.standing is Standing.VOID:
+        if decision is None or self.decision is not None or position.standing is Standing.STALE:
             return position
         self.decision = decision
         if decision.decision == "commit":

@@ -44,7 +44,7 @@ from committer.errors import (
 )
 from committer.events import audit, names
 from committer.events.logs import job_logger
-from committer.flow.outlast import UNDO_BOUND_S, outlast
+from committer.flow.shielded import UNDO_BOUND_S, run_shielded
 from committer.records.task_commit import TaskCommit, messages_in
 from committer.stages.base import StageContext
 from committer.stages.commit_state import is_forward_only
@@ -183,7 +183,7 @@ async def _after_failure(call: JobCall, step: Step, position: Position, error: E
         raise _told(call, step, error) from error
     carried = call.decision
     if carried is not None and carried.decision == "commit":
-        if now.standing in _UNDECIDED | {Standing.VOID, Standing.REPEATED, Standing.ANEW, Standing.MISTAKEN}:
+        if now.standing in _UNDECIDED | {Standing.STALE, Standing.REPEATED, Standing.ANEW, Standing.MISTAKEN}:
             # It ended; what stands there came late, or is a job set up under its id since.
             return Position(Standing.GONE)
         if now.decision is not None and now.decision.driver != carried.driver:
@@ -296,7 +296,7 @@ async def _reporting(call: JobCall) -> JobReport:
             # The driver that ended a job that is gone knew better.
             only_if_absent=isinstance(error, JobNotFoundError),
         )
-        await outlast(saving, bound_s=UNDO_BOUND_S)
+        await run_shielded(saving, bound_s=UNDO_BOUND_S)
         raise
 
 

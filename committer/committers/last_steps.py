@@ -24,7 +24,7 @@ from committer.errors import (
     JobNotFoundError,
 )
 from committer.events.logs import job_logger
-from committer.stages.cleanup import CleanupJob, RemoveFate
+from committer.stages.cleanup import CleanupJob, RemoveLastRecords
 from committer.stages.decide import remove_side_files
 from committer.stages.other_setup import remove_mistaken as remove_mistaken_records
 from committer.stages.replace_lock import release_lock
@@ -75,7 +75,7 @@ async def clean_up_kept(call: JobCall, position: Position) -> Led:
 
 async def remove_outcome(call: JobCall, position: Position) -> Led:
     """Removes an outcome that a cleanup left."""
-    await RemoveFate(call.context).run(None)
+    await RemoveLastRecords(call.context).run(None)
     return Position(Standing.GONE)
 
 
@@ -84,11 +84,11 @@ async def remove_repeated(call: JobCall, position: Position) -> Led:
     of it, and the outcome, which came before that, is gone, and goes last.
     """
     await CleanupJob(call.context).run(None)
-    await RemoveFate(call.context).run(None)
+    await RemoveLastRecords(call.context).run(None)
     return Position(Standing.GONE)
 
 
-async def remove_void(call: JobCall, position: Position) -> Led:
+async def remove_stale(call: JobCall, position: Position) -> Led:
     """Its driver looks for the setup record once it decided; this is for one that died before it could."""
     context = call.context
     await context.store.delete_file(context.layout.decision)

@@ -100,14 +100,14 @@ async def _look_at_decided(context: StageContext, decision: Decision) -> Positio
             found = await look_at_job(store, layout)
         except JobNotFoundError:
             return Position(Standing.GONE)
-        if found.voids(decision, outcome, late=late):
+        if found.is_stale(decision, outcome, late=late):
             if outcome is not None:
                 # Its job may have been finished since that was read, and have kept it.
                 outcome = await read_outcome(store, layout)
                 if outcome is None:
                     return Position(Standing.GONE)
-            if found.voids(decision, outcome, late=late):
-                return Position(Standing.VOID, found, decision, outcome)
+            if found.is_stale(decision, outcome, late=late):
+                return Position(Standing.STALE, found, decision, outcome)
     if outcome is not None:
         return Position(standing_of(outcome), found, decision, outcome)
     adopted = replace(context, config=trusted_config(decision.config, context.config))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from committer.committers.basis import find_refs, prepare
+from committer.committers.preparing import find_refs, prepare
 from committer.committers.results import CommitPlan
 from committer.errors import CommitterError
 from committer.events import audit

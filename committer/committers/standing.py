@@ -29,7 +29,7 @@ class Standing(StrEnum):
     TAKEN_BACK = "taken back"
     KEPT = "kept"
     ONLY_OUTCOME = "only outcome"
-    VOID = "void"
+    STALE = "stale"
     REPEATED = "repeated"
     ANEW = "set up anew"
     MISTAKEN = "mistaken"
@@ -61,7 +61,7 @@ class Step(StrEnum):
     CLEAN_UP_TAKEN_BACK = "clean up behind the rollback"
     CLEAN_UP_KEPT = "clean up beside the kept outcome"
     REMOVE_OUTCOME = "remove the outcome"
-    REMOVE_VOID = "remove the void decision"
+    REMOVE_STALE = "remove the stale decision"
     REMOVE_REPEATED = "remove the repeated decision"
     REMOVE_MISTAKEN = "remove the mistaken decision"
     LEAVE = "leave it: it ended"
@@ -86,7 +86,7 @@ MEANINGS: Final[Mapping[Standing, str]] = {
     Standing.TAKEN_BACK: "it is taken back; only cleanup is left",
     Standing.KEPT: "it committed, and its outcome stays: the id is used up",
     Standing.ONLY_OUTCOME: "a cleanup stopped before it removed the outcome",
-    Standing.VOID: "a late request repeated a decision about a job that was emptied before",
+    Standing.STALE: "a late request repeated a decision about a job that was emptied before",
     Standing.REPEATED: "a late request repeated the decision of a job that committed and was cleaned up",
     Standing.ANEW: "its id was set up anew since this driver set it up or joined it: what stands there is another job",
     Standing.MISTAKEN: "a driver of an earlier setup of its id decided late: that says nothing of this one",
@@ -114,7 +114,7 @@ STEPS: Final[Mapping[Standing, Mapping[Wish, Step]]] = {
     _T.TAKEN_BACK:  _row(_S.CLEAN_UP_TAKEN_BACK, _S.CLEAN_UP_TAKEN_BACK, _S.CLEAN_UP_TAKEN_BACK, _S.LEAVE),
     _T.KEPT:        _row(_S.CLEAN_UP_KEPT,    _S.CLEAN_UP_KEPT,      _S.REFUSE_COMMITTED,    _S.LEAVE),
     _T.ONLY_OUTCOME: _row(_S.REMOVE_OUTCOME,  _S.REMOVE_OUTCOME,     _S.REMOVE_OUTCOME,      _S.LEAVE),
-    _T.VOID:        _row(_S.REMOVE_VOID,      _S.REMOVE_VOID,        _S.REMOVE_VOID,         _S.REFUSE_DECIDED),
+    _T.STALE:       _row(_S.REMOVE_STALE,      _S.REMOVE_STALE,        _S.REMOVE_STALE,         _S.REFUSE_DECIDED),
     _T.REPEATED:    _row(_S.REMOVE_REPEATED,  _S.REMOVE_REPEATED,    _S.REMOVE_REPEATED,     _S.REFUSE_DECIDED),
     _T.ANEW:        _row(_S.REFUSE_ANEW,      _S.REFUSE_ANEW,        _S.REFUSE_ANEW,         _S.LEAVE),
     _T.MISTAKEN:    _row(_S.REMOVE_MISTAKEN,  _S.REMOVE_MISTAKEN,    _S.REMOVE_MISTAKEN,     _S.REMOVE_MISTAKEN),
@@ -135,7 +135,7 @@ LEADS_TO: Final[Mapping[Step, Standing]] = {
     Step.CLEAN_UP_KEPT: Standing.KEPT,
     Step.REMOVE_REMAINS: Standing.GONE,
     Step.REMOVE_OUTCOME: Standing.GONE,
-    Step.REMOVE_VOID: Standing.GONE,
+    Step.REMOVE_STALE: Standing.GONE,
     Step.REMOVE_REPEATED: Standing.GONE,
     Step.REMOVE_MISTAKEN: Standing.OPEN,
 }

@@ -27,7 +27,7 @@ _TAKING: Final[Mapping[Step, _Taking]] = {
     Step.CLEAN_UP_TAKEN_BACK: backward_steps.clean_up_taken_back,
     Step.CLEAN_UP_KEPT: last_steps.clean_up_kept,
     Step.REMOVE_OUTCOME: last_steps.remove_outcome,
-    Step.REMOVE_VOID: last_steps.remove_void,
+    Step.REMOVE_STALE: last_steps.remove_stale,
     Step.REMOVE_REPEATED: last_steps.remove_repeated,
     Step.REMOVE_MISTAKEN: last_steps.remove_mistaken,
     Step.LEAVE: last_steps.leave,

@@ -19,7 +19,7 @@ from committer.paths import StorePath
 from committer.records.job_state import JobSetup, encode_record
 from committer.spec import Delivery
 from committer.stages.base import StageContext
-from committer.stages.cleanup import CleanupJob, RemoveDecision, RemoveFate
+from committer.stages.cleanup import CleanupJob, RemoveDecision, RemoveLastRecords
 from committer.stages.decide import abort_decision, create_decision
 from committer.stages.job_directory import (
     JobDirectory,
@@ -168,17 +168,17 @@ async def _reason_to_keep(context: StageContext, found: JobDirectory, *, force: 
         # With force what was decided is not read: it may be what cannot be read.
         return None
     late = not store.capabilities.refuses_late_writes
-    decision = await read_decision(store, layout) if found.decided and not found.is_void else None
+    decision = await read_decision(store, layout) if found.decided and not found.holds_no_job else None
     if found.ended:
         outcome = await read_outcome(store, layout)
         if outcome is not None and not outcome.finished:
             # `_SUCCESS`, or files that a rollback has to put back, may be missing.
-            void = found.voids(decision, outcome, late=late) if decision is not None else late and not found.set_up
-            return None if void else UNFINISHED
+            stale = found.is_stale(decision, outcome, late=late) if decision is not None else late and not found.set_up
+            return None if stale else UNFINISHED
         return KEPT if spares_kept and outcome is not None and outcome.kept else None
     if decision is None or decision.decision != "commit":
         return None
-    return None if found.voids(decision, late=late) else DECIDED
+    return None if found.is_stale(decision, late=late) else DECIDED
 
 
 async def _remove(context: StageContext, found: JobDirectory, *, force: bool, forgets: bool) -> str | None:
@@ -200,7 +200,7 @@ async def _remove(context: StageContext, found: JobDirectory, *, force: bool, fo
         if outcome is not None and outcome.kept:
             await RemoveDecision(context).run(None)
             return KEPT
-    await RemoveFate(context).run(None)
+    await RemoveLastRecords(context).run(None)
     return None
 
 

@@ -15,7 +15,7 @@ from committer.errors import (
     StoreNotFoundError,
 )
 from committer.events.logs import job_logger
-from committer.flow.outlast import UNDO_BOUND_S, outlast
+from committer.flow.shielded import UNDO_BOUND_S, run_shielded
 from committer.flow.together import together
 from committer.flow.workers import run_workers
 from committer.paths import StorePath
@@ -40,7 +40,7 @@ class CleanupJob(Stage[Found | None, list[str]]):
     Unlike Hadoop's, it never touches another job's directory: `_temporary` itself goes only when it is empty.
 
     Preconditions: the job ended (outcome written), or was aborted, or the caller vouches for it.
-    Postconditions: of the job's directory only `decision` and `outcome` are left; `RemoveFate` removes them,
+    Postconditions: of the job's directory only `decision` and `outcome` are left; `RemoveLastRecords` removes them,
     `RemoveDecision` leaves an outcome that is kept. Of what it keeps beside nothing is left.
     Returns: the uploads that `AbortUploads` leaves alone: they may be another job's.
     Failure modes: `JobNotFoundError` where the id was set up anew since: nothing was deleted. What cannot be deleted
@@ -120,7 +120,7 @@ async def _look_into(context: StageContext, found: Found) -> None:
     await together(*map(look, places))
 
 
-class RemoveFate(Stage[None, None]):
+class RemoveLastRecords(Stage[None, None]):
     """Removes decision and outcome, the job's directory, and `_temporary` when no other job is in it.
 
     The outcome goes last: as long as anything of a committed job stands, it says so.
@@ -129,7 +129,7 @@ class RemoveFate(Stage[None, None]):
     Cost: 4 calls.
     """
 
-    name = "job_stage_cleanup_fate"
+    name = "job_stage_cleanup_last_records"
 
     async def execute(self, value: None) -> None:
         """Deletes records, then empty directories."""
@@ -143,7 +143,7 @@ class RemoveFate(Stage[None, None]):
 
 
 class RemoveDecision(Stage[None, None]):
-    """Removes the decision of a job whose outcome is kept: what `RemoveFate` does, but for the outcome.
+    """Removes the decision of a job whose outcome is kept: what `RemoveLastRecords` does, but for the outcome.
 
     Preconditions: `CleanupJob` ran; the outcome is marked as kept.
     Cost: 1 call.
@@ -223,7 +223,7 @@ async def remove_job_directory(context: StageContext, claim: bytes) -> bool:
         done = True
         await remove_emptied(context)
 
-    await outlast(remove, bound_s=UNDO_BOUND_S)
+    await run_shielded(remove, bound_s=UNDO_BOUND_S)
     return done
 
 

@@ -55,7 +55,7 @@ FACTS_IN_DECISION = 1_000
 
 
 @dataclass(slots=True)
-class CommitBasis:
+class DecisionContent:
     """What a commit decision says.
 
     Attributes:
@@ -85,7 +85,7 @@ class CommitBasis:
     roots: tuple[str, ...] = ()
 
 
-class DecideCommit(Stage[CommitBasis, Decision]):
+class DecideCommit(Stage[DecisionContent, Decision]):
     """Creates the commit decision exclusively. A driver that loses reads the winner's and obeys it.
 
     Preconditions: preflight found nothing; intent (and lock) stand.
@@ -99,7 +99,7 @@ class DecideCommit(Stage[CommitBasis, Decision]):
 
     name = "job_stage_decide"
 
-    async def execute(self, value: CommitBasis) -> Decision:
+    async def execute(self, value: DecisionContent) -> Decision:
         """Writes side files, makes room for what is moved aside, decides."""
         layout = self.context.layout
         inline = len(value.facts) <= FACTS_IN_DECISION

@@ -85,11 +85,11 @@ class JobDirectory:
         return self.has_records or self.attempts or bool(self.intents)
 
     @property
-    def is_void(self) -> bool:
+    def holds_no_job(self) -> bool:
         """Whether a decision that may stand there speaks of nothing: a late request made it after a cleanup."""
         return not (self.set_up or self.ended or any(child.is_directory for child in self.children.values()))
 
-    def voids(self, decision: Decision, outcome: JobOutcome | None = None, *, late: bool) -> bool:
+    def is_stale(self, decision: Decision, outcome: JobOutcome | None = None, *, late: bool) -> bool:
         """Whether this decision, which was read there, speaks of nothing: a late request made it after a cleanup.
 
         Where a late write makes directories again, those that stand there say nothing: a task that outlived its job
@@ -104,7 +104,7 @@ class JobDirectory:
         over = self.ended if outcome is None else outcome.finished
         if self.set_up or over:
             return False
-        return self.is_void or (late and not decision.hadoop)
+        return self.holds_no_job or (late and not decision.hadoop)
 
     @property
     def is_remains(self) -> bool:

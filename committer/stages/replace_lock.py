@@ -154,7 +154,7 @@ class TakeReplaceLock(Stage[None, None]):
         try:
             found = await look_at_job(store, other)
             # An intent that came after a cleanup, where directories are not real, belongs to no job.
-            if not (found.decided or (found.intents and not found.is_void and not found.ended)):
+            if not (found.decided or (found.intents and not found.holds_no_job and not found.ended)):
                 return None
             decision = await read_decision(store, other) if found.decided else None
             if decision is not None and decision.decision == "abort":

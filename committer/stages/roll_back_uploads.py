@@ -12,7 +12,7 @@ from committer.errors import (
     StorePreconditionError,
     StoreUploadNotFoundError,
 )
-from committer.flow.outlast import UNDO_BOUND_S, outlast
+from committer.flow.shielded import UNDO_BOUND_S, run_shielded
 from committer.flow.workers import run_workers
 from committer.layout import SUCCESS
 from committer.paths import StorePath
@@ -150,7 +150,7 @@ class RollBackUploads(RollBack):
                 await self._complete(place, upload_id, part, stamp, len(data))
         except BaseException:
             with suppress(StoreError):
-                await outlast(lambda: end_upload(context.store, place, upload_id), bound_s=UNDO_BOUND_S)
+                await run_shielded(lambda: end_upload(context.store, place, upload_id), bound_s=UNDO_BOUND_S)
             raise
 
     async def _complete(self, place: StorePath, upload_id: str, part: UploadPart, stamp: str, size: int) -> None:

@@ -15,7 +15,7 @@ from committer.errors import (
     StoreOutcomeUnknownError,
     UnsupportedError,
 )
-from committer.flow.outlast import UNDO_BOUND_S, outlast
+from committer.flow.shielded import UNDO_BOUND_S, run_shielded
 from committer.flow.together import both, together
 from committer.flow.workers import run_workers
 from committer.records.job_state import JobSetup, encode_record
@@ -149,7 +149,7 @@ class SetupJob(Stage[None, str | None]):
                 # Then publishing finds out. One that stands there is of a job of this id that died in its setup.
                 pass
             finally:
-                await outlast(lambda: store.delete_directory(probe, recursive=False), bound_s=UNDO_BOUND_S)
+                await run_shielded(lambda: store.delete_directory(probe, recursive=False), bound_s=UNDO_BOUND_S)
         except StoreCrossDeviceError as error:
             raise UnsupportedError(
                 f"absolute_roots: no file of job {layout.job_id} can be renamed into {directory}: it is on another "

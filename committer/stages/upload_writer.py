@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 
 from committer.errors import StoreError, TaskError
-from committer.flow.outlast import UNDO_BOUND_S, outlast
+from committer.flow.shielded import UNDO_BOUND_S, run_shielded
 from committer.paths import StorePath
 from committer.stores.base import FileStatus, FileWriter, Store
 from committer.stores.helpers import bytes_of
@@ -83,7 +83,7 @@ class UploadWriter(FileWriter):
             return await self._finish()
         except BaseException:
             with suppress(StoreError):
-                await outlast(self.abort, bound_s=UNDO_BOUND_S)
+                await run_shielded(self.abort, bound_s=UNDO_BOUND_S)
             raise
 
     async def _finish(self) -> FileStatus:

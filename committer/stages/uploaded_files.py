@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 
 from committer.errors import StoreError
-from committer.flow.outlast import UNDO_BOUND_S, outlast
+from committer.flow.shielded import UNDO_BOUND_S, run_shielded
 from committer.paths import StorePath
 from committer.records.pending_uploads import ListedUpload, UploadEntry, UploadList, encode_upload_list
 from committer.stages.attempt_files import AttemptFiles
@@ -72,7 +72,7 @@ class UploadedFiles(AttemptFiles):
             await self._list.add(ListedUpload(destination, upload_id))
         except BaseException:
             with suppress(StoreError):
-                await outlast(writer.abort, bound_s=UNDO_BOUND_S)
+                await run_shielded(writer.abort, bound_s=UNDO_BOUND_S)
             raise
         return writer
 

@@ -26,7 +26,7 @@ from committer.errors import CommitterError
 T = TypeVar("T")
 
 UNWIND_BOUND_S: Final = 75.0
-"""How long an interrupted call is waited for: longer than the engine gives an abort (`flow.outlast.UNDO_BOUND_S`)."""
+"""How long an interrupted call is waited for: longer than the engine gives an abort (`flow.shielded.UNDO_BOUND_S`)."""
 
 EXIT_BOUND_S: Final = 5.0
 """How long the end of the interpreter waits for the loop."""

@@ -13,7 +13,7 @@ import pytest
 
 import committer
 from committer import CommitterConfig, CommitterError
-from committer.committers import basis, forward_steps
+from committer.committers import forward_steps, preparing
 from committer.errors import JobNotFoundError, JobUndecidedError, ValidationError
 from committer.flow import repeats, spill
 from committer.flow.workers import run_workers
@@ -122,8 +122,8 @@ POINTS: list[tuple[Any, str]] = [
     (load_records.LoadRecords, "_check_sources"),
     (repeats.Repeats, "add"),
     (repeats.Repeats, "find"),
-    (basis, "prepare"),
-    (forward_steps, "basis_of"),
+    (preparing, "prepare"),
+    (forward_steps, "decision_content"),
     (CommitState, "of"),
     (superseded.ListSuperseded, "_take"),
     (publish.Published, "add"),

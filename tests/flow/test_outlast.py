@@ -7,7 +7,7 @@ import asyncio
 import anyio
 import pytest
 
-from committer.flow.outlast import outlast
+from committer.flow.shielded import run_shielded
 
 pytestmark = pytest.mark.every_loop
 
@@ -19,9 +19,9 @@ async def test_result_and_error_of_the_work() -> None:
     async def broken() -> None:
         raise ValueError("broken")
 
-    assert await outlast(fine, bound_s=10)
+    assert await run_shielded(fine, bound_s=10)
     with pytest.raises(ValueError, match="broken"):
-        await outlast(broken, bound_s=10)
+        await run_shielded(broken, bound_s=10)
 
 
 @pytest.mark.parametrize("breaks", [False, True])
@@ -35,7 +35,7 @@ async def test_cancelled_several_times(breaks: bool) -> None:
         if breaks:
             raise ValueError("broken")
 
-    task = asyncio.create_task(outlast(work, bound_s=10))
+    task = asyncio.create_task(run_shielded(work, bound_s=10))
     for _ in range(3):
         await asyncio.sleep(0)
         task.cancel()
@@ -58,7 +58,7 @@ async def test_within_a_cancelled_scope() -> None:
 
     with anyio.CancelScope() as scope:
         scope.cancel()
-        await outlast(work, bound_s=10)
+        await run_shielded(work, bound_s=10)
     assert done
 
 
@@ -72,5 +72,5 @@ async def test_bound() -> None:
         finally:
             ended = True
 
-    assert not await outlast(work, bound_s=0)
+    assert not await run_shielded(work, bound_s=0)
     assert ended

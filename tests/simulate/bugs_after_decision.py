@@ -11,7 +11,7 @@ from committer.committers.results import JobReport
 from committer.errors import CommitterError, StoreExistsError, StoreNotFoundError, StoreOutcomeUnknownError
 from committer.records.success import encode_success
 from committer.stages.base import StageContext
-from committer.stages.cleanup import CleanupJob, RemoveDecision, RemoveFate
+from committer.stages.cleanup import CleanupJob, RemoveDecision, RemoveLastRecords
 from committer.stages.publish import Published, PublishFiles
 from committer.stages.replace_lock import release_lock
 from committer.stages.roll_back import RollBack, fence
@@ -135,7 +135,7 @@ def kept_outcome_cleaned_up(patches: Patches) -> None:
     """Cleanup removes the outcome of every job, those that are to be kept too."""
 
     async def execute(self: RemoveDecision, value: None) -> None:
-        await RemoveFate(self.context).run(None)
+        await RemoveLastRecords(self.context).run(None)
 
     patches.method(RemoveDecision, "execute", execute)
 
@@ -159,7 +159,7 @@ def abort_ignores_decision(patches: Patches) -> None:
     async def abort_job(self: Committer, context: StageContext) -> bool:
         await release_lock(context)
         await CleanupJob(context).run(None)
-        await RemoveFate(context).run(None)
+        await RemoveLastRecords(context).run(None)
         return True
 
     patches.method(Committer, "abort_job", abort_job)

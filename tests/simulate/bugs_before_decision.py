@@ -41,7 +41,7 @@ def manifest_deleted_before_rename(patches: Patches) -> None:
 
 def listing_trusted(patches: Patches) -> None:
     """Where messages name the winners, the last record listed of each task wins all the same."""
-    from committer.committers.basis import find_refs
+    from committer.committers.preparing import find_refs
 
     async def listed(context: StageContext, task_commits: object, tasks: object, *, freeze: bool) -> list[RecordRef]:
         if context.spec.delivery == "listing":

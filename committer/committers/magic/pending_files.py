@@ -7,7 +7,7 @@ from contextlib import suppress
 
 from committer.committers.magic.pending_sets import pending_of
 from committer.errors import StoreError
-from committer.flow.outlast import UNDO_BOUND_S, outlast
+from committer.flow.shielded import UNDO_BOUND_S, run_shielded
 from committer.layout import PENDING_SET_SUFFIX
 from committer.paths import StorePath
 from committer.records.pending_set import MAGIC_LENGTH, PENDING_SUFFIX, encode_pending
@@ -48,7 +48,7 @@ class PendingFiles(UploadedFiles):
             except BaseException:
                 # No process could finish the file any more.
                 with suppress(StoreError):
-                    await outlast(lambda: self._end(staged, status.path), bound_s=UNDO_BOUND_S)
+                    await run_shielded(lambda: self._end(staged, status.path), bound_s=UNDO_BOUND_S)
                 raise
 
         return _RecordedWriter(writer, record)

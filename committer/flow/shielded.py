@@ -17,7 +17,7 @@ What is left by then is found by ``list_jobs``, and removed by ``cleanup``.
 """
 
 
-async def outlast(work: Callable[[], Coroutine[Any, Any, object]], *, bound_s: float) -> bool:
+async def run_shielded(work: Callable[[], Coroutine[Any, Any, object]], *, bound_s: float) -> bool:
     """Runs clean-up to its end, or to its bound, however often the caller is cancelled meanwhile.
 
     A shield of anyio keeps out the cancellations of its own scopes only: ``asyncio.timeout``, a task group or the end

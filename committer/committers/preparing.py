@@ -12,7 +12,7 @@ from committer.paths import root_of
 from committer.records.job_state import Fact
 from committer.records.task_commit import TaskCommit
 from committer.stages.base import StageContext
-from committer.stages.decide import CommitBasis, check_superseded
+from committer.stages.decide import DecisionContent, check_superseded
 from committer.stages.inspect_destination import DestinationView, InspectDestination, InspectionRequest
 from committer.stages.listed_records import freeze_manifests, list_manifests
 from committer.stages.load_records import LoadedRecords, LoadRecords
@@ -205,7 +205,7 @@ def _roots_written(context: StageContext, loaded: LoadedRecords) -> tuple[str, .
     return tuple(sorted(str(context.layout.target(root)) for root in used if root is not None))
 
 
-def basis_of(context: StageContext, prepared: Prepared) -> CommitBasis:
+def decision_content(context: StageContext, prepared: Prepared) -> DecisionContent:
     """What the decision says, with a place aside for everything that has to make room."""
     loaded, view = prepared.loaded, prepared.view
     fold = NameFolding(context.store.capabilities).fold
@@ -240,7 +240,7 @@ def basis_of(context: StageContext, prepared: Prepared) -> CommitBasis:
     )
     facts.extend(Fact(kind="directory", path=path) for path in sorted(view.absent))
     roots = _roots_written(context, loaded)
-    return CommitBasis(
+    return DecisionContent(
         winners=loaded.winners,
         files=loaded.files,
         size=loaded.size,
