@@ -74,10 +74,10 @@ class JobCall:
         self.action: PublishAction = action
         self.force: bool = force
         self.deciding: Deciding = deciding or Deciding(None, None)
-        self.started = context.runtime.monotonic()
+        self.started: float = context.runtime.monotonic()
         self.state: CommitState | None = None
-        self.publishing = False
-        self.proved = context.proved
+        self.publishing: bool = False
+        self.proved: bool = context.proved
 
     async def look(self) -> Position:
         """Looks where the job stands; from the first decision that stands there on, by the choices of that."""

@@ -30,7 +30,7 @@ class ExistingTargets:
         self._context = context
         self._facts = state.targets
         self._replaces = context.config.existing_target == "replace"
-        self.forward_only = is_forward_only(context, state)
+        self.forward_only: bool = is_forward_only(context, state)
         self._operation = operation
 
     def recorded(self, file: PlannedFile) -> Fact | None:

@@ -125,7 +125,7 @@ class GotTokens(Access):
             if self.ready:
                 return
             source = await self._source(loop)
-            self.token = await self._get(source)
+            self.token: str = await self._get(source)
             self._fresh_until = current_runtime().monotonic() + min(_KEPT_S, source.access_token_duration / 4)
 
     def refused(self) -> bool:
