@@ -42,7 +42,7 @@ def _damaged(lake: Lake) -> None:
 
 STATES: dict[str, tuple[Callable[[Lake], object], list[int]]] = {
     "`open`, its driver is dead, its N tasks are done": (lambda lake: lake.open("j"), [3]),
-    "the same, by message": (lambda lake: lake.open("j", delivery="message"), [3]),
+    "the same, by message (all of Spark's writes)": (lambda lake: lake.open("j", delivery="message"), [3]),
     "`open`, its driver is dead, tasks are missing": (lambda lake: lake.open("j"), [0]),
     "`open`, a driver began to commit it": (lambda lake: lake.begun("j"), [3, 0]),
     "`committing`": (lambda lake: lake.decided("j"), [3, 0]),

@@ -69,7 +69,8 @@ async def test_decided_job_is_refused_without_its_roots(
     assert caught.value.outcome == "unchanged"
     where = str(StorePath.of(place.dest))
     again = call("recover", where, "j-1", rollback=rollback, force=True, config={"absolute_roots": [uri(place)]})
-    assert again in caught.value.next_step
+    # The call goes on with the storage options of the one that failed.
+    assert again.removesuffix(")`") in caught.value.next_step
     assert (place.all_files(), outside(place, directories=True)) == before
     async with place.attach_job("j-1") as job:
         with pytest.raises(ConfigurationError, match="outside its destination"):
@@ -85,7 +86,8 @@ async def test_the_next_step_of_a_failed_commit_names_the_roots(memory: MemoryPl
     memory.faults(Fault(kind="forbidden", operation="rename_file", path="part-0", times=None))
     with pytest.raises(CommitterError) as caught:
         await job.commit()
-    assert call("recover", memory.dest, "j-1", config={"absolute_roots": [uri(memory)]}) in caught.value.next_step
+    again = call("recover", memory.dest, "j-1", config={"absolute_roots": [uri(memory)]})
+    assert again.removesuffix(")`") in caught.value.next_step
 
 
 async def test_a_root_above_the_one_of_the_job_will_do(memory: MemoryPlace) -> None:
