@@ -65,7 +65,7 @@ async def test_a_directory_that_another_job_runs_into_is_never_taken_away(place:
     with pytest.raises(TargetExistsError, match="part-0/deep/_temporary/other") as caught:
         await job.commit()
     assert caught.value.outcome == "unchanged"
-    assert f"{where}', 'other')" in caught.value.next_step
+    assert f"{where}', 'other'" in caught.value.next_step
     assert (await job.plan()).conflicts == list(caught.value.conflicts)
     assert {name: data for name, data in place.all_files().items() if not name.startswith("_temporary")} == before
     await nested.commit([message])
@@ -108,7 +108,7 @@ async def test_a_lock_that_a_dead_job_left_is_no_job(place: Place) -> None:
     await place.run_task(job, 0, {"part-0": b"new"})
     with pytest.raises(TargetExistsError, match="part-0/deep/_temporary/other") as caught:
         await job.commit()
-    assert f"{place.dest}/part-0/deep', 'other')" in caught.value.next_step
+    assert f"{place.dest}/part-0/deep', 'other'" in caught.value.next_step
     await nested.abort()
     await job.commit()
     kept = {} if place.store.capabilities.directories else {lock: b"{}"}

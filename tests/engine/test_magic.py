@@ -183,7 +183,7 @@ async def test_a_directory_that_another_job_runs_into_is_never_taken_away(delive
     nested = await committer.open_job(f"{place.dest}/x/y", job_id="other", delivery=delivery, storage_options=options)
     with pytest.raises(TargetExistsError, match=r"x/y/(_temporary/|__magic_job-)other") as caught:
         await committing(place, ["x"], config=CommitterConfig(existing_target="replace"))
-    assert "x/y', 'other')" in caught.value.next_step
+    assert "x/y', 'other'" in caught.value.next_step
     await nested.commit([await place.run_task(nested, 0, {"z": b"z"})])
     assert place.read("x/y/z") == b"z"
 
