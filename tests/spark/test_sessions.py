@@ -117,7 +117,7 @@ def test_what_is_missing_is_read_from_spark_s_text(text: str, module: str | None
 
 @pytest.mark.parametrize(("action", "told"), [("initialize", True), ("commit or abort", False)])
 def test_after_a_commit_nothing_is_certain(action: str, told: bool) -> None:
-    text = "ModuleNotFoundError: No module named 'anyio'"
+    text = "Traceback (most recent call last):\nModuleNotFoundError: No module named 'anyio'\n"
     parameters = {"action": action, "type": "write", "msg": text}
     error = PySparkException(text, errorClass="PYTHON_DATA_SOURCE_ERROR", messageParameters=parameters)
     assert (missing_in_worker(error) is not None) is told
