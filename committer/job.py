@@ -33,11 +33,11 @@ from committer.errors import (
 )
 from committer.events import Listener, names
 from committer.events.display import Display, watched
-from committer.events.logs import job_logger
 from committer.flow.awaited import Calls, noted
 from committer.flow.runtime import current_runtime
 from committer.flow.shielded import UNDO_BOUND_S, run_shielded
 from committer.layout import MANIFEST_SUFFIX, check_job_id, check_number
+from committer.logs import job_logger
 from committer.opening import Opening
 from committer.paths import Destination, StorePath
 from committer.records.task_commit import TaskCommit

@@ -10,6 +10,7 @@ from typing import Self
 
 import anyio
 
+from committer.audit import audit
 from committer.committers.advising import advising, shown_options
 from committer.committers.base import Committer
 from committer.committers.context import fresh_statistics, open_context
@@ -22,11 +23,11 @@ from committer.errors import (
     TaskError,
     UnsupportedError,
 )
-from committer.events import audit, names
-from committer.events.logs import job_logger
+from committer.events import names
 from committer.flow.awaited import Calls, noted
 from committer.flow.shielded import UNDO_BOUND_S, run_shielded
 from committer.layout import TEMPORARY, check_number, unique_name
+from committer.logs import job_logger
 from committer.opening import Opening
 from committer.paths import StorePath, check_absolute_name, check_file_name, is_reserved
 from committer.records.task_commit import TaskCommit

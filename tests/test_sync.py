@@ -19,6 +19,7 @@ import pytest
 
 import committer
 from committer import CommitterConfig, JobSpec, TaskCommit, sync
+from committer.audit import audit, current_audit
 from committer.errors import (
     CommitterError,
     JobDecidedError,
@@ -28,7 +29,7 @@ from committer.errors import (
     TargetExistsError,
     TaskError,
 )
-from committer.events import JobEvent, audit, current_audit
+from committer.events import JobEvent
 from committer.flow.runtime import SystemRuntime, use_runtime
 from committer.stores.local import LocalStore
 from committer.sync import portal

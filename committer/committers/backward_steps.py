@@ -25,7 +25,7 @@ from committer.errors import (
     JobRolledBackError,
     JobStateError,
 )
-from committer.events.logs import job_logger
+from committer.logs import job_logger
 from committer.stages.cleanup import remove_emptied
 from committer.stages.decide import abort_decision, create_decision
 from committer.stages.job_directory import refuse_links

@@ -6,12 +6,12 @@ import contextlib
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 
+from committer.audit import audit
 from committer.committers.job_commit import JobCommit
 from committer.committers.plan import plan_job
 from committer.committers.publish_action import PublishAction
 from committer.committers.results import CommitPlan, JobReport
 from committer.errors import CommitterError, StoreNotFoundError, TaskError
-from committer.events import audit
 from committer.flow.workers import run_workers
 from committer.layout import MANIFEST_SUFFIX
 from committer.paths import StorePath

@@ -25,7 +25,7 @@ from committer.errors import (
     TargetExistsError,
     TaskError,
 )
-from committer.events.logs import job_logger
+from committer.logs import job_logger
 from committer.stages.base import StageContext
 from committer.stages.job_directory import set_up_anew
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from committer.committers.failures import saying_what_is_left, what_first
 from committer.committers.reports import save_report
 from committer.errors import CommitterError, JobNotFoundError
-from committer.events.logs import job_logger
+from committer.logs import job_logger
 from committer.stages.abort_uploads import AbortUploads
 from committer.stages.base import StageContext
 from committer.stages.cleanup import (

@@ -11,10 +11,10 @@ from committer.committers.listing import KeptList, keep_list, store_of
 from committer.committers.publish_action import PublishAction
 from committer.committers.reports import save_report
 from committer.errors import CommitterError, StoreNotFoundError
-from committer.events.logs import job_logger
 from committer.flow.together import together
 from committer.flow.workers import run_workers
 from committer.layout import MANIFEST_SUFFIX
+from committer.logs import job_logger
 from committer.paths import StorePath
 from committer.records.job_state import JobOutcome
 from committer.records.success import SuccessData

@@ -15,7 +15,7 @@ from committer.committers.look import Position, standing_of
 from committer.committers.preparing import decision_content
 from committer.committers.reports import published_before, report_of
 from committer.committers.standing import Standing
-from committer.events.logs import job_logger
+from committer.logs import job_logger
 from committer.stages.commit_state import CommitState
 from committer.stages.decide import DecideCommit
 from committer.stages.end_job import EndJob

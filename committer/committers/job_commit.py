@@ -13,6 +13,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Final
 
+from committer.audit import audit
 from committer.committers.deciding import Deciding, check_forced, intent_of, withdraw_or_say
 from committer.committers.failures import (
     advise_recovery,
@@ -42,9 +43,9 @@ from committer.errors import (
     OutcomeUnknownError,
     StoreError,
 )
-from committer.events import audit, names
-from committer.events.logs import job_logger
+from committer.events import names
 from committer.flow.shielded import UNDO_BOUND_S, run_shielded
+from committer.logs import job_logger
 from committer.records.task_commit import TaskCommit, messages_in
 from committer.stages.base import StageContext
 from committer.stages.commit_state import is_forward_only

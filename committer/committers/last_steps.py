@@ -23,7 +23,7 @@ from committer.errors import (
     CommitterError,
     JobNotFoundError,
 )
-from committer.events.logs import job_logger
+from committer.logs import job_logger
 from committer.stages.cleanup import CleanupJob, RemoveLastRecords
 from committer.stages.decide import remove_side_files
 from committer.stages.other_setup import remove_mistaken as remove_mistaken_records

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from committer.committers.opened_store import open_store
 from committer.config import CommitterConfig
 from committer.errors import CommitterError
-from committer.events.logs import job_logger
+from committer.logs import job_logger
 from committer.paths import StorePath
 from committer.records.file_list import check_format
 from committer.records.success import SuccessData

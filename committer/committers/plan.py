@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from committer.audit import audit
 from committer.committers.preparing import find_refs, prepare
 from committer.committers.results import CommitPlan
 from committer.errors import CommitterError
-from committer.events import audit
 from committer.records.task_commit import TaskCommit, messages_in
 from committer.stages.base import StageContext
 from committer.stages.job_directory import look_at_job

@@ -10,7 +10,7 @@ from committer.committers.listing import KeptList, list_told, store_of
 from committer.committers.results import JobReport
 from committer.errors import CommitterError, JobNotFoundError, RecordError, StoreNotFoundError
 from committer.events import names
-from committer.events.logs import job_logger
+from committer.logs import job_logger
 from committer.paths import StorePath
 from committer.records.job_state import JobOutcome, is_of
 from committer.records.success import FILENAMES_LIMIT, SuccessData, decode_success

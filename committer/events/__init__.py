@@ -1,10 +1,9 @@
-"""What happens during a commit, and who listens: statistics, audit context, progress."""
+"""What happens during a commit, and who listens: statistics and progress."""
 
 from __future__ import annotations
 
 from committer.events import names
-from committer.events.audit import audit, current_audit
 from committer.events.progress import JobEvent, Listener, Progress
 from committer.events.statistics import Statistics
 
-__all__ = ["JobEvent", "Listener", "Progress", "Statistics", "audit", "current_audit", "names"]
+__all__ = ["JobEvent", "Listener", "Progress", "Statistics", "names"]

@@ -9,8 +9,8 @@ from typing import Final, Literal, TypeAlias
 
 import msgspec
 
-from committer.events.logs import Logger, job_logger
 from committer.flow.runtime import Runtime, Timer, current_runtime
+from committer.logs import Logger, job_logger
 
 logger: Logger = job_logger(__name__)
 

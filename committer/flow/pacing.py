@@ -18,10 +18,10 @@ from typing import Final, Literal, NamedTuple, Self, TypeAlias
 from weakref import WeakKeyDictionary, WeakSet
 
 from committer.errors import StoreError, StoreOutcomeUnknownError, StoreThrottledError, StoreUnavailableError
-from committer.events.logs import job_logger
 from committer.flow._adaptive import GROWTH_INTERVAL_S, MOST_STEPS, STORM_S, AdaptiveLimit
 from committer.flow._bucket import Bucket
 from committer.flow.runtime import Runtime, Timer, current_runtime
+from committer.logs import job_logger
 
 _log = job_logger("committer.flow")
 

@@ -14,7 +14,7 @@ from committer.errors import (
     RecordError,
     StoreNotFoundError,
 )
-from committer.events.logs import job_logger
+from committer.logs import job_logger
 from committer.paths import StorePath
 from committer.records.job_state import JobSetup, encode_record
 from committer.spec import Delivery

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from datetime import timedelta
 
 from committer.advice import call
+from committer.audit import audit
 from committer.committers.advising import advised
 from committer.committers.context import open_context
 from committer.committers.opened_store import paced, store_of_call
@@ -18,7 +19,6 @@ from committer.errors import (
     StoreError,
 )
 from committer.events import Statistics
-from committer.events.audit import audit
 from committer.flow.workers import run_workers
 from committer.layout import check_job_id
 from committer.operations.clean_job import DECIDED, KEPT, UNFINISHED, clean_job

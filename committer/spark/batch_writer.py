@@ -24,8 +24,8 @@ from committer.advice import blocking, to_blocking_callers
 from committer.committers.results import JobReport
 from committer.errors import COMMIT_AGAIN, CommitterError, JobDecidedError, JobNotFoundError, TargetExistsError
 from committer.events import JobEvent
-from committer.events.logs import job_logger
 from committer.job import attach_job, open_job
+from committer.logs import job_logger
 from committer.records.task_commit import TaskCommit
 from committer.spark.carried_errors import to_caller
 from committer.spark.destination import look_at_destination

@@ -16,7 +16,7 @@ import msgspec
 
 from committer.committers.results import JobReport
 from committer.errors import CommitterError
-from committer.events.logs import job_logger
+from committer.logs import job_logger
 from committer.spark.destination import look_at_destination
 from committer.spark.kept_report import take_kept_report, take_report
 from committer.spark.options import WriteOptions

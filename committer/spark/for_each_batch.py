@@ -13,7 +13,7 @@ import msgspec
 
 from committer.advice import to_blocking_callers
 from committer.errors import ConfigurationError
-from committer.events.logs import job_logger
+from committer.logs import job_logger
 from committer.paths import Destination
 from committer.spark.arguments import check_frame, column_names, option_texts
 from committer.spark.carried_errors import error_behind

@@ -22,9 +22,9 @@ from committer.errors import (
     StoreError,
     StoreNotFoundError,
 )
-from committer.events.logs import job_logger
 from committer.flow.runtime import current_runtime
 from committer.layout import TEMPORARY
+from committer.logs import job_logger
 from committer.operations import recover
 from committer.paths import StorePath
 from committer.spark.options import WriteOptions

@@ -32,9 +32,9 @@ from committer.errors import (
     RecordError,
     TaskMissingError,
 )
-from committer.events.logs import job_logger
 from committer.job import attach_job, open_job
 from committer.layout import JobLayout
+from committer.logs import job_logger
 from committer.operations import forget_outcome, recover
 from committer.paths import StorePath
 from committer.spark.options import WriteOptions

@@ -10,7 +10,7 @@ from typing import Final
 from committer.config import CommitterConfig
 from committer.documentation import page
 from committer.errors import ConfigurationError
-from committer.events.logs import job_logger
+from committer.logs import job_logger
 from committer.options import (
     FILE_OUTPUT,
     JOB_ATTEMPT,

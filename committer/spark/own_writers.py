@@ -37,7 +37,7 @@ from committer.committers.results import JobReport
 from committer.config import CommitterConfig, ConfigLike, config_of
 from committer.errors import ConfigurationError, TaskMissingError, UnsupportedError
 from committer.events import Listener
-from committer.events.logs import job_logger
+from committer.logs import job_logger
 from committer.paths import Destination, StorePath
 from committer.records.task_commit import TaskCommit
 from committer.spark import missing_package

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from committer.config import CommitterConfig, ConfigLike
 from committer.errors import StorePermissionError
-from committer.events.logs import job_logger
+from committer.logs import job_logger
 from committer.options import OPTIONS, SPARK_HADOOP, resolve
 from committer.paths import StorePath
 from committer.place_options import for_place

@@ -18,7 +18,7 @@ from committer.committers.registry import DEFAULT_COMMITTER
 from committer.committers.results import JobReport
 from committer.config import CommitterConfig, ConfigLike, config_of
 from committer.errors import CommitterError, ConfigurationError, JobNotFoundError, StorePermissionError
-from committer.events.logs import job_logger
+from committer.logs import job_logger
 from committer.paths import Destination
 from committer.spark.arguments import check_frame, column_names, option_texts
 from committer.spark.carried_errors import error_behind

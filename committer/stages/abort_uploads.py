@@ -11,8 +11,8 @@ from committer.errors import (
     StoreNotFoundError,
     StorePermissionError,
 )
-from committer.events.logs import job_logger
 from committer.flow.workers import run_workers
+from committer.logs import job_logger
 from committer.paths import StorePath
 from committer.stages.base import Stage
 from committer.stages.job_directory import read_decision, read_outcome

@@ -15,12 +15,13 @@ from dataclasses import dataclass, field
 from typing import Generic, TypeVar, final
 
 from committer.advice import call
+from committer.audit import audit
 from committer.config import CommitterConfig
 from committer.errors import JobStateError
-from committer.events import Progress, Statistics, audit
-from committer.events.logs import job_logger
+from committer.events import Progress, Statistics
 from committer.flow.runtime import Runtime, current_runtime
 from committer.layout import JobLayout
+from committer.logs import job_logger
 from committer.paths import StorePath
 from committer.records.manifest import DirectoryEntry, TaskManifest
 from committer.spec import JobSpec

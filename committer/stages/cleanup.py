@@ -14,10 +14,10 @@ from committer.errors import (
     StoreNotADirectoryError,
     StoreNotFoundError,
 )
-from committer.events.logs import job_logger
 from committer.flow.shielded import UNDO_BOUND_S, run_shielded
 from committer.flow.together import together
 from committer.flow.workers import run_workers
+from committer.logs import job_logger
 from committer.paths import StorePath
 from committer.stages.abort_uploads import AbortUploads
 from committer.stages.base import Stage, StageContext

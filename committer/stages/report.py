@@ -6,7 +6,7 @@ from typing import Final
 
 from committer.errors import CommitterError, RecordError, StoreNotFoundError
 from committer.events import names
-from committer.events.logs import job_logger
+from committer.logs import job_logger
 from committer.paths import StorePath
 from committer.records.success import SuccessData, decode_success, encode_success
 from committer.stages.base import Stage, StageContext

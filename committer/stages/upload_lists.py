@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Iterable
 
 from committer.errors import InvalidPathError, RecordError, StoreNotADirectoryError, StoreNotFoundError
-from committer.events.logs import job_logger
 from committer.flow.workers import run_workers
 from committer.layout import SUCCESS
+from committer.logs import job_logger
 from committer.paths import StorePath, check_absolute_name, check_file_name
 from committer.records.pending_uploads import decode_upload_list
 from committer.stages.base import StageContext

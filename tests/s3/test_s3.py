@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
+from committer.audit import audit
 from committer.errors import (
     ConfigurationError,
     DestinationNotFoundError,
@@ -20,7 +21,6 @@ from committer.errors import (
     StoreUnavailableError,
     UnsupportedError,
 )
-from committer.events.audit import audit
 from committer.paths import StorePath
 from committer.stores.helpers import walk
 from committer.stores.s3 import S3Store

@@ -11,6 +11,7 @@ from typing import Literal
 import pytest
 
 import committer
+from committer.audit import audit
 from committer.errors import (
     ConfigurationError,
     DestinationNotFoundError,
@@ -27,7 +28,6 @@ from committer.errors import (
     UnsupportedError,
 )
 from committer.events import Statistics
-from committer.events.audit import audit
 from committer.flow.pacing import Pacer
 from committer.paths import StorePath
 from committer.stores.adls import AdlsStore

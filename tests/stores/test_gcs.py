@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 import committer
+from committer.audit import audit
 from committer.errors import (
     CommitterError,
     ConfigurationError,
@@ -25,7 +26,6 @@ from committer.errors import (
     TaskError,
     UnsupportedError,
 )
-from committer.events.audit import audit
 from committer.stores.gcs import GcsStore
 from committer.stores.gcs import checksums as gcs_checksums
 from committer.stores.gcs import writer as gcs_writer

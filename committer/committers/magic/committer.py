@@ -11,7 +11,7 @@ from committer.committers.magic.pending_files import PendingFiles
 from committer.committers.publish_action import PublishAction
 from committer.committers.upload_action import UploadAction
 from committer.errors import StoreError
-from committer.events.logs import job_logger
+from committer.logs import job_logger
 from committer.paths import StorePath
 from committer.records.task_commit import TaskCommit
 from committer.spec import JobSpec

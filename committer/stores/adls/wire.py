@@ -9,7 +9,7 @@ from functools import lru_cache
 from typing import Final
 from urllib.parse import quote, urlsplit
 
-from committer.events.audit import current_audit
+from committer.audit import current_audit
 from committer.flow.runtime import current_runtime
 from committer.paths import StorePath
 from committer.stores.adls.access import Access, Query

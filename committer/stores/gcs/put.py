@@ -8,8 +8,8 @@ import os
 from collections.abc import Mapping
 from typing import Final
 
+from committer.audit import current_audit
 from committer.errors import CommitterError, StoreExistsError, StoreOutcomeUnknownError
-from committer.events.audit import current_audit
 from committer.flow.runtime import current_runtime
 from committer.paths import StorePath
 from committer.stores.base import FileStatus, Store

@@ -9,8 +9,8 @@ from functools import lru_cache
 from typing import Final
 from urllib.parse import quote, urlsplit
 
+from committer.audit import current_audit
 from committer.errors import ConfigurationError, StoreIsADirectoryError
-from committer.events.audit import current_audit
 from committer.flow.runtime import current_runtime
 from committer.paths import StorePath
 from committer.stores.http import Answer, Body, HttpClient

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from committer.events import audit, current_audit
+from committer.audit import audit, current_audit
 from committer.flow.workers import run_workers
 
 

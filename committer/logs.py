@@ -11,7 +11,7 @@ import logging
 from collections.abc import Mapping, MutableMapping
 from typing import Any, TypeAlias
 
-from committer.events.audit import current_audit
+from committer.audit import current_audit
 
 Logger: TypeAlias = "logging.LoggerAdapter[logging.Logger]"
 
