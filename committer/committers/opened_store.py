@@ -9,8 +9,10 @@ import anyio
 
 from committer.config import CommitterConfig
 from committer.events import Statistics
-from committer.flow.pacing import Claim, Weights, claim_limits
+from committer.flow.endpoints import claim_limits
+from committer.flow.pacing import Claim
 from committer.flow.retry import DEFAULT_POLICY
+from committer.flow.weights import Weights
 from committer.paths import StorePath
 from committer.stores.base import Store
 from committer.stores.paced import PacedStore

@@ -1,10 +1,10 @@
-"""Limits of one endpoint, shared by every job of the process: calls in flight, calls per second, pauses.
+"""Limits of one endpoint, which all of its users share: calls in flight, calls per second, pauses.
 
 A `Pacer` hands out permits, one for each wire call. Callers queue first in, first out, whatever they ask for: a large
 acquire waits for those before it and holds back those after it. Only the head of the queue waits for anything (the end
 of a pause, a free slot, tokens in the bucket), in that order, so a call goes out the moment its tokens are taken and
 the rate holds on the wire. When the store asks to slow down, the endpoint pauses, rate and concurrency are cut, and
-then grow back step by step (`committer.flow._adaptive`).
+then grow back step by step (`committer.flow._limits`).
 """
 
 from __future__ import annotations
@@ -14,18 +14,17 @@ import math
 from collections import deque
 from collections.abc import Mapping
 from types import TracebackType
-from typing import Final, Literal, NamedTuple, Self, TypeAlias
-from weakref import WeakKeyDictionary, WeakSet
+from typing import Final, Self
+from weakref import WeakSet
 
 from committer.errors import StoreError, StoreOutcomeUnknownError, StoreThrottledError, StoreUnavailableError
-from committer.flow._adaptive import GROWTH_INTERVAL_S, MOST_STEPS, STORM_S, AdaptiveLimit
 from committer.flow._bucket import Bucket
+from committer.flow._limits import Limits
 from committer.flow.runtime import Runtime, Timer, current_runtime
+from committer.flow.weights import ONE_EACH, Kind
 from committer.logs import job_logger
 
 _log = job_logger("committer.flow")
-
-Kind: TypeAlias = Literal["read", "write", "delete"]
 
 DEFAULT_PAUSE_S: Final = 0.2
 """How long an endpoint rests after a throttled call that did not say for how long."""
@@ -33,36 +32,8 @@ DEFAULT_PAUSE_S: Final = 0.2
 LONGEST_PAUSE_S: Final = 300.0
 """The longest pause that a store can ask for."""
 
-_SLOWEST_RATE = 1.0
-_DECREASE_INTERVAL_S = 1.0
-
 # Event loops time to the millisecond; a shorter wait would make a loop spin for a fraction of one.
 _SHORTEST_TIMER_S = 0.001
-
-
-class Weights(NamedTuple):
-    """Tokens that one call of each kind costs; 0 leaves a kind out of the rate, not out of the concurrency.
-
-    One each, as services count: Azure's and S3's limits are requests a second. Hadoop's ABFS client paces renames
-    alone, one token each (`AzureBlobFileSystem.commitSingleFileByRename`); ``Weights(0, 1, 0)`` comes nearest to it.
-
-    Attributes:
-        read: Status, listing, reading.
-        write: Creating, writing, renaming.
-        delete: Deleting; of a batch, each name.
-    """
-
-    read: float = 1.0
-    write: float = 1.0
-    delete: float = 1.0
-
-    @property
-    def by_kind(self) -> dict[Kind, float]:
-        """The same as a table."""
-        return {"read": self.read, "write": self.write, "delete": self.delete}
-
-
-ONE_EACH: Final[Mapping[Kind, float]] = Weights().by_kind
 
 
 class Permit:
@@ -134,7 +105,7 @@ class Claim:
 
 
 class Pacer:
-    """The limits of one endpoint. Used by one event loop; see `claim_limits` for the shared one.
+    """The limits of one endpoint. Used by one event loop; `committer.flow.endpoints` has the shared one.
 
     In any stretch of `t` seconds at most ``rate * t + min(burst, rate)`` tokens are given out (at least one at a time),
     those of a permit that costs more than the burst while it waits; and never more than `concurrency` permits are held
@@ -165,24 +136,21 @@ class Pacer:
         self.granted: dict[Kind, int] = {"read": 0, "write": 0, "delete": 0}
         self.throttles: int = 0
         self._burst = burst
-        self._in_flight = AdaptiveLimit(concurrency, 1.0)
-        # A copy of its value, which every call asks for.
+        self._limits = Limits(concurrency, rate)
+        # A copy of the value of one of them, which every call asks for.
         self._slots: float = concurrency
-        self._per_second = None if rate is None else AdaptiveLimit(rate, _SLOWEST_RATE)
         self._bucket = self._make_bucket(rate) if rate is not None else None
         self._claims: WeakSet[Claim] = WeakSet()
         self._in_use = 0
         self._waiters: deque[_Waiter] = deque()
         self._timer: Timer | None = None
         self._paused_until = -math.inf
-        self._reduced = False
-        self._reduced_at = -math.inf
-        self._grown_at = -math.inf
 
     def __reduce__(self) -> tuple[object, ...]:
         # What goes to another process with a store is the limits, not who waits for them here.
-        rate = None if self._per_second is None else self._per_second.most
-        return _unpickled, (self.endpoint, int(self._in_flight.most), rate, self._burst)
+        limits = self._limits
+        rate = None if limits.per_second is None else limits.per_second.most
+        return _unpickled, (self.endpoint, int(limits.in_flight.most), rate, self._burst)
 
     @property
     def concurrency(self) -> int:
@@ -239,7 +207,7 @@ class Pacer:
         self._in_use -= 1
         if error is not None and isinstance(error, StoreThrottledError):
             self.throttled(error.retry_after_s, granted_at=granted_at)
-        elif self._reduced and (error is None or _answered(error)):
+        elif self._limits.reduced and (error is None or _answered(error)):
             self._succeeded(granted_at)
         if self._waiters and self._timer is None:
             self._pump()
@@ -256,14 +224,7 @@ class Pacer:
         now = self.runtime.monotonic()
         self.throttles += 1
         pause_s = DEFAULT_PAUSE_S if retry_after_s is None else retry_after_s
-        fresh = now >= self._reduced_at + _DECREASE_INTERVAL_S if granted_at is None else granted_at > self._reduced_at
-        if fresh:
-            in_a_storm = now < self._reduced_at + STORM_S
-            self._reduced = True
-            self._reduced_at = self._grown_at = now
-            self._in_flight.cut(in_a_storm=in_a_storm)
-            if self._per_second is not None:
-                self._per_second.cut(in_a_storm=in_a_storm)
+        if self._limits.cut(now, granted_at):
             self._apply()
             _log.warning(
                 "%s asked to slow down, %d times so far: no calls for %.1f s, then %s in flight and %s a second",
@@ -308,21 +269,10 @@ class Pacer:
         # since the garbage collector may take the last of those that were not released at any moment.
         if not claims:
             return
-        self._in_flight.limit(max(self._in_flight.most, *(claim.concurrency for claim in claims)))
         rate = min((claim.rate for claim in claims if claim.rate is not None), default=None)
-        if rate is None:
-            self._per_second = None
-        elif self._per_second is None:
-            self._per_second = AdaptiveLimit(rate, _SLOWEST_RATE)
-        else:
-            self._per_second.limit(rate)
-        self._reduced = not self._is_full
+        self._limits.change(max(claim.concurrency for claim in claims), rate)
         self._apply()
         self._rearm()
-
-    @property
-    def _is_full(self) -> bool:
-        return self._in_flight.is_full and (self._per_second is None or self._per_second.is_full)
 
     async def _acquire(self, kind: Kind, amount: float, now: float) -> float:
         """Waits for a permit and returns when it was given."""
@@ -383,25 +333,17 @@ class Pacer:
         self._pump()
 
     def _succeeded(self, granted_at: float) -> None:
-        """Lets limits that were cut grow, by a step for each tenth of a second since they last did."""
-        now = self.runtime.monotonic()
-        steps = min(int((now - max(self._grown_at, self._paused_until)) / GROWTH_INTERVAL_S), MOST_STEPS)
-        if granted_at <= self._reduced_at or steps < 1:
-            return
-        self._grown_at = now
-        self._in_flight.grow(steps)
-        if self._per_second is not None:
-            self._per_second.grow(steps)
-        self._reduced = not self._is_full
-        self._apply()
+        if self._limits.grow(self.runtime.monotonic(), granted_at, self._paused_until):
+            self._apply()
 
     def _apply(self) -> None:
         """Makes the limits hold as they are now."""
-        self._slots = self._in_flight.value
-        if self._per_second is None:
+        self._slots = self._limits.in_flight.value
+        per_second = self._limits.per_second
+        if per_second is None:
             self._bucket = None
             return
-        rate = self._per_second.value
+        rate = per_second.value
         if self._bucket is None:
             self._bucket = self._make_bucket(rate)
         elif rate != self._bucket.rate:
@@ -430,27 +372,3 @@ def _check(concurrency: int, rate: float | None, burst: int) -> None:
         raise ValueError(f"rate must be a positive number of calls per second, or None, not {rate}")
     if burst < 1:
         raise ValueError(f"burst must be at least 1, not {burst}")
-
-
-_shared: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[tuple[str, Runtime], Pacer]] = WeakKeyDictionary()
-
-
-def claim_limits(endpoint: str, *, concurrency: int, rate: float | None = None) -> Claim:
-    """Asks for limits of the pacer that everything in the running loop shares for an endpoint, and names it.
-
-    The lowest rate that a claim which is held asks for holds for all of them; when that claim is released, the next. So
-    a user who finds a store overloaded can start a job with a lower rate in a living process, and a process that must
-    stay below some rate is below it as long as one of its jobs says so. Of concurrencies the greatest holds, for as
-    long as the loop: each job bounds its own work.
-
-    Raises:
-        ValueError: `concurrency` is below 1, or `rate` is neither positive nor None.
-        RuntimeError: No event loop is running.
-    """
-    pacers = _shared.setdefault(asyncio.get_running_loop(), {})
-    # Another runtime is another clock: what one simulation learnt must not leak into the next.
-    key = (endpoint, current_runtime())
-    pacer = pacers.get(key)
-    if pacer is None:
-        pacer = pacers[key] = Pacer(endpoint, concurrency=concurrency, rate=rate)
-    return pacer.claim(concurrency, rate)

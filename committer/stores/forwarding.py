@@ -9,7 +9,7 @@ import msgspec
 
 from committer.errors import StoreError
 from committer.events import names
-from committer.flow.pacing import Kind
+from committer.flow.weights import Kind
 from committer.paths import StorePath
 from committer.stores.abilities import (
     BATCH_DELETE,

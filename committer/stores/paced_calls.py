@@ -7,8 +7,9 @@ from typing import Final, NoReturn, TypeVar
 
 from committer.errors import StoreOutcomeUnknownError, StoreThrottledError, StoreUnavailableError
 from committer.events import Statistics, names
-from committer.flow.pacing import Claim, Pacer, Weights
+from committer.flow.pacing import Claim, Pacer
 from committer.flow.retry import DEFAULT_POLICY, RetryPolicy, retry
+from committer.flow.weights import Weights
 from committer.logs import job_logger
 from committer.paths import StorePath
 from committer.stores.base import Store

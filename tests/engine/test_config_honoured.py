@@ -8,7 +8,7 @@ import pytest
 
 import committer
 from committer import CommitterConfig
-from committer.flow.pacing import claim_limits
+from committer.flow.endpoints import claim_limits
 from committer.flow.runtime import use_runtime
 from committer.records.manifest import (
     DIRECTORY_IS_DIRECTORY,

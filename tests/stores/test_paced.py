@@ -24,9 +24,10 @@ from committer.errors import (
     UnsupportedError,
 )
 from committer.events import Statistics
-from committer.flow.pacing import Pacer, Weights
+from committer.flow.pacing import Pacer
 from committer.flow.retry import RetryPolicy
 from committer.flow.runtime import use_runtime
+from committer.flow.weights import Weights
 from committer.flow.workers import run_workers
 from committer.paths import StorePath
 from committer.stores.base import (
