@@ -10,9 +10,10 @@ from committer.committers.opened_store import open_store
 from committer.config import CommitterConfig
 from committer.errors import CommitterError, StoreNotFoundError
 from committer.events import names
+from committer.file_names import root_of
 from committer.flow.workers import run_workers
 from committer.layout import JobLayout
-from committer.paths import StorePath, root_of
+from committer.paths import StorePath
 from committer.records.success import SuccessData
 from committer.stages.file_list import FILE_LIST, FILE_LIST_PROBLEM, list_named, read_parts
 from committer.stages.success_content import files_committed

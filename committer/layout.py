@@ -40,7 +40,8 @@ import re
 from collections.abc import Iterable
 
 from committer.errors import ConfigurationError, InvalidPathError
-from committer.paths import StorePath, root_of
+from committer.file_names import root_of
+from committer.paths import StorePath
 
 TEMPORARY = "_temporary"
 DRIVERS = "drivers-"

@@ -24,12 +24,13 @@ from committer.errors import (
     UnsupportedError,
 )
 from committer.events import names
+from committer.file_names import check_absolute_name, check_file_name, is_reserved
 from committer.flow.awaited import Calls, noted
 from committer.flow.shielded import UNDO_BOUND_S, run_shielded
 from committer.layout import TEMPORARY, check_number, unique_name
 from committer.logs import job_logger
 from committer.opening import Opening
-from committer.paths import StorePath, check_absolute_name, check_file_name, is_reserved
+from committer.paths import StorePath
 from committer.records.task_commit import TaskCommit
 from committer.spec import JobSpec
 from committer.stages.abort_task import AbortRequest

@@ -12,8 +12,9 @@ from committer.comparing import ListedFiles, Looks
 from committer.config import CommitterConfig, ConfigLike, config_of
 from committer.errors import JobNotFoundError, StoreIsADirectoryError, StoreNotFoundError
 from committer.events import names as event_names
+from committer.file_names import is_reserved, working_directory_in
 from committer.layout import SUCCESS
-from committer.paths import StorePath, is_reserved, working_directory_in
+from committer.paths import StorePath
 from committer.records.success import SuccessData, decode_success
 from committer.shown import Shown
 from committer.stages.identity import stands_as_directory

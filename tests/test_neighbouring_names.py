@@ -11,7 +11,8 @@ import pytest
 
 import committer
 from committer.errors import CommitterError, ConfigurationError, InvalidPathError
-from committer.paths import StorePath, check_absolute_name, root_of
+from committer.file_names import check_absolute_name, root_of
+from committer.paths import StorePath
 from committer.records.manifest import FileEntry, TaskManifest, relative_names
 from committer.records.uris import plain_names_below
 from committer.stages.file_list import list_named

@@ -14,9 +14,10 @@ from committer.errors import (
     InvalidPathError,
 )
 from committer.events import Listener, Progress, Statistics
+from committer.file_names import has_reserved_segment, working_directory_in
 from committer.flow.runtime import current_runtime
 from committer.layout import JobLayout
-from committer.paths import StorePath, has_reserved_segment, working_directory_in
+from committer.paths import StorePath
 from committer.spec import JobSpec
 from committer.stages.base import StageContext
 from committer.stages.names import NameFolding, is_hidden

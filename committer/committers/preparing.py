@@ -7,8 +7,8 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
 from committer.errors import InvalidPathError, StoreNotADirectoryError, StoreNotFoundError
+from committer.file_names import root_of
 from committer.flow.workers import run_workers
-from committer.paths import root_of
 from committer.records.job_state import Fact
 from committer.records.task_commit import TaskCommit
 from committer.stages.base import StageContext

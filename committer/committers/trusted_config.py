@@ -10,8 +10,8 @@ from committer.errors import (
     ConfigurationError,
     InvalidPathError,
 )
+from committer.file_names import root_of
 from committer.layout import JobLayout
-from committer.paths import root_of
 
 
 def trusted_config(stored: CommitterConfig, given: CommitterConfig | None) -> CommitterConfig:

@@ -10,7 +10,7 @@ import msgspec
 
 from committer.config import FileListFormat
 from committer.errors import ConfigurationError, RecordError
-from committer.paths import HIVE_DEFAULT_PARTITION, unescape_path_name
+from committer.partition_names import HIVE_DEFAULT_PARTITION, unescape_path_name
 
 ENTRIES_IN_A_PART: Final = 100_000
 """Files that one part names. A job whose files are kept in memory has one full part at most, so that drivers who meet

@@ -15,7 +15,8 @@ from typing import Annotated, Final, NamedTuple
 import msgspec
 
 from committer.errors import InvalidPathError, RecordError
-from committer.paths import StorePath, check_absolute_name, check_file_name, may_be_reserved
+from committer.file_names import check_absolute_name, check_file_name, may_be_reserved
+from committer.paths import StorePath
 from committer.records.hadoop_json import bad_record, decode, encode
 from committer.records.pending_uploads import UploadEntry
 from committer.records.statistics import IOStatistics, LazyStatistics, statistics_of

@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from typing import Final
 
 from committer.errors import InvalidPathError
-from committer.paths import URI_PLAIN, StorePath, decode_uri_path
+from committer.paths import StorePath
 from committer.records.hadoop_json import bad_record
+from committer.uri_text import URI_PLAIN, decode_uri_path
 
 _CHUNK: Final = 1024
 _PLAIN_LINES: Final = URI_PLAIN + b"\n"

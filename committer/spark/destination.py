@@ -9,7 +9,8 @@ import msgspec
 from committer.committers.opened_store import open_store
 from committer.committers.registry import default_committer
 from committer.errors import ConfigurationError, StoreNotADirectoryError, StoreNotFoundError, UnsupportedError
-from committer.paths import StorePath, working_directory_in
+from committer.file_names import working_directory_in
+from committer.paths import StorePath
 from committer.spark.modes import SaveMode
 from committer.spark.options import WriteOptions
 from committer.stores.base import Store

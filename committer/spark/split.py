@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from committer.paths import partition_directory
+from committer.partition_names import partition_directory
 from committer.spark.partition_text import partition_texts
 
 if TYPE_CHECKING:

@@ -18,9 +18,10 @@ from committer.errors import (
     StoreNotFoundError,
     StoreOutcomeUnknownError,
 )
+from committer.file_names import check_absolute_name, check_file_name, root_of, working_directory_in
 from committer.flow.together import both
 from committer.flow.workers import run_workers
-from committer.paths import StorePath, check_absolute_name, check_file_name, root_of, working_directory_in
+from committer.paths import StorePath
 from committer.records.job_state import (
     Decision,
     Fact,

@@ -8,8 +8,9 @@ from typing import Final, cast
 
 from committer.config import FileListFormat
 from committer.errors import InvalidPathError, RecordError, StoreNotFoundError
+from committer.file_names import root_of
 from committer.layout import JobLayout
-from committer.paths import StorePath, encode_uri_path, root_of
+from committer.paths import StorePath
 from committer.records.file_list import (
     ENTRIES_IN_A_PART,
     CommittedFile,
@@ -21,6 +22,7 @@ from committer.stages.base import Stage, StageContext
 from committer.stages.names import is_absolute
 from committer.stages.planned_files import PlannedFile, PlannedFiles
 from committer.stores.base import Store
+from committer.uri_text import encode_uri_path
 
 FILE_LIST: Final = "committer.file.list"
 FILE_LIST_PROBLEM: Final = "committer.file.list.problem"

@@ -6,9 +6,10 @@ from dataclasses import dataclass, field
 
 from committer.errors import InvalidPathError, StoreNotADirectoryError, StoreNotFoundError
 from committer.events import names
+from committer.file_names import is_reserved
 from committer.flow.together import together
 from committer.flow.workers import run_workers
-from committer.paths import StorePath, is_reserved
+from committer.paths import StorePath
 from committer.stages.base import Stage, StageContext
 from committer.stages.identity import as_entry
 from committer.stages.load_records import LoadedRecords

@@ -6,8 +6,9 @@ import unicodedata
 from collections.abc import Iterable, Iterator
 from collections.abc import Set as AbstractSet
 
+from committer.file_names import working_directory_in
 from committer.layout import TEMPORARY
-from committer.paths import StorePath, working_directory_in
+from committer.paths import StorePath
 from committer.stores.base import Capabilities, FileStatus
 
 

@@ -14,8 +14,9 @@ from committer.errors import (
     StoreNotFoundError,
     StorePreconditionError,
 )
+from committer.file_names import working_directory_in
 from committer.flow.workers import run_workers
-from committer.paths import StorePath, by_hand, working_directory_in
+from committer.paths import StorePath, by_hand
 from committer.records.job_state import Fact
 from committer.stages.base import Stage, StageContext
 from committer.stages.commit_state import aside_is_gone, looking_again

@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from committer.errors import StoreNotADirectoryError, StoreNotFoundError
+from committer.file_names import working_directory_in
 from committer.flow.workers import run_workers
-from committer.paths import StorePath, working_directory_in
+from committer.paths import StorePath
 from committer.stages.base import Stage
 from committer.stages.identity import as_entry
 from committer.stages.names import working_directory

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Iterable
 
 from committer.errors import InvalidPathError, RecordError, StoreNotADirectoryError, StoreNotFoundError
+from committer.file_names import check_absolute_name, check_file_name
 from committer.flow.workers import run_workers
 from committer.layout import SUCCESS
 from committer.logs import job_logger
-from committer.paths import StorePath, check_absolute_name, check_file_name
+from committer.paths import StorePath
 from committer.records.pending_uploads import decode_upload_list
 from committer.stages.base import StageContext
 from committer.stages.job_directory import OWN_RECORD_LIMIT

@@ -6,7 +6,7 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from committer.paths import partition_directory
+from committer.partition_names import partition_directory
 from committer.spark.partition_text import partition_texts
 from committer.spark.split import split_by_partition
 

@@ -7,9 +7,10 @@ from collections.abc import Set as AbstractSet
 
 from committer.committers.magic.pending_sets import target_of
 from committer.errors import InvalidPathError, RecordError, StoreNotADirectoryError, StoreNotFoundError
+from committer.file_names import check_absolute_name, check_file_name
 from committer.layout import PENDING_SET_SUFFIX
 from committer.logs import job_logger
-from committer.paths import StorePath, check_absolute_name, check_file_name
+from committer.paths import StorePath
 from committer.records.pending_set import (
     PENDING_LIMIT,
     PENDING_SUFFIX,

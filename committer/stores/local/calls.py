@@ -17,7 +17,8 @@ from contextlib import suppress
 from itertools import islice
 from typing import Final, Self, TypeAlias
 
-from committer.paths import StorePath, working_part
+from committer.file_names import working_part
+from committer.paths import StorePath
 from committer.stores.base import FileStatus, Refusals
 from committer.stores.local import kernel_rename
 from committer.stores.local.places import LISTED, Held, Place, open_directory, refuse_link

@@ -12,7 +12,8 @@ from committer.errors import (
     RecordError,
     StoreOutcomeUnknownError,
 )
-from committer.paths import StorePath, working_part
+from committer.file_names import working_part
+from committer.paths import StorePath
 from committer.stores.base import FileStatus
 from committer.stores.local.calls import (
     GONE,

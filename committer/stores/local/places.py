@@ -19,7 +19,8 @@ from contextlib import suppress
 from typing import Final, NamedTuple, Self
 
 from committer.errors import StoreLinkError
-from committer.paths import StorePath, working_part
+from committer.file_names import working_part
+from committer.paths import StorePath
 
 _PASSED: Final = os.O_DIRECTORY | os.O_CLOEXEC | getattr(os, "O_PATH", os.O_RDONLY)
 LISTED: Final = os.O_DIRECTORY | os.O_CLOEXEC | os.O_RDONLY

@@ -1,0 +1,154 @@
+"""Names that a file may have: of segments that a store can hold, and none that commits own.
+
+Commits own ``_SUCCESS`` at a destination, and the working directories of committers at any depth.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection
+from typing import Final
+
+from committer.errors import InvalidPathError
+
+BAD_SEGMENT: Final = re.compile(r"(?:\A|/)\.{0,2}(?:/|\Z)")
+
+# The very directories that committers work in (FileOutputCommitter's PENDING_DIR_NAME; S3A's MagicCommitPaths, before
+# Hadoop 3.4.0 and since), in whatever case: on some disks it is one name. A name that only begins like one is as good
+# as any other: `_temporary_id=1` is a partition.
+_WORKING: Final = r"(?:_temporary(?=/|\Z)|__magic(?=/|\Z)|__magic_job-[^/]*)"
+_WORKING_DIRECTORY: Final = re.compile(rf"(?:\A|/)({_WORKING})", re.IGNORECASE)
+_RESERVED_SEGMENT: Final = re.compile(rf"/(_SUCCESS(?=/|\Z)|{_WORKING})", re.IGNORECASE)
+_MARKER: Final = re.compile(r"_SUCCESS(?=/|\Z)", re.IGNORECASE)
+
+
+def check_file_name(name: str) -> str:
+    """Returns `name` when it may be the destination of a file, relative to the job's destination.
+
+    Raises:
+        InvalidPathError: It is empty, absolute, has an empty, ``.`` or ``..`` segment or a NUL, is not valid Unicode,
+            or has a segment that the commit protocols own: ``_SUCCESS`` as its first, or a working directory at any
+            depth (see `working_directory_in`), for jobs may run into directories below.
+    """
+    check_relative(name)
+    reserved = _reserved_in(name)
+    if reserved:
+        raise InvalidPathError(f"a file name has the segment {reserved}, which commits own", path=name)
+    _check_unicode(name)
+    return name
+
+
+def check_absolute_name(name: str, roots: Collection[str]) -> str:
+    """Returns `name`, an absolute path, when it may be the destination of a file outside the job's destination.
+
+    Commits own their names at every depth there: other jobs may run into any directory below a root.
+
+    Args:
+        name: Absolute, not escaped.
+        roots: Absolute paths, none of them below another.
+
+    Raises:
+        InvalidPathError: It lies strictly below none of `roots`, has an empty, ``.`` or ``..`` segment or a NUL, is not
+            valid Unicode, or has a segment below its root that is ``_SUCCESS`` or a working directory.
+    """
+    check_relative(name[1:])
+    root = root_of(name, roots)
+    if root is None:
+        raise InvalidPathError(
+            f"{name!a} lies outside the destination, and below none of the roots that were given", path=ascii(name)
+        )
+    reserved = _RESERVED_SEGMENT.search(name, len(root))
+    if reserved is not None:
+        raise InvalidPathError(f"a path has a segment {reserved[1]}, which commits own", path=ascii(name))
+    _check_unicode(name)
+    return name
+
+
+def check_relative(name: str) -> None:
+    """Refuses a relative name that no store can hold.
+
+    Raises:
+        InvalidPathError: It is no text, is empty or absolute, or has an empty, ``.`` or ``..`` segment or a NUL.
+    """
+    if not isinstance(name, str):
+        raise InvalidPathError(
+            f"a file's name is a str, not a {type(name).__name__}",
+            next_step="give a name relative to the destination, such as 'year=2026/part-00000.csv'",
+        )
+    if name and name[0] not in "./" and name[-1] != "/" and "/." not in name and "//" not in name and "\0" not in name:
+        return
+    if BAD_SEGMENT.search(name) or "\0" in name:
+        raise InvalidPathError(
+            f"a relative name {_fault_of(name)}",
+            path=ascii(name),
+            next_step="give a name relative to the destination, such as 'year=2026/part-00000.csv'",
+        )
+
+
+def _check_unicode(name: str) -> None:
+    if not name.isascii():
+        try:
+            name.encode()
+        except UnicodeEncodeError as error:
+            raise InvalidPathError("a file name is not valid Unicode", path=ascii(name)) from error
+
+
+def root_of(name: str, roots: Collection[str]) -> str | None:
+    """The root that an absolute path lies strictly below; None when there is none."""
+    parent = name.rpartition("/")[0]
+    while parent and parent not in roots:
+        parent = parent.rpartition("/")[0]
+    return parent or None
+
+
+def working_directory_in(name: str) -> str:
+    """The first segment of a path, absolute or relative, that is a committer's working directory; empty without one.
+
+    The one rule for what belongs to jobs: ``_temporary``, ``__magic`` and ``__magic_job-*``, at any depth, and nothing
+    that only begins like them.
+    """
+    found = _WORKING_DIRECTORY.search(name) if "_" in name else None
+    return found[1] if found is not None else ""
+
+
+def has_reserved_segment(path: str) -> bool:
+    """Whether any segment of an absolute path is one that the commit protocols own."""
+    return _RESERVED_SEGMENT.search(path) is not None
+
+
+def is_reserved(name: str) -> bool:
+    """Whether a name, relative to a destination, is one that the commit protocols own: see `check_file_name`."""
+    return bool(_reserved_in(name))
+
+
+def may_be_reserved(names: list[str]) -> bool:
+    """Whether any of many relative names may be `is_reserved`; False is certain, and costs no look at each name."""
+    return "\n_" in (text := "\n".join(("", *names))) or "/_" in text
+
+
+def working_part(path: str) -> int:
+    """Where in an absolute path the first working directory of commit protocols begins, with its slash; -1 without any.
+
+    What comes from there on is a job's: no link stands there by right.
+    """
+    found = _WORKING_DIRECTORY.search(path) if "/_" in path else None
+    return found.start() if found is not None else -1
+
+
+def _reserved_in(name: str) -> str:
+    if name[:1] != "_" and "/_" not in name:
+        return ""
+    marker = _MARKER.match(name)
+    return marker[0] if marker is not None else working_directory_in(name)
+
+
+def _fault_of(name: str) -> str:
+    if not name:
+        return "is empty"
+    if name.startswith("/"):
+        return "is absolute"
+    if "\0" in name:
+        return "holds a NUL"
+    if name.endswith("/"):
+        return "ends with a slash, as no file's does"
+    return "has a segment no store can hold: an empty one, . or .."
