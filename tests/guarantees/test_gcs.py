@@ -31,6 +31,10 @@ SENT_TWICE = {
     "404 after success": {"move", "delete"},
     "412 after success": {"move", "insert"},
 }
+SENT_TWICE_OF_COPIES = {
+    "404 after success": {"delete"},
+    "412 after success": {"rewrite", "insert"},
+}
 DELIVERIES = ["listing", "message"]
 
 
@@ -39,6 +43,13 @@ async def served() -> AsyncIterator[Served]:
     # Every run draws the same nonces, so that its requests would be known by their tokens from the run before.
     async with serve(Settings(idempotency_tokens=False)) as emulator:
         yield Served(emulator.conduct, lambda: BucketWorld(emulator), ("move", 200), TROUBLES, SENT_TWICE)
+
+
+@pytest.fixture
+async def copying() -> AsyncIterator[Served]:
+    async with serve(Settings(has_move=False, rewrite_bytes=64, idempotency_tokens=False)) as emulator:
+        world = lambda: BucketWorld(emulator)  # noqa: E731
+        yield Served(emulator.conduct, world, ("rewrite", 200), TROUBLES, SENT_TWICE_OF_COPIES, guarded=True)
 
 
 @pytest.mark.parametrize("delivery", DELIVERIES)
@@ -59,6 +70,27 @@ async def test_trouble_at_every_request_of_a_commit_that_replaces(
     await sweep(served, plan_of(situation, delivery=delivery, **SMALL), trouble, tally, commit_only=True)
 
 
+@pytest.mark.parametrize(
+    ("trouble", "situation"),
+    [
+        ("reset", "fresh"),
+        ("404 after success", "fresh"),
+        ("412 after success", "fresh"),
+        ("answer lost", "replace"),
+        ("busy", "replace"),
+        ("busy after success", "replace-same-names"),
+    ],
+)
+async def test_trouble_at_every_request_of_a_commit_without_moves(
+    copying: Served, trouble: str, situation: str, tally: Tally
+) -> None:
+    """G13 where a rename is a copy and a delete: no moment, and no driver's death, leaves neither old nor new."""
+    config = SITUATIONS[situation].get("config", CommitterConfig())
+    assert isinstance(config, CommitterConfig)
+    plan = plan_of(situation, delivery="message", **{**SMALL, "config": config.replace(io_rate=0)})
+    await sweep(copying, plan, trouble, tally, commit_only=True)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("situation", SITUATIONS)
 @pytest.mark.parametrize("trouble", TROUBLES)
@@ -68,3 +100,13 @@ async def test_trouble_in_every_situation(
 ) -> None:
     plan = plan_of(situation, delivery=delivery)
     await sweep(served, plan, trouble, tally, commit_only=situation != "fresh")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("situation", SITUATIONS)
+@pytest.mark.parametrize("trouble", TROUBLES)
+async def test_trouble_in_every_situation_without_moves(
+    copying: Served, situation: str, trouble: str, tally: Tally
+) -> None:
+    plan = plan_of(situation, delivery="listing")
+    await sweep(copying, plan, trouble, tally, commit_only=situation != "fresh")

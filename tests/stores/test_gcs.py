@@ -24,7 +24,6 @@ from committer.errors import (
     StoreThrottledError,
     StoreUnavailableError,
     TaskError,
-    UnsupportedError,
 )
 from committer.stores.gcs import GcsStore
 from committer.stores.gcs import checksums as gcs_checksums
@@ -356,17 +355,6 @@ async def test_a_retained_object_is_refused_with_what_to_do(store: GcsStore, emu
         await store.put(ROOT / "file", b"2")
 
 
-@pytest.mark.parametrize("status", [400, 404, 405, 501])
-async def test_a_service_without_moves_is_refused_at_setup(status: int) -> None:
-    async with serve(Settings(has_move=False, missing_move_status=status)) as emulator:
-        emulator.make_bucket("data")
-        store = store_on(emulator)
-        with pytest.raises(UnsupportedError, match="moveTo"):
-            await store.probe(ROOT)
-        await store.close()
-        assert emulator.namespace.buckets["data"].objects == {}
-
-
 async def test_a_probe_leaves_nothing(store: GcsStore, emulator: GcsEmulator) -> None:
     await store.probe(ROOT)
     assert emulator.namespace.buckets["data"].objects == {}
@@ -383,7 +371,7 @@ async def test_names_that_the_service_does_not_take(store: GcsStore, emulator: G
 async def test_findings(emulator: GcsEmulator) -> None:
     store = store_on(emulator)
     found = {one.name: one.verdict for one in await store.findings(ROOT)}
-    assert found == {"namespace": "ok", "kept objects": "ok", "permissions": "ok"}
+    assert found == {"renames": "ok", "namespace": "ok", "kept objects": "ok", "permissions": "ok"}
     emulator.namespace.buckets["data"].configured["softDeletePolicy"] = {"retentionDurationSeconds": "604800"}
     kept = {one.name: one for one in await store.findings(ROOT)}["kept objects"]
     assert (kept.verdict, "7 days" in kept.found) == ("warning", True)

@@ -1,4 +1,4 @@
-"""The suite that every store passes, against the emulator, with a token and without."""
+"""The suite that every store passes, against the emulator, with a token and without, with moves and without."""
 
 from __future__ import annotations
 
@@ -45,6 +45,12 @@ class _OnBucket(StoreConformance):
 @pytest.mark.every_loop
 class TestGcs(_OnBucket):
     """Without a token."""
+
+
+class TestGcsWithoutMoves(_OnBucket):
+    """On a service that knows no moves, and copies a byte a call."""
+
+    settings = Settings(list_page=25, has_move=False, rewrite_bytes=1, condition_on_absent="condition")
 
 
 class TestGcsByToken(_OnBucket):

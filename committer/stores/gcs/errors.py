@@ -19,6 +19,7 @@ from committer.errors import (
     StorePreconditionError,
     StoreThrottledError,
     StoreUnavailableError,
+    UnsupportedError,
 )
 from committer.flow.retry_after import retry_after_s
 from committer.flow.runtime import current_runtime
@@ -93,6 +94,17 @@ def error_of(
             "create the bucket first, or correct its name",
         )
     return told(*_other(status, reason, answer))
+
+
+def unsupported(what: str, path: StorePath) -> UnsupportedError:
+    """The error of a service that lacks what a commit relies on."""
+    return UnsupportedError(
+        f"this service {what}, so nothing keeps jobs from destroying each other's files",
+        operation="probe",
+        path=path,
+        next_step="needed are moveTo, or rewriteTo, and their preconditions, as Google Cloud Storage has them:"
+        f" {page('stores/gcs.md#emulators')}",
+    )
 
 
 def _other(status: int, reason: str, answer: Answer) -> tuple[type[CommitterError], str, str]:

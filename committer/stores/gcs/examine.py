@@ -1,4 +1,4 @@
-"""What the service says of a bucket: its namespace, what it keeps of deleted objects, and what the caller may do."""
+"""What the service says of a bucket: how it renames, what it keeps of deleted objects, what the caller may do."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from committer.errors import CommitterError
 from committer.paths import StorePath
 from committer.stores.examination import Finding
 from committer.stores.gcs.errors import RIGHTS
+from committer.stores.gcs.renames import Renames
 from committer.stores.gcs.wire import GcsWire
 
 _BOUND_S: Final = 10.0
@@ -24,10 +25,11 @@ _NEEDED: Final = (
 )
 
 
-async def examine(wire: GcsWire, directory: StorePath) -> list[Finding]:
-    """See `SupportsExamination.findings`; three calls."""
+async def examine(wire: GcsWire, renames: Renames, directory: StorePath) -> list[Finding]:
+    """See `SupportsExamination.findings`; four calls."""
     return list(
         await asyncio.gather(
+            _asked("renames", lambda: _moves(renames, directory)),
             _asked("namespace", lambda: _layout(wire, directory)),
             _asked("kept objects", lambda: _kept(wire, directory)),
             _asked("permissions", lambda: _permissions(wire, directory)),
@@ -52,6 +54,17 @@ async def _told(wire: GcsWire, directory: StorePath, below: str, query: tuple[tu
     except msgspec.DecodeError:
         told = None
     return told if isinstance(told, dict) else {}
+
+
+async def _moves(renames: Renames, directory: StorePath) -> Finding:
+    if await renames.has_moves(directory):
+        return Finding("renames", "ok", "a file is moved in one step (moveTo)")
+    return Finding(
+        "renames",
+        "warning",
+        "the service knows no moveTo: a file is copied, then deleted, and for a moment stands under both names",
+        "Google Cloud Storage itself moves files; elsewhere expect three calls a file, and time for its bytes",
+    )
 
 
 async def _layout(wire: GcsWire, directory: StorePath) -> Finding:

@@ -11,10 +11,12 @@ import msgspec
 from committer.errors import StoreUnavailableError
 from committer.paths import StorePath
 from committer.stores.base import FileStatus
+from committer.stores.gcs.errors import error_of, says_no_bucket
 from committer.stores.gcs.wire import GcsWire
 
 STAMP: Final = "committer-attempt"
 FIELDS: Final = "name,generation,size,updated,metadata,crc32c,md5Hash"
+_ASKED: Final = (("fields", FIELDS),)
 _ODD: Final = frozenset({"", ".", ".."})
 
 
@@ -50,6 +52,23 @@ def parsed(body: bytes, operation: str, path: StorePath) -> ObjectResource:
         return _OBJECT.decode(body)
     except msgspec.MsgspecError:
         raise StoreUnavailableError("the answer cannot be read", operation=operation, path=path) from None
+
+
+async def object_at(wire: GcsWire, operation: str, path: StorePath) -> ObjectResource | None:
+    """The object at a path; None where there is none. One call.
+
+    Raises:
+        DestinationNotFoundError: There is no such bucket.
+        StoreError: The service refused.
+    """
+    if path.path == "/":
+        return None
+    answer = await wire.send(operation, "GET", path, wire.object_url(path), _ASKED, changes=False)
+    if answer.status == 404 and not says_no_bucket(answer):
+        return None
+    if answer.status >= 300:
+        raise error_of(answer, operation, path, changes=False)
+    return parsed(answer.body, operation, path)
 
 
 def identity_of(resource: ObjectResource) -> str | None:

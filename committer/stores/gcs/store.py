@@ -19,7 +19,6 @@ from committer.errors import (
     StoreNotADirectoryError,
     StoreNotEmptyError,
     StoreNotFoundError,
-    StorePreconditionError,
     UnsupportedError,
 )
 from committer.paths import StorePath
@@ -30,16 +29,15 @@ from committer.stores.gcs.errors import error_of, says_no_bucket
 from committer.stores.gcs.examine import examine
 from committer.stores.gcs.names import TABLE
 from committer.stores.gcs.options import GcsOptions, checked_bucket
-from committer.stores.gcs.probe import no_move, probe
+from committer.stores.gcs.probe import probe
 from committer.stores.gcs.put import Inserts
-from committer.stores.gcs.resources import FIELDS, ObjectResource, identity_of, pages, parsed, status_of
+from committer.stores.gcs.renames import Renames
+from committer.stores.gcs.resources import object_at, pages, status_of
 from committer.stores.gcs.wire import GcsWire
 from committer.stores.gcs.writer import GcsWriter
-from committer.stores.helpers import status_or_none
 from committer.stores.http import HttpClient, check_name
 
 _MAX_NAME_BYTES: Final = 1024
-_ASKED: Final = (("fields", FIELDS),)
 _DELETERS: Final = 16
 
 # "Object names"; "Request rate and access distribution guidelines": about 1,000 writes a second of a bucket at first.
@@ -95,6 +93,7 @@ class GcsStore(Store):
         self._http = HttpClient(session=http_session)
         self._wire = GcsWire(place, self._bucket, self._options.user_project, self._access, self._http)
         self._inserts = Inserts(self._wire, self)
+        self._renames = Renames(self._wire)
 
     storage_options: ClassVar[OptionTable] = TABLE
 
@@ -133,20 +132,20 @@ class GcsStore(Store):
         return _CAPABILITIES
 
     async def probe(self, directory: StorePath) -> None:
-        """Tries moves and conditions in `directory`; 12 calls.
+        """Tries renames and conditions in `directory`; 12 calls, 20 on a service that knows no moves.
 
         Raises:
             UnsupportedError: The service cannot do what a commit relies on, as most emulators.
         """
-        await probe(self, self._checked(directory))
+        await probe(self, self._renames, self._checked(directory))
 
     async def findings(self, directory: StorePath) -> list[Finding]:
         """See `SupportsExamination.findings`."""
-        return await examine(self._wire, self._checked(directory))
+        return await examine(self._wire, self._renames, self._checked(directory))
 
     async def status(self, path: StorePath) -> FileStatus:
         """Looks at a path; a file hides what lies below its name. Two calls where no file is."""
-        found = await self._object("status", self._checked(path))
+        found = await object_at(self._wire, "status", self._checked(path))
         if found is not None:
             return status_of(found, path)
         async for _page in pages(self._wire, "status", path, most=1):
@@ -162,7 +161,7 @@ class GcsStore(Store):
                 yield status
         if found:
             return
-        if await self._object("list", directory) is not None:
+        if await object_at(self._wire, "list", directory) is not None:
             raise StoreNotADirectoryError("a file is there", operation="list", path=directory)
         raise StoreNotFoundError("nothing is there", operation="list", path=directory)
 
@@ -205,7 +204,7 @@ class GcsStore(Store):
         Up to 8 MiB are kept before they are sent: a shorter file is one insert, a longer one a resumable upload.
         """
         self._check_file("open_writer", self._checked(path))
-        if await self._object("open_writer", path) is not None:
+        if await object_at(self._wire, "open_writer", path) is not None:
             raise StoreExistsError("something stands there", operation="open_writer", path=path)
         return GcsWriter(self._wire, self._inserts, path)
 
@@ -217,36 +216,14 @@ class GcsStore(Store):
     async def rename_file(
         self, source: StorePath, destination: StorePath, *, replace: bool = False, identity: str | None = None
     ) -> None:
-        """Moves an object; one call, and one more where `identity` is given."""
-        operation = "rename_file"
-        self._check_file(operation, self._checked(source))
-        self._check_file(operation, self._checked(destination))
-        query = [] if replace else [("ifGenerationMatch", "0")]
-        if identity is not None or source == destination:
-            found = await self._object(operation, source)
-            if found is None:
-                raise await self._source_is_gone(source, destination, identity)
-            if identity not in (None, identity_of(found)):
-                raise StorePreconditionError("the source is another file", operation=operation, path=source)
-            if source == destination and not replace:
-                raise StoreExistsError("something stands there", operation=operation, path=destination)
-            if source == destination:
-                return
-            query.append(("ifSourceGenerationMatch", found.generation))
-        url = self._wire.move_url(source, destination)
-        answer = await self._wire.send(operation, "POST", destination, url, (*query, ("fields", "generation")))
-        if answer.status < 300:
-            return
-        if answer.status == 404 and not says_no_bucket(answer):
-            # Of a call that it does not know a server may say the same as of an object that is not there.
-            if b"No such object" not in answer.body and await self._object(operation, source) is not None:
-                raise no_move(destination)
-            raise await self._source_is_gone(source, destination, identity)
-        if answer.status == 412:
-            raise await self._not_met(source, destination, identity, replace=replace)
-        if answer.status in (400, 405, 501):
-            raise no_move(destination)
-        raise error_of(answer, operation, destination, source=source)
+        """Moves an object; one call, and one more where `identity` is given.
+
+        Three on a service that knows no moves: a look, a copy and a delete, each on the condition that the object is
+        the one that was seen.
+        """
+        self._check_file("rename_file", self._checked(source))
+        self._check_file("rename_file", self._checked(destination))
+        await self._renames.rename(source, destination, replace=replace, identity=identity)
 
     async def rename_directory(self, source: StorePath, destination: StorePath) -> None:
         """Not here: folders of buckets with a hierarchical namespace are not used yet.
@@ -281,7 +258,7 @@ class GcsStore(Store):
             if not recursive and names != [marker]:
                 raise StoreNotEmptyError("the directory has children", operation=operation, path=path)
             await _each(self.delete_file, names)
-        if not found and await self._object(operation, path) is not None:
+        if not found and await object_at(self._wire, operation, path) is not None:
             raise StoreNotADirectoryError("a file is there", operation=operation, path=path)
         return found
 
@@ -289,50 +266,6 @@ class GcsStore(Store):
         """Closes the running loop's connections."""
         await self._access.close()
         await self._http.close()
-
-    # --- Looking --------------------------------------------------------------------------------------------------
-
-    async def _object(self, operation: str, path: StorePath) -> ObjectResource | None:
-        if path.path == "/":
-            return None
-        answer = await self._wire.send(operation, "GET", path, self._wire.object_url(path), _ASKED, changes=False)
-        if answer.status == 404 and not says_no_bucket(answer):
-            return None
-        if answer.status >= 300:
-            raise error_of(answer, operation, path, changes=False)
-        return parsed(answer.body, operation, path)
-
-    async def _source_is_gone(
-        self, source: StorePath, destination: StorePath, identity: str | None
-    ) -> StoreNotFoundError:
-        """What a rename whose source is missing says: it may be done, by this very request or another one."""
-        found = await status_or_none(self, destination) if identity is not None else None
-        if found is not None and found.identity == identity:
-            return StoreNotFoundError(
-                "the source is gone and the file stands at the destination",
-                operation="rename_file",
-                path=source,
-                outcome="unknown",
-                next_step="look at the destination: it holds the file that was to come there",
-            )
-        return StoreNotFoundError("nothing is there", operation="rename_file", path=source)
-
-    async def _not_met(
-        self, source: StorePath, destination: StorePath, identity: str | None, *, replace: bool
-    ) -> StoreNotFoundError | StoreExistsError | StorePreconditionError:
-        """Which condition of a move failed: the service does not say, so both ends are looked at."""
-        operation = "rename_file"
-        taken = None if replace else await self._object(operation, destination)
-        if taken is not None and (identity is None or identity_of(taken) != identity):
-            return StoreExistsError("something stands there", operation=operation, path=destination)
-        if identity is not None and await self._object(operation, source) is None:
-            return await self._source_is_gone(source, destination, identity)
-        if taken is not None:
-            return StoreExistsError("something stands there", operation=operation, path=destination)
-        if identity is None:
-            # What stood there is gone again: nothing was done, and a caller that asks again may do better.
-            return StoreExistsError("something stood there", operation=operation, path=destination)
-        return StorePreconditionError("the source is another file", operation=operation, path=source)
 
     def _check_file(self, operation: str, path: StorePath) -> None:
         if path.path == "/":

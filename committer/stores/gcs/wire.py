@@ -37,6 +37,7 @@ class GcsWire:
         self._objects = f"{endpoint}/storage/v1/b/{name}/o"
         self._uploads = f"{endpoint}/upload/storage/v1/b/{name}/o"
         self._bucket = f"{endpoint}/storage/v1/b/{name}"
+        self._name = name
         self._pays: Query = (("userProject", user_project),) if user_project else ()
         self._access = access
         self._http = http
@@ -51,6 +52,10 @@ class GcsWire:
     def move_url(self, source: StorePath, destination: StorePath) -> str:
         """The URL that gives an object another name."""
         return f"{self.object_url(source)}/moveTo/o/{quote(destination.path[1:], safe='')}"
+
+    def rewrite_url(self, source: StorePath, destination: StorePath) -> str:
+        """The URL that copies an object within the bucket."""
+        return f"{self.object_url(source)}/rewriteTo/b/{self._name}/o/{quote(destination.path[1:], safe='')}"
 
     @property
     def listing_url(self) -> str:

@@ -68,6 +68,9 @@ class JsonApi:
         if self._settings.denied:
             replaces = bool(request.name) and self._exists(request)
             self._access.check(request.operation, f"{request.bucket}/{request.name}", replaces=replaces)
+        for operation, parameter in self._settings.ignored_conditions:
+            if operation == request.operation:
+                request.query.pop(parameter, None)
         return self._handlers[request.operation](request)
 
     def _exists(self, request: Request) -> bool:

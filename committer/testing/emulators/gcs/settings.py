@@ -33,6 +33,8 @@ class Settings:
             number makes clients that forget the token fail.
         condition_on_absent: What a read, change or deletion of an object that is not there answers when it names a
             generation: 404 `notFound`, or 412 `conditionNotMet`. The documents do not say.
+        ignored_conditions: Preconditions that it ignores, each as operation and parameter: `("delete",
+            "ifGenerationMatch")`. The service ignores none; fake-gcs-server ignores those of all but inserts.
         idempotency_tokens: Whether a change that comes again with its `x-goog-gcs-idempotency-token` gets the earlier
             answer and has no second effect. The service does so (google-cloud-cpp, issue 12347); a proxy or another
             server may not.
@@ -54,5 +56,6 @@ class Settings:
     list_page: int = 1_000
     rewrite_bytes: int = 0
     condition_on_absent: Literal["not-found", "condition"] = "not-found"
+    ignored_conditions: frozenset[tuple[str, str]] = frozenset()
     idempotency_tokens: bool = True
     request_log: int = 100_000

@@ -1,0 +1,154 @@
+"""Renames of objects: by one atomic move or, where a service knows none, by a copy and a delete, on conditions."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from committer.errors import (
+    StoreExistsError,
+    StoreNotFoundError,
+    StorePreconditionError,
+)
+from committer.flow.runtime import current_runtime
+from committer.paths import StorePath
+from committer.stores.gcs.copies import Copies
+from committer.stores.gcs.errors import error_of, says_no_bucket
+from committer.stores.gcs.resources import identity_of, object_at
+from committer.stores.gcs.wire import GcsWire
+from committer.stores.http import Answer
+
+OPERATION: Final = "rename_file"
+
+
+class Renames:
+    """Renames objects of one bucket.
+
+    Whether the service knows moves is seen by the first one: a server that does not know the call does nothing. From
+    then on it is remembered, in this process.
+
+    Args:
+        wire: What sends requests.
+
+    Attributes:
+        copies: What renames where the service knows no moves.
+    """
+
+    def __init__(self, wire: GcsWire) -> None:
+        self._wire = wire
+        self._moves: bool | None = None
+        self.copies: Copies = Copies(wire)
+
+    @property
+    def copied(self) -> bool:
+        """Whether files are known to be renamed by copies."""
+        return self._moves is False
+
+    async def has_moves(self, directory: StorePath) -> bool:
+        """Whether the service knows moves; asks it, where that is not known, to move what is not there. One call.
+
+        Raises:
+            StoreError: The service refused.
+        """
+        if self._moves is None:
+            nonce = current_runtime().nonce()
+            source, destination = directory / f".no-object-{nonce}-1", directory / f".no-object-{nonce}-2"
+            answer = await self._move(source, destination, [("ifGenerationMatch", "0")])
+            if not (_says_no_object(answer) or _is_not_known(answer)):
+                raise error_of(answer, OPERATION, destination, source=source)
+            self._moves = _says_no_object(answer)
+        return self._moves
+
+    async def rename(self, source: StorePath, destination: StorePath, *, replace: bool, identity: str | None) -> None:
+        """Renames an object; see `Store.rename_file`.
+
+        One call, and one more where `identity` is given. Without moves three, and one more for each further part of a
+        copy that the service makes in parts.
+        """
+        seen = None
+        if identity is not None or source == destination or self.copied:
+            seen = await object_at(self._wire, OPERATION, source)
+            if seen is None:
+                raise await self._source_is_gone(source, destination, identity)
+            if identity not in (None, identity_of(seen)):
+                raise StorePreconditionError("the source is another file", operation=OPERATION, path=source)
+            if source == destination and not replace:
+                raise StoreExistsError("something stands there", operation=OPERATION, path=destination)
+            if source == destination:
+                return
+        conditions = [] if replace else [("ifGenerationMatch", "0")]
+        if seen is not None:
+            conditions.append(("ifSourceGenerationMatch", seen.generation))
+        if self.copied:
+            assert seen is not None  # noqa: S101
+            answer = await self.copies.copy(source, destination, seen, conditions)
+            if answer is None:
+                await self.copies.delete_source(source, destination, seen)
+                return
+        else:
+            answer = await self._move(source, destination, conditions)
+            if answer.status < 300:
+                self._moves = True
+                return
+            if await self._knows_no_moves(answer, source):
+                self._moves = False
+                await self.rename(source, destination, replace=replace, identity=identity)
+                return
+        if answer.status == 404 and not says_no_bucket(answer):
+            raise await self._source_is_gone(source, destination, identity)
+        if answer.status == 412:
+            raise await self._not_met(source, destination, identity, replace=replace)
+        raise error_of(answer, OPERATION, destination, source=source)
+
+    async def _move(self, source: StorePath, destination: StorePath, conditions: list[tuple[str, str]]) -> Answer:
+        url = self._wire.move_url(source, destination)
+        return await self._wire.send(OPERATION, "POST", destination, url, (*conditions, ("fields", "generation")))
+
+    async def _knows_no_moves(self, answer: Answer, source: StorePath) -> bool:
+        """Whether a refusal is of the call itself. Once a move was done, it never is."""
+        if self._moves or not _is_not_known(answer):
+            return False
+        # Some say 404, as of an object that is not there.
+        return answer.status != 404 or await object_at(self._wire, OPERATION, source) is not None
+
+    async def _source_is_gone(
+        self, source: StorePath, destination: StorePath, identity: str | None
+    ) -> StoreNotFoundError:
+        """What a rename whose source is missing says: it may be done, by this very request or another one."""
+        found = await object_at(self._wire, OPERATION, destination) if identity is not None else None
+        if found is not None and identity_of(found) == identity:
+            return StoreNotFoundError(
+                "the source is gone and the file stands at the destination",
+                operation=OPERATION,
+                path=source,
+                outcome="unknown",
+                next_step="look at the destination: it holds the file that was to come there",
+            )
+        return StoreNotFoundError("nothing is there", operation=OPERATION, path=source)
+
+    async def _not_met(
+        self, source: StorePath, destination: StorePath, identity: str | None, *, replace: bool
+    ) -> StoreNotFoundError | StoreExistsError | StorePreconditionError:
+        """Which condition of a rename failed: the service does not say, so both ends are looked at."""
+        taken = None if replace else await object_at(self._wire, OPERATION, destination)
+        if taken is not None and (identity is None or identity_of(taken) != identity):
+            return StoreExistsError("something stands there", operation=OPERATION, path=destination)
+        if identity is not None and await object_at(self._wire, OPERATION, source) is None:
+            return await self._source_is_gone(source, destination, identity)
+        if taken is not None:
+            return StoreExistsError("something stands there", operation=OPERATION, path=destination)
+        if identity is None:
+            # What stood there is gone again: nothing was done, and a caller that asks again may do better.
+            return StoreExistsError("something stood there", operation=OPERATION, path=destination)
+        return StorePreconditionError("the source is another file", operation=OPERATION, path=source)
+
+
+def _says_no_object(answer: Answer) -> bool:
+    return answer.status == 404 and b"No such object" in answer.body[:4096]
+
+
+def _is_not_known(answer: Answer) -> bool:
+    """Whether a refusal may be of the call, and not of what it names."""
+    if answer.status in (404, 405, 501):
+        return not (_says_no_object(answer) or says_no_bucket(answer))
+    said = answer.body[:4096].lower()
+    return answer.status == 400 and b"requester pays" not in said and b"object name" not in said
