@@ -6,12 +6,14 @@ import difflib
 import math
 import warnings
 from collections.abc import Mapping
-from typing import Any, Final, Literal, NamedTuple, TypeAlias, get_args
+from typing import Any, Final, Literal, TypeAlias, get_args
 
 import msgspec
 
 from committer.errors import ConfigurationError, RecordError
-from committer.options import ConfigurationWarning, key_of, resolve
+from committer.explanation import Explained, Explanation
+from committer.options import ConfigurationWarning, key_of
+from committer.resolved_options import resolve
 
 ExistingTarget: TypeAlias = Literal["fail", "replace"]
 ConflictMode: TypeAlias = Literal["append", "fail", "replace"]
@@ -59,29 +61,6 @@ AZURE_IO_RATE: Final = 1000.0
 `fs.azure.io.rate.limit` since MAPREDUCE-7474 (it was 10,000)."""
 
 _ORIGINS = "_origins"
-
-
-class Explained(NamedTuple):
-    """One choice, and where it comes from.
-
-    Attributes:
-        field: The field of `CommitterConfig`.
-        value: Its value.
-        origin: ``default``, ``argument``, or the option key that gave it.
-        key: The option key that can give it.
-    """
-
-    field: str
-    value: object
-    origin: str
-    key: str
-
-
-class Explanation(str):
-    """A table of all choices as text; `rows` holds the same as values."""
-
-    __slots__ = ("rows",)
-    rows: tuple[Explained, ...]
 
 
 class CommitterConfig(msgspec.Struct, frozen=True, kw_only=True, dict=True):
@@ -284,9 +263,7 @@ class CommitterConfig(msgspec.Struct, frozen=True, kw_only=True, dict=True):
             value = getattr(self, field.name)
             known = origins.get(field.name, "default" if value == field.default else "argument")
             rows.append(Explained(field.name, value, known, key_of(field.name)))
-        explanation = Explanation(_table(rows))
-        explanation.rows = tuple(rows)
-        return explanation
+        return Explanation.of(rows)
 
     def to_record(self) -> dict[str, Any]:
         """Every field and its value, those at their defaults too: a later version may have others."""
@@ -399,13 +376,4 @@ def _bad(field: str, value: object, rule: str) -> ConfigurationError:
         f"{field} cannot be {value!r}: {rule}",
         operation="configure",
         next_step=f"give another value, or leave {field} out: then it is {default!r}",
-    )
-
-
-def _table(rows: list[Explained]) -> str:
-    cells = [(row.field, "none" if row.value is None else repr(row.value), row.origin, row.key) for row in rows]
-    cells.insert(0, ("choice", "value", "from", "option key"))
-    widths = [max(len(row[column]) for row in cells) for column in range(4)]
-    return "\n".join(
-        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in cells
     )

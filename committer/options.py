@@ -1,36 +1,28 @@
-"""The one table of option keys, Hadoop's and ours, and how their texts are read.
+"""The one table of option keys, Hadoop's and ours.
 
 A key is written as Hadoop has it, or with ``spark.hadoop.`` before it, which is how Spark hands options to Hadoop;
 where a mapping holds both, the plain key wins. A field of `CommitterConfig` that no Hadoop option feeds goes by
 ``committer.`` and its name. Every choice has one key; where S3A's committers have one of their own for what the
 manifest committer has, it counts where that is not given.
 
-Texts are read as Hadoop reads them (booleans in any case, decimal or hexadecimal 32-bit integers, sizes with a binary
-suffix), but a text that is none is an error here, where Hadoop often falls back to the default silently.
+Texts are read as Hadoop reads them (`committer.option_values`), but a text that is none is an error here, where Hadoop
+often falls back to the default silently.
 """
 
 from __future__ import annotations
 
-import difflib
-import math
-import os
-import re
-from collections.abc import Iterator, Mapping
-from typing import Literal, NamedTuple, TypeAlias
+from collections.abc import Mapping
+from typing import NamedTuple
 
 import msgspec
 
-from committer.errors import ConfigurationError
-from committer.place_options import of_one_place
-
-Kind: TypeAlias = Literal["boolean", "int", "threads", "size", "rate", "weight", "text", "lower", "list"]
+from committer.option_values import Kind, asks_for, bad_option, plain_keys, read_int
 
 MANIFEST = "mapreduce.manifest.committer."
 FILE_OUTPUT = "mapreduce.fileoutputcommitter."
 S3A = "fs.s3a.committer."
-_STAGED = f"{S3A}staging."
+STAGED = f"{S3A}staging."
 NATIVE = "committer."
-SPARK_HADOOP = "spark.hadoop."
 OUTPUT_COMMITTER = "mapreduce.outputcommitter."
 FACTORY_SCHEME = f"{OUTPUT_COMMITTER}factory.scheme."
 JOB_ATTEMPT = "mapreduce.job.application.attempt.id"
@@ -93,7 +85,6 @@ _OWN_UPLOADS = "true means the job's own uploads here, with a warning: those of 
 _OWN_UPLOADS_WARNING = (
     "only the job's own uploads are aborted when it ends; `committer uploads abort` aborts what others left"
 )
-
 OPTIONS: tuple[Option, ...] = (
     Option(f"{MANIFEST}io.threads", "io_concurrency", "int", "zero and less mean the default, as in Hadoop"),
     Option(f"{MANIFEST}delete.target.files", "existing_target", "boolean", when=("fail", "replace")),
@@ -172,7 +163,7 @@ OPTIONS: tuple[Option, ...] = (
     Option(f"{S3A}generate.uuid", note="an id is made up where none is given"),
     Option(f"{S3A}staging.tmp.path", note=_NO_STAGING_FILES, harmless=("tmp/staging",)),
     Option(
-        f"{_STAGED}unique-filenames",
+        f"{STAGED}unique-filenames",
         "unique_names",
         "boolean",
         f"{_STAGING}; `{NATIVE}unique_names` wins",
@@ -180,7 +171,7 @@ OPTIONS: tuple[Option, ...] = (
         harmless=("true",),
     ),
     Option(
-        f"{_STAGED}conflict-mode",
+        f"{STAGED}conflict-mode",
         "conflict_mode",
         "lower",
         f"{_STAGING}; `{NATIVE}conflict_mode` wins; with `{S3A}name=directory` it is of the whole destination",
@@ -240,32 +231,8 @@ OPTIONS: tuple[Option, ...] = (
     Option(f"{NATIVE}record_size_limit", "record_size_limit", "size", "bytes, or with a suffix as in `64m` or `1g`"),
     Option(f"{NATIVE}absolute_roots", "absolute_roots", "list", "taken from the caller only, never from a record"),
 )
-
-_BY_KEY = {option.key: option for option in OPTIONS}
-_BY_FIELD = {option.field: option for option in OPTIONS if option.field and not option.also}
-_OWN_PREFIXES = (MANIFEST, FILE_OUTPUT, OUTPUT_COMMITTER, S3A, NATIVE)
-_S3A_NAMES = ("directory", "partitioned", "magic", "magicv2", "file")
-_NOT_STAGING_NAMES = frozenset({"magic", "magicv2", "file"})
-_INT = re.compile(r"([+-]?)(0[xX][0-9a-fA-F]+|[0-9]+)")
-_SIZE = re.compile(r"([+-]?[0-9]+)([kmgtpe]?)", re.IGNORECASE)
-_INT_BOUND = 1 << 31
-_LONG_BOUND = 1 << 63
-
-
-class Resolved(NamedTuple):
-    """What a mapping of options amounts to.
-
-    Attributes:
-        values: By field, those that were given.
-        origins: By field, where its value comes from.
-        warnings: One sentence for each key that has no effect and each value that was adjusted.
-        unknown: Keys, as written, that begin as ours and Hadoop's do, and are none of them.
-    """
-
-    values: dict[str, object]
-    origins: dict[str, str]
-    warnings: list[str]
-    unknown: list[str]
+BY_KEY = {option.key: option for option in OPTIONS}
+BY_FIELD = {option.field: option for option in OPTIONS if option.field and not option.also}
 
 
 class JobIdentity(NamedTuple):
@@ -281,120 +248,28 @@ class JobIdentity(NamedTuple):
     job_attempt: int
 
 
-def resolve(options: Mapping[str, object]) -> Resolved:
-    """Reads every option of the table that `options` holds; other keys are none of our business.
-
-    Raises:
-        ConfigurationError: A text is not of its option's kind; the error names key and value.
-    """
-    resolved = Resolved({}, {}, [], [])
-    second: list[tuple[Option, str, object]] = []
-    staging_name = _staging_name(options)
-    for key, written_as, value in _plain(options):
-        option = _BY_KEY.get(FACTORY_SCHEME if key.startswith(FACTORY_SCHEME) else key)
-        if option is None:
-            if _warned_of_one_place(key, written_as, value, resolved):
-                continue
-            if key.startswith(_OWN_PREFIXES):
-                resolved.unknown.append(written_as)
-                resolved.warnings.append(f"the option {written_as} is not known{_suggestion(key)}; it has no effect")
-        elif key.startswith(_STAGED) and staging_name in _NOT_STAGING_NAMES:
-            _warn_of(option, written_as, value, f"{S3A_NAME} is {staging_name}, which does not read it", resolved)
-        elif option.also:
-            second.append((option, written_as, value))
-        elif option.field:
-            _take(option, written_as, value, resolved)
-        elif option.warns is not None:
-            if _asks_for(option.warns[0], written_as, value):
-                resolved.warnings.append(f"the option {written_as} is {str(value).strip()}: {option.warns[1]}")
-        else:
-            _warn_of(option, written_as, value, option.note, resolved)
-    for option, written_as, value in second:
-        first = resolved.origins.get(option.field)
-        if first is None:
-            _take(option, written_as, value, resolved)
-        else:
-            resolved.warnings.append(f"the option {written_as} has no effect beside {first}, which wins")
-    _widen_conflicts_of_directory(staging_name, resolved)
-    return resolved
-
-
-def _warned_of_one_place(key: str, written_as: str, value: object, resolved: Resolved) -> bool:
-    """Warns of a key of one bucket or account, for choices are of no place; False where it is no such key."""
-    scoped = of_one_place(key, _BY_KEY)
-    if scoped is None:
-        return False
-    option, text = _BY_KEY.get(scoped.general), str(value).strip()
-    if option is None:
-        resolved.warnings.append(f"the option {written_as} is not known{_suggestion(scoped.general)}; it has no effect")
-    elif not option.field and option.warns is None:
-        _warn_of(option, written_as, value, option.note, resolved)
-    elif option.warns is not None and not _asks_for(option.warns[0], written_as, value):
-        return True
-    elif option.harmless is None or text.lower() not in option.harmless:
-        resolved.warnings.append(
-            f"the option {written_as} is of {scoped.place} alone, and has no effect here: a choice of the commit is "
-            f"given by its general key, {scoped.general}"
-        )
-    return True
-
-
-def _warn_of(option: Option, key: str, value: object, why: str, resolved: Resolved) -> None:
-    text = str(value).strip()
-    if option.harmless is not None and text and text.lower() not in map(str.lower, option.harmless):
-        resolved.warnings.append(f"the option {key} is {text!r}, which has no effect here: {why}")
-
-
-def _staging_name(options: Mapping[str, object]) -> str:
-    """Which of S3A's committers the options name, in lower case as Hadoop compares it; empty when they name none."""
-    for key, written_as, value in _plain(options):
-        name = str(value).strip().lower()
-        if key == S3A_NAME and name:
-            if name not in _S3A_NAMES:
-                raise _bad(written_as, value, f"S3A has the committers {', '.join(_S3A_NAMES)}")
-            return name
-    return ""
-
-
-def _widen_conflicts_of_directory(staging_name: str, resolved: Resolved) -> None:
-    """S3A's committer `directory` fails, or replaces, the whole destination; `partitioned` each partition."""
-    origin = resolved.origins.get("conflict_mode", "")
-    if (
-        staging_name == "directory"
-        and origin.endswith(f"{_STAGED}conflict-mode")
-        and resolved.values["conflict_mode"] != "append"
-        and "superseded_scope" not in resolved.values
-    ):
-        resolved.values["superseded_scope"] = "destination"
-        resolved.origins["superseded_scope"] = f"{S3A_NAME}=directory"
-
-
-def _asks_for(asked: bool, key: str, value: object) -> bool:
-    return value != "" and _boolean(key, value) == asked
-
-
 def job_identity(options: Mapping[str, object]) -> JobIdentity:
     """The job that `options`, a Hadoop or Spark configuration, speaks of.
 
     Raises:
         ConfigurationError: The job attempt is not an integer of zero or more; or an id is required and not there.
     """
-    found = {key: (written_as, value) for key, written_as, value in _plain(options)}
+    found = {key: (written_as, value) for key, written_as, value in plain_keys(options)}
     written_as, value = found.get(JOB_ATTEMPT, (JOB_ATTEMPT, 0))
-    attempt = _int(written_as, value)
+    attempt = read_int(written_as, value)
     if attempt < 0:
-        raise _bad(written_as, value, "it must not be negative")
+        raise bad_option(written_as, value, "it must not be negative")
     ids = [str(found.get(key, ("", ""))[1]).strip() for key in (S3A_UUID, WRITE_JOB_UUID)]
     job_id = next(filter(None, ids), None)
     required_as, required = found.get(f"{S3A}require.uuid", ("", ""))
-    if job_id is None and required_as and _asks_for(True, required_as, required):
-        raise _bad(required_as, required, f"neither {S3A_UUID} nor {WRITE_JOB_UUID} is given")
+    if job_id is None and required_as and asks_for(True, required_as, required):
+        raise bad_option(required_as, required, f"neither {S3A_UUID} nor {WRITE_JOB_UUID} is given")
     return JobIdentity(job_id, attempt)
 
 
 def key_of(field: str) -> str:
     """The key that feeds a field of `CommitterConfig`."""
-    return _BY_FIELD[field].key
+    return BY_FIELD[field].key
 
 
 def markdown_table() -> str:
@@ -408,112 +283,3 @@ def markdown_table() -> str:
         field = f"`{option.field}`" if option.field else "none"
         lines.append(f"| `{key}` | {field} | {option.kind if option.field else ''} | {note} |".replace("  ", " "))
     return "\n".join(lines) + "\n"
-
-
-def _plain(options: Mapping[str, object]) -> Iterator[tuple[str, str, object]]:
-    # Yields (key without Spark's prefix, key as written, value); None is how some maps say "unset".
-    for written_as, value in options.items():
-        key = written_as.removeprefix(SPARK_HADOOP)
-        if value is not None and (key == written_as or options.get(key) is None):
-            yield key, written_as, value
-
-
-def _take(option: Option, key: str, value: object, resolved: Resolved) -> None:
-    if isinstance(value, str) and "${" in value:
-        raise _bad(key, value, "references to other options are not resolved here: give the text they stand for")
-    if option.kind == "boolean" and value == "":
-        return
-    parsed = _parse(option.kind, key, value)
-    origin = key
-    if option.field == "io_concurrency" and isinstance(parsed, int) and parsed <= 0:
-        resolved.origins[option.field] = f"default, as {key} is not positive"
-        return
-    if option.field == "manifest_queue_capacity" and isinstance(parsed, int) and parsed <= 0:
-        raise _bad(key, value, "a queue needs room for one record at least")
-    if option.field == "record_save_attempts" and isinstance(parsed, int) and parsed < 1:
-        resolved.warnings.append(f"the option {key} is {value!r}; a record is saved in one attempt at least")
-        parsed = 1
-        origin = f"{key}, raised to 1"
-    if option.when is not None:
-        parsed = option.when[bool(parsed)]
-    resolved.values[option.field] = parsed
-    resolved.origins[option.field] = origin
-
-
-def _parse(kind: Kind, key: str, value: object) -> object:
-    if kind == "boolean":
-        return _boolean(key, value)
-    if kind == "int":
-        return _int(key, value)
-    if kind == "threads":
-        threads = _int(key, value)
-        return threads if threads > 0 else -threads * (os.cpu_count() or 1) or 1
-    if kind == "size":
-        return _size(key, value)
-    if kind == "rate":
-        return _rate(key, value)
-    if kind == "weight":
-        return _weight(key, value)
-    if kind == "list":
-        parts = value if isinstance(value, list | tuple) else str(value).split(",")
-        return tuple(text for part in parts if (text := str(part).strip()))
-    text = str(value).strip()
-    return text.lower() if kind == "lower" else text
-
-
-def _boolean(key: str, value: object) -> bool:
-    text = str(value).strip().lower()
-    if text not in {"true", "false"}:
-        raise _bad(key, value, "it must be true or false")
-    return text == "true"
-
-
-def _int(key: str, value: object) -> int:
-    match = _INT.fullmatch(str(value).strip())
-    if match is not None:
-        digits = match[2]
-        number = int(digits, 16) if digits[:2] in {"0x", "0X"} else int(digits)
-        if match[1] == "-":
-            number = -number
-        if -_INT_BOUND <= number < _INT_BOUND:
-            return number
-    raise _bad(key, value, "it must be a 32-bit integer")
-
-
-def _size(key: str, value: object) -> int:
-    match = _SIZE.fullmatch(str(value).strip())
-    if match is not None:
-        size = int(match[1]) << (10 * " kmgtpe".index(match[2].lower() or " "))
-        if 1 <= size < _LONG_BOUND:
-            return size
-    raise _bad(key, value, "it must be a number of bytes above zero, with k, m, g, t, p or e after it for larger units")
-
-
-def _rate(key: str, value: object) -> float:
-    return _number(key, value, "it must be a number of calls per second, or 0 for no limit")
-
-
-def _weight(key: str, value: object) -> float:
-    return _number(key, value, "it must be a number of zero or more")
-
-
-def _number(key: str, value: object, rule: str) -> float:
-    try:
-        number = float(str(value).strip())
-    except ValueError:
-        number = math.nan
-    if not (math.isfinite(number) and number >= 0):
-        raise _bad(key, value, rule)
-    return number
-
-
-def _bad(key: str, value: object, rule: str) -> ConfigurationError:
-    return ConfigurationError(f"the option {key} cannot be {value!r}: {rule}", operation="from_hadoop")
-
-
-def _suggestion(key: str) -> str:
-    field = key.removeprefix(NATIVE)
-    if field in _BY_FIELD:
-        return f", that choice is made with {_BY_FIELD[field].key}"
-    close = difflib.get_close_matches(key, _BY_KEY, n=1, cutoff=0.75)
-    return f", did you mean {close[0]}?" if close else ""

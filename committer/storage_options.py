@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from committer.errors import ConfigurationError
+from committer.option_values import SPARK_HADOOP
 from committer.references import FORMS, is_reference, resolved
 
-SPARK_HADOOP: Final = "spark.hadoop."
 _HOSTS: Final = ("dfs", "blob")
 _FALSE: Final = frozenset({"false", "0", "no", "off", "none", ""})
 

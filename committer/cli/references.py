@@ -11,9 +11,11 @@ import msgspec
 
 from committer.config import CommitterConfig
 from committer.errors import ConfigurationError
-from committer.options import OPTIONS, SPARK_HADOOP, ConfigurationWarning, resolve
+from committer.option_values import SPARK_HADOOP
+from committer.options import OPTIONS, ConfigurationWarning
 from committer.paths import StorePath
 from committer.references import resolved
+from committer.resolved_options import resolve
 from committer.storage_options import check_text
 from committer.stores.registry import options_of
 

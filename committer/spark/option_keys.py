@@ -11,6 +11,7 @@ from committer.config import CommitterConfig
 from committer.documentation import page
 from committer.errors import ConfigurationError
 from committer.logs import job_logger
+from committer.option_values import SPARK_HADOOP
 from committer.options import (
     FILE_OUTPUT,
     JOB_ATTEMPT,
@@ -20,11 +21,10 @@ from committer.options import (
     OUTPUT_COMMITTER,
     S3A,
     S3A_UUID,
-    SPARK_HADOOP,
     WRITE_JOB_UUID,
     ConfigurationWarning,
-    resolve,
 )
+from committer.resolved_options import resolve
 
 # Which job it is, Spark and the option job_id say.
 _SPELLED: Final = {

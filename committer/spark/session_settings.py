@@ -15,9 +15,11 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from committer.config import CommitterConfig, ConfigLike
 from committer.errors import StorePermissionError
 from committer.logs import job_logger
-from committer.options import OPTIONS, SPARK_HADOOP, resolve
+from committer.option_values import SPARK_HADOOP
+from committer.options import OPTIONS
 from committer.paths import StorePath
 from committer.place_options import for_place
+from committer.resolved_options import resolve
 from committer.spark.option_keys import spelled_as_hadoop
 from committer.spark.options import parse_options
 from committer.spark.sessions import is_connect

@@ -7,8 +7,9 @@ from collections.abc import Mapping
 from typing import Final
 
 from committer.errors import ConfigurationError
+from committer.option_values import SPARK_HADOOP
 from committer.references import resolved
-from committer.storage_options import SPARK_HADOOP, OptionTable, StorageOption
+from committer.storage_options import OptionTable, StorageOption
 
 _EMULATOR: Final = "give endpoint=http://127.0.0.1:10000/devstoreaccount1 and account_key"
 _FOUND: Final = "leave it out: DefaultAzureCredential finds it, from the environment or by `az login`"

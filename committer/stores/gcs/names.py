@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from typing import Final
 
 from committer.errors import ConfigurationError
-from committer.storage_options import SPARK_HADOOP, OptionTable, StorageOption
+from committer.option_values import SPARK_HADOOP
+from committer.storage_options import OptionTable, StorageOption
 
 _IN_FILE: Final = "write it to a file and give service_file, its path"
 _FOUND: Final = "leave it out: application default credentials are found by themselves"

@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from committer.errors import ConfigurationError, UnsupportedError
+from committer.option_values import SPARK_HADOOP
 from committer.references import resolved
-from committer.storage_options import SPARK_HADOOP, OptionTable, StorageOption
+from committer.storage_options import OptionTable, StorageOption
 
 _ROLE: Final = "give profile, a profile of the shared files that names the role, or the role's temporary keys"
 _CONDITIONS: Final = "leave it out: every write that must not replace is a conditional one here"

@@ -1,0 +1,122 @@
+"""How the texts of options are read: as Hadoop does, but a text that is none of its kind is an error.
+
+Booleans come in any case, integers are of 32 bits, decimal or hexadecimal, sizes may have a binary suffix.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import re
+from collections.abc import Iterator, Mapping
+from typing import Final, Literal, TypeAlias
+
+from committer.errors import ConfigurationError
+
+Kind: TypeAlias = Literal["boolean", "int", "threads", "size", "rate", "weight", "text", "lower", "list"]
+
+SPARK_HADOOP: Final = "spark.hadoop."
+"""What Spark has before the keys that it hands to Hadoop."""
+
+_INT = re.compile(r"([+-]?)(0[xX][0-9a-fA-F]+|[0-9]+)")
+_SIZE = re.compile(r"([+-]?[0-9]+)([kmgtpe]?)", re.IGNORECASE)
+_INT_BOUND = 1 << 31
+_LONG_BOUND = 1 << 63
+
+
+def plain_keys(options: Mapping[str, object]) -> Iterator[tuple[str, str, object]]:
+    """Each key without Spark's prefix, as it is written, and its value; where both are there, the plain key alone."""
+    # None is how some maps say "unset".
+    for written_as, value in options.items():
+        key = written_as.removeprefix(SPARK_HADOOP)
+        if value is not None and (key == written_as or options.get(key) is None):
+            yield key, written_as, value
+
+
+def parse(kind: Kind, key: str, value: object) -> object:
+    """The value of an option's text.
+
+    Raises:
+        ConfigurationError: The text is not of this kind; the error names key and value.
+    """
+    if kind == "boolean":
+        return _boolean(key, value)
+    if kind == "int":
+        return read_int(key, value)
+    if kind == "threads":
+        threads = read_int(key, value)
+        return threads if threads > 0 else -threads * (os.cpu_count() or 1) or 1
+    if kind == "size":
+        return _size(key, value)
+    if kind == "rate":
+        return _rate(key, value)
+    if kind == "weight":
+        return _weight(key, value)
+    if kind == "list":
+        parts = value if isinstance(value, list | tuple) else str(value).split(",")
+        return tuple(text for part in parts if (text := str(part).strip()))
+    text = str(value).strip()
+    return text.lower() if kind == "lower" else text
+
+
+def _boolean(key: str, value: object) -> bool:
+    text = str(value).strip().lower()
+    if text not in {"true", "false"}:
+        raise bad_option(key, value, "it must be true or false")
+    return text == "true"
+
+
+def asks_for(asked: bool, key: str, value: object) -> bool:
+    """Whether a boolean option is given, and is what is asked about."""
+    return value != "" and _boolean(key, value) == asked
+
+
+def read_int(key: str, value: object) -> int:
+    """A 32-bit integer, decimal or hexadecimal.
+
+    Raises:
+        ConfigurationError: It is none.
+    """
+    match = _INT.fullmatch(str(value).strip())
+    if match is not None:
+        digits = match[2]
+        number = int(digits, 16) if digits[:2] in {"0x", "0X"} else int(digits)
+        if match[1] == "-":
+            number = -number
+        if -_INT_BOUND <= number < _INT_BOUND:
+            return number
+    raise bad_option(key, value, "it must be a 32-bit integer")
+
+
+def _size(key: str, value: object) -> int:
+    match = _SIZE.fullmatch(str(value).strip())
+    if match is not None:
+        size = int(match[1]) << (10 * " kmgtpe".index(match[2].lower() or " "))
+        if 1 <= size < _LONG_BOUND:
+            return size
+    raise bad_option(
+        key, value, "it must be a number of bytes above zero, with k, m, g, t, p or e after it for larger units"
+    )
+
+
+def _rate(key: str, value: object) -> float:
+    return _number(key, value, "it must be a number of calls per second, or 0 for no limit")
+
+
+def _weight(key: str, value: object) -> float:
+    return _number(key, value, "it must be a number of zero or more")
+
+
+def _number(key: str, value: object, rule: str) -> float:
+    try:
+        number = float(str(value).strip())
+    except ValueError:
+        number = math.nan
+    if not (math.isfinite(number) and number >= 0):
+        raise bad_option(key, value, rule)
+    return number
+
+
+def bad_option(key: str, value: object, rule: str) -> ConfigurationError:
+    """The error of an option that cannot have this value."""
+    return ConfigurationError(f"the option {key} cannot be {value!r}: {rule}", operation="from_hadoop")

@@ -1,0 +1,161 @@
+"""What a mapping of options amounts to: choices, where each comes from, and what to warn of."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from committer.option_values import asks_for, bad_option, parse, plain_keys
+from committer.options import (
+    BY_FIELD,
+    BY_KEY,
+    FACTORY_SCHEME,
+    FILE_OUTPUT,
+    MANIFEST,
+    NATIVE,
+    OUTPUT_COMMITTER,
+    S3A,
+    S3A_NAME,
+    STAGED,
+    Option,
+)
+from committer.place_options import of_one_place
+
+_OWN_PREFIXES = (MANIFEST, FILE_OUTPUT, OUTPUT_COMMITTER, S3A, NATIVE)
+_S3A_NAMES = ("directory", "partitioned", "magic", "magicv2", "file")
+_NOT_STAGING_NAMES = frozenset({"magic", "magicv2", "file"})
+
+
+class Resolved(NamedTuple):
+    """What a mapping of options amounts to.
+
+    Attributes:
+        values: By field, those that were given.
+        origins: By field, where its value comes from.
+        warnings: One sentence for each key that has no effect and each value that was adjusted.
+        unknown: Keys, as written, that begin as ours and Hadoop's do, and are none of them.
+    """
+
+    values: dict[str, object]
+    origins: dict[str, str]
+    warnings: list[str]
+    unknown: list[str]
+
+
+def resolve(options: Mapping[str, object]) -> Resolved:
+    """Reads every option of the table that `options` holds; other keys are none of our business.
+
+    Raises:
+        ConfigurationError: A text is not of its option's kind; the error names key and value.
+    """
+    resolved = Resolved({}, {}, [], [])
+    second: list[tuple[Option, str, object]] = []
+    staging_name = _staging_name(options)
+    for key, written_as, value in plain_keys(options):
+        option = BY_KEY.get(FACTORY_SCHEME if key.startswith(FACTORY_SCHEME) else key)
+        if option is None:
+            if _warned_of_one_place(key, written_as, value, resolved):
+                continue
+            if key.startswith(_OWN_PREFIXES):
+                resolved.unknown.append(written_as)
+                resolved.warnings.append(f"the option {written_as} is not known{_suggestion(key)}; it has no effect")
+        elif key.startswith(STAGED) and staging_name in _NOT_STAGING_NAMES:
+            _warn_of(option, written_as, value, f"{S3A_NAME} is {staging_name}, which does not read it", resolved)
+        elif option.also:
+            second.append((option, written_as, value))
+        elif option.field:
+            _take(option, written_as, value, resolved)
+        elif option.warns is not None:
+            if asks_for(option.warns[0], written_as, value):
+                resolved.warnings.append(f"the option {written_as} is {str(value).strip()}: {option.warns[1]}")
+        else:
+            _warn_of(option, written_as, value, option.note, resolved)
+    for option, written_as, value in second:
+        first = resolved.origins.get(option.field)
+        if first is None:
+            _take(option, written_as, value, resolved)
+        else:
+            resolved.warnings.append(f"the option {written_as} has no effect beside {first}, which wins")
+    _widen_conflicts_of_directory(staging_name, resolved)
+    return resolved
+
+
+def _warned_of_one_place(key: str, written_as: str, value: object, resolved: Resolved) -> bool:
+    """Warns of a key of one bucket or account, for choices are of no place; False where it is no such key."""
+    scoped = of_one_place(key, BY_KEY)
+    if scoped is None:
+        return False
+    option, text = BY_KEY.get(scoped.general), str(value).strip()
+    if option is None:
+        resolved.warnings.append(f"the option {written_as} is not known{_suggestion(scoped.general)}; it has no effect")
+    elif not option.field and option.warns is None:
+        _warn_of(option, written_as, value, option.note, resolved)
+    elif option.warns is not None and not asks_for(option.warns[0], written_as, value):
+        return True
+    elif option.harmless is None or text.lower() not in option.harmless:
+        resolved.warnings.append(
+            f"the option {written_as} is of {scoped.place} alone, and has no effect here: a choice of the commit is "
+            f"given by its general key, {scoped.general}"
+        )
+    return True
+
+
+def _warn_of(option: Option, key: str, value: object, why: str, resolved: Resolved) -> None:
+    text = str(value).strip()
+    if option.harmless is not None and text and text.lower() not in map(str.lower, option.harmless):
+        resolved.warnings.append(f"the option {key} is {text!r}, which has no effect here: {why}")
+
+
+def _staging_name(options: Mapping[str, object]) -> str:
+    """Which of S3A's committers the options name, in lower case as Hadoop compares it; empty when they name none."""
+    for key, written_as, value in plain_keys(options):
+        name = str(value).strip().lower()
+        if key == S3A_NAME and name:
+            if name not in _S3A_NAMES:
+                raise bad_option(written_as, value, f"S3A has the committers {', '.join(_S3A_NAMES)}")
+            return name
+    return ""
+
+
+def _widen_conflicts_of_directory(staging_name: str, resolved: Resolved) -> None:
+    """S3A's committer `directory` fails, or replaces, the whole destination; `partitioned` each partition."""
+    origin = resolved.origins.get("conflict_mode", "")
+    if (
+        staging_name == "directory"
+        and origin.endswith(f"{STAGED}conflict-mode")
+        and resolved.values["conflict_mode"] != "append"
+        and "superseded_scope" not in resolved.values
+    ):
+        resolved.values["superseded_scope"] = "destination"
+        resolved.origins["superseded_scope"] = f"{S3A_NAME}=directory"
+
+
+def _take(option: Option, key: str, value: object, resolved: Resolved) -> None:
+    if isinstance(value, str) and "${" in value:
+        raise bad_option(key, value, "references to other options are not resolved here: give the text they stand for")
+    if option.kind == "boolean" and value == "":
+        return
+    parsed = parse(option.kind, key, value)
+    origin = key
+    if option.field == "io_concurrency" and isinstance(parsed, int) and parsed <= 0:
+        resolved.origins[option.field] = f"default, as {key} is not positive"
+        return
+    if option.field == "manifest_queue_capacity" and isinstance(parsed, int) and parsed <= 0:
+        raise bad_option(key, value, "a queue needs room for one record at least")
+    if option.field == "record_save_attempts" and isinstance(parsed, int) and parsed < 1:
+        resolved.warnings.append(f"the option {key} is {value!r}; a record is saved in one attempt at least")
+        parsed = 1
+        origin = f"{key}, raised to 1"
+    if option.when is not None:
+        parsed = option.when[bool(parsed)]
+    resolved.values[option.field] = parsed
+    resolved.origins[option.field] = origin
+
+
+def _suggestion(key: str) -> str:
+    field = key.removeprefix(NATIVE)
+    if field in BY_FIELD:
+        return f", that choice is made with {BY_FIELD[field].key}"
+    close = difflib.get_close_matches(key, BY_KEY, n=1, cutoff=0.75)
+    return f", did you mean {close[0]}?" if close else ""
