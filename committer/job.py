@@ -44,7 +44,8 @@ from committer.records.task_commit import TaskCommit
 from committer.spec import Delivery, JobSpec
 from committer.stages.abort_task import AbortRequest
 from committer.stages.base import StageContext
-from committer.stages.job_directory import join_job, look_at_job, read_setup
+from committer.stages.job_directory import join_job, look_at_job
+from committer.stages.own_records import read_setup
 from committer.stores.registry import find_store
 from committer.task import TaskAttempt, make_attempt
 

@@ -35,7 +35,7 @@ from committer.records.task_commit import TaskCommit
 from committer.spec import JobSpec
 from committer.stages.abort_task import AbortRequest
 from committer.stages.base import StageContext
-from committer.stages.job_directory import check_job_stands
+from committer.stages.job_stands import check_job_stands
 from committer.stages.names import NameFolding, ancestors, is_absolute, name_problem
 from committer.stages.scan_task import ScanTask
 from committer.stages.staged_files import attempt_vanished

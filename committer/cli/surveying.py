@@ -30,17 +30,8 @@ from committer.paths import StorePath
 from committer.readable import count
 from committer.records.job_state import Decision, Intent, JobOutcome, ReplaceLock
 from committer.spec import JobSpec
-from committer.stages.job_directory import (
-    JobDirectory,
-    layout_for,
-    look_at_job,
-    read_decision,
-    read_intent,
-    read_outcome,
-    read_record,
-    read_setup,
-    refuse_links,
-)
+from committer.stages.job_directory import JobDirectory, layout_for, look_at_job, refuse_links
+from committer.stages.own_records import read_decision, read_intent, read_outcome, read_record, read_setup
 from committer.stores.base import Store
 
 Owner: TypeAlias = Literal["committer", "hadoop", "classic", "nobody", "unknown"]

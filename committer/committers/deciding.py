@@ -17,9 +17,10 @@ from committer.records.task_commit import TaskCommit
 from committer.stages.base import StageContext
 from committer.stages.decide import vanished
 from committer.stages.intent import CommitIntent, own_intent, withdraw
-from committer.stages.job_directory import JobDirectory, read_intent
+from committer.stages.job_directory import JobDirectory
 from committer.stages.listed_records import unfreeze_manifests
 from committer.stages.other_setup import is_another_setup
+from committer.stages.own_records import read_intent
 from committer.stages.preflight import refuse
 from committer.stages.record_refs import RecordRef, can_freeze, refs_of_messages
 from committer.stages.replace_lock import look_for_lock

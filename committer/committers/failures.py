@@ -27,7 +27,7 @@ from committer.errors import (
 )
 from committer.logs import job_logger
 from committer.stages.base import StageContext
-from committer.stages.job_directory import set_up_anew
+from committer.stages.job_stands import set_up_anew
 
 _log = job_logger("committer.committers")
 

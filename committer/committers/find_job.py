@@ -22,7 +22,9 @@ from committer.layout import DRIVERS, JobLayout, check_job_id, is_setup
 from committer.paths import StorePath
 from committer.records.job_state import JobSetup
 from committer.spec import JobSpec
-from committer.stages.job_directory import JobDirectory, is_hadoops, layout_for, look_at_job, read_setup
+from committer.stages.job_directory import JobDirectory, layout_for, look_at_job
+from committer.stages.job_stands import is_hadoops
+from committer.stages.own_records import read_setup
 from committer.stores.base import Store
 
 

@@ -15,7 +15,7 @@ from committer.stages.cleanup import (
     RemoveLastRecords,
 )
 from committer.stages.end_job import mark_finished
-from committer.stages.job_directory import read_outcome
+from committer.stages.own_records import read_outcome
 from committer.stages.replace_lock import release_lock
 
 _log = job_logger("committer.committers")

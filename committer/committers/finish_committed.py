@@ -26,8 +26,8 @@ from committer.stages.cleanup import (
 from committer.stages.commit_state import CommitState
 from committer.stages.durability import sync_directories
 from committer.stages.end_job import Ended, mark_finished, runs_alone
-from committer.stages.job_directory import read_outcome
 from committer.stages.names import with_ancestors
+from committer.stages.own_records import read_outcome
 from committer.stages.publish import Published
 from committer.stages.replace_lock import release_lock
 from committer.stages.success_content import is_unmarked, success_data

@@ -20,7 +20,7 @@ from committer.stages.commit_state import CommitState
 from committer.stages.decide import DecideCommit
 from committer.stages.end_job import EndJob
 from committer.stages.intent import DeclareIntent
-from committer.stages.job_directory import read_outcome
+from committer.stages.own_records import read_outcome
 from committer.stages.replace_lock import TakeReplaceLock
 
 _log = job_logger("committer.committers")

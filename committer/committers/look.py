@@ -12,8 +12,9 @@ from committer.records.job_state import Decision, JobOutcome, is_of
 from committer.stages.base import StageContext
 from committer.stages.commit_state import is_fenced
 from committer.stages.end_job import Ended
-from committer.stages.job_directory import JobDirectory, look_at_job, read_decision, read_outcome, read_setup
+from committer.stages.job_directory import JobDirectory, look_at_job
 from committer.stages.other_setup import is_anew
+from committer.stages.own_records import read_decision, read_outcome, read_setup
 from committer.stages.success_content import read_success, was_completed
 
 

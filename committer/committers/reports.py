@@ -17,7 +17,8 @@ from committer.records.success import FILENAMES_LIMIT, SuccessData, decode_succe
 from committer.stages.base import StageContext
 from committer.stages.cleanup import remove_emptied
 from committer.stages.commit_state import CommitState
-from committer.stages.job_directory import read_outcome, refuse_place
+from committer.stages.job_directory import refuse_place
+from committer.stages.own_records import read_outcome
 from committer.stages.publish import Published
 from committer.stages.replace_lock import release_lock, remove_taken_lock
 from committer.stages.report import DESTINATION, SaveReport, is_report_of

@@ -21,14 +21,8 @@ from committer.spec import Delivery
 from committer.stages.base import StageContext
 from committer.stages.cleanup import CleanupJob, RemoveDecision, RemoveLastRecords
 from committer.stages.decide import abort_decision, create_decision
-from committer.stages.job_directory import (
-    JobDirectory,
-    look_at_job,
-    read_decision,
-    read_outcome,
-    read_setup,
-    refuse_links,
-)
+from committer.stages.job_directory import JobDirectory, look_at_job, refuse_links
+from committer.stages.own_records import read_decision, read_outcome, read_setup
 from committer.stages.replace_lock import release_lock, remove_taken_lock
 from committer.stores.base import Store
 from committer.stores.helpers import children_of, create_exclusively, walk

@@ -23,16 +23,8 @@ from committer.flow.workers import run_workers
 from committer.layout import MAGIC_JOB, TEMPORARY, is_job_id
 from committer.paths import Destination, StorePath
 from committer.shown import Shown
-from committer.stages.job_directory import (
-    JobDirectory,
-    JobState,
-    layout_for,
-    look_at_job,
-    read_decision,
-    read_outcome,
-    read_setup,
-    refuse_links,
-)
+from committer.stages.job_directory import JobDirectory, JobState, layout_for, look_at_job, refuse_links
+from committer.stages.own_records import read_decision, read_outcome, read_setup
 from committer.stores.base import Store
 from committer.stores.helpers import check_destination
 

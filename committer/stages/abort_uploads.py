@@ -15,7 +15,7 @@ from committer.flow.workers import run_workers
 from committer.logs import job_logger
 from committer.paths import StorePath
 from committer.stages.base import Stage
-from committer.stages.job_directory import read_decision, read_outcome
+from committer.stages.own_records import read_decision, read_outcome
 from committer.stages.upload_lists import end_uploads
 from committer.stores.helpers import status_or_none
 from committer.stores.upload_ends import end_upload

@@ -22,8 +22,9 @@ from committer.paths import StorePath
 from committer.stages.abort_uploads import AbortUploads
 from committer.stages.base import Stage, StageContext
 from committer.stages.durability import sync_directories
-from committer.stages.job_directory import OWN_RECORD_LIMIT, set_up_anew
+from committer.stages.job_stands import set_up_anew
 from committer.stages.other_setup import is_anew
+from committer.stages.own_records import OWN_RECORD_LIMIT
 from committer.stores.base import FileStatus
 from committer.stores.helpers import children_of, exists
 

@@ -24,7 +24,7 @@ from committer.records.manifest import DirectoryEntry
 from committer.records.task_commit import TaskCommit, digest_of, inline_record
 from committer.stages.base import Stage
 from committer.stages.durability import sync_directories
-from committer.stages.job_directory import check_job_stands
+from committer.stages.job_stands import check_job_stands
 from committer.stages.names import with_ancestors
 from committer.stages.task_directories import destination_directories
 from committer.stages.task_output import TaskOutput, WrittenFile

@@ -37,16 +37,11 @@ from committer.records.task_commit import digest_of
 from committer.stages.base import Stage, StageContext
 from committer.stages.cleanup import remove_emptied
 from committer.stages.durability import sync_directories
-from committer.stages.job_directory import (
-    OWN_RECORD_LIMIT,
-    JobDirectory,
-    is_set_up_anew,
-    read_decision,
-    read_setup,
-    set_up_anew,
-)
+from committer.stages.job_directory import JobDirectory
+from committer.stages.job_stands import is_set_up_anew, set_up_anew
 from committer.stages.names import is_absolute
 from committer.stages.other_setup import is_another_setup
+from committer.stages.own_records import OWN_RECORD_LIMIT, read_decision, read_setup
 from committer.stores.base import FileStatus
 from committer.stores.helpers import create_exclusively, exists, status_or_none
 

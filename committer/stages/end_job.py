@@ -12,8 +12,9 @@ from committer.records.job_state import Decision, DecisionHead, JobOutcome, deco
 from committer.stages.base import Stage, StageContext
 from committer.stages.cleanup import remove_emptied
 from committer.stages.commit_state import check_still_decided, decision_is_gone, looking_again
-from committer.stages.job_directory import other_job_stands, read_outcome, read_record
+from committer.stages.job_directory import other_job_stands
 from committer.stages.other_setup import is_another_setup, remove_mistaken
+from committer.stages.own_records import read_outcome, read_record
 from committer.stages.success_content import is_unmarked
 from committer.stores.helpers import create_exclusively, exists, status_or_none
 

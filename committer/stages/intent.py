@@ -13,10 +13,8 @@ from committer.errors import (
 from committer.paths import StorePath
 from committer.records.job_state import Intent, NamedRecord, decode_record, encode_record
 from committer.stages.base import Stage, StageContext
-from committer.stages.job_directory import (
-    JobDirectory,
-    read_record,
-)
+from committer.stages.job_directory import JobDirectory
+from committer.stages.own_records import read_record
 from committer.stages.replace_lock import TakeReplaceLock, release_lock
 from committer.stores.helpers import create_exclusively
 

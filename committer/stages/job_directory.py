@@ -8,28 +8,21 @@ from typing import Literal, TypeAlias
 
 from committer.advice import call
 from committer.errors import (
-    ConfigurationError,
     DestinationNotFoundError,
-    JobDecidedError,
     JobNotFoundError,
-    RecordError,
     StoreError,
-    StoreIsADirectoryError,
     StoreLinkError,
     StoreNotADirectoryError,
     StoreNotFoundError,
 )
-from committer.layout import DRIVERS, JobLayout, check_setup, has_nonce
+from committer.layout import DRIVERS, JobLayout
 from committer.paths import StorePath
-from committer.records.job_state import Decision, Intent, JobOutcome, JobSetup, R, decode_record, is_of
-from committer.stages.base import StageContext
+from committer.records.job_state import Decision, JobOutcome
 from committer.stores.abilities import LINKS
 from committer.stores.base import FileStatus, Store
 from committer.stores.helpers import CORRECT_THE_PATH, check_destination, status_or_none
 
 JobState: TypeAlias = Literal["open", "committing", "committed", "aborted", "rolled-back", "unknown"]
-
-OWN_RECORD_LIMIT = 1 << 30
 
 # Temporary files of records (`Store.put`), intents, side files of decisions, marks about the lock, files taken away.
 _REMNANT = re.compile(r"\..+\.(tmp|aside)|intent(-.+)?|plan-.+|replace-lock-.+|taken-.+")
@@ -294,133 +287,3 @@ async def join_job(store: Store, layout: JobLayout) -> JobDirectory:
             next_step="it was cleaned up, or is another committer's",
         )
     return found
-
-
-async def is_hadoops(store: Store, layout: JobLayout) -> bool:
-    """Whether a job without records of this engine is Hadoop's, and not what late writes left of a job that is over.
-
-    Where a write makes missing directories again, a task that outlived its job makes those of the job too. But what a
-    task attempt of this engine writes to has a nonce in its name, and each of Hadoop's task attempts has a directory
-    without one until the job's cleanup (``SetupTaskStage``). One call, where late writes are taken.
-    """
-    if store.capabilities.refuses_late_writes:
-        return True
-    if not store.capabilities.directories:
-        return False
-    try:
-        async for child in store.list(layout.tasks):
-            if child.is_directory and not has_nonce(child.path.name):
-                return True
-    except (StoreNotFoundError, StoreNotADirectoryError):
-        pass
-    return False
-
-
-async def check_job_stands(context: StageContext, *, operation: str) -> None:
-    """Refuses work for a job that is gone or decided: one call.
-
-    Raises:
-        JobNotFoundError: The job was never set up here, or was cleaned up; where directories are real, also when its id
-            was set up anew.
-        JobDecidedError: The job is decided; nothing written now can become part of it.
-    """
-    layout = context.layout
-    found = await look_at_job(context.store, layout)
-    if not (found.set_up or (context.spec.hadoop and layout.job_attempt_directory.name in found.children)):
-        raise JobNotFoundError(
-            f"job {layout.job_id} at {layout.destination} is not set up, or was cleaned up",
-            operation=operation,
-            path=layout.job_directory,
-            next_step="stop this task: its job is over",
-        )
-    if context.store.capabilities.directories and await is_set_up_anew(context.store, layout, found):
-        raise set_up_anew(layout, operation)
-    if found.decided or found.ended:
-        raise JobDecidedError(
-            f"job {layout.job_id} is decided already: nothing this task attempt writes can become part of it",
-            operation=operation,
-            path=layout.decision,
-            next_step="stop this task: its job is over",
-        )
-
-
-async def read_setup(store: Store, layout: JobLayout) -> JobSetup:
-    """Reads the setup record: one call.
-
-    Raises:
-        StoreNotFoundError: There is none.
-        RecordError: It is not one.
-    """
-    data = await store.read(layout.setup, limit=OWN_RECORD_LIMIT)
-    setup = decode_record(data, JobSetup, source=str(layout.setup))
-    try:
-        check_setup(setup.spec.setup)
-    except ConfigurationError as error:
-        raise RecordError(error.message, field="setup", path=layout.setup, operation="read_setup") from error
-    return setup
-
-
-async def is_set_up_anew(store: Store, layout: JobLayout, found: JobDirectory | None = None) -> bool:
-    """Whether the setup record that stands is of another setup of the id than the layout's.
-
-    No call where what stands in the job's directory rules it out, or the setup has no name; else one.
-
-    Args:
-        store: Where.
-        layout: The job, as a process knows it.
-        found: What stands in its directory, where that was listed.
-    """
-    if not layout.setup_name:
-        return False
-    if found is not None and (not found.set_up or layout.drivers.name in found.children):
-        return False
-    try:
-        name = (await read_setup(store, layout)).spec.setup
-    except (StoreNotFoundError, StoreNotADirectoryError, StoreIsADirectoryError):
-        return False
-    return bool(name) and name != layout.setup_name
-
-
-def set_up_anew(layout: JobLayout, operation: str) -> JobNotFoundError:
-    """The error of a process whose job is over, and whose id another job has by now."""
-    return JobNotFoundError(
-        f"job {layout.job_id} is over, and its id was set up anew since this process set it up or joined it",
-        operation=operation,
-        path=layout.setup,
-        next_step="stop this driver or task: the job that stands there now is another one, with tasks of its own",
-    )
-
-
-async def read_record(store: Store, path: StorePath, kind: type[R]) -> R | None:
-    """Reads one of this engine's records, None when there is none: one call.
-
-    Raises:
-        RecordError: Something else is there.
-    """
-    try:
-        data = await store.read(path, limit=OWN_RECORD_LIMIT)
-    except StoreNotFoundError:
-        return None
-    return decode_record(data, kind, source=str(path))
-
-
-async def read_decision(store: Store, layout: JobLayout) -> Decision | None:
-    """Reads the decision, None when there is none: one call."""
-    return await read_record(store, layout.decision, Decision)
-
-
-async def read_outcome(store: Store, layout: JobLayout) -> JobOutcome | None:
-    """Reads the outcome, None when there is none: one call."""
-    return await read_record(store, layout.outcome, JobOutcome)
-
-
-async def read_intent(store: Store, found: JobDirectory) -> Intent | None:
-    """Reads the intent that a recovery goes by, None when no driver began to commit the job: one call."""
-    directories = store.capabilities.directories
-    for name in found.intents:
-        if found.outlived(name, directories=directories):
-            continue
-        intent = await read_record(store, found.layout.job_directory / name, Intent)
-        if intent is not None and is_of(intent.setup, found.layout.setup_name):
-            return intent
-    return None

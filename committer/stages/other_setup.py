@@ -14,7 +14,8 @@ from committer.errors import StorePreconditionError
 from committer.paths import StorePath
 from committer.records.job_state import DecisionHead, is_of
 from committer.stages.base import StageContext
-from committer.stages.job_directory import is_set_up_anew, read_outcome, read_record
+from committer.stages.job_stands import is_set_up_anew
+from committer.stages.own_records import read_outcome, read_record
 from committer.stores.abilities import CONDITIONAL_DELETE
 from committer.stores.base import FileStatus, Store
 from committer.stores.helpers import status_or_none

@@ -27,14 +27,9 @@ from committer.paths import StorePath
 from committer.records.job_state import ReplaceLock, decode_record, encode_record, is_of
 from committer.stages.base import Stage, StageContext
 from committer.stages.cleanup import remove_emptied
-from committer.stages.job_directory import (
-    is_set_up_anew,
-    layout_for,
-    look_at_job,
-    read_decision,
-    read_outcome,
-    read_record,
-)
+from committer.stages.job_directory import layout_for, look_at_job
+from committer.stages.job_stands import is_set_up_anew
+from committer.stages.own_records import read_decision, read_outcome, read_record
 from committer.stores.base import FileStatus
 from committer.stores.helpers import create_exclusively, move_file
 

@@ -26,7 +26,7 @@ from committer.stages.base import Stage, StageContext
 from committer.stages.commit_state import CommitState, is_forward_only, looking_again, stands_fenced
 from committer.stages.end_job import EndJob
 from committer.stages.identity import is_file_of, is_regular, stands_as_directory, stood_there
-from committer.stages.job_directory import read_outcome
+from committer.stages.own_records import read_outcome
 from committer.stages.planned_files import PlannedFile
 from committer.stages.success_file import PLACE_TAKEN, make_room_for
 from committer.stages.take_away import take_away

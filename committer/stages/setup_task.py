@@ -5,7 +5,7 @@ from __future__ import annotations
 from committer.errors import JobNotFoundError, StoreNotFoundError
 from committer.paths import StorePath
 from committer.stages.base import Stage
-from committer.stages.job_directory import check_job_stands
+from committer.stages.job_stands import check_job_stands
 from committer.stages.task_output import AttemptIdentity
 
 

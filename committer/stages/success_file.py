@@ -20,7 +20,8 @@ from committer.records.job_state import Decision, JobOutcome
 from committer.records.success import SuccessData, decode_success, encode_success
 from committer.stages.base import Stage, StageContext
 from committer.stages.commit_state import aside_is_gone, looking_again
-from committer.stages.job_directory import other_job_stands, read_outcome
+from committer.stages.job_directory import other_job_stands
+from committer.stages.own_records import read_outcome
 from committer.stages.planned_files import PlannedFile
 from committer.stages.publish import Published
 from committer.stages.replace_lock import lock_owner

@@ -12,8 +12,8 @@ from committer.logs import job_logger
 from committer.paths import StorePath
 from committer.records.pending_uploads import decode_upload_list
 from committer.stages.base import StageContext
-from committer.stages.job_directory import OWN_RECORD_LIMIT
 from committer.stages.names import is_absolute
+from committer.stages.own_records import OWN_RECORD_LIMIT
 from committer.stores.upload_ends import end_upload
 
 _log = job_logger("committer.stages")

@@ -12,7 +12,7 @@ from committer.paths import StorePath
 from committer.records.pending_uploads import ListedUpload, UploadEntry, UploadList, encode_upload_list
 from committer.stages.attempt_files import AttemptFiles
 from committer.stages.base import StageContext
-from committer.stages.job_directory import check_job_stands
+from committer.stages.job_stands import check_job_stands
 from committer.stages.task_output import AttemptIdentity, WrittenFile
 from committer.stages.upload_writer import UploadWriter
 from committer.stores.base import FileStatus, FileWriter

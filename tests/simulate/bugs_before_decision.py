@@ -10,8 +10,8 @@ from committer.layout import MANIFEST_SUFFIX
 from committer.stages.base import StageContext
 from committer.stages.commit_task import CommitTask
 from committer.stages.decide import DecideCommit
-from committer.stages.job_directory import read_outcome
 from committer.stages.listed_records import freeze_manifests
+from committer.stages.own_records import read_outcome
 from committer.stages.preflight import Conflicts, Preflight
 from committer.stages.record_refs import RecordRef
 from committer.stages.replace_lock import TakeReplaceLock, lock_owner, release_lock

@@ -10,7 +10,7 @@ from committer.stages.abort_uploads import AbortUploads
 from committer.stages.commit_task import CommitTask
 from committer.stages.complete_uploads import CompleteUploads, parts_of
 from committer.stages.delete_superseded import DeleteSuperseded
-from committer.stages.job_directory import check_job_stands
+from committer.stages.job_stands import check_job_stands
 from committer.stages.roll_back import RollBack
 from committer.stages.roll_back_uploads import RollBackUploads
 from committer.stages.uploaded_files import UploadedFiles

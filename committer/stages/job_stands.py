@@ -1,0 +1,95 @@
+"""Whether the job that a process knows still stands: not gone, not decided, not another job with the same id."""
+
+from __future__ import annotations
+
+from committer.errors import (
+    JobDecidedError,
+    JobNotFoundError,
+    StoreIsADirectoryError,
+    StoreNotADirectoryError,
+    StoreNotFoundError,
+)
+from committer.layout import JobLayout, has_nonce
+from committer.stages.base import StageContext
+from committer.stages.job_directory import JobDirectory, look_at_job
+from committer.stages.own_records import read_setup
+from committer.stores.base import Store
+
+
+async def check_job_stands(context: StageContext, *, operation: str) -> None:
+    """Refuses work for a job that is gone or decided: one call.
+
+    Raises:
+        JobNotFoundError: The job was never set up here, or was cleaned up; where directories are real, also when its id
+            was set up anew.
+        JobDecidedError: The job is decided; nothing written now can become part of it.
+    """
+    layout = context.layout
+    found = await look_at_job(context.store, layout)
+    if not (found.set_up or (context.spec.hadoop and layout.job_attempt_directory.name in found.children)):
+        raise JobNotFoundError(
+            f"job {layout.job_id} at {layout.destination} is not set up, or was cleaned up",
+            operation=operation,
+            path=layout.job_directory,
+            next_step="stop this task: its job is over",
+        )
+    if context.store.capabilities.directories and await is_set_up_anew(context.store, layout, found):
+        raise set_up_anew(layout, operation)
+    if found.decided or found.ended:
+        raise JobDecidedError(
+            f"job {layout.job_id} is decided already: nothing this task attempt writes can become part of it",
+            operation=operation,
+            path=layout.decision,
+            next_step="stop this task: its job is over",
+        )
+
+
+async def is_set_up_anew(store: Store, layout: JobLayout, found: JobDirectory | None = None) -> bool:
+    """Whether the setup record that stands is of another setup of the id than the layout's.
+
+    No call where what stands in the job's directory rules it out, or the setup has no name; else one.
+
+    Args:
+        store: Where.
+        layout: The job, as a process knows it.
+        found: What stands in its directory, where that was listed.
+    """
+    if not layout.setup_name:
+        return False
+    if found is not None and (not found.set_up or layout.drivers.name in found.children):
+        return False
+    try:
+        name = (await read_setup(store, layout)).spec.setup
+    except (StoreNotFoundError, StoreNotADirectoryError, StoreIsADirectoryError):
+        return False
+    return bool(name) and name != layout.setup_name
+
+
+def set_up_anew(layout: JobLayout, operation: str) -> JobNotFoundError:
+    """The error of a process whose job is over, and whose id another job has by now."""
+    return JobNotFoundError(
+        f"job {layout.job_id} is over, and its id was set up anew since this process set it up or joined it",
+        operation=operation,
+        path=layout.setup,
+        next_step="stop this driver or task: the job that stands there now is another one, with tasks of its own",
+    )
+
+
+async def is_hadoops(store: Store, layout: JobLayout) -> bool:
+    """Whether a job without records of this engine is Hadoop's, and not what late writes left of a job that is over.
+
+    Where a write makes missing directories again, a task that outlived its job makes those of the job too. But what a
+    task attempt of this engine writes to has a nonce in its name, and each of Hadoop's task attempts has a directory
+    without one until the job's cleanup (``SetupTaskStage``). One call, where late writes are taken.
+    """
+    if store.capabilities.refuses_late_writes:
+        return True
+    if not store.capabilities.directories:
+        return False
+    try:
+        async for child in store.list(layout.tasks):
+            if child.is_directory and not has_nonce(child.path.name):
+                return True
+    except (StoreNotFoundError, StoreNotADirectoryError):
+        pass
+    return False

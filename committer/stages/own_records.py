@@ -1,0 +1,63 @@
+"""Reading this engine's records of a job: setup, intent, decision, outcome. One call each."""
+
+from __future__ import annotations
+
+from committer.errors import ConfigurationError, RecordError, StoreNotFoundError
+from committer.layout import JobLayout, check_setup
+from committer.paths import StorePath
+from committer.records.job_state import Decision, Intent, JobOutcome, JobSetup, R, decode_record, is_of
+from committer.stages.job_directory import JobDirectory
+from committer.stores.base import Store
+
+OWN_RECORD_LIMIT = 1 << 30
+
+
+async def read_setup(store: Store, layout: JobLayout) -> JobSetup:
+    """Reads the setup record: one call.
+
+    Raises:
+        StoreNotFoundError: There is none.
+        RecordError: It is not one.
+    """
+    data = await store.read(layout.setup, limit=OWN_RECORD_LIMIT)
+    setup = decode_record(data, JobSetup, source=str(layout.setup))
+    try:
+        check_setup(setup.spec.setup)
+    except ConfigurationError as error:
+        raise RecordError(error.message, field="setup", path=layout.setup, operation="read_setup") from error
+    return setup
+
+
+async def read_record(store: Store, path: StorePath, kind: type[R]) -> R | None:
+    """Reads one of this engine's records, None when there is none: one call.
+
+    Raises:
+        RecordError: Something else is there.
+    """
+    try:
+        data = await store.read(path, limit=OWN_RECORD_LIMIT)
+    except StoreNotFoundError:
+        return None
+    return decode_record(data, kind, source=str(path))
+
+
+async def read_decision(store: Store, layout: JobLayout) -> Decision | None:
+    """Reads the decision, None when there is none: one call."""
+    return await read_record(store, layout.decision, Decision)
+
+
+async def read_outcome(store: Store, layout: JobLayout) -> JobOutcome | None:
+    """Reads the outcome, None when there is none: one call."""
+    return await read_record(store, layout.outcome, JobOutcome)
+
+
+async def read_intent(store: Store, found: JobDirectory) -> Intent | None:
+    """Reads the intent that a recovery goes by, None when no driver began to commit the job: one call."""
+    directories = store.capabilities.directories
+    for name in found.intents:
+        if found.outlived(name, directories=directories):
+            continue
+        intent = await read_record(store, found.layout.job_directory / name, Intent)
+        if intent is not None and is_of(intent.setup, found.layout.setup_name):
+            return intent
+    return None
