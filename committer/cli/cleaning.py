@@ -6,9 +6,9 @@ from datetime import timedelta
 from typing import Final
 
 from committer.cli.exits import Exit
+from committer.cli.looking import Look
 from committer.cli.output import Answer, Part, line
 from committer.cli.session import named
-from committer.cli.surveying import Look
 from committer.cli.target import Target, holds_lock, planned_end
 from committer.errors import JobNotFoundError
 from committer.operations import CleanupReport, JobInfo, cleanup, list_jobs, plan_cleanup, refuse_to_clean

@@ -6,9 +6,9 @@ from dataclasses import replace
 
 from committer.cli.cleaning import run_clean
 from committer.cli.exits import Exit
+from committer.cli.looking import Look
 from committer.cli.output import Answer, Part, line, pairs
 from committer.cli.session import Session, named
-from committer.cli.surveying import Look
 from committer.cli.target import Target, holds_lock, how_to_name_winners, planned_end
 from committer.committers.results import CommitPlan, JobReport
 from committer.errors import ConfigurationError, JobDecidedError

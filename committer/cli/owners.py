@@ -1,0 +1,107 @@
+"""Whose a directory below `_temporary` is, and how many records of task commits stand in it."""
+
+from __future__ import annotations
+
+from typing import Literal, TypeAlias
+
+from committer.committers.magic.hadoop_jobs import find_magic_attempt
+from committer.committers.registry import DEFAULT_COMMITTER
+from committer.errors import ConfigurationError, StoreError, StoreNotFoundError
+from committer.layout import MANIFEST_SUFFIX, PENDING_SET_SUFFIX, TEMPORARY, check_job_id
+from committer.operations import JobInfo
+from committer.paths import StorePath
+from committer.spec import JobSpec
+from committer.stages.job_directory import JobDirectory, layout_for
+from committer.stores.base import Store
+
+Owner: TypeAlias = Literal["committer", "hadoop", "classic", "nobody", "unknown"]
+"""Whose a job's directory is: this engine's, that of Hadoop's manifest committer, that of its FileOutputCommitter."""
+
+
+async def owner_of(store: Store, found: JobDirectory) -> Owner:
+    """Whose a job's directory is: at most one listing a job attempt, where no setup record says it."""
+    if found.set_up:
+        return "committer"
+    if found.beside and not found.has_records:
+        return "hadoop"
+    if found.attempts:
+        return "hadoop" if await _is_manifest_job(store, found) else "unknown"
+    if found.has_records:
+        return "committer"
+    if found.layout.job_id.isdecimal() and all(
+        name == TEMPORARY or name.startswith(("task_", ".")) for name in found.children
+    ):
+        return "classic"
+    if found.intents or not found.is_foreign:
+        return "nobody"
+    return "unknown"
+
+
+def can_be_joined(found: JobDirectory) -> bool:
+    """Whether its directories are named as Hadoop 3.4.1 and later do: ``<id>/00``, not ``manifest_<id>`` or ``0``."""
+    if found.layout.job_id.startswith("manifest_"):
+        return False
+    return all(attempt.name == f"{int(attempt.name):02d}" for attempt in _attempts(found))
+
+
+async def count_of_hadoop(store: Store, found: JobDirectory) -> int:
+    """Task manifests of a job of Hadoop's, or pending sets of its magic committer: one listing a job attempt."""
+    number = 0
+    places = [attempt / "manifests" for attempt in _attempts(found)]
+    if found.beside:
+        # Only what a commit would load: the newest job attempt's.
+        job_attempt = await find_magic_attempt(store, found.layout) or 0
+        newest = layout_for(store, found.layout.destination, found.layout.job_id, job_attempt)
+        places = [newest.manifests]
+    for place in places:
+        try:
+            async for child in store.list(place):
+                known = child.path.name.endswith((MANIFEST_SUFFIX, PENDING_SET_SUFFIX))
+                number += known and not child.path.name.startswith(".")
+        except StoreError:
+            continue
+    return number
+
+
+async def count_of_ours(store: Store, destination: StorePath, info: JobInfo) -> int | None:
+    """Task commits of an open job of this engine, None where they cannot be told: one listing."""
+    spec = JobSpec(
+        destination=destination.uri,
+        job_id=info.job_id,
+        committer=info.committer or DEFAULT_COMMITTER,
+        delivery="message" if info.delivery == "message" else "listing",
+    )
+    layout = spec.layout
+    place = layout.attempts if info.delivery == "message" else layout.manifests
+    suffix = MANIFEST_SUFFIX if info.delivery == "message" else layout.record_suffix
+    try:
+        return len([child async for child in store.list(place) if child.path.name.endswith(suffix)])
+    except StoreNotFoundError:
+        return 0
+    except StoreError:
+        return None
+
+
+def is_job_id(text: str) -> bool:
+    """Whether it can name a job: what stands on a store, or in a record, may be anything."""
+    try:
+        check_job_id(text)
+    except ConfigurationError:
+        return False
+    return True
+
+
+async def _is_manifest_job(store: Store, found: JobDirectory) -> bool:
+    known = {"manifests", "manifests-frozen", "attempts", "tasks", "tasks-fenced"}
+    for attempt in _attempts(found):
+        try:
+            names = {child.path.name async for child in store.list(attempt)}
+        except StoreNotFoundError:
+            continue
+        if not names or names & known:
+            return True
+    return False
+
+
+def _attempts(found: JobDirectory) -> list[StorePath]:
+    return [child.path for name, child in found.children.items() if child.is_directory and name.isdecimal()]
