@@ -7,7 +7,6 @@ table says what follows; else the error is the caller's.
 
 from __future__ import annotations
 
-import traceback
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from functools import partial
@@ -293,7 +292,6 @@ async def _reporting(call: JobCall) -> JobReport:
             success=getattr(error, "outcome", "") == "committed",
             published=call.published,
             error=error,
-            trace=traceback.format_exc(),
             # The driver that ended a job that is gone knew better.
             only_if_absent=isinstance(error, JobNotFoundError),
         )

@@ -94,7 +94,15 @@ def _is_flat(kind: type[msgspec.Struct]) -> bool:
 
 
 def _write(value: Any, depth: int, out: list[bytes]) -> None:
-    if isinstance(value, msgspec.Raw):
+    kind = type(value)
+    if kind is int:
+        # Most of what a summary holds: its counters.
+        out.append(b"%d" % value)
+        return
+    if kind is str:
+        out.append(_string(value))
+        return
+    if kind is msgspec.Raw:
         value = msgspec.json.decode(value)
     if isinstance(value, msgspec.Struct):
         names = zip(value.__struct_encode_fields__, value.__struct_fields__, strict=True)
@@ -116,7 +124,7 @@ def _write_members(members: dict[str, Any], depth: int, out: list[bytes]) -> Non
     indent = b"\n" + b"  " * (depth + 1)
     separator = b"{" + indent
     for name, member in members.items():
-        out.extend((separator, _string(name), b" : "))
+        out.extend((separator, _name(name), b" : "))
         _write(member, depth + 1, out)
         separator = b"," + indent
     out.append(b"\n" + b"  " * depth + b"}")
@@ -152,6 +160,11 @@ def _flat_list(items: list[msgspec.Struct], kind: type[msgspec.Struct], depth: i
             part = part.replace(b"," + name + b":", b"," + inner + name + b" : ")
         parts.append(part)
     return b"[ " + start + between.join(parts) + outer + b"} ]"
+
+
+@lru_cache(maxsize=1024)
+def _name(text: str) -> bytes:
+    return _string(text)
 
 
 def _string(text: str) -> bytes:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import getpass
 import platform
+import traceback
 from collections.abc import Mapping
 from datetime import UTC, datetime
 
@@ -44,7 +45,6 @@ def success_data(
     stage: str,
     error: BaseException | None = None,
     was_empty: bool = False,
-    trace: str = "",
     directories: int = 0,
     decided_by: str = "",
     more: Mapping[str, str] | None = None,
@@ -80,7 +80,7 @@ def success_data(
         diagnostics[SETUP] = context.layout.setup_name
     if error is not None:
         diagnostics["exception"] = f"{type(error).__name__}: {error}"
-        diagnostics["stacktrace"] = trace
+        diagnostics["stacktrace"] = "".join(traceback.format_exception(error))
     filenames = published.filenames if published is not None else []
     if like_s3a:
         filenames = [StorePath.from_uri(uri).path for uri in filenames]

@@ -46,6 +46,53 @@ def test_sleepers_wake_in_order() -> None:
     assert run_virtually(main) == [1, 3, 5]
 
 
+def test_cancelled_calls_are_not_made() -> None:
+    async def main() -> list[str]:
+        loop = asyncio.get_running_loop()
+        made: list[str] = []
+        calls = [loop.call_soon(made.append, "soon"), loop.call_later(1, made.append, "later")]
+        for call in calls:
+            call.cancel()
+        loop.call_at(loop.time() + 2, made.append, "last")
+        await asyncio.sleep(3)
+        assert [call.cancelled() for call in calls] == [True, True]
+        return made
+
+    assert run_virtually(main) == ["last"]
+
+
+def test_calls_of_one_moment_are_made_in_one_turn() -> None:
+    """Before anything that one of them leads to."""
+
+    async def main() -> list[str]:
+        loop = asyncio.get_running_loop()
+        made: list[str] = []
+
+        def first() -> None:
+            made.append("first")
+            loop.call_soon(made.append, "what it leads to")
+
+        loop.call_at(0.1 + 0.2, first)
+        loop.call_at(0.3, first)
+        await asyncio.sleep(1)
+        return made
+
+    assert run_virtually(main) == ["first", "first", "what it leads to", "what it leads to"]
+
+
+def test_a_call_that_fails_is_told_and_the_loop_goes_on() -> None:
+    async def main() -> list[object]:
+        loop = asyncio.get_running_loop()
+        told: list[object] = []
+        loop.set_exception_handler(lambda _, context: told.append(context["exception"]))
+        loop.call_soon(int, "no number")
+        await asyncio.sleep(1)
+        return told
+
+    (error,) = run_virtually(main)
+    assert isinstance(error, ValueError)
+
+
 def test_a_deadlock_is_seen() -> None:
     async def main() -> None:
         await asyncio.get_running_loop().create_future()

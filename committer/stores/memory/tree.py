@@ -257,8 +257,11 @@ class Tree:
 
     def check_names(self, path: StorePath, operation: str) -> None:
         """Refuses a name that no file can have."""
-        longest = self.capabilities.max_name_bytes
         text = path.path
+        if text in self._entries:
+            # It was looked at when it was put there.
+            return
+        longest = self.capabilities.max_name_bytes
         if "\0" in text or not text.startswith("/"):
             raise InvalidPathError("no file can have this name", operation=operation, path=ascii(str(path)))
         try:

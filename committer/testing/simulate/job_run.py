@@ -12,7 +12,7 @@ from committer.testing.simulate.committers import DrivenCommitter, DrivenJob
 from committer.testing.simulate.ledger import Attempt, Ledger
 from committer.testing.simulate.process import Process
 from committer.testing.simulate.run import Run, is_crash
-from committer.testing.simulate.scenario import ENGINE, JobPlan
+from committer.testing.simulate.scenario import ENGINE, AttemptPlan, JobPlan
 
 MOST_ATTEMPTS = 4
 _GIVEN_UP_AFTER_S = 40.0
@@ -186,7 +186,7 @@ class JobRun:
         plan = self._run.scenario.attempt(self.plan, task, attempt)
         message = None
         try:
-            message = await self.run_attempt(task, attempt)
+            message = await self.run_attempt(task, attempt, plan)
         except BaseException as error:
             if not is_crash(error):
                 raise
@@ -195,9 +195,8 @@ class JobRun:
         if not (heard.done() or (plan.unheard and message is not None)):
             heard.set_result(message)
 
-    async def run_attempt(self, task: int, attempt: int) -> TaskCommit | None:
+    async def run_attempt(self, task: int, attempt: int, plan: AttemptPlan) -> TaskCommit | None:
         """Runs one attempt in a process of its own; None when it did not commit."""
-        plan = self._run.scenario.attempt(self.plan, task, attempt)
         noted = Attempt(task, attempt, self.plan.files_of(task, attempt), "writing")
         self.ledger.note(noted)
         name = f"{self.plan.job_id}.t{task}.{attempt}"

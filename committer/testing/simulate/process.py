@@ -88,7 +88,8 @@ class Process(FaultyStore):
     async def _wait(self, call: Call) -> None:
         """The way to the store."""
         loop = asyncio.get_running_loop()
-        latency, chance, which, later = (self._draw.random() for _ in range(4))
+        draw = self._draw.random
+        latency, chance, which, later = draw(), draw(), draw(), draw()
         self._run.count(self.name, call)
         if call.number == self.freezes_at:
             self.frozen_until = loop.time() + self.freezes_s

@@ -23,6 +23,7 @@ ELSEWHERE = "elsewhere"
 _OUT_LENGTH = len(f"/{OUT}/")
 _TEMPORARY = (f"/{OUT}/{TEMPORARY}/", f"/{OUT}/{MAGIC}")
 _ELSEWHERE = f"/{ELSEWHERE}/"
+_VISIBLE = (f"/{OUT}/", _ELSEWHERE)
 
 
 class World(ABC):
@@ -122,19 +123,15 @@ class MemoryWorld(World):
             visible = {
                 name if name.startswith(_ELSEWHERE) else name[_OUT_LENGTH:]: file.data
                 for path, file in tree
-                if file is not None
-                and (name := path.path).startswith((f"/{OUT}/", _ELSEWHERE))
-                and not name.startswith(_TEMPORARY)
+                if file is not None and not (name := path.path).startswith(_TEMPORARY) and name.startswith(_VISIBLE)
             }
             self._seen = tree.version, visible
         return self._seen[1]
 
     def read(self, name: str) -> bytes | None:
         """See `World.read`."""
-        try:
-            return self._space.tree.file(self._space.path(name), "read").data
-        except StoreError:
-            return None
+        file = self._space.tree.find(self._space.path(name), "read")
+        return None if file is None else file.data
 
     def generation(self, path: StorePath) -> object:
         """What a rename is bound to where each one makes a new object of a file: the very object that stands there.
