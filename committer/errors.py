@@ -46,7 +46,7 @@ CommitterError
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Final, Literal, TypeAlias
+from typing import Final, Literal, TypeAlias, TypedDict, Unpack
 
 Outcome: TypeAlias = Literal["unchanged", "partial", "committed", "unknown"]
 
@@ -60,6 +60,15 @@ LOOK_BEFORE: Final = "look at the path before doing it again"
 """What the caller of one store call does whose answer was lost; a recovery of a job looks by itself."""
 
 _WORST_FIRST: tuple[Outcome, ...] = ("unknown", "partial", "committed", "unchanged")
+
+
+class _Told(TypedDict, total=False):
+    """What every error can be given beside its message and operation; see `CommitterError`."""
+
+    path: object
+    outcome: Outcome | None
+    next_step: str
+    causes: Iterable[BaseException]
 
 
 class CommitterError(Exception):
@@ -107,22 +116,14 @@ class CommitterError(Exception):
 
     def __reduce__(self) -> tuple[object, ...]:
         # Errors cross process borders (Spark, multiprocessing); keyword-only arguments need help to be pickled.
-        return _rebuild, (type(self), self.message, self._state())
-
-    def _state(self) -> dict[str, object]:
-        return {
-            "operation": self.operation,
-            "path": self.path,
-            "outcome": self.outcome,
-            "next_step": self.next_step,
-            "causes": self.causes,
-        }
+        # Notes are the interpreter's.
+        state = {name: value for name, value in vars(self).items() if name != "__notes__"}
+        return _rebuild, (type(self), self.message, state)
 
 
 def _rebuild(kind: type[CommitterError], message: str, state: dict[str, object]) -> CommitterError:
     error = kind.__new__(kind)
     Exception.__init__(error, message)
-    error.message = message
     error.__dict__.update(state)
     return error
 
@@ -146,22 +147,9 @@ class RecordError(CommitterError):
         field: The member of the record that is wrong; empty when it is the record as a whole.
     """
 
-    def __init__(
-        self,
-        message: str,
-        *,
-        field: str = "",
-        operation: str = "load_record",
-        path: object = "",
-        outcome: Outcome | None = None,
-        next_step: str = "",
-        causes: Iterable[BaseException] = (),
-    ) -> None:
-        super().__init__(message, operation=operation, path=path, outcome=outcome, next_step=next_step, causes=causes)
+    def __init__(self, message: str, *, field: str = "", operation: str = "load_record", **told: Unpack[_Told]) -> None:
+        super().__init__(message, operation=operation, **told)
         self.field = field
-
-    def _state(self) -> dict[str, object]:
-        return {**super()._state(), "field": self.field}
 
 
 class JobError(CommitterError):
@@ -192,22 +180,9 @@ class JobUndecidedError(JobStateError):
             committed.
     """
 
-    def __init__(
-        self,
-        message: str,
-        *,
-        delivery: str = "listing",
-        operation: str = "",
-        path: object = "",
-        outcome: Outcome | None = None,
-        next_step: str = "",
-        causes: Iterable[BaseException] = (),
-    ) -> None:
-        super().__init__(message, operation=operation, path=path, outcome=outcome, next_step=next_step, causes=causes)
+    def __init__(self, message: str, *, delivery: str = "listing", operation: str = "", **told: Unpack[_Told]) -> None:
+        super().__init__(message, operation=operation, **told)
         self.delivery = delivery
-
-    def _state(self) -> dict[str, object]:
-        return {**super()._state(), "delivery": self.delivery}
 
 
 class JobRolledBackError(JobStateError):
@@ -234,27 +209,15 @@ class DestinationBusyError(JobError):
     """
 
     def __init__(
-        self,
-        message: str,
-        *,
-        owner: str = "",
-        owners: Iterable[str] = (),
-        operation: str = "",
-        path: object = "",
-        outcome: Outcome | None = None,
-        next_step: str = "",
-        causes: Iterable[BaseException] = (),
+        self, message: str, *, owner: str = "", owners: Iterable[str] = (), operation: str = "", **told: Unpack[_Told]
     ) -> None:
-        super().__init__(message, operation=operation, path=path, outcome=outcome, next_step=next_step, causes=causes)
+        super().__init__(message, operation=operation, **told)
         self.owners: tuple[str, ...] = tuple(owners) or tuple(filter(None, [owner]))
 
     @property
     def owner(self) -> str:
         """The first of `owners`; empty when none is known."""
         return self.owners[0] if self.owners else ""
-
-    def _state(self) -> dict[str, object]:
-        return {**super()._state(), "owners": self.owners}
 
 
 class PreflightError(JobError):
@@ -265,21 +228,10 @@ class PreflightError(JobError):
     """
 
     def __init__(
-        self,
-        message: str,
-        *,
-        conflicts: Iterable[str] = (),
-        operation: str = "preflight",
-        path: object = "",
-        outcome: Outcome | None = None,
-        next_step: str = "",
-        causes: Iterable[BaseException] = (),
+        self, message: str, *, conflicts: Iterable[str] = (), operation: str = "preflight", **told: Unpack[_Told]
     ) -> None:
-        super().__init__(message, operation=operation, path=path, outcome=outcome, next_step=next_step, causes=causes)
+        super().__init__(message, operation=operation, **told)
         self.conflicts: tuple[str, ...] = tuple(conflicts)
-
-    def _state(self) -> dict[str, object]:
-        return {**super()._state(), "conflicts": self.conflicts}
 
 
 class TargetExistsError(PreflightError):
@@ -428,21 +380,10 @@ class StoreThrottledError(StoreError):
     """
 
     def __init__(
-        self,
-        message: str,
-        *,
-        retry_after_s: float | None = None,
-        operation: str = "",
-        path: object = "",
-        outcome: Outcome | None = None,
-        next_step: str = "",
-        causes: Iterable[BaseException] = (),
+        self, message: str, *, retry_after_s: float | None = None, operation: str = "", **told: Unpack[_Told]
     ) -> None:
-        super().__init__(message, operation=operation, path=path, outcome=outcome, next_step=next_step, causes=causes)
+        super().__init__(message, operation=operation, **told)
         self.retry_after_s = retry_after_s
-
-    def _state(self) -> dict[str, object]:
-        return {**super()._state(), "retry_after_s": self.retry_after_s}
 
 
 class StoreUnavailableError(StoreError):
