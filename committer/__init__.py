@@ -22,14 +22,16 @@ if TYPE_CHECKING:
     from committer.committers.results import CommitPlan, JobReport, committed_files
     from committer.config import CommitterConfig
     from committer.errors import CommitterError
-    from committer.job import Job, attach_job, open_job
+    from committer.job import Job
+    from committer.job_opening import attach_job, open_job
     from committer.operations import JobInfo, cleanup, list_jobs, recover
     from committer.paths import StorePath
     from committer.record_files import load_record
     from committer.records.file_list import CommittedFile
     from committer.records.task_commit import TaskCommit
     from committer.spec import JobSpec
-    from committer.task import TaskAttempt, open_task
+    from committer.task import TaskAttempt
+    from committer.task_opening import open_task
     from committer.uploads import UploadInfo, abort_uploads, list_uploads
     from committer.validation import ValidationReport, validate
 
@@ -78,14 +80,14 @@ _HOMES = {
     "UploadInfo": "committer.uploads",
     "ValidationReport": "committer.validation",
     "abort_uploads": "committer.uploads",
-    "attach_job": "committer.job",
+    "attach_job": "committer.job_opening",
     "cleanup": "committer.operations",
     "committed_files": "committer.committers.results",
     "list_jobs": "committer.operations",
     "list_uploads": "committer.uploads",
     "load_record": "committer.record_files",
-    "open_job": "committer.job",
-    "open_task": "committer.task",
+    "open_job": "committer.job_opening",
+    "open_task": "committer.task_opening",
     "recover": "committer.operations",
     "validate": "committer.validation",
 }

@@ -4,46 +4,36 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from types import TracebackType
 from typing import Self
 
 import anyio
 
 from committer.audit import audit
-from committer.committers.advising import advising, shown_options
 from committer.committers.base import Committer
-from committer.committers.context import fresh_statistics, open_context
-from committer.committers.opened_store import closed_on_failure, is_owned
-from committer.committers.registry import committer_for
 from committer.errors import (
     CommitterError,
-    ConfigurationError,
-    InvalidPathError,
     TaskError,
     UnsupportedError,
 )
 from committer.events import names
-from committer.file_names import check_absolute_name, check_file_name, is_reserved
+from committer.file_names import check_file_name, is_reserved
 from committer.flow.awaited import Calls, noted
 from committer.flow.shielded import UNDO_BOUND_S, run_shielded
-from committer.layout import TEMPORARY, check_number, unique_name
 from committer.logs import job_logger
-from committer.opening import Opening
 from committer.paths import StorePath
 from committer.records.task_commit import TaskCommit
-from committer.spec import JobSpec
 from committer.stages.abort_task import AbortRequest
 from committer.stages.base import StageContext
 from committer.stages.job_stands import check_job_stands
-from committer.stages.names import NameFolding, ancestors, is_absolute, name_problem
 from committer.stages.scan_task import ScanTask
-from committer.stages.staged_files import attempt_vanished
+from committer.stages.staged_files import make_local_directories
 from committer.stages.task_output import AttemptIdentity, TaskOutput, WrittenFile
 from committer.stores.abilities import LOCAL_PATHS
 from committer.stores.base import FileStatus, FileWriter
-from committer.stores.registry import find_store
 from committer.task_files import BlockingTaskFile, TaskFile, never_awaited
+from committer.task_names import TaskNames
 
 _log = job_logger("committer.task")
 
@@ -83,9 +73,7 @@ class TaskAttempt:
         self._owns_store = owns_store
         self._committed = committed
         self._left = left
-        self._folding = NameFolding(context.store.capabilities)
-        self._opened: dict[str, str] = {}
-        self._parents: dict[str, str] = {}
+        self._names = TaskNames(context, self._writing.kept_at)
         self._files: dict[str, WrittenFile] = {}
         self._given_up: set[str] = set()
         self._unfinished: set[str] = set()
@@ -117,7 +105,8 @@ class TaskAttempt:
             InvalidPathError: No destination could hold the name, or it is reserved.
             TaskError: The attempt is over, or the name was opened before, or it is a directory of another file.
         """
-        destination = self._claim(name)
+        self._check_open("open")
+        destination = self._names.take(name)
         return self._open(destination, destination, absolute="")
 
     def open_absolute(self, path: str | os.PathLike[str] | StorePath) -> TaskFile:
@@ -135,8 +124,9 @@ class TaskAttempt:
             InvalidPathError: It is relative, of another store, below none of the roots, or reserved.
             TaskError: The attempt is over, or the path was opened before, or it is a directory of another file.
         """
-        destination = self._claim_absolute(path)
-        return self._open(destination, _staged_absolute(len(self._opened)), absolute=destination)
+        self._check_open("open_absolute")
+        destination, staged = self._names.take_absolute(path)
+        return self._open(destination, staged, absolute=destination)
 
     def open_absolute_blocking(self, path: str | os.PathLike[str] | StorePath) -> BlockingTaskFile:
         """The file of `open_absolute` for libraries that block, to be used as that of `open_blocking`.
@@ -197,90 +187,12 @@ class TaskAttempt:
                 next_step="use task.open or task.open_blocking",
             )
         base = LOCAL_PATHS.required(store, "work_path", name).local_path(self.directory)
-        if not name:
-            self._check_open("work_path")
-            self._scan = True
-            return base
-        destination = self._claim(name)
+        self._check_open("work_path")
+        destination = self._names.take(name) if name else ""
         self._scan = True
-        path = os.path.join(base, *destination.split("/"))
-        directory = os.path.dirname(path)
-        # The attempt directory itself is never made here: a job that was cleaned up must not come back to life.
-        made = base
-        for segment in destination.split("/")[:-1]:
-            made = os.path.join(made, segment)
-            try:
-                os.mkdir(made)
-            except FileExistsError:
-                continue
-            except FileNotFoundError as error:
-                raise attempt_vanished(self._context, "work_path", directory) from error
-        return path
-
-    def _claim(self, name: str) -> str:
-        """Checks a name as preflight would, and takes it."""
-        self._check_open("open")
-        return self._take(check_file_name(name))
-
-    def _claim_absolute(self, path: str | os.PathLike[str] | StorePath) -> str:
-        self._check_open("open_absolute")
-        layout = self._context.layout
-        try:
-            if not isinstance(path, StorePath) and os.fspath(path).endswith("/"):
-                raise InvalidPathError("a file's path ends in a slash", path=ascii(os.fspath(path)))
-            return self._take(check_absolute_name(layout.absolute(path), layout.roots))
-        except InvalidPathError as error:
-            error.operation = "open_absolute"
-            error.next_step = error.next_step or (
-                f"the job may write below {', '.join(str(layout.target(root)) for root in sorted(layout.roots))}"
-                if layout.roots
-                else "open the job with config=CommitterConfig(absolute_roots=(...))"
-            )
-            raise
-
-    def _take(self, destination: str) -> str:
-        if self._context.config.unique_names:
-            destination = unique_name(destination, self._context.layout.job_id)
-        staged = _staged_absolute(len(self._opened) + 1) if is_absolute(destination) else destination
-        self._check_name(destination, staged, "open")
-        folded = self._folding.fold(destination)
-        if folded in self._opened:
-            raise TaskError(
-                f"{destination} was opened before in this task attempt"
-                + (f", as {self._opened[folded]}" if self._opened[folded] != destination else ""),
-                operation="open",
-                path=destination,
-                next_step="give each file a name of its own",
-            )
-        parents = ancestors(folded)
-        if folded in self._parents or any(parent in self._opened for parent in parents):
-            raise TaskError(
-                f"{destination} would be a file and a directory at once",
-                operation="open",
-                path=destination,
-                next_step="give each file a name of its own",
-            )
-        self._opened[folded] = destination
-        for parent in parents:
-            self._parents.setdefault(parent, destination)
-        return destination
-
-    def _check_name(self, destination: str, staged: str, operation: str) -> None:
-        """Refuses a name that preflight would refuse, or that the file cannot have until then."""
-        can, layout = self._context.store.capabilities, self._context.layout
-        above = "" if is_absolute(destination) else f"{layout.destination.path.rstrip('/')}/"
-        problem = name_problem(destination, can, len(above.encode()))
-        kept_at = self._writing.kept_at(staged) if problem is None else None
-        if kept_at is not None:
-            problem = name_problem(kept_at.path, can, 0)
-            problem = problem and f"until its job commits, {problem}"
-        if problem is not None:
-            raise InvalidPathError(
-                f"{destination[:200]}: {problem}",
-                operation=operation,
-                path=destination[:200],
-                next_step="give the file another name",
-            )
+        if not name:
+            return base
+        return make_local_directories(self._context, base, destination)
 
     def _check_open(self, operation: str) -> None:
         if self._state != "open":
@@ -391,7 +303,7 @@ class TaskAttempt:
             for status in found:
                 name = status.path.relative_to(self.directory)
                 if name not in files and name not in self._given_up:
-                    self._check_name(check_file_name(name), name, "commit_task")
+                    self._names.check(check_file_name(name), name, "commit_task")
                     files[name] = WrittenFile(name, status.size, status.identity, synced=False)
             # Reserved ones that nothing is in: libraries that hold this for a job's directory make them.
             directories = [name for path in made if not is_reserved(name := path.relative_to(self.directory))]
@@ -481,72 +393,3 @@ class TaskAttempt:
         except CommitterError as failure:
             _log.warning("task %d attempt %d could not be aborted: %s", self.task, self.attempt, failure)
             error.add_note(f"the task attempt could not be aborted: {failure}")
-
-
-def _staged_absolute(number: int) -> str:
-    """The name within its attempt of a file that goes outside the destination: none that a relative one can have."""
-    return f"{TEMPORARY}/absolute/{number}"
-
-
-def open_task(
-    spec: JobSpec,
-    *,
-    task: int,
-    attempt: int = 0,
-    storage_options: Mapping[str, object] | None = None,
-) -> Opening[TaskAttempt]:
-    """Opens a task attempt of a job that another process set up.
-
-    ``async with committer.open_task(spec, task=3, attempt=1) as task: ...`` commits it on a clean exit and aborts it on
-    an exception; afterwards ``task.task_commit`` is the message for the driver.
-
-    Args:
-        spec: The job, from ``job.spec``.
-        task: The task's number, from 0.
-        attempt: The attempt's number, from 0.
-        storage_options: How to reach the store, resolved in this process.
-
-    Raises:
-        JobNotFoundError: The job was never set up, or was cleaned up.
-        JobDecidedError: The job is decided.
-    """
-    if not isinstance(spec, JobSpec):
-        raise ConfigurationError(
-            f"open_task joins a job by its JobSpec, not by a {type(spec).__name__}",
-            operation="open_task",
-            next_step="give job.spec, as the driver's open_job has it: it can be pickled",
-        )
-    check_number(task, "task")
-    check_number(attempt, "attempt")
-
-    async def make() -> TaskAttempt:
-        store = await find_store(StorePath.from_uri(spec.destination), storage_options)
-        owned = is_owned(storage_options)
-        async with closed_on_failure(store, owned=owned):
-            context = await open_context(spec, store, owned=owned)
-        try:
-            with advising(lambda: shown_options(context.layout.destination, storage_options)):
-                return await make_attempt(context, task=task, attempt=attempt, owns_store=True)
-        except BaseException:
-            await context.store.close()
-            raise
-
-    return Opening(make, "open_task")
-
-
-async def make_attempt(
-    context: StageContext,
-    *,
-    task: int,
-    attempt: int,
-    owns_store: bool,
-    committed: Callable[[TaskCommit], None] | None = None,
-    left: Callable[[], None] | None = None,
-) -> TaskAttempt:
-    """Sets a task attempt up: 2 calls."""
-    context = fresh_statistics(context)
-    committer = committer_for(context.spec.committer)
-    identity = AttemptIdentity(task, attempt, context.runtime.nonce())
-    with audit(ji=context.layout.job_id, ta=context.layout.task_attempt_id(task, attempt)):
-        directory = await committer.setup_task(context, identity)
-    return TaskAttempt(context, committer, identity, directory, owns_store=owns_store, committed=committed, left=left)

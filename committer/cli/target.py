@@ -28,7 +28,8 @@ from committer.errors import (
     TaskCommitsRequiredError,
     TaskMissingError,
 )
-from committer.job import Job, attach_job
+from committer.job import Job
+from committer.job_opening import attach_job
 from committer.layout import JobLayout, check_job_id
 from committer.opening import Opening
 from committer.paths import StorePath

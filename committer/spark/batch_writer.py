@@ -24,7 +24,7 @@ from committer.advice import blocking, to_blocking_callers
 from committer.committers.results import JobReport
 from committer.errors import COMMIT_AGAIN, CommitterError, JobDecidedError, JobNotFoundError, TargetExistsError
 from committer.events import JobEvent
-from committer.job import attach_job, open_job
+from committer.job_opening import attach_job, open_job
 from committer.logs import job_logger
 from committer.records.task_commit import TaskCommit
 from committer.spark.carried_errors import to_caller
@@ -38,7 +38,7 @@ from committer.spark.schema import FilePlan
 from committer.spark.small_files import SmallFiles
 from committer.spark.spark_task import current_task
 from committer.spec import JobSpec
-from committer.task import open_task
+from committer.task_opening import open_task
 
 if TYPE_CHECKING:
     from pyarrow import RecordBatch

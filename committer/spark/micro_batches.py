@@ -32,7 +32,7 @@ from committer.errors import (
     RecordError,
     TaskMissingError,
 )
-from committer.job import attach_job, open_job
+from committer.job_opening import attach_job, open_job
 from committer.layout import JobLayout
 from committer.logs import job_logger
 from committer.operations import forget_outcome, recover

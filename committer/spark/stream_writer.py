@@ -19,7 +19,7 @@ from pyspark.sql.types import StructType
 from committer.advice import to_blocking_callers
 from committer.committers.results import JobReport
 from committer.errors import COMMIT_AGAIN, CommitterError, RecordError, TaskMissingError, UnsupportedError
-from committer.job import attach_job
+from committer.job_opening import attach_job
 from committer.logs import job_logger
 from committer.operations import recover
 from committer.records.task_commit import TaskCommit

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
+from contextlib import suppress
 
 from committer.errors import JobNotFoundError, StoreExistsError, StoreNotFoundError, TaskError
 from committer.paths import StorePath
@@ -70,6 +72,31 @@ class StagedFiles(AttemptFiles):
             except StoreNotFoundError as error:
                 raise attempt_vanished(self._context, "open", level) from error
             self._made.add(level)
+
+
+def make_local_directories(context: StageContext, base: str, name: str) -> str:
+    """Makes the directories of a file by their paths on this machine, and returns the file's: a system call each.
+
+    The attempt directory itself is never made: a job that was cleaned up must not come back to life.
+
+    Args:
+        context: The job.
+        base: The path of the task attempt directory.
+        name: The file's name below it.
+
+    Raises:
+        JobNotFoundError: The task attempt directory is gone.
+    """
+    *directories, file = name.split("/")
+    made = base
+    for segment in directories:
+        made = os.path.join(made, segment)
+        with suppress(FileExistsError):
+            try:
+                os.mkdir(made)
+            except FileNotFoundError as error:
+                raise attempt_vanished(context, "work_path", made) from error
+    return os.path.join(made, file)
 
 
 def attempt_vanished(context: StageContext, operation: str, path: str) -> JobNotFoundError:

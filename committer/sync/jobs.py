@@ -8,6 +8,7 @@ from types import TracebackType
 from typing import Self, TypeVar
 
 from committer import job as engine
+from committer import job_opening
 from committer.committers.results import CommitPlan, JobReport
 from committer.config import ConfigLike
 from committer.events import Listener
@@ -218,7 +219,7 @@ def open_job(
         UnsupportedError: The store cannot do what the committer needs.
         ConfigurationError: An argument cannot be honoured.
     """
-    opening = engine.open_job(
+    opening = job_opening.open_job(
         dest,
         job_id=job_id,
         committer=committer,
@@ -262,7 +263,7 @@ def attach_job(
     Raises:
         JobNotFoundError: There is no such job.
     """
-    opening = engine.attach_job(
+    opening = job_opening.attach_job(
         job, job_id=job_id, config=config, storage_options=storage_options, progress=progress, listeners=listeners
     )
 

@@ -12,7 +12,7 @@ from typing import Any, Self, TypeVar
 import anyio
 
 from committer import task as engine
-from committer import task_files
+from committer import task_files, task_opening
 from committer.paths import StorePath
 from committer.records.task_commit import TaskCommit
 from committer.spec import JobSpec
@@ -254,7 +254,7 @@ def open_task(
         JobNotFoundError: The job was never set up, or was cleaned up.
         JobDecidedError: The job is decided.
     """
-    opening = engine.open_task(spec, task=task, attempt=attempt, storage_options=storage_options)
+    opening = task_opening.open_task(spec, task=task, attempt=attempt, storage_options=storage_options)
 
     async def make() -> TaskAttempt:
         return TaskAttempt(await opening)

@@ -14,7 +14,7 @@ import pytest
 import committer
 from committer import CommitterConfig, JobSpec, StorePath, sync
 from committer.cli import main
-from committer.job import Destination
+from committer.paths import Destination
 from committer.stores.memory import MemorySpace, MemoryStore
 
 NAMES = ["a b", "a%20b", "100%", "x#y?z=1&ü名+~", "a:b [x]{y}|'q'\t"]

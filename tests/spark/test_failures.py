@@ -183,7 +183,7 @@ def test_abort_removes_an_undecided_job_and_may_be_repeated(tmp_path: Path) -> N
 
 KILLED_IN_COMMIT = """
 import asyncio, os, pickle, sys
-from committer.job import attach_job
+from committer.job_opening import attach_job
 from committer.spark.messages import task_commits
 
 writer, messages = pickle.loads(sys.stdin.buffer.read())

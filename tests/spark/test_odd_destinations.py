@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame, Row, SparkSession
 
 from committer import StorePath, sync
 from committer.errors import InvalidPathError
-from committer.job import Destination
+from committer.paths import Destination
 from committer.spark import foreach_batch, foreach_partition, task_attempt, write
 from committer.spark.options import path_option
 

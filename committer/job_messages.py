@@ -1,0 +1,121 @@
+"""Which task commits the driver of a job knows, and whose it takes where its caller names none."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from committer.committers.base import Committer
+from committer.committers.context import fresh_statistics
+from committer.errors import ConfigurationError, StoreNotFoundError, TaskCommitsRequiredError, TaskError
+from committer.layout import MANIFEST_SUFFIX, JobLayout, check_number
+from committer.paths import StorePath
+from committer.records.task_commit import TaskCommit
+from committer.stages.base import StageContext
+from committer.stages.job_directory import look_at_job
+
+
+class OwnAttempts:
+    """The task attempts that one Job opened in its process.
+
+    Attributes:
+        open: How many are open now.
+    """
+
+    def __init__(self, layout: JobLayout) -> None:
+        self.open: int = 0
+        self._layout = layout
+        self._messages: dict[int, TaskCommit] = {}
+        self._records: set[str] = set()
+
+    @property
+    def messages(self) -> list[TaskCommit]:
+        """The message of the attempt of each task that committed last."""
+        return list(self._messages.values())
+
+    def refuse_committed(self, task: int, attempt: int) -> None:
+        """Refuses a loop that does not count its tasks: of several commits of one task the last alone would win.
+
+        Raises:
+            TaskError: This attempt of the task committed already.
+        """
+        message = self._messages.get(task)
+        if message is not None and message.attempt == attempt:
+            raise TaskError(
+                f"task {task} attempt {attempt} of job {self._layout.job_id} committed already, with {message.files} "
+                "files",
+                operation="task_attempt",
+                path=self._layout.destination.uri,
+                next_step="give each task a number of its own; to replace what this one wrote, give another attempt",
+            )
+
+    def note(self, message: TaskCommit) -> None:
+        """An attempt committed, here or, where its message was lost, elsewhere."""
+        self._messages[message.task] = message
+        self._records.add(StorePath.from_uri(message.record).name)
+
+    def note_left(self) -> None:
+        """An attempt ended."""
+        self.open -= 1
+
+    def forget(self, task: int, attempt: int) -> None:
+        """An attempt that had committed was aborted."""
+        message = self._messages.get(task)
+        if message is not None and message.attempt == attempt:
+            del self._messages[task]
+
+    async def only_ones(self, context: StageContext) -> list[TaskCommit] | None:
+        """The messages, where no other attempt committed; None for a job that is decided. One or two calls.
+
+        Raises:
+            TaskCommitsRequiredError: Others committed too.
+        """
+        layout, store = self._layout, context.store
+        found = await look_at_job(store, layout)
+        if found.decided or found.ended:
+            return None
+        try:
+            records = {child.path.name async for child in store.list(layout.attempts)}
+        except StoreNotFoundError:
+            records = set()
+        others = {name for name in records - self._records if name.endswith(MANIFEST_SUFFIX)}
+        if others:
+            raise TaskCommitsRequiredError(
+                f"{len(others)} task attempts of job {layout.job_id} committed elsewhere, the first: {min(others)}",
+                operation="commit_job",
+                path=layout.attempts,
+                next_step="`await job.commit(task_commits=[...])` with the message of the winner of each task; or, if "
+                "each of its N tasks committed once, `await job.commit(from_attempts=True, tasks=N)`; or abort it, and "
+                'run it as a new job with delivery="listing", whose commit() takes what a listing finds. Until then '
+                "the job stays open",
+            )
+        return self.messages
+
+
+async def messages_of_all_attempts(
+    committer: Committer, context: StageContext, task_commits: Iterable[TaskCommit] | None, tasks: int | None
+) -> list[TaskCommit] | None:
+    """The messages of the one committed attempt of each task, for a driver that has none; None for a decided job.
+
+    Args:
+        committer: The job's committer.
+        context: The job.
+        task_commits: What the caller gave beside; there must be none.
+        tasks: How many tasks the job has.
+
+    Raises:
+        ConfigurationError: Messages are given, or the number of tasks is not.
+        TaskCommitsRequiredError, TaskMissingError: Not exactly one attempt of each task committed.
+    """
+    if task_commits is not None or tasks is None:
+        raise ConfigurationError(
+            "from_attempts takes the number of the job's tasks, and no messages",
+            operation="commit_job",
+            next_step="commit(from_attempts=True, tasks=...), or commit(task_commits=[...])",
+        )
+    if context.spec.delivery == "listing":
+        # There a task has one record, whatever number of its attempts committed.
+        return None
+    found = await look_at_job(context.store, context.layout)
+    if found.decided or found.ended:
+        return None
+    return await committer.recover_tasks(fresh_statistics(context), check_number(tasks, "tasks"))
