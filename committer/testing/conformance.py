@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from committer.testing._conformance_base import Channel
 from committer.testing._conformance_block_lists import BlockListConformance
+from committer.testing._conformance_completions import CompletionConformance
 from committer.testing._conformance_deletes import DeleteConformance
 from committer.testing._conformance_directories import DirectoryConformance
 from committer.testing._conformance_files import FileConformance
@@ -34,6 +35,7 @@ class StoreConformance(
     LinkConformance,
     DeleteConformance,
     UploadConformance,
+    CompletionConformance,
     BlockListConformance,
 ):
     """The whole suite. A subclass gives the fixtures ``store``, ``root`` and ``channel``, each fresh for every test."""

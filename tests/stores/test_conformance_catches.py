@@ -15,6 +15,7 @@ from committer.stores.base import Store
 from committer.stores.memory import MemorySpace, MemoryStore
 from committer.testing._conformance_base import ConformanceBase
 from committer.testing._conformance_block_lists import BlockListConformance
+from committer.testing._conformance_completions import CompletionConformance
 from committer.testing._conformance_deletes import DeleteConformance
 from committer.testing._conformance_directories import DirectoryConformance
 from committer.testing._conformance_files import FileConformance
@@ -53,7 +54,7 @@ class BuggyFiles(_Buggy, FileConformance, DirectoryConformance, RenameConformanc
     pass
 
 
-class BuggyUploads(_Buggy, DeleteConformance, UploadConformance, BlockListConformance):
+class BuggyUploads(_Buggy, DeleteConformance, UploadConformance, CompletionConformance, BlockListConformance):
     pass
 
 
