@@ -1,0 +1,205 @@
+"""What arrives late, after its driver died or its job was cleaned up, is no job, blocks none and decides nothing."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+import committer
+from committer import CommitterConfig, JobSpec, TaskCommit
+from committer.errors import (
+    CommitterError,
+    JobDecidedError,
+    JobNotFoundError,
+)
+from committer.testing.faults import Call, Fault, FaultyStore
+from tests.engine.places import Delivery, MemoryPlace, Place
+
+FILES = {"a=1/part-0": b"x"}
+BOTH = pytest.mark.parametrize("delivery", ["listing", "message"])
+
+
+async def kept_while_committing(
+    place: Place, job: committer.Job, ending: str, messages: list[TaskCommit] | None = None
+) -> bytes:
+    """Commits a job; the record of that name which stood meanwhile, as a late request would bring it back."""
+    kept = b""
+
+    async def before(call: Call) -> None:
+        nonlocal kept
+        for name, data in place.all_files().items():
+            if name.endswith(ending):
+                kept = data
+
+    place.store.before_call = before
+    await job.commit(messages)
+    place.store.before_call = None
+    assert kept
+    return kept
+
+
+@BOTH
+@pytest.mark.parametrize("stop", ["decision", "part-0"])
+async def test_task_whose_saved_record_was_frozen_before_it_was_sent_again(
+    memory: MemoryPlace, delivery: Delivery, stop: str
+) -> None:
+    """Its answer was lost, and a job commit counts the record: the task may not delete what it speaks of."""
+    job = await memory.open_job(job_id="j", delivery=delivery)
+    executor = FaultyStore(memory.space.store(), [Fault(kind="lost", operation="put", path="manifest.json")])
+    again, over = asyncio.Event(), asyncio.Event()
+
+    async def before_put(call: Call) -> None:
+        if call.operation == "put" and executor.counts()["put"] == 2:
+            again.set()
+            await over.wait()
+
+    executor.before_call = before_put
+
+    async def run() -> CommitterError | None:
+        try:
+            async with committer.open_task(job.spec, task=0, storage_options={"store": executor}) as task:
+                async with task.open("a=1/part-0") as file:
+                    await file.write(b"x")
+        except CommitterError as error:
+            return error
+        return None
+
+    running = asyncio.create_task(run())
+    await again.wait()
+    driver = FaultyStore(memory.space.store())
+
+    async def before(call: Call) -> None:
+        if not over.is_set() and stop in (call.path.name, call.destination and call.destination.name):
+            over.set()
+            await asyncio.wait({running})
+
+    driver.before_call = before
+    messages = None
+    if delivery == "message":
+        messages = [await job.recover_task(0, 0)]
+    async with committer.attach_job(job.spec, storage_options={"store": driver}) as other:
+        report = await other.commit(messages)
+    assert report.files_committed == 1
+    error = await running
+    assert error is None or error.outcome == "unknown"
+    assert memory.files() == {"a=1/part-0": b"x"}
+
+
+async def test_decision_that_arrived_after_the_cleanup_speaks_of_nothing(flat: MemoryPlace) -> None:
+    """Where directories are not real nothing refuses a late request."""
+    job = await flat.open_job(job_id="j")
+    await flat.run_task(job, 0, FILES)
+    kept = await kept_while_committing(flat, job, "/j/decision")
+    flat.write("_temporary/j/decision", kept)
+    assert (await flat.recover("j")).success
+    flat.write("_temporary/j/decision", kept)
+    report = await committer.cleanup(flat.dest, job_id="j", storage_options=flat.options)
+    assert report.removed == ["j"]
+    assert flat.files() == FILES
+    assert flat.temporary() == set()
+
+
+@BOTH
+async def test_decision_that_arrived_after_the_cleanup_speaks_of_nothing_beside_a_late_record(
+    flat: MemoryPlace, delivery: Delivery
+) -> None:
+    """A task that outlives its job makes its directories again, and those are no sign that the job stands."""
+    job = await flat.open_job(job_id="j", delivery=delivery)
+    message = await flat.run_task(job, 0, FILES)
+    record = f"_temporary/j/00/{'manifests' if delivery == 'listing' else 'attempts'}/of-a-late-task-manifest.json"
+    kept = await kept_while_committing(flat, job, "/j/decision", [message])
+    flat.write(record, b"late")
+    flat.write("_temporary/j/decision", kept)
+    assert (await flat.recover("j")).success
+    assert flat.temporary() == {record}
+    flat.write("_temporary/j/decision", kept)
+    report = await committer.cleanup(flat.dest, job_id="j", storage_options=flat.options)
+    assert report.removed == ["j"]
+    assert flat.files() == FILES
+    assert flat.temporary() == set()
+
+
+async def test_decision_about_a_job_of_hadoops_stands_without_setup_record(flat: MemoryPlace) -> None:
+    flat.write("_temporary/job_202601010000_0001/00/manifests/.keep", b"")
+    spec = JobSpec.for_hadoop(flat.dest, "job_202601010000_0001")
+    await flat.run_task(spec, 0, FILES)
+    flat.faults(Fault(kind="forbidden", operation="rename_file", path=lambda path: path.name == "part-0"))
+    async with committer.attach_job(spec, storage_options=flat.options) as job:
+        with pytest.raises(CommitterError):
+            await job.commit(tasks=1)
+    flat.store.faults.clear()
+    with pytest.raises(JobDecidedError):
+        await committer.cleanup(flat.dest, job_id=spec.job_id, storage_options=flat.options)
+    assert (await flat.recover(spec.job_id)).files_committed == 1
+    assert flat.files() == FILES
+
+
+async def test_late_driver_puts_back_what_it_moved_aside_of_a_job_that_was_rolled_back(flat: MemoryPlace) -> None:
+    """It could not be fenced off, and finds its job gone."""
+    await flat.run_job({"a=1/old": b"old"}, job_id="before")
+    before = flat.all_files()
+    job = await flat.open_job(job_id="j", config=CommitterConfig(conflict_mode="replace", io_concurrency=1))
+    await flat.run_task(job, 0, FILES)
+    store = FaultyStore(flat.space.store())
+    late = await committer.attach_job(job.spec, storage_options={"store": store})
+    rolled_back = False
+
+    async def before_call(call: Call) -> None:
+        nonlocal rolled_back
+        if call.operation == "rename_file" and call.path.name == "_SUCCESS" and not rolled_back:
+            rolled_back = True
+            await flat.recover("j", rollback=True, force=True)
+
+    store.before_call = before_call
+    with pytest.raises(CommitterError):
+        await late.commit()
+    assert rolled_back
+    assert flat.all_files() == before
+
+
+async def test_what_a_zombie_writes_after_the_cleanup_is_no_job(flat: MemoryPlace) -> None:
+    """Where directories are not real nothing refuses it, and it looks as if Hadoop had set a job up."""
+    job = await flat.open_job(job_id="j")
+    zombie = await flat.open_task(job.spec, 0)
+    driver = await flat.attach_job("j")
+    await job.abort()
+    async with zombie.open("part-0") as file:
+        await file.write(b"x")
+    assert flat.temporary()
+    with pytest.raises(JobNotFoundError):
+        await flat.attach_job("j")
+    with pytest.raises(JobNotFoundError):
+        await driver.commit()
+    with pytest.raises(JobNotFoundError):
+        await flat.recover("j", force=True)
+    assert flat.files() == {}
+    assert "_SUCCESS" not in flat.all_files()
+    report = await committer.cleanup(flat.dest, job_id="j", storage_options=flat.options)
+    assert report.removed == ["j"]
+    assert flat.all_files() == {}
+
+
+async def test_intent_that_arrived_after_a_cleanup_blocks_no_job(flat: MemoryPlace) -> None:
+    job = await flat.open_job(job_id="j")
+    kept = await kept_while_committing(flat, job, "/j/intent")
+    flat.write("_temporary/j/intent", kept)
+    await flat.run_job(FILES, config=CommitterConfig(conflict_mode="replace"))
+    assert flat.files() == FILES
+    with pytest.raises(JobNotFoundError):
+        await flat.recover("j")
+
+
+async def test_lock_taken_by_a_driver_that_died_is_removed_with_its_job(place: Place) -> None:
+    job = await place.open_job(job_id="j", config=CommitterConfig(conflict_mode="replace"))
+    kept = await kept_while_committing(place, job, "replace-lock")
+    place.write("_temporary/.replace-lock-j", kept)
+    assert (await place.recover("j")).success
+    assert place.temporary() == set()
+
+
+async def test_damaged_leftover_of_a_lock_hides_no_report(place: Place) -> None:
+    await place.run_job(FILES, job_id="j")
+    place.write("_temporary/.replace-lock-j", b"not json")
+    assert (await place.recover("j")).success
+    assert place.all_files()["_temporary/.replace-lock-j"] == b"not json"
