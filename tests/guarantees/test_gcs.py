@@ -108,5 +108,5 @@ async def test_trouble_in_every_situation(
 async def test_trouble_in_every_situation_without_moves(
     copying: Served, situation: str, trouble: str, tally: Tally
 ) -> None:
-    plan = plan_of(situation, delivery="listing")
+    plan = plan_of(situation, delivery="listing", **SMALL)
     await sweep(copying, plan, trouble, tally, commit_only=situation != "fresh")

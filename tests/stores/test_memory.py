@@ -118,7 +118,7 @@ def test_what_the_profiles_can() -> None:
     assert {name for name, can in PROFILES.items() if can.atomic_directory_rename} == {"local", "hdfs", "adls"}
     assert {name for name, can in PROFILES.items() if can.directories} == {"local", "hdfs", "adls"}
     assert {name for name, can in PROFILES.items() if not can.atomic_file_rename} == {"s3", "azure-flat"}
-    assert {name for name, can in PROFILES.items() if can.conditional_delete} == {"s3", "azure-flat"}
+    assert {name for name, can in PROFILES.items() if can.conditional_delete} == {"gcs", "s3", "azure-flat"}
     assert {name for name, can in PROFILES.items() if can.multipart and can.batch_delete} == {"s3"}
     assert {name for name, can in PROFILES.items() if can.block_lists} == {"azure-flat"}
     assert {name for name, can in PROFILES.items() if can.hard_links} == {"local"}

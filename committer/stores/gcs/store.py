@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any, ClassVar, Final
 
 import aiohttp
 import msgspec
 
 from committer.errors import (
-    CommitterError,
     ConfigurationError,
     InvalidPathError,
     RecordError,
+    StoreError,
     StoreExistsError,
     StoreIsADirectoryError,
     StoreNotADirectoryError,
@@ -25,7 +24,8 @@ from committer.paths import StorePath
 from committer.storage_options import OptionTable
 from committer.stores.base import Capabilities, FileStatus, FileWriter, Store
 from committer.stores.examination import Finding
-from committer.stores.gcs.errors import error_of, says_no_bucket
+from committer.stores.gcs.deletes import BATCH, Deletes
+from committer.stores.gcs.errors import error_of
 from committer.stores.gcs.examine import examine
 from committer.stores.gcs.names import TABLE
 from committer.stores.gcs.options import GcsOptions, checked_bucket
@@ -38,13 +38,15 @@ from committer.stores.gcs.writer import GcsWriter
 from committer.stores.http import HttpClient, check_name
 
 _MAX_NAME_BYTES: Final = 1024
-_DELETERS: Final = 16
 
 # "Object names"; "Request rate and access distribution guidelines": about 1,000 writes a second of a bucket at first.
 _CAPABILITIES: Final = Capabilities(
     directories=False,
     atomic_directory_rename=False,
     conditional_rename=True,
+    conditional_delete=True,
+    batch_delete=True,
+    max_batch_delete=BATCH,
     metadata=True,
     examination=True,
     # A name has no slash before it.
@@ -94,6 +96,7 @@ class GcsStore(Store):
         self._wire = GcsWire(place, self._bucket, self._options.user_project, self._access, self._http)
         self._inserts = Inserts(self._wire, self)
         self._renames = Renames(self._wire)
+        self._deletes = Deletes(self._wire)
 
     storage_options: ClassVar[OptionTable] = TABLE
 
@@ -235,18 +238,20 @@ class GcsStore(Store):
 
     async def delete_file(self, path: StorePath) -> bool:
         """Deletes a file; one call."""
-        operation = "delete_file"
-        if self._checked(path).path == "/":
-            return False
-        answer = await self._wire.send(operation, "DELETE", path, self._wire.object_url(path))
-        if answer.status == 404 and not says_no_bucket(answer):
-            return False
-        if answer.status >= 300:
-            raise error_of(answer, operation, path)
-        return True
+        return self._checked(path).path != "/" and await self._deletes.delete("delete_file", path)
+
+    async def delete_file_if(self, path: StorePath, *, identity: str) -> bool:
+        """See `SupportsConditionalDelete.delete_file_if`; two calls, a third where the file was changed meanwhile."""
+        return self._checked(path).path != "/" and await self._deletes.delete_if(path, identity)
+
+    async def delete_files(self, paths: Sequence[StorePath]) -> Mapping[StorePath, StoreError]:
+        """See `SupportsBatchDelete.delete_files`; a server that knows no batches gets a call for each."""
+        return await self._deletes.delete_many(
+            "delete_files", [path for path in paths if self._checked(path).path != "/"]
+        )
 
     async def delete_directory(self, path: StorePath, *, recursive: bool) -> bool:
-        """Deletes what lies below a name, object by object, sixteen at a time. Else its placeholder, if it has one."""
+        """Deletes what lies below a name: eleven calls for every 1,000 objects. Else its placeholder, if it has one."""
         operation = "delete_directory"
         marker = StorePath(path.scheme, path.authority, f"{path.path.rstrip('/')}/")
         found = False
@@ -257,7 +262,10 @@ class GcsStore(Store):
             # Never more than what was seen: others may put something there meanwhile.
             if not recursive and names != [marker]:
                 raise StoreNotEmptyError("the directory has children", operation=operation, path=path)
-            await _each(self.delete_file, names)
+            for first in range(0, len(names), BATCH):
+                failed = await self._deletes.delete_many(operation, names[first : first + BATCH])
+                for error in failed.values():
+                    raise error
         if not found and await object_at(self._wire, operation, path) is not None:
             raise StoreNotADirectoryError("a file is there", operation=operation, path=path)
         return found
@@ -280,26 +288,6 @@ class GcsStore(Store):
         if "\r" in name or "\n" in name or name.startswith("/.well-known/acme-challenge/"):
             raise InvalidPathError("the service can hold no such name", path=ascii(str(path)))
         return path
-
-
-async def _each(call: Callable[[StorePath], Awaitable[object]], paths: Iterable[StorePath]) -> None:
-    """Calls for each path, some at a time; after the first error no call begins, and those under way are awaited."""
-    left, failed = iter(paths), list[CommitterError]()
-
-    async def work() -> None:
-        for path in left:
-            if failed:
-                return
-            try:
-                await call(path)
-            except CommitterError as error:
-                failed.append(error)
-
-    async with asyncio.TaskGroup() as group:
-        for _ in range(_DELETERS):
-            group.create_task(work())
-    if failed:
-        raise failed[0]
 
 
 def _make(scheme: str, bucket: str, options: dict[str, Any]) -> GcsStore:

@@ -18,6 +18,10 @@ from committer.stores.http import Answer, Body, HttpClient
 # Not imported: the package's front is above everything. It is there, however this was reached.
 _USER_AGENT: Final = f"lake-committer/{sys.modules['committer'].__version__}"
 
+# The service repeats its earlier answer to a change that something on the way sends again (google-cloud-cpp, issue
+# 12347).
+IDEMPOTENCY: Final = "x-goog-gcs-idempotency-token"
+
 Query = Sequence[tuple[str, str]]
 
 
@@ -38,6 +42,7 @@ class GcsWire:
         self._uploads = f"{endpoint}/upload/storage/v1/b/{name}/o"
         self._bucket = f"{endpoint}/storage/v1/b/{name}"
         self._name = name
+        self._endpoint = endpoint
         self._pays: Query = (("userProject", user_project),) if user_project else ()
         self._access = access
         self._http = http
@@ -56,6 +61,20 @@ class GcsWire:
     def rewrite_url(self, source: StorePath, destination: StorePath) -> str:
         """The URL that copies an object within the bucket."""
         return f"{self.object_url(source)}/rewriteTo/b/{self._name}/o/{quote(destination.path[1:], safe='')}"
+
+    def target_of(self, path: StorePath) -> str:
+        """The URL of an object as a call in a batch names it: without the service's."""
+        parameters = "".join(f"?{name}={quote(value, safe='')}" for name, value in self._pays)
+        return f"{self.object_url(path).removeprefix(self._endpoint)}{parameters}"
+
+    def token(self) -> str:
+        """An idempotency token that no other call has."""
+        return f"{self._prefix}-{os.getpid():x}-{next(self._numbers):x}"
+
+    @property
+    def batch_url(self) -> str:
+        """The URL of batches of calls."""
+        return f"{self._endpoint}/batch/storage/v1"
 
     @property
     def listing_url(self) -> str:
@@ -103,9 +122,7 @@ class GcsWire:
         target = f"{url}?{parameters}" if parameters else url
         sent = {"User-Agent": _USER_AGENT, **(headers or {})}
         if changes:
-            # The service repeats its earlier answer to a change that something on the way sends again
-            # (google-cloud-cpp, issue 12347).
-            sent["x-goog-gcs-idempotency-token"] = f"{self._prefix}-{os.getpid():x}-{next(self._numbers):x}"
+            sent[IDEMPOTENCY] = self.token()
         return await self.resend(operation, method, path, target, sent, data=data, changes=changes)
 
     async def resend(

@@ -25,7 +25,9 @@ PROFILES: Final[Mapping[str, Capabilities]] = {
     "adls": Capabilities(
         implicit_parents=True, conditional_rename=True, forbids_trailing_period=True, max_path_bytes=1024
     ),
-    "gcs": msgspec.structs.replace(_FLAT, conditional_rename=True),
+    "gcs": msgspec.structs.replace(
+        _FLAT, conditional_rename=True, conditional_delete=True, batch_delete=True, max_batch_delete=100
+    ),
     # S3's 5 MiB, the least that a part may have but for the last, is for a flag to set: a test has small files.
     "s3": msgspec.structs.replace(
         _WITHOUT_RENAMES,
