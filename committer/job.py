@@ -148,6 +148,7 @@ class Job:
 
         Raises:
             JobDecidedError, JobStateError: The job is decided or being committed, perhaps with this attempt: it stays.
+            JobNotFoundError: The job is over, and its id was set up anew since; nothing was changed.
             CommitterError: Something could not be removed.
         """
         request = AbortRequest(check_number(task, "task"), check_number(attempt, "attempt"))

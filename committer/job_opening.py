@@ -25,9 +25,11 @@ from committer.layout import check_job_id
 from committer.logs import job_logger
 from committer.opening import Opening
 from committer.paths import Destination, StorePath
+from committer.records.job_state import is_of
 from committer.spec import Delivery, JobSpec
 from committer.stages.base import StageContext
 from committer.stages.job_directory import join_job
+from committer.stages.job_stands import set_up_anew
 from committer.stages.own_records import read_setup
 from committer.stores.registry import find_store
 
@@ -139,7 +141,7 @@ def attach_job(
         listeners: Called with each event of the job's progress.
 
     Raises:
-        JobNotFoundError: There is no such job.
+        JobNotFoundError: There is no such job; or its id was set up anew since the spec was made.
     """
     choices = config_of(config)
     told, display = watched(progress, listeners)
@@ -168,6 +170,8 @@ def attach_job(
                 else:
                     given = choices if choices is not None or known is None else known.config
                     spec, identity = await find_job(store, destination, wanted, config=given)
+                    if known is not None and not is_of(known.setup, spec.setup):
+                        raise set_up_anew(known.layout, "attach_job")
                 context = await open_context(spec, store, owned=owned, listeners=told)
                 context = replace(context, setup_identity=identity)
                 if spec.hadoop:

@@ -17,7 +17,6 @@ from committer.errors import (
     StoreNotFoundError,
 )
 from committer.events import Statistics
-from committer.flow.together import both
 from committer.layout import DRIVERS, JobLayout, check_job_id, is_setup
 from committer.paths import StorePath
 from committer.records.job_state import JobSetup
@@ -53,8 +52,11 @@ async def find_job(
     store = paced(opened, config or CommitterConfig(), Statistics(), owned=False)
     try:
         layout = layout_for(store, dest, job_id)
-        found, setup = await both(look_at_job(store, layout), _setup_or_none(store, layout))
-        while setup is None and found.set_up:
+        # One after the other: an identity that is older than the record keeps a caller off the job, one that is newer
+        # would take a job that was set up under the id in between for the one that was read.
+        found = await look_at_job(store, layout)
+        setup = await _setup_or_none(store, layout)
+        while (setup is not None) != found.set_up:
             # It was made between the two; or its job is being cleaned up, and what else was listed is gone by now.
             found = await look_at_job(store, layout)
             setup = await _setup_or_none(store, layout)

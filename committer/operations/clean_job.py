@@ -12,16 +12,18 @@ from committer.committers.magic.committer import MagicCommitter
 from committer.errors import (
     JobNotFoundError,
     RecordError,
+    StoreIsADirectoryError,
+    StoreNotADirectoryError,
     StoreNotFoundError,
 )
 from committer.logs import job_logger
 from committer.paths import StorePath
 from committer.records.job_state import JobSetup, encode_record
-from committer.spec import Delivery
 from committer.stages.base import StageContext
 from committer.stages.cleanup import CleanupJob, RemoveDecision, RemoveLastRecords
 from committer.stages.decide import abort_decision, create_decision
 from committer.stages.job_directory import JobDirectory, look_at_job, refuse_links
+from committer.stages.other_setup import is_anew
 from committer.stages.own_records import read_decision, read_outcome, read_setup
 from committer.stages.replace_lock import release_lock, remove_taken_lock
 from committer.stores.base import Store
@@ -54,7 +56,7 @@ async def clean_job(context: StageContext, *, age_s: float | None, force: bool, 
         StoreLinkError: A link stands in the place of one of its directories or records.
     """
     try:
-        context = await _with_magic(context)
+        context = await _joined(context)
         found = await look_at_job(context.store, context.layout)
         await refuse_links(context.store, found, operation="cleanup")
     except JobNotFoundError:
@@ -67,6 +69,8 @@ async def clean_job(context: StageContext, *, age_s: float | None, force: bool, 
         return "it is gone"
     if found.is_foreign and not (force and age_s is None):
         return _FOREIGN
+    if await is_anew(context, found.children):
+        return _CLAIMED
     if age_s is not None:
         newest = max(found.newest, await _newest_below(context, found)) or await _age_of_empty(context, found)
         if not newest:
@@ -84,7 +88,10 @@ async def clean_job(context: StageContext, *, age_s: float | None, force: bool, 
         if not await _claim(context):
             return _CLAIMED
         found = await look_at_job(context.store, context.layout)
-    reason = await _remove(context, found, force=force, forgets=forgets)
+    try:
+        reason = await _remove(context, found, force=force, forgets=forgets)
+    except JobNotFoundError:
+        return _CLAIMED
     if reason is None:
         _log.info("job %s is removed by a cleanup: %s", context.layout.job_id, was)
     return reason
@@ -116,18 +123,31 @@ async def _claim(context: StageContext) -> bool:
         return False
 
 
-async def _with_magic(context: StageContext) -> StageContext:
-    """The context of a job that may have a magic directory, unless its setup record says that it has none."""
-    if not context.store.capabilities.publishes_uploads:
-        return context
+async def _joined(context: StageContext) -> StageContext:
+    """The context of the job as it was set up: one call, two where directories are not real.
+
+    Without the name of its setup a cleanup that is stopped would abort, and delete, the job that is set up under the id
+    meanwhile. The record is read before anything else is looked at, so that all of that is of this setup, or `is_anew`
+    tells: by the directory named after it, or, where directories are not real, by the identity of the record, which is
+    older than what was read.
+    """
+    store, layout = context.store, context.layout
+    spec, identity = context.spec, None
     try:
-        setup = await read_setup(context.store, context.layout)
-    except (StoreNotFoundError, RecordError):
-        delivery: Delivery = "listing"
+        if not store.capabilities.directories:
+            identity = (await store.status(layout.setup)).identity
+        setup = (await read_setup(store, layout)).spec
+    except (StoreNotFoundError, StoreNotADirectoryError):
+        # Every record that comes to stand there is another job's, then.
+        name, delivery = context.driver, spec.delivery
+    except (StoreIsADirectoryError, RecordError):
+        name, delivery = "", spec.delivery
     else:
-        delivery = setup.spec.delivery
-    spec = msgspec.structs.replace(context.spec, committer=MagicCommitter.name, delivery=delivery)
-    return of_spec(context, spec)
+        name, delivery = setup.setup, setup.delivery
+    if store.capabilities.publishes_uploads:
+        # One that has no setup record may be one of Hadoop's magic committer.
+        spec = msgspec.structs.replace(spec, committer=MagicCommitter.name, delivery=delivery)
+    return replace(of_spec(context, msgspec.structs.replace(spec, setup=name)), setup_identity=identity)
 
 
 async def _newest_below(context: StageContext, found: JobDirectory) -> float:
@@ -179,7 +199,7 @@ async def _remove(context: StageContext, found: JobDirectory, *, force: bool, fo
     if not (found.ended or found.decided) and (found.set_up or found.attempts):
         anchored = context if found.set_up else _without_setup(context)
         try:
-            decision = await create_decision(anchored, abort_decision(context))
+            decision = await create_decision(anchored, abort_decision(anchored))
         except JobNotFoundError:
             # Remains without setup record and job attempt: no driver can commit it.
             pass
@@ -200,4 +220,4 @@ async def _remove(context: StageContext, found: JobDirectory, *, force: bool, fo
 
 def _without_setup(context: StageContext) -> StageContext:
     """The context of a job whose setup record need not stand: Hadoop's, or one half removed."""
-    return replace(context, spec=msgspec.structs.replace(context.spec, hadoop=True))
+    return of_spec(context, msgspec.structs.replace(context.spec, hadoop=True, setup=""))

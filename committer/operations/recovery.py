@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager
+from dataclasses import replace
 
 from committer.committers.advising import advised
 from committer.committers.context import open_context
@@ -102,8 +103,9 @@ async def _found(
     choices = config_of(config)
     async with store_of_call(destination, storage_options) as store:
         try:
-            spec, _identity = await find_job(store, destination, job_id, config=choices)
+            spec, identity = await find_job(store, destination, job_id, config=choices)
         except JobNotFoundError:
+            identity = None
             spec = JobSpec(
                 destination=destination.uri,
                 job_id=job_id,
@@ -111,6 +113,7 @@ async def _found(
                 config=choices or CommitterConfig(),
             )
         context = await open_context(spec, store, owned=False, listeners=listeners)
+        context = replace(context, setup_identity=identity)
         try:
             yield context
         finally:

@@ -18,7 +18,9 @@ from committer.flow.workers import run_workers
 from committer.paths import StorePath
 from committer.stages.base import Stage
 from committer.stages.job_directory import look_at_job
+from committer.stages.job_stands import set_up_anew
 from committer.stages.listed_records import aborted_suffix
+from committer.stages.other_setup import is_anew
 from committer.stages.upload_lists import end_uploads
 from committer.stores.helpers import move_file
 
@@ -54,7 +56,8 @@ class AbortTask(Stage[AbortRequest, None]):
 
     Preconditions: no driver commits the job.
     Postconditions: nothing of the attempt is left; no other attempt is touched.
-    Failure modes: `JobDecidedError` or `JobStateError` when the job is being committed: files and records stay.
+    Failure modes: `JobDecidedError` or `JobStateError` when the job is being committed, `JobNotFoundError` when its id
+    was set up anew and the attempt is known by its ids alone: files and records stay.
     Cost: by ids 4 listings, one read of the task's record, one delete a run; for a run that never committed 1 call. On
     stores with uploads 2 more a run, and one read and 2 calls for each of its uploads.
     Hadoop: ``AbortTaskStage``.
@@ -105,7 +108,7 @@ class AbortTask(Stage[AbortRequest, None]):
 
     async def _remove_records(self, value: AbortRequest, attempt_id: str) -> None:
         layout, store = self.context.layout, self.context.store
-        await self._check_not_being_committed()
+        await self._check_not_being_committed(value)
         taken: list[tuple[StorePath, StorePath]] = []
         if self.context.spec.delivery == "listing":
             taken += await self._take_manifest(value, attempt_id)
@@ -116,8 +119,8 @@ class AbortTask(Stage[AbortRequest, None]):
             record = layout.attempt_record(value.task, value.attempt, value.nonce)
             taken += await self._take(record, record.parent / f"{record.name}.tmp")
         try:
-            await self._check_not_being_committed()
-        except JobStateError:
+            await self._check_not_being_committed(value)
+        except (JobStateError, JobNotFoundError):
             for record, aside in taken:
                 await self._put_back(record, aside)
             raise
@@ -126,12 +129,14 @@ class AbortTask(Stage[AbortRequest, None]):
             await self._end_uploads_in(aside)
             await store.delete_file(aside)
 
-    async def _check_not_being_committed(self) -> None:
+    async def _check_not_being_committed(self, value: AbortRequest) -> None:
         layout = self.context.layout
         try:
             found = await look_at_job(self.context.store, layout)
         except JobNotFoundError:
             return
+        if value.nonce is None and await is_anew(self.context, found.children):
+            raise set_up_anew(layout, self.name)
         if found.decided or found.ended:
             raise JobDecidedError(
                 f"job {layout.job_id} is decided: a task attempt may be part of it and is not aborted any more",

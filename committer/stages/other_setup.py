@@ -40,9 +40,11 @@ async def is_anew(context: StageContext, children: Mapping[str, FileStatus]) -> 
     standing = children.get("setup")
     if standing is None:
         return False
-    other = is_another_setup(context, standing)
-    own_directory = not context.store.capabilities.directories or context.layout.drivers.name in children
-    return (other or not own_directory) and await is_set_up_anew(context.store, context.layout)
+    if context.store.capabilities.directories:
+        own = context.layout.drivers.name in children and not is_another_setup(context, standing)
+    else:
+        own = None is not context.setup_identity == standing.identity
+    return not own and await is_set_up_anew(context.store, context.layout)
 
 
 async def remove_mistaken(context: StageContext) -> None:

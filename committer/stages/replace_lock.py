@@ -29,7 +29,7 @@ from committer.stages.base import Stage, StageContext
 from committer.stages.cleanup import remove_emptied
 from committer.stages.job_directory import layout_for, look_at_job
 from committer.stages.job_stands import is_set_up_anew
-from committer.stages.own_records import read_decision, read_outcome, read_record
+from committer.stages.own_records import read_decision, read_outcome, read_record, read_setup
 from committer.stores.base import FileStatus
 from committer.stores.helpers import create_exclusively, move_file
 
@@ -259,21 +259,23 @@ async def release_lock(context: StageContext, *, driver: str | None = None) -> N
 
 async def _take_away(context: StageContext, *, driver: str | None, unless_kept: bool = False) -> None:
     layout, store = context.layout, context.store
-
-    def is_own(lock: ReplaceLock | None) -> bool:
-        return lock is not None and lock.job_id == layout.job_id and driver in (None, lock.driver)
-
     try:
         # Looked at before it is read, so that a rename that is told the identity cannot take one that came later.
         known = await store.status(layout.replace_lock) if store.capabilities.conditional_rename else None
         standing = await _lock_at(context, layout.replace_lock)
     except (RecordError, StoreNotFoundError):
         return
-    if standing is None or not is_own(standing):
+    if standing is None or standing.job_id != layout.job_id or driver not in (None, standing.driver):
         return
-    if not is_of(standing.setup, layout.setup_name) and await is_set_up_anew(store, layout):
+    if await _is_of_another_setup(context, standing):
         # The job is over, and another one has its id and the lock.
         return
+
+    def is_own(lock: ReplaceLock | None) -> bool:
+        if lock is None or (lock.job_id, lock.setup) != (standing.job_id, standing.setup):
+            return False
+        return driver in (None, lock.driver)
+
     # Beside the lock only when the job's directory is gone, or when this driver has released one already.
     released = layout.drivers / f"replace-lock-{context.driver}"
     beside = layout.temporary / f"{layout.replace_lock.name}-{layout.job_id}"
@@ -296,6 +298,20 @@ async def _take_away(context: StageContext, *, driver: str | None, unless_kept: 
     can = store.capabilities
     if place != released or can.conditional_rename or not can.atomic_file_rename:
         await store.delete_file(place)
+
+
+async def _is_of_another_setup(context: StageContext, lock: ReplaceLock) -> bool:
+    """Whether a lock of the job's id is of a job that was set up under it since: one call, where that may be."""
+    store, layout = context.store, context.layout
+    if layout.setup_name:
+        return not is_of(lock.setup, layout.setup_name) and await is_set_up_anew(store, layout)
+    if not lock.setup:
+        return False
+    # To this caller the job was gone, or its setup record none.
+    try:
+        return (await read_setup(store, layout)).spec.setup == lock.setup
+    except (StoreNotFoundError, StoreNotADirectoryError, StoreIsADirectoryError, RecordError):
+        return False
 
 
 async def _move_lock(
