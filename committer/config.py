@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import math
+import sys
 import warnings
 from collections.abc import Mapping
 from typing import Any, Final, Literal, TypeAlias, get_args
@@ -164,9 +165,7 @@ class CommitterConfig(msgspec.Struct, frozen=True, kw_only=True, dict=True):
             if getattr(self, name) not in choices:
                 raise _bad(name, getattr(self, name), f"it must be one of {', '.join(choices)}")
         for name in _ABOVE_ZERO:
-            value = getattr(self, name)
-            if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-                raise _bad(name, value, "it must be an integer of 1 or more")
+            _check_count(name, getattr(self, name))
         for name in _RATES:
             value = getattr(self, name)
             if value is not None and not _is_rate(value):
@@ -368,6 +367,13 @@ def _is_rate(value: object) -> bool:
     if isinstance(value, bool) or not isinstance(value, int | float):
         return False
     return math.isfinite(value) and value >= 0
+
+
+def _check_count(field: str, value: object) -> None:
+    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+        raise _bad(field, value, "it must be an integer of 1 or more")
+    if value > sys.maxsize:
+        raise _bad(field, value, f"it must be an integer of at most {sys.maxsize}")
 
 
 def _bad(field: str, value: object, rule: str) -> ConfigurationError:

@@ -16,6 +16,7 @@ from committer.records.manifest import TaskManifest, decode_task_manifest
 from committer.records.pending_set import PendingCommit, PendingSet, decode_pending, decode_pending_set
 from committer.records.pending_uploads import UploadList, decode_upload_list
 from committer.records.success import SuccessData, decode_success
+from committer.undecodable import UNDECODABLE
 
 AnyRecord: TypeAlias = (
     TaskManifest
@@ -97,7 +98,7 @@ def decode_any(data: bytes, *, source: str) -> AnyRecord:
     """
     try:
         kind = msgspec.json.decode(data.removeprefix(b"\xef\xbb\xbf"), type=_Kind)
-    except (msgspec.MsgspecError, RecursionError) as error:
+    except UNDECODABLE as error:
         reason = "it is empty: the marker of a committer that writes no report" if not data else str(error)
         raise RecordError(f"not a record: {reason}", path=source) from error
     own = _OWN.get(kind.type or "")

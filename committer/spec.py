@@ -11,6 +11,7 @@ from committer.config import CommitterConfig, ConfigLike, config_of
 from committer.errors import ConfigurationError, RecordError
 from committer.layout import JobLayout, check_job_id, check_number, check_setup
 from committer.paths import StorePath
+from committer.undecodable import UNDECODABLE
 
 Delivery: TypeAlias = Literal["listing", "message"]
 
@@ -100,6 +101,6 @@ class JobSpec(msgspec.Struct, frozen=True, kw_only=True):
             check_number(spec.job_attempt, "job_attempt")
             check_setup(spec.setup)
             StorePath.from_uri(spec.destination)
-        except (msgspec.MsgspecError, ConfigurationError) as error:
+        except (*UNDECODABLE, ConfigurationError) as error:
             raise RecordError(f"not a job spec: {error}", operation="decode JobSpec") from error
         return spec

@@ -359,6 +359,7 @@ def test_the_identity_of_a_job() -> None:
         ("io_delete_weight", 1001),
         ("record_save_attempts", 0),
         ("record_size_limit", 0),
+        ("io_concurrency", 1 << 63),
         ("manifest_queue_capacity", 0),
         ("summary_report_directory", None),
         ("file_list_directory", None),

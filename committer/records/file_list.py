@@ -11,6 +11,7 @@ import msgspec
 from committer.config import FileListFormat
 from committer.errors import ConfigurationError, RecordError
 from committer.partition_names import HIVE_DEFAULT_PARTITION, unescape_path_name
+from committer.undecodable import UNDECODABLE
 
 ENTRIES_IN_A_PART: Final = 100_000
 """Files that one part names. A job whose files are kept in memory has one full part at most, so that drivers who meet
@@ -55,7 +56,7 @@ def decode_part(data: bytes, form: FileListFormat, *, source: str) -> list[Commi
         return _decode_parquet(data, source)
     try:
         return _LINES.decode_lines(data)
-    except msgspec.DecodeError as error:
+    except UNDECODABLE as error:
         raise RecordError(f"a list of committed files does not decode: {error}", path=source) from error
 
 

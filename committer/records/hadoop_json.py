@@ -15,6 +15,7 @@ from typing import Any, Final, TypeVar
 import msgspec
 
 from committer.errors import RecordError
+from committer.undecodable import UNDECODABLE
 
 T = TypeVar("T", bound=msgspec.Struct)
 
@@ -64,7 +65,7 @@ def decode(data: bytes, kind: type[T], *, source: str, what: str, field: str = "
         at, missing = _AT.search(text), _MISSING.search(text)
         parts = (field, at[1] if at else "", missing[1] if missing else "")
         raise bad_record(what, ".".join(part for part in parts if part), _AT.sub("", text), source=source) from error
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+    except UNDECODABLE as error:
         raise RecordError(f"a {what} is not JSON: {error}", field=field, path=source) from error
     return record
 

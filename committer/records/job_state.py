@@ -16,6 +16,7 @@ from committer.config import CommitterConfig
 from committer.errors import RecordError
 from committer.records.statistics import IOStatistics
 from committer.spec import JobSpec
+from committer.undecodable import UNDECODABLE
 
 VERSION: Final = 1
 
@@ -225,7 +226,7 @@ def decode_record(data: bytes, kind: type[R], *, source: str) -> R:
     """
     try:
         record = msgspec.json.decode(data, type=kind)
-    except (msgspec.MsgspecError, RecursionError) as error:
+    except UNDECODABLE as error:
         raise RecordError(
             f"not a {kind.__struct_config__.tag} record: {error}",
             path=source,
@@ -257,6 +258,6 @@ def decode_facts(data: bytes, *, source: str) -> list[Fact]:
     facts: list[Fact] = []
     try:
         facts.extend(decoder.decode(line) for line in data.splitlines())
-    except msgspec.MsgspecError as error:
+    except UNDECODABLE as error:
         raise RecordError(f"line {len(facts) + 1} is not a fact: {error}", path=source) from error
     return facts

@@ -11,6 +11,7 @@ from typing import Annotated, Final
 import msgspec
 
 from committer.errors import RecordError
+from committer.undecodable import UNDECODABLE
 
 VERSION: Final = 1
 
@@ -67,7 +68,7 @@ def decode_upload_list(data: bytes, *, source: str) -> UploadList:
     """
     try:
         record = msgspec.json.decode(data, type=UploadList)
-    except (msgspec.MsgspecError, RecursionError) as error:
+    except UNDECODABLE as error:
         raise RecordError(f"not a list of uploads: {error}", path=source) from error
     if record.version != VERSION:
         raise RecordError(

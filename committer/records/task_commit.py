@@ -8,6 +8,7 @@ from collections.abc import Iterable
 import msgspec
 
 from committer.errors import ConfigurationError, RecordError
+from committer.undecodable import UNDECODABLE
 
 INLINE_LIMIT = 6 * 1024
 MESSAGE_LIMIT = 8 * 1024
@@ -61,7 +62,7 @@ class TaskCommit(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         """
         try:
             message = msgspec.json.decode(data if isinstance(data, str) else bytes(data), type=cls)
-        except (msgspec.MsgspecError, TypeError) as error:
+        except (*UNDECODABLE, TypeError) as error:
             raise RecordError(f"not a task commit message: {error}", operation="decode TaskCommit") from error
         if message.inline is not None and digest_of(message.inline.encode()) != message.digest:
             raise RecordError(

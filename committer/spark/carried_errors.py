@@ -17,6 +17,7 @@ import msgspec
 import committer.errors
 from committer.advice import to_blocking_callers
 from committer.errors import CommitterError, Outcome
+from committer.undecodable import UNDECODABLE
 
 _MARK: Final = "committer-error: "
 _OF_EVERY_ERROR: Final = frozenset({"message", "outcome"})
@@ -65,7 +66,7 @@ def error_behind(error: BaseException) -> CommitterError | None:
     found = _NOTE.findall(str(error))
     try:
         return _rebuilt(msgspec.json.decode(found[-1], type=_Carried)) if found else None
-    except msgspec.MsgspecError:  # of another release of this library
+    except UNDECODABLE:  # of another release of this library
         return None
 
 

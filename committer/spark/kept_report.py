@@ -29,6 +29,7 @@ from committer.operations import recover
 from committer.paths import StorePath
 from committer.spark.options import WriteOptions
 from committer.stores.base import FileStatus, Store
+from committer.undecodable import UNDECODABLE
 
 _LOG = job_logger("committer.spark")
 _PREFIX: Final = ".report-"
@@ -94,7 +95,7 @@ async def _read(store: Store, path: StorePath, limit: int) -> JobReport | None:
         return msgspec.json.decode(await store.read(path, limit=limit), type=JobReport)
     except StoreNotFoundError:
         return None
-    except msgspec.MsgspecError as error:
+    except UNDECODABLE as error:
         raise RecordError(f"not a job report: {error}", path=path, outcome="committed") from error
 
 

@@ -11,6 +11,7 @@ from committer.errors import CommitterError, RecordError, TaskError
 from committer.records.job_state import (
     Decision,
     Fact,
+    JobOutcome,
     JobSetup,
     NamedRecord,
     PlanFile,
@@ -183,6 +184,36 @@ async def test_record_over_the_size_limit(place: Place) -> None:
 
 
 # -- our own records ---------------------------------------------------------------------------------------------
+
+
+DAMAGE = {
+    "no UTF-8": lambda data: data.replace(b'"version"', b'"v\xedrsion"').replace(b'"job-1"', b'"j\xedb-1"'),
+    "too deep": lambda data: data.replace(b"{", b'{"x":' + b"[" * 100_000 + b"]" * 100_000 + b",", 1),
+    "cut off": lambda data: data[:-20],
+}
+
+
+@pytest.mark.parametrize("damage", list(DAMAGE))
+@pytest.mark.parametrize("record", ["setup", "decision", "outcome"])
+async def test_damaged_records_keep_no_other_job_from_anything(place: Place, record: str, damage: str) -> None:
+    """Whatever bytes stand there: the job is shown, every call says what is wrong, and force removes it."""
+    await decided_job(place)
+    setup = decode_record(place.read("_temporary/job-1/setup"), JobSetup, source="").spec.setup
+    outcome = JobOutcome(job_id="job-1", outcome="committed", driver="d", created="", setup=setup)
+    if record == "outcome":
+        place.write("_temporary/job-1/outcome", encode_record(outcome))
+    name = f"_temporary/job-1/{record}"
+    place.write(name, DAMAGE[damage](place.read(name)))
+    beside = await place.open_job(job_id="job-2")
+    await beside.close()
+    assert await place.states() == {"job-1": "unknown", "job-2": "open"}
+    for rollback in (False, True):
+        with pytest.raises(RecordError):
+            await place.recover("job-1", rollback=rollback, force=True)
+    report = await committer.cleanup(place.dest, older_than=0, storage_options=place.options)
+    assert report.removed == ["job-2"]
+    await committer.cleanup(place.dest, job_id="job-1", force=True, storage_options=place.options)
+    assert not [name for name in place.all_files() if name.startswith("_temporary")]
 
 
 async def decided_job(place: Place) -> committer.Job:

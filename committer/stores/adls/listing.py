@@ -11,6 +11,7 @@ import msgspec
 from committer.errors import StoreUnavailableError
 from committer.paths import StorePath
 from committer.stores.base import FileStatus
+from committer.undecodable import UNDECODABLE
 
 
 class _Entry(msgspec.Struct, gc=False):
@@ -47,7 +48,7 @@ def statuses_in(body: bytes, directory: StorePath) -> list[FileStatus]:
             )
             for entry in _decode(body).paths
         ]
-    except ValueError:
+    except (*UNDECODABLE, ValueError):
         raise StoreUnavailableError("a page of a listing cannot be read", operation="list", path=directory) from None
 
 

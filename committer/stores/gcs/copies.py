@@ -22,6 +22,7 @@ from committer.stores.gcs.resources import STAMP, ObjectResource, identity_of, o
 from committer.stores.gcs.wire import GcsWire
 from committer.stores.helpers import unseen
 from committer.stores.http import Answer
+from committer.undecodable import UNDECODABLE
 
 _OPERATION: Final = "rename_file"
 _DELETES: Final = 2
@@ -146,7 +147,7 @@ class Copies:
                 return answer
             try:
                 told = _REWRITTEN.decode(answer.body)
-            except msgspec.MsgspecError:
+            except UNDECODABLE:
                 raise StoreOutcomeUnknownError(
                     "the answer cannot be read", operation=_OPERATION, path=destination
                 ) from None

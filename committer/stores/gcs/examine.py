@@ -14,6 +14,7 @@ from committer.stores.examination import Finding
 from committer.stores.gcs.errors import RIGHTS
 from committer.stores.gcs.renames import Renames
 from committer.stores.gcs.wire import GcsWire
+from committer.undecodable import UNDECODABLE
 
 _BOUND_S: Final = 10.0
 _NEEDED: Final = (
@@ -51,7 +52,7 @@ async def _told(wire: GcsWire, directory: StorePath, below: str, query: tuple[tu
     answer = await wire.done("findings", "GET", directory, f"{wire.bucket_url}{below}", query, changes=False)
     try:
         told = msgspec.json.decode(answer.body)
-    except msgspec.DecodeError:
+    except UNDECODABLE:
         told = None
     return told if isinstance(told, dict) else {}
 

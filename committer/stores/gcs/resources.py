@@ -13,6 +13,7 @@ from committer.paths import StorePath
 from committer.stores.base import FileStatus
 from committer.stores.gcs.errors import error_of, says_no_bucket
 from committer.stores.gcs.wire import GcsWire
+from committer.undecodable import UNDECODABLE
 
 STAMP: Final = "committer-attempt"
 FIELDS: Final = "name,generation,size,updated,metadata,crc32c,md5Hash"
@@ -50,7 +51,7 @@ def parsed(body: bytes, operation: str, path: StorePath) -> ObjectResource:
     """
     try:
         return _OBJECT.decode(body)
-    except msgspec.MsgspecError:
+    except UNDECODABLE:
         raise StoreUnavailableError("the answer cannot be read", operation=operation, path=path) from None
 
 
@@ -122,7 +123,7 @@ async def pages(
         try:
             page = _PAGE.decode(answer.body)
             files = [_child(one, directory, prefix) for one in page.items if markers or not one.name.endswith("/")]
-        except (msgspec.MsgspecError, ValueError):
+        except (*UNDECODABLE, ValueError):
             raise StoreUnavailableError(
                 "a page of a listing cannot be read", operation=operation, path=directory
             ) from None
