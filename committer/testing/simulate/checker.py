@@ -7,20 +7,15 @@ one after the other in the order of their outcomes.
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Callable, Mapping
-from functools import lru_cache
 from typing import Literal, TypeAlias
 
 from committer.layout import SUCCESS
-from committer.testing.simulate.ledger import Attempt, Ledger
+from committer.testing.simulate.contents import VISIBLE, Files, difference, digests, is_lock, is_temporary, job_of
+from committer.testing.simulate.ledger import Ledger
 from committer.testing.simulate.watch import JobWatch
-from committer.testing.simulate.worlds import ELSEWHERE, MAGIC, OUT, TEMPORARY, World
+from committer.testing.simulate.worlds import OUT, TEMPORARY, World
 
-_VISIBLE = (f"{OUT}/", f"{ELSEWHERE}/")
-
-Files: TypeAlias = Mapping[str, bytes]
 Fate: TypeAlias = Literal["committed", "untouched", "unknown"]
 
 
@@ -56,9 +51,9 @@ class Checker:
         self._markers = {self.must_stand[SUCCESS]} if SUCCESS in self.must_stand else set()
         self._marker = self.must_stand.get(SUCCESS)
         self._strangers: dict[str, bytes] = {}
-        self._before_directories = {name for name in world.directories() if name.startswith(_VISIBLE)}
+        self._before_directories = {name for name in world.directories() if name.startswith(VISIBLE)}
         self._around = {
-            name: data for name, data in world.files().items() if not name.startswith(_VISIBLE) or is_temporary(name)
+            name: data for name, data in world.files().items() if not name.startswith(VISIBLE) or is_temporary(name)
         }
         self._pending_before = world.pending()
         self._report = report
@@ -157,7 +152,7 @@ class Checker:
         """A job is committed from here on: its files are what must stand."""
         new: dict[str, bytes] = {}
         for task in range(watch.ledger.tasks):
-            winner = self._winner(watch, task, visible)
+            winner = watch.ledger.winner(task, visible)
             if winner is None:
                 self._fail(f"G1: {watch.job_id} is committed and not all files of task {task} are in place", visible)
             else:
@@ -198,7 +193,7 @@ class Checker:
         if watch is None:
             self._fail("G9: a _SUCCESS appeared that no job of the simulation wrote", visible)
             return
-        if not self._is_complete(watch, visible) and not watch.committed:
+        if not watch.ledger.is_complete(visible) and not watch.committed:
             self._fail("G9: _SUCCESS stands and a file of a committed task does not", visible)
         elif not watch.committed:
             self._fail(f"G9: _SUCCESS of {watch.job_id} stands before its outcome", visible)
@@ -208,9 +203,9 @@ class Checker:
             self._markers.add(data)
 
     def _check_new(self, name: str, data: bytes, visible: Files) -> None:
-        watch = self._writer(name, data)
+        watch = next((one for one in self.jobs.values() if one.ledger.may_publish(name, data)), None)
         if watch is None:
-            begun = [one for one in self.jobs.values() if one.decided or any(self._wrote(one, name, data))]
+            begun = [one for one in self.jobs.values() if one.decided or any(one.ledger.wrote(name, data))]
             if not any(one.decided for one in begun):
                 self._fail(f"G6: {name} appeared at the destination before its job was decided", visible)
             else:
@@ -235,7 +230,7 @@ class Checker:
         for watch in deciding:
             if name in watch.blocking:
                 return
-            if name in watch.superseded and self._is_complete(watch, visible):
+            if name in watch.superseded and watch.ledger.is_complete(visible):
                 return
         if any(name in watch.ledger.all_names() for watch in deciding):
             self._fail(f"G13: {name} is neither the old file nor the new one", visible)
@@ -255,7 +250,7 @@ class Checker:
     def is_complete(self) -> bool:
         """Whether the output of every job stands at the destination."""
         visible = self.world.visible()
-        return all(self._is_complete(watch, visible) for watch in self.jobs.values())
+        return all(watch.ledger.is_complete(visible) for watch in self.jobs.values())
 
     def left_over(self) -> list[str]:
         """What stands of the jobs in `_temporary`, and in Hadoop's directories for uploads that wait."""
@@ -320,7 +315,7 @@ class Checker:
             self._fail(f"G4: the jobs are over and left {standing[:5]}", files)
 
     def _may_be_here(self, name: str) -> bool:
-        if not name.startswith(_VISIBLE):
+        if not name.startswith(VISIBLE):
             return False
         return not is_temporary(name) or is_lock(name) or any(name.startswith(job.places) for job in self.jobs.values())
 
@@ -369,9 +364,7 @@ class Checker:
             return set()
         if self.world.store().capabilities.atomic_directory_rename:
             return set()
-        targets = {
-            name for task in range(watch.ledger.tasks) for one in watch.ledger.may_win(task) for name in one.files
-        }
+        targets = watch.ledger.winning_names()
         return {
             old
             for old in watch.blocking - self._strangers.keys()
@@ -381,9 +374,7 @@ class Checker:
     def _check_directories(self, visible: Files) -> None:
         if not self.world.store().capabilities.directories:
             return
-        found = {
-            name for name in self.world.directories() if name.startswith(_VISIBLE) and not is_temporary(f"{name}/")
-        }
+        found = {name for name in self.world.directories() if name.startswith(VISIBLE) and not is_temporary(f"{name}/")}
         needed: set[str] = set()
         for name in visible:
             parts = self.world.name_of(name).split("/")[:-1]
@@ -395,64 +386,8 @@ class Checker:
         if extra or missing:
             self._fail(f"G4: directories too many {sorted(extra)}, too few {sorted(missing)}", visible)
 
-    # -- what it rests on -----------------------------------------------------------------------------------------
-
-    def _writer(self, name: str, data: bytes) -> JobWatch | None:
-        """The job that may publish this content under this name."""
-        for watch in self.jobs.values():
-            for attempt in self._wrote(watch, name, data):
-                if attempt in watch.ledger.may_win(attempt.task):
-                    return watch
-        return None
-
-    def _wrote(self, watch: JobWatch, name: str, data: bytes) -> list[Attempt]:
-        return [attempt for attempt in watch.ledger.attempts if attempt.files.get(name) == data]
-
-    def _winner(self, watch: JobWatch, task: int, visible: Files) -> Attempt | None:
-        for attempt in watch.ledger.may_win(task):
-            if all(visible.get(name) == data for name, data in attempt.files.items()):
-                return attempt
-        return None
-
-    def _is_complete(self, watch: JobWatch, visible: Files) -> bool:
-        return all(self._winner(watch, task, visible) is not None for task in range(watch.ledger.tasks))
-
     def _fail(self, what: str, files: Files) -> None:
         error = GuaranteeBrokenError(f"{what}\nstanding: {sorted(files)}")
         if self._report is None:
             raise error
         self._report(error)
-
-
-def digests(files: Files) -> dict[str, str]:
-    """The content of each file, as a digest."""
-    return {name: hashlib.sha256(data).hexdigest() for name, data in files.items()}
-
-
-def difference(found: Files, expected: Files) -> str:
-    """What is missing, what is too much, what is other than it must be."""
-    missing = sorted(expected.keys() - found.keys())
-    extra = sorted(found.keys() - expected.keys())
-    other = sorted(name for name in found.keys() & expected.keys() if found[name] != expected[name])
-    return f"missing {missing}, extra {extra}, other content {other}"
-
-
-def is_temporary(name: str) -> bool:
-    """Whether a name is below the destination's `_temporary`, or one of Hadoop's for uploads that wait."""
-    return name.startswith((f"{OUT}/{TEMPORARY}/", f"{OUT}/{MAGIC}"))
-
-
-def is_lock(name: str) -> bool:
-    """Whether a name is the replace lock, or one that was taken."""
-    return name.startswith(f"{OUT}/{TEMPORARY}/.replace-lock")
-
-
-@lru_cache(maxsize=64)
-def job_of(marker: bytes | None) -> str | None:
-    """The job that a `_SUCCESS` speaks of; None when it speaks of none."""
-    if not marker:
-        return None
-    try:
-        return str(json.loads(marker)["jobId"])
-    except (ValueError, KeyError):
-        return None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
@@ -99,6 +100,25 @@ class Ledger:
         return {
             old for old in names if any(old.startswith(f"{name}/") or name.startswith(f"{old}/") for name in targets)
         }
+
+    def wrote(self, name: str, data: bytes) -> list[Attempt]:
+        """The attempts that wrote this content under this name."""
+        return [attempt for attempt in self.attempts if attempt.files.get(name) == data]
+
+    def may_publish(self, name: str, data: bytes) -> bool:
+        """Whether a commit may publish this content under this name."""
+        return any(attempt in self.may_win(attempt.task) for attempt in self.wrote(name, data))
+
+    def winner(self, task: int, visible: Mapping[str, bytes]) -> Attempt | None:
+        """The attempt of a task that may win and all of whose files are visible; None when there is none."""
+        for attempt in self.may_win(task):
+            if all(visible.get(name) == data for name, data in attempt.files.items()):
+                return attempt
+        return None
+
+    def is_complete(self, visible: Mapping[str, bytes]) -> bool:
+        """Whether the files of some attempt of each task are visible."""
+        return all(self.winner(task, visible) is not None for task in range(self.tasks))
 
 
 def is_hidden(name: str) -> bool:
