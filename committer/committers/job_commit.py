@@ -51,6 +51,7 @@ from committer.stages.commit_state import is_forward_only
 from committer.stages.decide import DecideCommit, remove_plan, remove_side_files
 from committer.stages.intent import own_intent, withdraw
 from committer.stages.job_directory import JobDirectory
+from committer.stages.origin import lost_its_setup
 from committer.stages.roll_back import RollBackRequest
 
 _log = job_logger("committer.committers")
@@ -241,7 +242,7 @@ async def _after_undecided(call: JobCall, error: CommitterError) -> Position:
         await _withdraw_from_other(context, error, now.found)
         raise refuse_anew(context) from error
     if now.standing in _UNDECIDED and now.found is not None:
-        if now.found.set_up or context.spec.hadoop:
+        if not lost_its_setup(context, now.found):
             await withdraw_or_say(context, error, call.deciding.declared, now.found)
             raise error
         await remove_side_files(context, now.found)

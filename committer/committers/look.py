@@ -13,6 +13,7 @@ from committer.stages.base import StageContext
 from committer.stages.commit_state import is_fenced
 from committer.stages.end_job import Ended
 from committer.stages.job_directory import JobDirectory, look_at_job
+from committer.stages.origin import holds_no_job
 from committer.stages.other_setup import is_anew
 from committer.stages.own_records import read_decision, read_outcome, read_setup
 from committer.stages.success_content import read_success, was_completed
@@ -51,7 +52,7 @@ async def look_where_it_stands(context: StageContext) -> Position:
     if await is_anew(context, found.children):
         return Position(Standing.ANEW, found)
     if not (found.decided or found.ended):
-        if _is_of_no_job(context, found) or await _ended_before(context, found):
+        if holds_no_job(context, found) or await _ended_before(context, found):
             return Position(Standing.REMAINS, found)
         directories = store.capabilities.directories
         began = any(not found.outlived(name, directories=directories) for name in found.intents)
@@ -125,14 +126,6 @@ def standing_of(outcome: JobOutcome) -> Standing:
     if outcome.outcome == "rolled-back":
         return Standing.TAKEN_BACK if outcome.finished else Standing.ROLLED_BACK
     return Standing.FINISHED if outcome.finished else Standing.COMMITTED
-
-
-def _is_of_no_job(context: StageContext, found: JobDirectory) -> bool:
-    """Whether no job stands there: late requests made the directory again, where directories are not real."""
-    refuses, hadoop = context.store.capabilities.refuses_late_writes, context.spec.hadoop
-    if not found.children or (found.is_remains and not hadoop):
-        return True
-    return not (found.has_records or (found.is_job and (refuses or hadoop)))
 
 
 async def _ended_before(context: StageContext, found: JobDirectory) -> bool:

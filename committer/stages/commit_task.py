@@ -26,6 +26,7 @@ from committer.stages.base import Stage
 from committer.stages.durability import sync_directories
 from committer.stages.job_stands import check_job_stands
 from committer.stages.names import with_ancestors
+from committer.stages.origin import names_not_forced
 from committer.stages.task_directories import destination_directories
 from committer.stages.task_output import TaskOutput, WrittenFile
 from committer.stores.abilities import SYNC
@@ -205,10 +206,5 @@ class CommitTask(Stage[TaskOutput, TaskCommit]):
         await run_workers(foreign, sync, workers=self.context.config.io_concurrency, operation=self.name)
         names_of = with_ancestors({file.name.rpartition("/")[0] for file in value.files} | set(value.directories))
         directories = {value.directory / name for name in names_of}
-        directories |= {value.directory, value.directory.parent}
-        if self.context.spec.hadoop:
-            # Job setup forces the names above to the disk; Hadoop's does not.
-            layout = self.context.layout
-            directories |= {layout.job_attempt_directory, layout.job_directory, layout.temporary}
-            directories |= {layout.destination, layout.destination.parent}
+        directories |= {value.directory, value.directory.parent, *names_not_forced(self.context)}
         await sync_directories(self.context, directories)

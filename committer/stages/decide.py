@@ -40,6 +40,7 @@ from committer.stages.durability import sync_directories
 from committer.stages.job_directory import JobDirectory
 from committer.stages.job_stands import is_set_up_anew, set_up_anew
 from committer.stages.names import is_absolute
+from committer.stages.origin import anchor_of, make_superseded
 from committer.stages.other_setup import is_another_setup
 from committer.stages.own_records import OWN_RECORD_LIMIT, read_decision, read_setup
 from committer.stores.base import FileStatus
@@ -101,7 +102,7 @@ class DecideCommit(Stage[DecisionContent, Decision]):
         inline = len(value.facts) <= FACTS_IN_DECISION
         facts = [] if inline else value.facts
         try:
-            plan, _made = await both(self._write_plan(facts, value.first_plan_file), self._make_room())
+            plan, _made = await both(self._write_plan(facts, value.first_plan_file), make_superseded(self.context))
             # The decision rests on the names in there: frozen records, and the place for what is moved aside.
             await sync_directories(self.context, [layout.drivers])
         except StoreNotFoundError as error:
@@ -127,12 +128,6 @@ class DecideCommit(Stage[DecisionContent, Decision]):
             setup=layout.setup_name,
         )
         return await create_decision(self.context, decision)
-
-    async def _make_room(self) -> None:
-        # Every other job's was made at setup. A driver that made it here could do so after a rollback took it away, and
-        # another driver of the job would move an old file to where no driver looks for it.
-        if self.context.spec.hadoop:
-            await self.context.store.make_directory(self.context.layout.superseded, parents=False)
 
     async def _write_plan(self, facts: list[Fact], first: int) -> list[PlanFile]:
         # A driver that lost the race must not overwrite the winner's side files: its own name is part of theirs.
@@ -195,8 +190,8 @@ async def create_decision(context: StageContext, decision: Decision) -> Decision
         raise vanished(context) from error
     except StoreOutcomeUnknownError as error:
         raise await _undetermined(context, error) from error
-    anchor = (layout.beside or layout.job_attempt_directory) if context.spec.hadoop else layout.setup
-    if found == wanted and (store.capabilities.directories or layout.beside is not None or not context.spec.hadoop):
+    anchor = anchor_of(context)
+    if found == wanted and anchor is not None:
         try:
             standing = await status_or_none(store, anchor)
         except StoreError as error:

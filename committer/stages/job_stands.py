@@ -12,6 +12,7 @@ from committer.errors import (
 from committer.layout import JobLayout, has_nonce
 from committer.stages.base import StageContext
 from committer.stages.job_directory import JobDirectory, look_at_job
+from committer.stages.origin import is_set_up
 from committer.stages.own_records import read_setup
 from committer.stores.base import Store
 
@@ -26,7 +27,7 @@ async def check_job_stands(context: StageContext, *, operation: str) -> None:
     """
     layout = context.layout
     found = await look_at_job(context.store, layout)
-    if not (found.set_up or (context.spec.hadoop and layout.job_attempt_directory.name in found.children)):
+    if not is_set_up(context, found):
         raise JobNotFoundError(
             f"job {layout.job_id} at {layout.destination} is not set up, or was cleaned up",
             operation=operation,

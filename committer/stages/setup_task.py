@@ -6,6 +6,7 @@ from committer.errors import JobNotFoundError, StoreNotFoundError
 from committer.paths import StorePath
 from committer.stages.base import Stage
 from committer.stages.job_stands import check_job_stands
+from committer.stages.origin import make_tasks
 from committer.stages.task_output import AttemptIdentity
 
 
@@ -28,9 +29,7 @@ class SetupTask(Stage[AttemptIdentity, StorePath]):
         layout, store = self.context.layout, self.context.store
         await check_job_stands(self.context, operation=self.name)
         directory = layout.task_attempt_directory(value.task, value.attempt, value.nonce)
-        if self.context.spec.hadoop:
-            # Hadoop's job setup leaves it to the first task to make `tasks`; the job attempt directory is there.
-            await store.make_directory(layout.tasks, parents=False)
+        await make_tasks(self.context)
         try:
             await store.make_directory(directory, parents=False)
         except StoreNotFoundError as error:

@@ -13,6 +13,7 @@ from committer.records.pending_uploads import ListedUpload, UploadEntry, UploadL
 from committer.stages.attempt_files import AttemptFiles
 from committer.stages.base import StageContext
 from committer.stages.job_stands import check_job_stands
+from committer.stages.origin import is_told_by_directory
 from committer.stages.task_output import AttemptIdentity, WrittenFile
 from committer.stages.upload_writer import UploadWriter
 from committer.stores.base import FileStatus, FileWriter
@@ -119,8 +120,8 @@ class _ListBeingWritten:
             taken = tuple(self._waiting)
             record = UploadList(job_id=self._context.layout.job_id, task_attempt=self._attempt_id, uploads=taken)
             self._put += 1
-            if self._context.spec.hadoop:
-                # Its directory is all that says that such a job stands, and the list would make it anew.
+            if is_told_by_directory(self._context):
+                # The list would make it anew.
                 await check_job_stands(self._context, operation="open")
             await self._context.store.put(self._directory / f"{self._put:05d}", encode_upload_list(record))
             await check_job_stands(self._context, operation="open")
