@@ -18,7 +18,7 @@ if find_spec("boto3") is None:
 else:
     from committer.stores.s3 import S3Store
     from tests.s3.bucket import KEY_ID_IS_IN, KEY_IS_IN, options_for
-    from tests.s3.proxy import Proxy, proxy_to
+    from tests.s3.proxy import Proxy, Trouble, proxy_to
     from tests.s3.servers import BUCKET, KEY, KEY_ID, Server, moto, seaweedfs
 
 
@@ -70,3 +70,9 @@ async def store(server: Server, root: StorePath) -> AsyncIterator[S3Store]:
     store = S3Store.open_for(root, options_for(server))
     yield store
     await store.close()
+
+
+@pytest.fixture
+def tokens(root: StorePath) -> list[Trouble]:
+    """Answers to what carries a session token: the servers know none."""
+    return [Trouble("answer", method="PUT", status=200, headers={"ETag": '"1"'}, times=100)]

@@ -1,17 +1,12 @@
-"""Authentication to S3: signatures, options, keys that are found, keys that end; and that no secret shows anywhere."""
+"""Authentication to S3: signatures, options, keys that are found; and that no secret shows anywhere."""
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import pickle
 import socket
 import sys
-import threading
 import traceback
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -20,7 +15,6 @@ import aiohttp
 import boto3
 import botocore.session
 import pytest
-from aiohttp import web
 from aiohttp.abc import AbstractResolver, ResolveResult
 from botocore.auth import S3SigV4Auth
 from botocore.awsrequest import AWSRequest
@@ -43,18 +37,11 @@ from committer.stores.registry import find_store, open_store
 from committer.stores.s3 import S3Store
 from committer.stores.s3.access import NOTHING_SHA256, S3Access, sha256_of
 from tests.s3.bucket import KEY_ID_IS_IN, KEY_IS_IN, options_for
+from tests.s3.keys import TOKEN, giving_keys, works
 from tests.s3.proxy import Trouble, proxy_to, refusal
 from tests.s3.servers import BUCKET, KEY, KEY_ID, Server
 
 CANARY = "the/canary+of=all+secrets"
-TOKEN = "FwoGZXIvYXdzCANARYTOKEN//////////wEa"
-
-
-async def works(store: S3Store, root: StorePath) -> None:
-    await store.put(root / "file=1", b"1")
-    assert await store.read(root / "file=1", limit=9) == b"1"
-    await store.delete_file(root / "file=1")
-    await store.close()
 
 
 # --- Signatures -----------------------------------------------------------------------------------------------------
@@ -299,177 +286,6 @@ async def test_both_schemes_lead_here() -> None:
         store = await find_store(StorePath.of(uri))
         assert isinstance(store, S3Store)
         assert store.scheme == uri.partition(":")[0]
-
-
-# --- Keys that end --------------------------------------------------------------------------------------------------
-
-
-@asynccontextmanager
-async def giving_keys(lifetime_s: float) -> AsyncIterator[tuple[str, list[str]]]:
-    """A server that gives keys as containers get theirs; its URL, and the tokens it gave."""
-    given: list[str] = []
-
-    async def give(_request: web.BaseRequest) -> web.Response:
-        given.append(f"{TOKEN}{len(given)}")
-        end = datetime.now(UTC) + timedelta(seconds=lifetime_s)
-        found = {"AccessKeyId": KEY_ID, "SecretAccessKey": KEY, "Token": given[-1], "Expiration": end.isoformat()}
-        return web.json_response(found)
-
-    runner = web.ServerRunner(web.Server(give))
-    await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", 0).start()
-    try:
-        yield f"http://127.0.0.1:{runner.addresses[0][1]}/keys", given
-    finally:
-        await runner.cleanup()
-
-
-@pytest.fixture
-def tokens(root: StorePath) -> list[Trouble]:
-    """Answers to what carries a session token: the servers know none."""
-    return [Trouble("answer", method="PUT", status=200, headers={"ETag": '"1"'}, times=100)]
-
-
-async def test_keys_that_end_are_asked_for_anew(
-    server: Server, root: StorePath, monkeypatch: pytest.MonkeyPatch, tokens: list[Trouble]
-) -> None:
-    async with giving_keys(3600) as (url, given), proxy_to(server.url) as proxy:
-        monkeypatch.setenv("AWS_CONTAINER_CREDENTIALS_FULL_URI", url)
-        store = S3Store.open_for(root, {"endpoint_url": proxy.url, "region": "us-east-1"})
-        proxy.troubles = list(tokens)
-        await asyncio.gather(*(store.put(root / f"{number}", b"1") for number in range(5)))
-        assert len(given) == 1, "many requests ask once"
-        # The service takes the token for ended, whatever its date says.
-        store._access._fetched_at -= 10
-        proxy.troubles = [Trouble("answer", status=400, body=refusal("ExpiredToken")), *tokens]
-        await store.put(root / "file", b"1")
-        sent = [seen.headers["x-amz-security-token"] for seen in proxy.seen]
-        assert sent[-2:] == [f"{TOKEN}0", f"{TOKEN}1"]
-        # New keys that are refused, too, are not asked for again and again.
-        proxy.troubles = [Trouble("answer", status=400, body=refusal("ExpiredToken"), times=9)]
-        with pytest.raises(StorePermissionError):
-            await store.put(root / "file", b"1")
-        assert len(given) == 2
-        await store.close()
-
-
-async def test_keys_that_end_under_many_requests(
-    server: Server, root: StorePath, monkeypatch: pytest.MonkeyPatch, tokens: list[Trouble]
-) -> None:
-    """Whose refusal arrives after another's, when new keys are there already, is sent again with those."""
-    async with giving_keys(3600) as (url, given), proxy_to(server.url) as proxy:
-        monkeypatch.setenv("AWS_CONTAINER_CREDENTIALS_FULL_URI", url)
-        store = S3Store.open_for(root, {"endpoint_url": proxy.url, "region": "us-east-1"})
-        proxy.troubles = list(tokens)
-        await store.put(root / "file", b"1")
-        store._access._fetched_at -= 10
-        ended = {"status": 400, "body": refusal("ExpiredToken"), "method": "PUT"}
-        slow = Trouble("answer", **ended, query="late", delay_s=0.5)  # type: ignore[arg-type]
-        proxy.troubles = [slow, Trouble("answer", **ended), *tokens]  # type: ignore[arg-type]
-        late = asyncio.create_task(store._wire.done("put", "PUT", root / "late", (("late", ""),), data=b"1"))
-        await asyncio.sleep(0.1)
-        await store.put(root / "early", b"1")
-        await late
-        sent = [seen.headers["x-amz-security-token"] for seen in proxy.seen]
-        assert sent == [f"{TOKEN}{number}" for number in (0, 0, 0, 1, 1)]
-        assert len(given) == 2
-        await store.close()
-
-
-async def test_keys_refused_while_new_ones_are_asked_for_still_end(
-    monkeypatch: pytest.MonkeyPatch, root: StorePath
-) -> None:
-    """A refusal arrives while a thread asks for new keys: those must not be taken for keys without an end."""
-    async with giving_keys(3600) as (url, _given):
-        monkeypatch.setenv("AWS_CONTAINER_CREDENTIALS_FULL_URI", url)
-        access = S3Access(region="us-east-1")
-        await access.prepare()
-        asked, may_answer = threading.Event(), threading.Event()
-        get = access._chain.get_frozen_credentials
-
-        def slowly() -> object:
-            asked.set()
-            may_answer.wait(10)
-            return get()
-
-        monkeypatch.setattr(access._chain, "get_frozen_credentials", slowly)
-        access._fresh_until = -1.0
-        access._fetched_at -= 10
-        asking = asyncio.create_task(access.prepare())
-        await asyncio.to_thread(asked.wait, 10)
-        access.refused()
-        may_answer.set()
-        await asking
-        assert access.ready
-        assert access._fresh_until < float("inf")
-
-
-async def test_keys_near_their_end_are_asked_for_before_it(
-    server: Server, root: StorePath, monkeypatch: pytest.MonkeyPatch, tokens: list[Trouble]
-) -> None:
-    async with giving_keys(60) as (url, given), proxy_to(server.url) as proxy:
-        monkeypatch.setenv("AWS_CONTAINER_CREDENTIALS_FULL_URI", url)
-        store = S3Store.open_for(root, {"endpoint_url": proxy.url, "region": "us-east-1"})
-        proxy.troubles = list(tokens)
-        await store.put(root / "file", b"1")
-        before = len(given)
-        store._access._fresh_until = -1.0
-        await store.put(root / "file", b"1")
-        assert len(given) > before
-        await store.close()
-
-
-async def test_given_keys_are_not_asked_for_again(server: Server, root: StorePath) -> None:
-    async with proxy_to(server.url) as proxy:
-        store = S3Store.open_for(root, options_for(Server("proxy", proxy.url)))
-        proxy.troubles = [Trouble("answer", status=403, body=refusal("InvalidAccessKeyId"), times=9)]
-        with pytest.raises(StorePermissionError):
-            await store.put(root / "file", b"1")
-        assert len(proxy.seen) == 1
-        await store.close()
-
-
-async def test_a_bucket_in_another_region_is_followed_once(server: Server, root: StorePath) -> None:
-    async with proxy_to(server.url) as proxy:
-        elsewhere = {"x-amz-bucket-region": "eu-west-3"}
-        store = S3Store.open_for(root, options_for(Server("proxy", proxy.url)))
-        proxy.troubles = [Trouble("answer", status=301, headers=elsewhere, body=refusal("PermanentRedirect"))]
-        await works(store, root)
-        regions = [seen.headers["authorization"].split("/")[2] for seen in proxy.seen]
-        assert regions[:2] == ["us-east-1", "eu-west-3"]
-        assert set(regions[2:]) == {"eu-west-3"}
-        proxy.troubles = [Trouble("answer", status=301, headers=elsewhere, body=refusal("PermanentRedirect"))]
-        with pytest.raises(ConfigurationError, match="another region"):
-            await store.put(root / "file", b"1")
-        await store.close()
-
-
-async def test_many_requests_follow_a_bucket_at_once(server: Server, root: StorePath) -> None:
-    """All were signed for the first region; the first refusal to arrive is not the only one to learn from."""
-    async with proxy_to(server.url) as proxy:
-        elsewhere = {"x-amz-bucket-region": "eu-west-3"}
-        store = S3Store.open_for(root, options_for(Server("proxy", proxy.url)))
-        proxy.troubles = [Trouble("answer", status=301, headers=elsewhere, body=refusal("PermanentRedirect"), times=5)]
-        await asyncio.gather(*(store.put(root / f"{number}", b"1") for number in range(5)))
-        assert proxy.count("PUT") == 10
-        await store.close()
-
-
-async def test_a_region_is_read_from_the_refusal(server: Server, root: StorePath) -> None:
-    """AWS names it in the body where the signature was for another; what is no region's name is not followed."""
-    async with proxy_to(server.url) as proxy:
-        store = S3Store.open_for(root, options_for(Server("proxy", proxy.url)))
-        for region, sent in (("eu-west-3", 2), ("evil.example/#", 1)):
-            body = f"<Error><Code>AuthorizationHeaderMalformed</Code><Region>{region}</Region></Error>"
-            proxy.seen.clear()
-            proxy.troubles = [Trouble("answer", status=400, body=body)]
-            if sent == 2:
-                await store.put(root / "file", b"1")
-            else:
-                with pytest.raises(ConfigurationError, match="another region"):
-                    await store.put(root / "file", b"1")
-            assert len(proxy.seen) == sent
-        await store.close()
 
 
 # --- Secrets --------------------------------------------------------------------------------------------------------
