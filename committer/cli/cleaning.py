@@ -60,10 +60,12 @@ async def _jobs_there(target: Target) -> list[JobInfo]:
 
 _LOSSES: Final[dict[JobState, str]] = {
     "open": "open: what its tasks wrote was never published, and is lost",
-    "committing": "decided to be committed: what it published stays, what it did not publish is lost",
+    "committing": "decided to be committed: what it published stays; what it did not publish, and the old files that "
+    "it moved aside, are lost",
     "committed": "committed: its published files stay",
     "aborted": "aborted: nothing of it was published",
-    "rolled-back": "rolled back: nothing of it is published",
+    "rolled-back": "rolled back: what is not taken back yet is taken back first; where that cannot be, it stays, and "
+    "the old files that the job moved aside are lost",
     "unknown": "its records say nothing: what it published, if anything, stays; its task output is lost",
 }
 
@@ -106,14 +108,20 @@ async def run_clean(target: Target, *, older_than: timedelta | None, force: bool
             return _released(target)
         raise
     parts = [line(f"{count(len(report.removed), 'job')} removed, {len(report.kept):,} kept")]
-    parts += [*named("removed", report.removed), *_kept("kept", report)]
+    given_up = [f"{name}: {reason}" for name, reason in report.given_up.items()]
+    parts += [
+        *named("removed", report.removed),
+        *named("of these, removed without their last steps, which failed", given_up),
+        *_kept("kept", report),
+    ]
     code = Exit.FAILED if job_id in report.kept else Exit.OK
-    return Answer({"done": code is Exit.OK, "removed": report.removed, "kept": report.kept}, parts, code)
+    data = {"done": code is Exit.OK, "removed": report.removed, "kept": report.kept, "given_up": report.given_up}
+    return Answer(data, parts, code)
 
 
 def _released(target: Target) -> Answer:
     words = "its replace lock is released; nothing else of it stood"
     return Answer(
-        {"done": True, "job_id": target.job_id, "result": words, "removed": [], "kept": {}},
+        {"done": True, "job_id": target.job_id, "result": words, "removed": [], "kept": {}, "given_up": {}},
         [line(f"job {target.job_id}: {words}")],
     )

@@ -22,8 +22,10 @@ from committer.committers.standing import Standing, Step, step_for
 from committer.errors import (
     CommitterError,
     JobNotFoundError,
+    OutcomeUnknownError,
 )
 from committer.logs import job_logger
+from committer.records.job_state import JobOutcome
 from committer.stages.cleanup import CleanupJob, RemoveLastRecords
 from committer.stages.decide import remove_side_files
 from committer.stages.other_setup import remove_mistaken as remove_mistaken_records
@@ -46,6 +48,7 @@ async def tell(call: JobCall, position: Position) -> Led:
             raise known from None
         if call.outcome is not None and call.outcome.outcome == "rolled-back":
             # Another driver of the job undid it, and cleaned up, before this one could.
+            await _refuse_published(call, call.outcome)
             return report_of_taken_back(call)
         raise
     except CommitterError as error:
@@ -56,6 +59,28 @@ async def tell(call: JobCall, position: Position) -> Led:
         # It was rolled back and cleaned up, most likely, while this driver was still making directories.
         if call.publishing and call.state is not None and not committed:
             await call.action.roll_back(call.context).put_back_late(call.state)
+
+
+async def _refuse_published(call: JobCall, outcome: JobOutcome) -> None:
+    """Refuses to call a job taken back whose records another process removed before it was, by a forced cleanup or by
+    hand, while files of it stand.
+
+    Looks only where this driver holds the list of the job's files, and saw no driver finish the rollback.
+    """
+    state = call.state
+    if outcome.finished or state is None or state.files.in_memory is None:
+        return
+    published = await call.action.roll_back(call.context).find_published(state)
+    if published:
+        layout = call.context.layout
+        raise OutcomeUnknownError(
+            f"the records of job {layout.job_id} were removed before it was taken back: {len(published)} of its files "
+            f"stand at {layout.destination}, the first: {published[0]}",
+            operation="roll_back",
+            path=layout.target(published[0]),
+            next_step="look at these files, and delete those that are not wanted; old files that the job moved aside "
+            "went with its records",
+        )
 
 
 async def leave(call: JobCall, position: Position) -> Led:

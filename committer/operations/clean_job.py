@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import Final
 
@@ -38,10 +39,19 @@ KEPT: Final = (
     "it committed, and its outcome is kept for a stream: without it that batch, should it be repeated, is published a "
     "second time, or stops at the files that stand; only force removes it"
 )
-UNFINISHED: Final = "it ended, but its last steps were not done: recover it"
+UNFINISHED: Final = "it committed, but its last steps were not done: recover it"
+NOT_TAKEN_BACK: Final = "it is being taken back, and that was not done to its end: roll it back"
 
 
-async def clean_job(context: StageContext, *, age_s: float | None, force: bool, dry: bool, forgets: bool) -> str | None:
+async def clean_job(
+    context: StageContext,
+    *,
+    age_s: float | None,
+    force: bool,
+    dry: bool,
+    forgets: bool,
+    end: Callable[[], Awaitable[None]],
+) -> str | None:
     """Removes what a job left, or with `dry` only looks; returns why not.
 
     Args:
@@ -50,8 +60,11 @@ async def clean_job(context: StageContext, *, age_s: float | None, force: bool, 
         force: Remove even a decided commit without outcome, and a kept outcome.
         dry: Only look.
         forgets: Remove a kept outcome.
+        end: Does the last steps of a job that ended, which need what is removed here; called with `force`, which does
+            not look whether they were done.
 
     Raises:
+        CommitterError: `end` raised it. Nothing was removed.
         JobNotFoundError: A job that the caller named is not there.
         StoreLinkError: A link stands in the place of one of its directories or records.
     """
@@ -84,17 +97,31 @@ async def clean_job(context: StageContext, *, age_s: float | None, force: bool, 
     if dry or reason is not None:
         return reason
     was = _what_it_was(found)
+    reason = await _end_and_remove(context, found, force=force, forgets=forgets, end=end)
+    if reason is None:
+        _log.info("job %s is removed by a cleanup: %s", context.layout.job_id, was)
+    return reason
+
+
+async def _end_and_remove(
+    context: StageContext, found: JobDirectory, *, force: bool, forgets: bool, end: Callable[[], Awaitable[None]]
+) -> str | None:
     if found.is_remains:
         if not await _claim(context):
             return _CLAIMED
         found = await look_at_job(context.store, context.layout)
+    if force and found.ended:
+        await end()
+        try:
+            found = await look_at_job(context.store, context.layout)
+        except JobNotFoundError:
+            return None
+        if await is_anew(context, found.children):
+            return None
     try:
-        reason = await _remove(context, found, force=force, forgets=forgets)
+        return await _remove(context, found, force=force, forgets=forgets)
     except JobNotFoundError:
         return _CLAIMED
-    if reason is None:
-        _log.info("job %s is removed by a cleanup: %s", context.layout.job_id, was)
-    return reason
 
 
 def _what_it_was(found: JobDirectory) -> str:
@@ -188,7 +215,9 @@ async def _reason_to_keep(context: StageContext, found: JobDirectory, *, force: 
         if outcome is not None and not outcome.finished:
             # `_SUCCESS`, or files that a rollback has to put back, may be missing.
             stale = found.is_stale(decision, outcome, late=late) if decision is not None else late and not found.set_up
-            return None if stale else UNFINISHED
+            if stale:
+                return None
+            return UNFINISHED if outcome.outcome == "committed" else NOT_TAKEN_BACK
         return KEPT if spares_kept and outcome is not None and outcome.kept else None
     if decision is None or decision.decision != "commit":
         return None

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from datetime import timedelta
 
+import msgspec
+
 from committer.advice import call
 from committer.audit import audit
 from committer.committers.advising import advised
@@ -21,8 +23,9 @@ from committer.errors import (
 from committer.events import Statistics
 from committer.flow.workers import run_workers
 from committer.layout import check_job_id
-from committer.operations.clean_job import DECIDED, KEPT, UNFINISHED, clean_job
+from committer.operations.clean_job import DECIDED, KEPT, NOT_TAKEN_BACK, UNFINISHED, clean_job
 from committer.operations.listing import job_ids
+from committer.operations.unfinished import end_unfinished
 from committer.paths import Destination, StorePath
 from committer.shown import Shown
 from committer.spec import JobSpec
@@ -34,10 +37,13 @@ class CleanupReport(Shown, frozen=True, kw_only=True):
     Attributes:
         removed: Ids of jobs whose directories were removed.
         kept: Ids of jobs that were kept, with the reason.
+        given_up: Ids of jobs that were removed with `force` although their last steps could not be done, with the
+            reason. What such a job had published and not taken back stays; old files that it had moved aside are gone.
     """
 
     removed: list[str]
     kept: dict[str, str]
+    given_up: dict[str, str] = msgspec.field(default_factory=dict[str, str])
 
 
 @advised
@@ -63,13 +69,17 @@ async def cleanup(
         dest: The destination.
         job_id: This job.
         older_than: Every job whose newest record is older than this (seconds, or a timedelta).
-        force: Remove even a decided commit without outcome, and outcomes that are kept.
+        force: Remove even a decided commit without outcome, and outcomes that are kept. The last steps of a job with
+            an outcome, `_SUCCESS` or what a rollback has left to undo, are done first.
         storage_options: How to reach the store.
         config: Concurrency and rate of the deletes; `absolute_roots`, below which uploads of the job are ended as well.
 
     Raises:
+        StoreUnavailableError, StoreThrottledError, StorePermissionError: With `force`, also where the last steps of the
+            job named by `job_id` failed for such a reason: it was not removed.
         ConfigurationError: Neither `job_id` nor `older_than` was given (it is a ValueError), or that is no age.
-        JobDecidedError: The job named by `job_id` is decided to be committed, and not ended.
+        JobDecidedError: The job named by `job_id` is decided to be committed and not ended, or its last steps are not
+            done.
         OutcomeKeptError: The job named by `job_id` committed, and its outcome is kept. Nothing was changed.
         JobNotFoundError: There is no such job.
         StoreLinkError: A link stands in the place of `_temporary`, or of a directory or record of the job named by
@@ -97,14 +107,22 @@ def refuse_to_clean(destination: StorePath, job_id: str, reason: str) -> None:
         JobDecidedError: It is decided to be committed, or its last steps are missing.
         OutcomeKeptError: It committed, and its outcome is kept.
     """
-    if reason in (DECIDED, UNFINISHED):
+    place = str(destination)
+    steps = {
+        DECIDED: f"finish it: {call('recover', place, job_id)}; or take it back: "
+        f"{call('recover', place, job_id, rollback=True)}; where neither can be, "
+        f"{call('cleanup', place, job_id=job_id, force=True)} ends it: what it published stays; what it did not "
+        "publish, and the old files that it moved aside, are deleted",
+        UNFINISHED: f"finish it: {call('recover', place, job_id)}",
+        NOT_TAKEN_BACK: f"take it back to its end: {call('recover', place, job_id, rollback=True)}",
+    }
+    if reason in steps:
         raise JobDecidedError(
             f"job {job_id} was kept: {reason}",
             operation="cleanup",
             path=destination,
-            outcome="partial",
-            next_step=f"finish it: {call('recover', str(destination), job_id)}; or give up what it did not publish: "
-            f"{call('cleanup', str(destination), job_id=job_id, force=True)}",
+            outcome="committed" if reason == UNFINISHED else "partial",
+            next_step=steps[reason],
         )
     if reason == KEPT:
         raise OutcomeKeptError(
@@ -215,14 +233,21 @@ async def _cleanup(
     chosen = [check_job_id(job_id)] if job_id is not None else None
     removed: list[str] = []
     kept: dict[str, str] = {}
+    given_up: dict[str, str] = {}
 
     async def clean(name: str) -> None:
         try:
             spec = JobSpec(destination=destination.uri, job_id=name, config=config)
             with audit(ji=name):
+
+                async def end() -> None:
+                    problem = await end_unfinished(store, destination, name, config)
+                    if problem:
+                        given_up[name] = problem
+
                 context = await open_context(spec, store, owned=False)
                 try:
-                    reason = await clean_job(context, age_s=age_s, force=force, dry=dry, forgets=forgets)
+                    reason = await clean_job(context, age_s=age_s, force=force, dry=dry, forgets=forgets, end=end)
                 finally:
                     await context.store.close()
         except (ConfigurationError, RecordError, StoreError) as error:
@@ -243,4 +268,6 @@ async def _cleanup(
             finally:
                 await listed.close()
         await run_workers(chosen, clean, workers=min(8, config.io_concurrency), operation="cleanup")
-    return CleanupReport(removed=sorted(removed), kept=dict(sorted(kept.items())))
+    return CleanupReport(
+        removed=sorted(removed), kept=dict(sorted(kept.items())), given_up=dict(sorted(given_up.items()))
+    )

@@ -220,6 +220,18 @@ class RollBack(Stage[RollBackRequest, JobOutcome]):
                 "old files that are left",
             )
 
+    async def find_published(self, state: CommitState) -> list[str]:
+        """The job's own files that stand at the destination now, sorted: one call a file of the job."""
+        found: list[str] = []
+
+        async def look(file: PlannedFile) -> None:
+            target = self.context.layout.target(file.destination)
+            if not stood_there(file, state.targets.get(file.destination)) and await self._stands(target, file):
+                found.append(file.destination)
+
+        await run_workers(state.files, look, workers=self.context.config.io_concurrency, operation=self.name)
+        return sorted(found)
+
     async def _each(self, facts: list[Fact], work: Callable[[Fact], Awaitable[None]]) -> None:
         await run_workers(facts, work, workers=self.context.config.io_concurrency, operation=self.name)
 

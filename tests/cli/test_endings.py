@@ -336,7 +336,7 @@ def test_cleanup_of_what_is_kept_for_a_stream_needs_force(run: Run, lake: Lake) 
     ("state", "said"),
     [
         ("open", "never published, and is lost"),
-        ("decided", "what it published stays, what it did not publish is lost"),
+        ("decided", "what it published stays; what it did not publish"),
         ("skipped", "its published files stay"),
     ],
 )

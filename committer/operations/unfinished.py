@@ -1,0 +1,63 @@
+"""The last steps of a job that ended, before a forced cleanup deletes what they need."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from committer.committers.context import open_context
+from committer.committers.find_job import find_job
+from committer.committers.registry import committer_for
+from committer.config import CommitterConfig
+from committer.errors import (
+    CommitterError,
+    ConfigurationError,
+    JobNotFoundError,
+    JobRolledBackError,
+    StorePermissionError,
+    StoreThrottledError,
+    StoreUnavailableError,
+)
+from committer.logs import job_logger
+from committer.paths import StorePath
+from committer.stages.job_directory import layout_for
+from committer.stages.own_records import read_outcome
+from committer.stores.base import Store
+
+_log = job_logger("committer.operations")
+
+# The same call may well succeed later, or with another configuration: no reason to lose anything.
+_PASSING = (ConfigurationError, StorePermissionError, StoreThrottledError, StoreUnavailableError)
+
+
+async def end_unfinished(store: Store, destination: StorePath, job_id: str, config: CommitterConfig) -> str:
+    """Does what `recover` would for a job whose outcome stands and whose last steps may be missing.
+
+    A job that is being taken back is taken back to its end: its files leave the destination, the old ones come back. A
+    committed one gets its `_SUCCESS`. Costs one read where there is nothing to do.
+
+    Returns:
+        Why it cannot be done, where the job's own records or files stand against it; empty where it was, or need not.
+
+    Raises:
+        CommitterError: It failed for a reason that may pass. Nothing was given up; a later cleanup goes on from there.
+    """
+    try:
+        outcome = await read_outcome(store, layout_for(store, destination, job_id))
+        if outcome is None or outcome.finished:
+            return ""
+        spec, identity = await find_job(store, destination, job_id, config=config)
+        context = replace(await open_context(spec, store, owned=False), setup_identity=identity)
+        try:
+            rollback = outcome.outcome == "rolled-back"
+            await committer_for(spec.committer).recover_job(context, rollback=rollback, force=True)
+        finally:
+            await context.store.close()
+    except (JobNotFoundError, JobRolledBackError):
+        # Another driver of the job did it meanwhile.
+        return ""
+    except _PASSING:
+        raise
+    except CommitterError as error:
+        _log.warning("job %s is removed without its last steps, which fail: %s", job_id, error, extra={"job": job_id})
+        return error.message
+    return ""
