@@ -122,25 +122,42 @@ class Job:
             TaskError: This attempt of the task committed in this Job already: the second would replace its files.
             JobNotFoundError: The job was cleaned up.
             JobDecidedError: The job is decided.
+            JobStateError: This Job is being committed, or committed.
         """
         check_number(task, "task")
         check_number(attempt, "attempt")
 
         async def make() -> TaskAttempt:
+            self._refuse_late(task)
             self._attempts.refuse_committed(task, attempt)
-            with self._advising():
-                made = await make_attempt(
-                    self._context,
-                    task=task,
-                    attempt=attempt,
-                    owns_store=False,
-                    committed=self._attempts.note,
-                    left=self._attempts.note_left,
-                )
-            self._attempts.open += 1
-            return made
+            # From the first step on: a commit that begins while the attempt is being opened must not miss it.
+            left = self._attempts.begin(task, attempt)
+            try:
+                with self._advising():
+                    return await make_attempt(
+                        self._context,
+                        task=task,
+                        attempt=attempt,
+                        owns_store=False,
+                        committed=self._attempts.note,
+                        left=left,
+                    )
+            except BaseException:
+                left()
+                raise
 
         return Opening(make, "job.task_attempt")
+
+    def _refuse_late(self, task: int) -> None:
+        """Refuses an attempt that this driver's own commit cannot wait for any more."""
+        if self._state in ("being committed", "committed"):
+            raise JobStateError(
+                f"task {task} of job {self.job_id} came too late: in this process the job is {self._state}",
+                operation="task_attempt",
+                path=self.spec.destination,
+                next_step="await all tasks before the job is committed, for example in an asyncio.TaskGroup inside the "
+                "job's block; then run them again as a new job",
+            )
 
     @noted
     async def abort_task(self, task: int, attempt: int) -> None:
@@ -200,6 +217,8 @@ class Job:
             OutcomeUnknownError: See `next_step`; nothing was deleted.
             CommitterError: With `outcome` "partial" the job is decided: call commit or `recover` again.
         """
+        # What was called in the same gather, or given to create_task, is about to begin: it is seen below.
+        await asyncio.sleep(0)
         async with self._committing:
             with self._advising():
                 return await self._commit(task_commits, tasks, from_attempts=from_attempts)
@@ -213,15 +232,16 @@ class Job:
             raise JobDecidedError(
                 f"job {self.job_id} was aborted", operation="commit_job", next_step="run it again as a new job"
             )
-        if self._calls.first(self) is not None:
-            # A call in the same gather as this one is about to begin.
-            await asyncio.sleep(0)
         self._check_awaited("abort()", "abort_task(...)")
         if self._attempts.open:
+            task, attempt = self._attempts.open[0]
             raise JobStateError(
-                f"{self._attempts.open} task attempts of job {self.job_id} are still open in this process",
+                f"task attempts of job {self.job_id} are still open in this process: {len(self._attempts.open):,}, the "
+                f"first: task {task}, attempt {attempt}",
                 operation="commit_job",
-                next_step="leave their blocks before the job is committed",
+                path=self.spec.destination,
+                next_step="await every task, and leave every attempt's block before the job is committed; an attempt "
+                "without a block ends with `await task.commit()` or `await task.abort()`",
             )
         if tasks is not None:
             check_number(tasks, "tasks")

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from functools import partial
 
 from committer.committers.base import Committer
 from committer.committers.context import fresh_statistics
@@ -18,11 +19,11 @@ class OwnAttempts:
     """The task attempts that one Job opened in its process.
 
     Attributes:
-        open: How many are open now.
+        open: Task and attempt of those that are open now, or being opened.
     """
 
     def __init__(self, layout: JobLayout) -> None:
-        self.open: int = 0
+        self.open: list[tuple[int, int]] = []
         self._layout = layout
         self._messages: dict[int, TaskCommit] = {}
         self._records: set[str] = set()
@@ -48,14 +49,15 @@ class OwnAttempts:
                 next_step="give each task a number of its own; to replace what this one wrote, give another attempt",
             )
 
+    def begin(self, task: int, attempt: int) -> Callable[[], None]:
+        """An attempt is about to be opened; what this returns is called once it ended."""
+        self.open.append((task, attempt))
+        return partial(self.open.remove, (task, attempt))
+
     def note(self, message: TaskCommit) -> None:
         """An attempt committed, here or, where its message was lost, elsewhere."""
         self._messages[message.task] = message
         self._records.add(StorePath.from_uri(message.record).name)
-
-    def note_left(self) -> None:
-        """An attempt ended."""
-        self.open -= 1
 
     def forget(self, task: int, attempt: int) -> None:
         """An attempt that had committed was aborted."""

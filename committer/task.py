@@ -32,7 +32,7 @@ from committer.stages.staged_files import make_local_directories
 from committer.stages.task_output import AttemptIdentity, TaskOutput, WrittenFile
 from committer.stores.abilities import LOCAL_PATHS
 from committer.stores.base import FileStatus, FileWriter
-from committer.task_files import BlockingTaskFile, TaskFile, never_awaited
+from committer.task_files import BlockingTaskFile, TaskFile, never_awaited, opened_on_loop
 from committer.task_names import TaskNames
 
 _log = job_logger("committer.task")
@@ -82,6 +82,7 @@ class TaskAttempt:
         self._message: TaskCommit | None = None
         self._state = "open"
         self._may_have_committed = False
+        self._loop = asyncio.get_running_loop()
 
     def __repr__(self) -> str:
         layout = self._context.layout
@@ -134,7 +135,7 @@ class TaskAttempt:
         Raises:
             InvalidPathError, TaskError: As `open_absolute`.
         """
-        return BlockingTaskFile(self.open_absolute(path), asyncio.get_running_loop())
+        return opened_on_loop(self._loop, lambda: self.open_absolute(path), self.directory)
 
     def _open(self, destination: str, staged: str, *, absolute: str) -> TaskFile:
         async def open_writer() -> FileWriter:
@@ -153,13 +154,14 @@ class TaskAttempt:
     def open_blocking(self, name: str) -> BlockingTaskFile:
         """A file object for libraries that block (pyarrow, pandas), to be used in another thread.
 
-        ``async with task.open_blocking("part-0.parquet") as f: await asyncio.to_thread(pq.write_table, table, f)``. At
-        most a megabyte is held in memory, whatever the store.
+        ``async with task.open_blocking("part-0.parquet") as f: await asyncio.to_thread(pq.write_table, table, f)``, or
+        ``with task.open_blocking(...) as f`` in a function that runs in such a thread. At most a megabyte is held in
+        memory, whatever the store.
 
         Raises:
             InvalidPathError, TaskError: As `open`.
         """
-        return BlockingTaskFile(self.open(name), asyncio.get_running_loop())
+        return opened_on_loop(self._loop, lambda: self.open(name), self.directory)
 
     def work_path(self, name: str = "") -> str:
         """A path of this machine that any program can write to; what is found there at task commit is committed.

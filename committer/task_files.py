@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Self
 from committer.errors import CommitterError, TaskError
 from committer.flow.awaited import Calls, noted
 from committer.flow.shielded import UNDO_BOUND_S, run_shielded
+from committer.paths import StorePath
 from committer.stores.base import FileStatus, FileWriter
 from committer.stores.helpers import bytes_of
 
@@ -340,3 +341,39 @@ class BlockingTaskFile(io.RawIOBase):
     def _check_open(self) -> None:
         if self.closed:
             raise TaskError(f"the file {self.name} is closed", operation="write", path=self.name)
+
+
+def opened_on_loop(
+    loop: asyncio.AbstractEventLoop, claim: Callable[[], TaskFile], directory: StorePath
+) -> BlockingTaskFile:
+    """A blocking file, claimed here where a loop runs, else, in a thread of `asyncio.to_thread`, on the attempt's loop.
+
+    Names are claimed without awaiting: a step of its own on a loop, and not among threads.
+
+    Args:
+        loop: The loop that the task attempt was opened on.
+        claim: Gives the file, and its name to it.
+        directory: The task attempt directory, for errors.
+
+    Raises:
+        TaskError: No loop runs.
+    """
+    try:
+        here = asyncio.get_running_loop()
+    except RuntimeError:
+        here = None
+    if here is not None:
+        return BlockingTaskFile(claim(), here)
+    if not loop.is_running():
+        raise TaskError(
+            "a file was opened where no event loop runs, and the loop of its task attempt does not run either",
+            operation="open_blocking",
+            path=directory,
+            next_step="open it on the loop, or in a thread that the loop awaits: await asyncio.to_thread(...); "
+            "a program without a loop uses committer.sync",
+        )
+
+    async def claimed() -> BlockingTaskFile:
+        return BlockingTaskFile(claim(), loop)
+
+    return asyncio.run_coroutine_threadsafe(claimed(), loop).result()

@@ -142,9 +142,10 @@ def check_task_count(layout: JobLayout, refs: list[RecordRef], tasks: int | None
     missing = [] if None in committed else [str(task) for task in range(tasks) if task not in committed]
     more = f" and {len(missing) - MOST_NAMED:,} more" if len(missing) > MOST_NAMED else ""
     named = f"; not committed: {', '.join(missing[:MOST_NAMED])}{more}" if missing else ""
+    ways = "give their right number" if len(refs) > tasks else "run the missing tasks, or give their right number"
     raise TaskMissingError(
         f"job {layout.job_id} has {tasks} tasks, {len(refs)} committed{named}",
         operation="commit_job",
         path=layout.job_directory,
-        next_step=f"run the missing tasks, or give their right number, then {COMMIT_AGAIN}; nothing was published",
+        next_step=f"{ways}, then {COMMIT_AGAIN}; nothing was published",
     )

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from contextlib import suppress
 
+from committer.advice import call
+from committer.documentation import page
 from committer.errors import (
     CommitterError,
     JobExistsError,
@@ -45,8 +47,9 @@ class SetupJob(Stage[None, str | None]):
     here survives a power loss, those of the destination and its parents too.
     Returns: the setup record's identity, on stores that take late writes: a driver that decides tells it by that from
     one that a late request makes after a cleanup.
-    Failure modes: `JobExistsError` changes nothing; any other failure, and a cancellation, removes what was made below
-    `_temporary`, so that the id is free again; where that fails too the error says so.
+    Failure modes: `JobExistsError` changes nothing, and neither does a first call that is refused or cannot be made (no
+    credentials, no such server); any other failure, and a cancellation, removes what was made below `_temporary`, so
+    that the id is free again; where that fails too the error says so.
     Cost: about 10 calls in 7 round trips, and the store's probe beside the last; with `outcome_kept` one more. On
     stores that take late writes one look at the setup record beside the last, too. With
     `durability="fsync"` 6 more (one look, five directories synced), one where `_temporary` is made, and two a directory
@@ -60,6 +63,7 @@ class SetupJob(Stage[None, str | None]):
     def __init__(self, context: StageContext, needs: Mapping[str, str]) -> None:
         super().__init__(context)
         self._needs = needs
+        self._began_to_make = False
 
     async def execute(self, value: None) -> str | None:
         """Claims, makes, proves."""
@@ -99,6 +103,9 @@ class SetupJob(Stage[None, str | None]):
         except JobExistsError:
             raise
         except BaseException as error:
+            if not self._began_to_make and isinstance(error, CommitterError) and error.outcome == "unchanged":
+                # A look for what is left would fail as this call did, and advice about it would hide what is wrong.
+                raise
             # Also while claiming: a create that was cancelled or whose answer was lost may have come through.
             free = await remove_job_directory(self.context, claim)
             if isinstance(error, CommitterError):
@@ -183,6 +190,8 @@ class SetupJob(Stage[None, str | None]):
         layout, store = self.context.layout, self.context.store
         try:
             await store.make_directory(layout.temporary, parents=True)
+            # Elsewhere that was no call.
+            self._began_to_make = store.capabilities.directories
             await store.make_directory(layout.job_directory, parents=False)
         except (StoreExistsError, StoreNotADirectoryError) as error:
             raise StoreNotADirectoryError(
@@ -196,6 +205,7 @@ class SetupJob(Stage[None, str | None]):
         # The record does. Anything else in the directory belongs to another job: Hadoop's, or one being cleaned up.
         remains = await self._remains()
         if remains is not None:
+            self._began_to_make = True
             found = await create_exclusively(store, layout.setup, claim, durable=self.context.durable)
             if found == claim and not await self._is_taken():
                 await self._remove_intents(remains)
@@ -204,7 +214,9 @@ class SetupJob(Stage[None, str | None]):
             f"job id {layout.job_id} is in use at {layout.destination}",
             operation=self.name,
             path=layout.job_directory,
-            next_step="choose another job id, or join the job with attach_job or open_task",
+            next_step="choose another job id, or join the job with attach_job or open_task; if its driver is dead, "
+            f"{call('list_jobs', str(layout.destination))} says how far it came, and {page('recovery.md')} "
+            "what ends it",
         )
 
     async def _is_taken(self) -> bool:

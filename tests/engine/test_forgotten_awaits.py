@@ -365,6 +365,48 @@ async def test_leaving_an_attached_job_does_not_hide_a_call_that_was_never_await
     assert place.files() == ({"part-0": b"x"} if call == "commit" else {})
 
 
+async def test_tasks_that_were_created_and_never_awaited_keep_the_job_from_being_committed(place: Place) -> None:
+    async def part(job: Job, number: int) -> None:
+        async with job.task_attempt(task=number) as task, task.open(f"part-{number}") as file:
+            await file.write(b"x")
+
+    with pytest.raises(JobStateError, match=r"still open in this process: 3, the first: task 0, attempt 0") as caught:
+        async with place.open_job() as job:
+            parts = [asyncio.create_task(part(job, number)) for number in range(3)]
+    assert caught.value.outcome == "unchanged"
+    assert "await every task" in caught.value.next_step
+    await asyncio.gather(*parts, return_exceptions=True)
+    assert place.files() == {}
+    assert await place.states() == {}
+
+
+async def test_a_task_that_comes_while_its_job_is_committed_or_later_is_refused(place: Place) -> None:
+    async def late() -> None:
+        while "open in this process" in repr(job):
+            await asyncio.sleep(0)
+        async with job.task_attempt(task=1):
+            pass
+
+    async with place.open_job() as job:
+        await place.run_task(job, 0, {"part-0": b"x"})
+        during, _ = await asyncio.gather(late(), job.commit(), return_exceptions=True)
+        assert isinstance(during, JobStateError)
+        assert "is being committed" in during.message
+        with pytest.raises(JobStateError, match=r"task 1 of job .* came too late: .* job is committed"):
+            await late()
+    assert place.files() == {"part-0": b"x"}
+
+
+async def test_a_task_whose_opening_failed_does_not_keep_the_job_from_being_committed(place: Place) -> None:
+    async with place.open_job() as job:
+        place.faults(Fault(kind="forbidden", operation="make_directory"))
+        with suppress(CommitterError):
+            await job.task_attempt(task=0)
+        place.store.faults.clear()
+        await place.run_task(job, 0, {"part-0": b"x"})
+    assert place.files() == {"part-0": b"x"}
+
+
 # -- what is opened ------------------------------------------------------------------------------------------------
 
 

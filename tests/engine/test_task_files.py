@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+import committer
 from committer import CommitterConfig
 from committer.errors import (
     ConfigurationError,
@@ -278,6 +279,36 @@ async def test_blocking_file_holds_at_most_a_megabyte(memory: MemoryPlace) -> No
             await asyncio.to_thread(write)
             assert most <= 1 << 20
     assert len(memory.files()["part-0"]) == 10_000_000
+
+
+async def test_blocking_files_may_be_opened_in_the_threads_that_write_them(place: Place) -> None:
+    async with place.open_job() as job:
+        async with job.task_attempt(task=0) as task:
+
+            def write(name: str) -> None:
+                with task.open_blocking(name) as file:
+                    file.write(b"x" * (2 << 20))
+
+            await asyncio.gather(*(asyncio.to_thread(write, f"part-{number}") for number in range(4)))
+            with pytest.raises(TaskError, match="was opened before"):
+                await asyncio.to_thread(write, "part-0")
+    assert {name: len(data) for name, data in place.files().items()} == {f"part-{n}": 2 << 20 for n in range(4)}
+
+
+def test_a_blocking_file_opened_while_no_loop_runs_is_refused(tmp_path: Path) -> None:
+    loop = asyncio.new_event_loop()
+
+    async def begin() -> committer.TaskAttempt:
+        return await (await committer.open_job(tmp_path)).task_attempt(task=0)
+
+    task = loop.run_until_complete(begin())
+    try:
+        with pytest.raises(TaskError, match="no event loop runs") as caught:
+            task.open_blocking("part-0")
+        assert "asyncio.to_thread" in caught.value.next_step
+    finally:
+        loop.run_until_complete(task.abort())
+        loop.close()
 
 
 async def test_blocking_file_on_the_loops_own_thread_is_refused(place: Place) -> None:

@@ -138,3 +138,15 @@ async def test_what_a_notebook_shows_of_files_and_of_what_was_not_awaited(tmp_pa
         async with task.open_blocking("b") as raw:
             raw.write(b"1")
             assert repr(raw) == "<BlockingTaskFile 'b': being written, bytes written: 1>"
+
+
+@pytest.mark.parametrize(
+    "call", [committer.open_job, committer.list_jobs, committer.validate], ids=lambda f: f.__name__
+)
+async def test_a_file_path_with_two_slashes_says_that_three_begin_it(
+    tmp_path: Path, call: Callable[[str], Any], caplog: pytest.LogCaptureFixture
+) -> None:
+    with pytest.raises(InvalidPathError, match=r"names a machine, data,") as caught:
+        await call("file://data/flights")
+    assert caught.value.next_step.endswith(" file:///data/flights")
+    assert caplog.records == []

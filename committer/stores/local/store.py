@@ -70,7 +70,16 @@ class LocalStore(Store):
 
         Raises:
             ConfigurationError: An option is unknown or has a value it cannot have.
+            InvalidPathError: The path names another machine.
         """
+        if path.authority:
+            raise InvalidPathError(
+                f"{path} names a machine, {path.authority}, and this store is of this machine's disk",
+                operation="open_store",
+                path=path,
+                next_step=f"if {path.authority} is a directory, three slashes begin the path: "
+                f"file:///{path.authority}{path.path}",
+            )
         check_options(options, known=("threads", "no_replace", "case_folding"), scheme="file")
         return cls(**{key: value for key, value in options.items() if key != "http_session"})  # type: ignore[arg-type]
 

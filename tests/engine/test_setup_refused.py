@@ -1,0 +1,81 @@
+"""A setup whose first call is refused or cannot be made: the error says what is wrong, and nothing else."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable, Mapping
+
+import pytest
+
+import committer
+from committer.errors import ConfigurationError, StorePermissionError, StoreUnavailableError
+from committer.testing.faults import Call, FaultyStore
+from tests.neighbours.meeting import Table
+
+NOT_SET = "env:LAKE_NAME_THAT_IS_NOT_SET"
+WITHOUT_CREDENTIALS: dict[str, Mapping[str, object]] = {
+    "s3://lake/table": {"access_key_id": NOT_SET, "secret_access_key": NOT_SET},
+    "gs://lake/table": {"token": NOT_SET},
+    "abfss://data@account.dfs.core.windows.net/table": {"account_key": NOT_SET},
+}
+
+
+@pytest.mark.parametrize("dest", WITHOUT_CREDENTIALS, ids=lambda dest: dest.partition(":")[0])
+async def test_missing_credentials_are_all_that_the_error_speaks_of(
+    dest: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    with pytest.raises(ConfigurationError, match="which is not set") as caught:
+        await committer.open_job(dest, storage_options=WITHOUT_CREDENTIALS[dest])
+    assert "may still be there" not in caught.value.message
+    assert "cleanup" not in caught.value.next_step
+    assert caught.value.outcome == "unchanged"
+    assert caplog.records == []
+
+
+def _free_port() -> int:
+    with socket.socket() as bound:
+        bound.bind(("127.0.0.1", 0))
+        return int(bound.getsockname()[1])
+
+
+async def test_a_server_that_is_not_there_is_asked_for_one_thing_only(caplog: pytest.LogCaptureFixture) -> None:
+    options = {"endpoint": f"http://127.0.0.1:{_free_port()}"}
+    with pytest.raises(StoreUnavailableError) as caught:
+        await committer.open_job("gs://lake/table", storage_options=options)
+    assert "may still be there" not in caught.value.message
+    assert "cleanup" not in caught.value.next_step
+    assert caplog.records == []
+
+
+def _first_call(call: Call) -> bool:
+    return True
+
+
+def _setup_record(call: Call) -> bool:
+    return call.operation == "put"
+
+
+@pytest.mark.parametrize("profile", ["local", "adls", "gcs", "s3"])
+@pytest.mark.parametrize(("refused", "looks"), [(_first_call, False), (_setup_record, True)])
+async def test_what_may_have_been_made_is_looked_for(
+    profile: str, refused: Callable[[Call], bool], looks: bool
+) -> None:
+    """Where no call that makes something was sent, nothing is; where one was, what is left of it goes."""
+    table = Table(profile)
+    store = FaultyStore(table.space.store())
+    calls: list[str] = []
+
+    async def before(call: Call) -> None:
+        if call.operation == "make_directory" and not store.capabilities.directories:
+            return
+        if refused(call) and "refused" not in calls:
+            calls.append("refused")
+            raise StorePermissionError("no right", operation=call.operation, path=call.path)
+        calls.append(call.operation)
+
+    store.before_call = before
+    with pytest.raises(StorePermissionError) as caught:
+        await committer.open_job(table.dest, storage_options={"store": store})
+    assert caught.value.message == "no right"
+    assert bool(calls[calls.index("refused") + 1 :]) == looks
+    assert table.temporary() == set()
