@@ -9,9 +9,8 @@ from typing import Any
 import pytest
 
 import committer
-from committer import CommitterConfig
+from committer import CommitterConfig, logs
 from committer.errors import TargetExistsError
-from committer.events import logs
 from committer.flow.runtime import use_runtime
 from committer.testing.faults import Call, Fault, SimulatedCrash
 from committer.testing.virtual_time import VirtualRuntime
