@@ -38,6 +38,7 @@ import hashlib
 import os
 import re
 from collections.abc import Iterable
+from typing import Final
 
 from committer.errors import ConfigurationError, InvalidPathError
 from committer.file_names import root_of
@@ -50,6 +51,9 @@ MAGIC_JOB = f"{MAGIC}_job-"
 SUCCESS = "_SUCCESS"
 MANIFEST_SUFFIX = "-manifest.json"
 PENDING_SET_SUFFIX = ".pendingset"
+
+LISTED_BESIDE: Final = frozenset({"magic"})
+"""Committers whose task commits, where they are listed, are Hadoop's pending sets, in its magic directory."""
 
 _SETUP = re.compile(r"[A-Za-z0-9]{0,64}\Z")
 _JOB_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}\Z")

@@ -9,13 +9,14 @@ import msgspec
 
 from committer.config import CommitterConfig, ConfigLike, config_of
 from committer.errors import ConfigurationError, RecordError
-from committer.layout import JobLayout, check_job_id, check_number, check_setup
+from committer.layout import LISTED_BESIDE, JobLayout, check_job_id, check_number, check_setup
 from committer.paths import StorePath
 from committer.undecodable import UNDECODABLE
 
 Delivery: TypeAlias = Literal["listing", "message"]
 
-_MAGIC_SCHEMES: Final = frozenset({"s3", "s3a"})
+# As Hadoop binds its committers to schemes; to all others the manifest committer.
+_OF_SCHEMES: Final = {"s3": "magic", "s3a": "magic"}
 
 
 class JobSpec(msgspec.Struct, frozen=True, kw_only=True):
@@ -65,11 +66,10 @@ class JobSpec(msgspec.Struct, frozen=True, kw_only=True):
                 ``s3`` and ``s3a``, else ``manifest``.
         """
         destination = StorePath.of(dest)
-        by_scheme = "magic" if destination.scheme in _MAGIC_SCHEMES else "manifest"
         return cls(
             destination=destination.uri,
             job_id=check_job_id(job_id),
-            committer=committer or by_scheme,
+            committer=committer or _OF_SCHEMES.get(destination.scheme, "manifest"),
             job_attempt=check_number(job_attempt, "job_attempt"),
             config=config_of(config) or CommitterConfig(),
             hadoop=True,
@@ -79,8 +79,7 @@ class JobSpec(msgspec.Struct, frozen=True, kw_only=True):
     def layout(self) -> JobLayout:
         """Where everything of the job lives."""
         roots = self.config.absolute_roots
-        # What the tasks of the magic committer leave to be listed is in Hadoop's form.
-        pending_sets = self.committer == "magic" and self.delivery == "listing"
+        pending_sets = self.committer in LISTED_BESIDE and self.delivery == "listing"
         destination = StorePath.from_uri(self.destination)
         return JobLayout(destination, self.job_id, self.job_attempt, roots, pending_sets=pending_sets, setup=self.setup)
 
