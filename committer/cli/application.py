@@ -157,9 +157,10 @@ def recover(
     force: Annotated[
         bool,
         Parameter(
-            help="You know that the old driver is dead. With --rollback: go on where the store cannot keep that driver "
-            "out; if it lives, files of it can appear after the rollback. Else: commit an open job with the tasks that "
-            "a listing finds; tasks that did not commit are missing from the output, and nothing says so."
+            help="You know that the old driver is dead. With --rollback: take the job back also where the store cannot "
+            "keep that driver out; if it lives, files of it can appear after the rollback. Without: commit an open job "
+            "with the tasks that a listing finds; tasks that did not commit are missing from the output, and nothing "
+            "says so. Of a job that is decided it changes nothing without --rollback."
         ),
     ] = False,
     yes: Yes = False,
@@ -203,9 +204,10 @@ def cleanup(
     force: Annotated[
         bool,
         Parameter(
-            help="Remove even a job that is decided to be committed: files that it did not publish are lost; even an "
-            "outcome that is kept for a stream: a batch that the stream repeats is published twice, or fails; and, "
-            "named by --job, even another committer's directory: if that job is alive, it loses its output.",
+            help="Remove even a job that is decided to be committed: what it published stays; what it did not publish, "
+            "and the old files that it moved aside, are deleted; even an outcome that is kept for a stream: a batch "
+            "that the stream repeats is published twice, or fails; and, named by --job, even another committer's "
+            "directory: if that job is alive, it loses its output.",
         ),
     ] = False,
     yes: Yes = False,

@@ -138,7 +138,7 @@ def leave_rest(context: StageContext, error: CommitterError) -> None:
 
 
 def advise_recovery(
-    context: StageContext, error: CommitterError, *, rollback: bool = False, reversible: bool = False
+    context: StageContext, error: CommitterError, *, rollback: bool = False, otherwise: str = ""
 ) -> CommitterError:
     """A failure after the decision, which changed the destination or may have: says so, and what finishes the job.
 
@@ -146,18 +146,15 @@ def advise_recovery(
         context: The job.
         error: The failure.
         rollback: The job is being taken back.
-        reversible: It is being published, and may as well be taken back.
+        otherwise: What ends it in another way, as a sentence; empty where nothing else does.
     """
     if error.outcome == "unchanged":
         error.outcome = "partial"
     recover = context.recover_call(rollback=rollback)
     if not error.next_step or (_advises_one_call(error) and "`await committer." not in error.next_step):
         error.next_step = f"{what_first(error)}, then call {recover}"
-        if reversible and not isinstance(error, StoreLinkError):
-            # Where no driver can be fenced off, its user has to vouch that this one is dead: it is, by this error.
-            force = not context.store.capabilities.atomic_directory_rename
-            back = context.recover_call(rollback=True, force=force)
-            error.next_step = f"{error.next_step}; where the cause will stay, {back} takes the job back"
+        if otherwise and not isinstance(error, StoreLinkError):
+            error.next_step = f"{error.next_step}; where the cause will stay, {otherwise}"
     return error
 
 
@@ -208,8 +205,7 @@ def refuse_decided(context: StageContext) -> JobDecidedError:
         operation="abort",
         path=context.layout.decision,
         outcome="partial",
-        next_step=f"call {context.recover_call()} to finish it, or {context.recover_call(rollback=True)} to take it "
-        "back",
+        next_step=f"{context.recover_call()} finishes it; {context.taking_back()}",
     )
 
 

@@ -213,14 +213,21 @@ def _told(call: JobCall, step: Step, error: CommitterError) -> CommitterError:
     if call.refusal is not None and step in (Step.TAKE_BACK, Step.UNDO):
         return unsettled_refusal(context, call.refusal, error)
     if step is Step.PUBLISH:
-        state = call.state
-        return advise_recovery(context, error, reversible=state is not None and not is_forward_only(context, state))
+        return advise_recovery(context, error, otherwise=_other_end(call))
     if step in (Step.TAKE_BACK, Step.UNDO):
         return advise_recovery(context, error, rollback=step is Step.TAKE_BACK or call.wish is Wish.ROLL_BACK)
     if error.outcome != "committed":
         # It could not be read what is left to do.
         leave_rest(context, error)
     return error
+
+
+def _other_end(call: JobCall) -> str:
+    """What ends a job that cannot be published any further; empty where that was not read."""
+    context, state = call.context, call.state
+    if state is None:
+        return ""
+    return context.giving_up() if is_forward_only(context, state) else context.taking_back()
 
 
 async def _after_undecided(call: JobCall, error: CommitterError) -> Position:

@@ -151,10 +151,22 @@ class StageContext:
         """The call that a user makes whose job is over, with something left of it; or who gives the job up."""
         return call("cleanup", str(self.layout.destination), job_id=self.layout.job_id, force=force)
 
+    @property
+    def fences_drivers(self) -> bool:
+        """Whether a rollback keeps every other driver of the job out: one rename takes all sources away, or each upload
+        that is ended is a fence of its own. Elsewhere the user has to know that no other driver is alive.
+        """
+        can = self.store.capabilities
+        return can.atomic_directory_rename or can.publishes_uploads
+
+    def taking_back(self) -> str:
+        """What takes a decided job back, as a sentence."""
+        alone = "" if self.fences_drivers else ", once no other driver of it is alive"
+        return f"{self.recover_call(rollback=True, force=not self.fences_drivers)} takes the job back{alone}"
+
     def else_giving_up(self) -> str:
         """What a user does who cannot mend the records of a decided job, as the end of a sentence."""
-        back = self.recover_call(rollback=True)
-        ways = f"then call {self.recover_call()}, or {back} to take the job back"
+        ways = f"then {self.recover_call()} finishes the job, or {self.taking_back()}"
         return f", {ways}; where that cannot be, {self.giving_up()}"
 
     def giving_up(self) -> str:

@@ -96,17 +96,13 @@ async def other_end(context: StageContext, *, forward_only: bool) -> str:
         context: The job.
         forward_only: Whether it cannot be taken back.
     """
-    layout, can = context.layout, context.store.capabilities
-    fences = can.atomic_directory_rename
+    renames = context.store.capabilities.atomic_directory_rename
     try:
-        reversible = not fences or await exists(context.store, layout.tasks) or await is_fenced(context)
+        reversible = not renames or await exists(context.store, context.layout.tasks) or await is_fenced(context)
     except StoreError:
         # What is told is another failure. A rollback that cannot go on says so itself.
         reversible = True
-    if forward_only or not reversible:
-        return context.giving_up()
-    alone = "" if fences else ", once no other driver of it is alive"
-    return f"{context.recover_call(rollback=True, force=not fences)} takes the job back{alone}"
+    return context.giving_up() if forward_only or not reversible else context.taking_back()
 
 
 async def is_fenced(context: StageContext) -> bool:

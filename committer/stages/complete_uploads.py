@@ -17,7 +17,7 @@ from committer.flow.workers import run_workers
 from committer.paths import StorePath
 from committer.records.pending_uploads import UploadEntry
 from committer.stages.base import Stage, StageContext
-from committer.stages.commit_state import CommitState
+from committer.stages.commit_state import CommitState, other_end
 from committer.stages.existing_target import ExistingTargets
 from committer.stages.identity import is_file_of
 from committer.stages.planned_files import PlannedFile
@@ -85,11 +85,11 @@ class CompleteUploads(Stage[CommitState, Published]):
                 last = error
             except StoreUploadNotFoundError as error:
                 dropped = isinstance(last, StoreConflictError)
-                failure = self._taken(target, file, last) if dropped else self._unknown(file, target, error)
+                failure = self._taken(target, file, last) if dropped else await self._unknown(file, target, error)
                 raise failure from error
             except StoreOutcomeUnknownError as error:
-                raise self._unknown(file, target, error) from error
-        raise self._unknown(file, target, last)
+                raise await self._unknown(file, target, error) from error
+        raise await self._unknown(file, target, last)
 
     async def _finish(self, file: PlannedFile, target: StorePath, *, exclusive: bool) -> None:
         if file.upload is None:
@@ -111,23 +111,25 @@ class CompleteUploads(Stage[CommitState, Published]):
         causes = [error] if error is not None else []
         return self._existing.refusal(file, target, "a file", causes, still=error is None)
 
-    def _unknown(self, file: PlannedFile, target: StorePath, error: StoreError | None) -> CommitterError:
-        gone = isinstance(error, StoreUploadNotFoundError)
-        found = (
-            "its upload is gone, and its file is not at its destination: another process aborted the one, or "
-            "replaced or deleted the other"
-            if gone
-            else "the answers to its completion were lost, and its file is not at its destination"
-        )
+    async def _unknown(self, file: PlannedFile, target: StorePath, error: StoreError | None) -> CommitterError:
+        if isinstance(error, StoreUploadNotFoundError):
+            found = (
+                "its upload is gone, and its file is not at its destination: another process aborted the one, or "
+                "replaced or deleted the other"
+            )
+            end = await other_end(self.context, forward_only=self._existing.forward_only)
+            step = (
+                "look for a lifecycle rule that aborts uploads, or for who changed it; nothing was deleted, and "
+                f"{self.context.recover_call()} goes on from here; where the file is lost, {end}"
+            )
+        else:
+            found = "the answers to its completion were lost, and its file is not at its destination"
+            step = f"call {self.context.recover_call()}: it goes on from here, nothing was deleted"
         return OutcomeUnknownError(
             f"cannot tell whether {file.destination} was published: {found}",
             operation=self.name,
             path=target,
-            next_step="look for a lifecycle rule that aborts uploads, or for who changed it; nothing was deleted, and "
-            f"{self.context.recover_call()} goes on from here; {self.context.recover_call(rollback=True)} takes the "
-            "job's files back"
-            if gone
-            else f"call {self.context.recover_call()}: it goes on from here, nothing was deleted",
+            next_step=step,
             causes=[error] if error is not None else [],
         )
 

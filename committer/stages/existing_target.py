@@ -67,11 +67,12 @@ class ExistingTargets:
             still: Whether it was seen to stand there just now.
         """
         stands = "stands" if still else "stands, or stood a moment ago,"
+        replace = "" if self._replaces else ", or set existing_target='replace',"
         return TargetExistsError(
             f"{what} {stands} at {target}, where {self._context.layout.job_id} publishes a file",
             conflicts=[f"{what} {stands} at {file.destination}, where a file goes"],
             operation=self._operation,
             path=target,
-            next_step="remove it, or set existing_target='replace', and run the job again",
+            next_step=f"remove it{replace} and run the job again",
             causes=causes,
         )

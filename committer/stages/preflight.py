@@ -83,7 +83,7 @@ class Preflight(Stage[PreflightRequest, Conflicts]):
         await self._collect_duplicates(value, conflicts.output)
         conflicts.output.extend(value.loaded.unstorable)
         self._collect_jobs(value, conflicts)
-        self._collect_targets(value, conflicts.targets)
+        self._collect_targets(value, conflicts)
         self._collect_rights(value.view, conflicts.rights)
         return conflicts
 
@@ -141,8 +141,8 @@ class Preflight(Stage[PreflightRequest, Conflicts]):
         if found:
             conflicts.next_step = end_it_first(found[0][1])
 
-    def _collect_targets(self, value: PreflightRequest, targets: list[str]) -> None:
-        config, view = self.context.config, value.view
+    def _collect_targets(self, value: PreflightRequest, conflicts: Conflicts) -> None:
+        config, view, targets = self.context.config, value.view, conflicts.targets
         if config.refuses_used_destination:
             if not view.was_empty:
                 targets.append("the destination already holds data")
@@ -158,6 +158,7 @@ class Preflight(Stage[PreflightRequest, Conflicts]):
             )
         if config.existing_target == "replace":
             return
+        others = bool(targets)
         replacing = config.conflict_mode == "replace"
         for name, status in sorted(view.targets.items()):
             if status.is_directory or not replacing:
@@ -167,6 +168,8 @@ class Preflight(Stage[PreflightRequest, Conflicts]):
             f"{'a link' if status.is_link else 'a file'} stands at {name}, where a directory goes"
             for name, status in sorted(view.blocking.items())
         )
+        if targets and not others:
+            conflicts.next_step = "remove what is in the way, or set existing_target='replace'"
 
 
 def refused_moves(standing: Mapping[str, FileStatus]) -> list[str]:
@@ -209,7 +212,7 @@ def refuse(context: StageContext, conflicts: Conflicts) -> None:
     if conflicts.output:
         step = "have the tasks write other names"
     elif conflicts.targets:
-        step = conflicts.next_step or "remove what is in the way, or set existing_target='replace'"
+        step = conflicts.next_step or "remove what is in the way"
     else:
         step = "give the user of this process the right to it, or unmount it; nothing was published"
     raise kind(

@@ -116,7 +116,8 @@ class RollBack(Stage[RollBackRequest, JobOutcome]):
                 operation=self.name,
                 path=layout.destination,
                 outcome="partial",
-                next_step=f"call {self.context.recover_call()} to finish it",
+                next_step=f"{self.context.recover_call()} finishes it; where it can never be finished, "
+                f"{self.context.giving_up()}",
             )
         self._check_fencing(value)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from committer.errors import StoreNotFoundError, ValidationError
 from committer.flow.workers import run_workers
 from committer.stages.base import Stage, StageContext
-from committer.stages.commit_state import CommitState
+from committer.stages.commit_state import CommitState, is_forward_only, other_end
 from committer.stages.identity import may_be_file_of
 from committer.stages.planned_files import PlannedFile
 from committer.stages.publish import Published
@@ -35,13 +35,14 @@ class ValidateOutput(Stage[tuple[CommitState, Published], None]):
         state, published = value
         decision = state.decision
         if (published.files, published.size) != (decision.files, decision.size):
-            raise self._problem(
+            raise await self._problem(
+                state,
                 [
                     (
                         f"{decision.files} files of {decision.size} bytes were decided, "
                         f"{published.files} files of {published.size} bytes were published"
                     )
-                ]
+                ],
             )
         if self.context.config.validate_output:
             await self._look_at_all(state)
@@ -62,19 +63,21 @@ class ValidateOutput(Stage[tuple[CommitState, Published], None]):
         async for batch in state.files.batches():
             await run_workers(batch, look, workers=self.context.config.io_concurrency, operation=self.name)
         if problems or seen != state.decision.files:
-            raise self._problem(problems or [f"{state.decision.files} files were decided, {seen} were seen"])
+            problems = problems or [f"{state.decision.files} files were decided, {seen} were seen"]
+            raise await self._problem(state, problems)
 
     async def _problem_with(self, file: PlannedFile) -> str | None:
         return await problem_with(self.context, file)
 
-    def _problem(self, problems: list[str]) -> ValidationError:
+    async def _problem(self, state: CommitState, problems: list[str]) -> ValidationError:
+        end = await other_end(self.context, forward_only=is_forward_only(self.context, state))
         return ValidationError(
             f"the output of job {self.context.layout.job_id} is not what was committed: {problems[0]}"
             + (f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""),
             operation=self.name,
             path=self.context.layout.destination,
-            next_step=f"find out who changed it; {self.context.recover_call()} looks again, "
-            f"{self.context.recover_call(rollback=True)} takes the job's files back",
+            next_step=f"find out who changed it; {self.context.recover_call()} looks again; where it cannot be put "
+            f"right, {end}",
         )
 
 
