@@ -11,11 +11,8 @@ from committer.errors import (
     ConfigurationError,
     RecordError,
     StoreConflictError,
-    StoreExistsError,
     StoreIsADirectoryError,
     StoreNotADirectoryError,
-    StoreNotFoundError,
-    StoreOutcomeUnknownError,
     StorePreconditionError,
 )
 from committer.paths import StorePath
@@ -29,6 +26,7 @@ from committer.stores.adls.names import TABLE
 from committer.stores.adls.options import access_of, arguments_of, from_connection_string, place_of
 from committer.stores.adls.probe import probe
 from committer.stores.adls.put import SmallFiles
+from committer.stores.adls.renames import Renames
 from committer.stores.adls.sdk import Sdk
 from committer.stores.adls.wire import AdlsWire
 from committer.stores.adls.writer import AdlsWriter
@@ -119,6 +117,7 @@ class AdlsStore(Store):
         self._wire = AdlsWire(self._endpoint, blob_endpoint, filesystem, self._access, self._http)
         self._sdk = Sdk(self._endpoint, blob_endpoint, filesystem, self._access, http_session)
         self._small = SmallFiles(self._wire, self)
+        self._renames = Renames(self._wire, self)
 
     storage_options: ClassVar[OptionTable] = TABLE
 
@@ -257,74 +256,14 @@ class AdlsStore(Store):
         self, source: StorePath, destination: StorePath, *, replace: bool = False, identity: str | None = None
     ) -> None:
         """Renames a file; one call where `identity` is given, else two."""
-        operation = "rename_file"
-        self._container.existing(source, operation)
+        self._container.existing(source, "rename_file")
         self._container.new(destination)
-        expected = identity
-        if expected is None:
-            found = await self.status(source)
-            if found.is_directory:
-                raise StoreIsADirectoryError("the source is a directory", operation=operation, path=source)
-            expected = found.identity
-        answer = await self._wire.rename(operation, source, destination, replace=replace, identity=expected)
-        if answer.status < 300:
-            return
-        code = code_of(answer)
-        if code == "RenameDestinationParentPathNotFound":
-            # The service may hold a stale view of the source, which looking at it repairs: Hadoop does so, once
-            # (AbfsClient.renamePath). Nothing was done, so it may be sent again.
-            await status_or_none(self, source)
-            answer = await self._wire.rename(operation, source, destination, replace=replace, identity=expected)
-            if answer.status < 300:
-                return
-            code = code_of(answer)
-        if code == "SourcePathNotFound" and await self._may_be_done(destination, expected):
-            raise StoreNotFoundError(
-                "the source is gone and the file stands at the destination",
-                operation=operation,
-                path=source,
-                outcome="unknown",
-                next_step="look at the destination: it holds the file that was to come there",
-            )
-        if code == "SourceConditionNotMet" and identity is None:
-            raise StoreConflictError("the source was changed meanwhile", operation=operation, path=source)
-        raise error_of(
-            answer,
-            operation,
-            destination,
-            source=source if code.startswith("Source") else None,
-            replaces=replace,
-        )
+        await self._renames.rename_file(source, destination, replace=replace, identity=identity)
 
     async def rename_directory(self, source: StorePath, destination: StorePath) -> None:
         """Renames a directory; two calls."""
-        operation = "rename_directory"
         self._container.new(destination)
-        found = await self.status(source)
-        if not found.is_directory:
-            raise StoreNotADirectoryError("the source is a file", operation=operation, path=source)
-        if source == destination:
-            raise StoreExistsError("a directory is renamed to itself", operation=operation, path=destination)
-        continuation = ""
-        while True:
-            answer = await self._wire.rename(
-                operation, source, destination, replace=False, identity=None, continuation=continuation
-            )
-            if answer.status >= 300:
-                break
-            continuation = answer.headers.get("x-ms-continuation", "")
-            if not continuation:
-                return
-        code = code_of(answer)
-        if code == "SourcePathNotFound" and await status_or_none(self, destination) is not None:
-            # It was there a moment ago: another client took it, or this very request was sent twice on its way.
-            raise StoreOutcomeUnknownError(
-                "the source is gone and a directory stands at the destination",
-                operation=operation,
-                path=destination,
-                next_step="look at what the directory holds",
-            )
-        raise error_of(answer, operation, destination, source=source if code.startswith("Source") else None)
+        await self._renames.rename_directory(source, destination)
 
     async def delete_file(self, path: StorePath) -> bool:
         """Deletes a file; two calls."""
@@ -375,11 +314,6 @@ class AdlsStore(Store):
     async def close(self) -> None:
         """Closes the running loop's connections."""
         await self._http.close()
-
-    async def _may_be_done(self, destination: StorePath, identity: str | None) -> bool:
-        """Whether a rename whose source is missing was done, by this very request or another one."""
-        found = await status_or_none(self, destination)
-        return found is not None and identity is not None and found.identity == identity
 
     async def _delete_if(self, operation: str, path: StorePath, identity: str | None) -> bool:
         headers = {"If-Match": f'"{identity}"'}

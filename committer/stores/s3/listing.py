@@ -10,6 +10,7 @@ from typing import Final
 from committer.errors import StoreUnavailableError
 from committer.paths import StorePath
 from committer.stores.base import FileStatus
+from committer.stores.s3.errors import error_of
 from committer.stores.s3.wire import S3Wire
 from committer.stores.s3.xml import Answered, key_in, moment_in, parsed
 
@@ -117,3 +118,13 @@ def _moment(text: str) -> float | None:
         return parsedate_to_datetime(text).timestamp()
     except ValueError:
         return None
+
+
+async def is_file(wire: S3Wire, operation: str, path: StorePath) -> bool:
+    """Whether an object has that name: one call, none for the root."""
+    if path.path == "/":
+        return False
+    answer = await wire.send(operation, "HEAD", path, changes=False)
+    if answer.status >= 300 and answer.status != 404:
+        raise error_of(answer, operation, path, changes=False)
+    return answer.status < 300

@@ -10,7 +10,6 @@ import msgspec
 
 from committer.errors import (
     CommitterError,
-    ConfigurationError,
     RecordError,
     StoreConflictError,
     StoreError,
@@ -19,8 +18,6 @@ from committer.errors import (
     StoreNotEmptyError,
     StoreNotFoundError,
     StoreOutcomeUnknownError,
-    StorePreconditionError,
-    StoreUnavailableError,
     UnsupportedError,
 )
 from committer.flow.runtime import current_runtime
@@ -30,20 +27,18 @@ from committer.stores.base import Capabilities, FileStatus, FileWriter, Store
 from committer.stores.helpers import status_or_none, unseen
 from committer.stores.http import HttpClient, check_name
 from committer.stores.s3.access import S3Access
-from committer.stores.s3.checksums import md5_of
-from committer.stores.s3.errors import error_of, error_of_code
-from committer.stores.s3.listing import etag_in, pages, status_in
+from committer.stores.s3.deletes import BATCH, Deletes
+from committer.stores.s3.errors import error_of
+from committer.stores.s3.listing import etag_in, is_file, pages, status_in
 from committer.stores.s3.names import TABLE
 from committer.stores.s3.options import S3Options, checked_bucket
 from committer.stores.s3.probe import probe
 from committer.stores.s3.uploads import Objects, UploadCalls
 from committer.stores.s3.wire import S3Wire, check_place
 from committer.stores.s3.writer import S3Writer
-from committer.stores.s3.xml import can_be_text, deletion, parsed
 
 _MAX_KEY_BYTES: Final = 1024
 _TRIES: Final = 5
-_BATCH: Final = 1000
 
 # "Amazon S3 multipart upload limits", "DeleteObjects", and the guideline of 3,500 changes a second for each prefix.
 _CAPABILITIES: Final = Capabilities(
@@ -62,7 +57,7 @@ _CAPABILITIES: Final = Capabilities(
     max_parts=10_000,
     min_part_bytes=5 << 20,
     max_part_bytes=5 << 30,
-    max_batch_delete=_BATCH,
+    max_batch_delete=BATCH,
     default_io_rate=3500,
 )
 
@@ -111,6 +106,7 @@ class S3Store(UploadCalls, Store):
         self._capabilities = _CAPABILITIES
         wire = S3Wire(self._bucket, endpoint, self._options.addressing_style, self._access, self._http)
         super().__init__(wire, Objects(self._options))
+        self._deletes = Deletes(wire)
 
     storage_options: ClassVar[OptionTable] = TABLE
 
@@ -178,7 +174,7 @@ class S3Store(UploadCalls, Store):
                 yield status
         if found:
             return
-        if await self._is_file("list", directory):
+        if await is_file(self._wire, "list", directory):
             raise StoreNotADirectoryError("a file is there", operation="list", path=directory)
         raise StoreNotFoundError("nothing is there", operation="list", path=directory)
 
@@ -219,7 +215,7 @@ class S3Store(UploadCalls, Store):
 
         Up to 8 MiB are kept before they are sent: a shorter file is one put, a longer one an upload.
         """
-        if await self._is_file("open_writer", self._checked(path)):
+        if await is_file(self._wire, "open_writer", self._checked(path)):
             raise StoreExistsError("something stands there", operation="open_writer", path=path)
         return S3Writer(self, path, self._put_file)
 
@@ -250,10 +246,7 @@ class S3Store(UploadCalls, Store):
 
     async def delete_file(self, path: StorePath) -> bool:
         """Deletes a file; two calls."""
-        if not await self._is_file("delete_file", self._checked(path)):
-            return False
-        await self._wire.done("delete_file", "DELETE", path)
-        return True
+        return await self._deletes.delete(self._checked(path))
 
     async def delete_file_if(self, path: StorePath, *, identity: str) -> bool:
         """See `SupportsConditionalDelete.delete_file_if`; two calls, a third where the file was changed meanwhile.
@@ -261,40 +254,13 @@ class S3Store(UploadCalls, Store):
         Raises:
             UnsupportedError: `probe` found that this service ignores the condition.
         """
-        operation = "delete_file_if"
         if not self._capabilities.conditional_delete:
-            raise UnsupportedError("this service deletes whatever is there", operation=operation, path=path)
-        answer = await self._wire.send(operation, "HEAD", self._checked(path), changes=False)
-        if answer.status == 404:
-            return False
-        if answer.status >= 300:
-            raise error_of(answer, operation, path, changes=False)
-        if status_in(answer.headers, path).identity == identity:
-            answer = await self._wire.send(operation, "DELETE", path, (), {"if-match": f'"{identity}"'})
-            if answer.status < 300:
-                return True
-            if answer.status == 404 or (answer.status == 412 and not await self._is_file(operation, path)):
-                return False
-            if answer.status != 412:
-                raise error_of(answer, operation, path)
-        raise StorePreconditionError("another file is there", operation=operation, path=path)
+            raise UnsupportedError("this service deletes whatever is there", operation="delete_file_if", path=path)
+        return await self._deletes.delete_if(self._checked(path), identity)
 
     async def delete_files(self, paths: Sequence[StorePath]) -> Mapping[StorePath, StoreError]:
         """See `SupportsBatchDelete.delete_files`; a name that XML cannot hold is deleted by a call of its own."""
-        if len(paths) > _BATCH:
-            raise ConfigurationError(f"{len(paths)} names: a call takes {_BATCH}", operation="delete_files")
-        failed: dict[StorePath, StoreError] = {}
-        by_key: dict[str, StorePath] = {}
-        for path in paths:
-            if can_be_text(self._checked(path).path):
-                by_key[path.path[1:]] = path
-                continue
-            try:
-                await self._wire.done("delete_files", "DELETE", path)
-            except StoreError as error:
-                failed[path] = error
-        refused = await self._delete_keys("delete_files", by_key)
-        return failed | {by_key[key]: error for key, error in refused.items()}
+        return await self._deletes.delete_many([self._checked(path) for path in paths])
 
     async def delete_directory(self, path: StorePath, *, recursive: bool) -> bool:
         """Deletes what lies below a name: two calls for every 1,000 files. Else its marker, if it has one."""
@@ -312,7 +278,7 @@ class S3Store(UploadCalls, Store):
             failed = await self.delete_files(names)
             for error in failed.values():
                 raise error
-        if not found and await self._is_file(operation, path):
+        if not found and await is_file(self._wire, operation, path):
             raise StoreNotADirectoryError("a file is there", operation=operation, path=path)
         return found
 
@@ -357,36 +323,6 @@ class S3Store(UploadCalls, Store):
                 raise error
             await current_runtime().sleep(0.05 * (_TRIES - tries_left) * current_runtime().random())
         raise AssertionError("the last try returns or raises")
-
-    async def _is_file(self, operation: str, path: StorePath) -> bool:
-        if path.path == "/":
-            return False
-        answer = await self._wire.send(operation, "HEAD", path, changes=False)
-        if answer.status >= 300 and answer.status != 404:
-            raise error_of(answer, operation, path, changes=False)
-        return answer.status < 300
-
-    async def _delete_keys(self, operation: str, keys: Mapping[str, StorePath]) -> dict[str, StoreError]:
-        if not keys:
-            return {}
-        body = deletion(list(keys))
-        headers = {"content-md5": md5_of(body), "content-type": "application/xml"}
-        at = next(iter(keys.values()))
-        answer = await self._wire.done(operation, "POST", at, (("delete", ""),), headers, data=body, key="")
-        unclear = StoreOutcomeUnknownError("the answer says not which are deleted", operation=operation, path=at)
-        try:
-            answered = parsed(answer.body, "DeleteResult", operation, at)
-        except StoreUnavailableError:
-            raise unclear from None
-        failed: dict[str, StoreError] = {}
-        for refused in answered.each("Error"):
-            key, code = refused.text("Key"), refused.text("Code")
-            if key not in keys:
-                raise unclear
-            # Of a name that is not there S3 says nothing; other services may say so.
-            if code != "NoSuchKey":
-                failed[key] = error_of_code(code, operation, keys[key])
-        return failed
 
     def _checked(self, path: StorePath) -> StorePath:
         check_place(path, self._bucket)

@@ -1,0 +1,105 @@
+"""Renames of files and directories: one request each, on conditions, and what its refusal leaves open."""
+
+from __future__ import annotations
+
+from committer.errors import (
+    StoreConflictError,
+    StoreExistsError,
+    StoreIsADirectoryError,
+    StoreNotADirectoryError,
+    StoreNotFoundError,
+    StoreOutcomeUnknownError,
+)
+from committer.paths import StorePath
+from committer.stores.adls.errors import code_of, error_of
+from committer.stores.adls.wire import AdlsWire
+from committer.stores.base import Store
+from committer.stores.helpers import status_or_none
+
+
+class Renames:
+    """Renames files and directories of one container.
+
+    Args:
+        wire: What sends requests.
+        store: What looks.
+    """
+
+    def __init__(self, wire: AdlsWire, store: Store) -> None:
+        self._wire = wire
+        self._store = store
+
+    async def rename_file(
+        self, source: StorePath, destination: StorePath, *, replace: bool, identity: str | None
+    ) -> None:
+        """Renames a file; see `Store.rename_file`. One call where `identity` is given, else two."""
+        operation = "rename_file"
+        expected = identity
+        if expected is None:
+            found = await self._store.status(source)
+            if found.is_directory:
+                raise StoreIsADirectoryError("the source is a directory", operation=operation, path=source)
+            expected = found.identity
+        answer = await self._wire.rename(operation, source, destination, replace=replace, identity=expected)
+        if answer.status < 300:
+            return
+        code = code_of(answer)
+        if code == "RenameDestinationParentPathNotFound":
+            # The service may hold a stale view of the source, which looking at it repairs: Hadoop does so, once
+            # (AbfsClient.renamePath). Nothing was done, so it may be sent again.
+            await status_or_none(self._store, source)
+            answer = await self._wire.rename(operation, source, destination, replace=replace, identity=expected)
+            if answer.status < 300:
+                return
+            code = code_of(answer)
+        if code == "SourcePathNotFound" and await self._may_be_done(destination, expected):
+            raise StoreNotFoundError(
+                "the source is gone and the file stands at the destination",
+                operation=operation,
+                path=source,
+                outcome="unknown",
+                next_step="look at the destination: it holds the file that was to come there",
+            )
+        if code == "SourceConditionNotMet" and identity is None:
+            raise StoreConflictError("the source was changed meanwhile", operation=operation, path=source)
+        raise error_of(
+            answer,
+            operation,
+            destination,
+            source=source if code.startswith("Source") else None,
+            replaces=replace,
+        )
+
+    async def rename_directory(self, source: StorePath, destination: StorePath) -> None:
+        """Renames a directory; see `Store.rename_directory`. Two calls, and one more for each continuation."""
+        operation = "rename_directory"
+        found = await self._store.status(source)
+        if not found.is_directory:
+            raise StoreNotADirectoryError("the source is a file", operation=operation, path=source)
+        if source == destination:
+            raise StoreExistsError("a directory is renamed to itself", operation=operation, path=destination)
+        continuation = ""
+        while True:
+            answer = await self._wire.rename(
+                operation, source, destination, replace=False, identity=None, continuation=continuation
+            )
+            if answer.status >= 300:
+                break
+            continuation = answer.headers.get("x-ms-continuation", "")
+            if not continuation:
+                return
+        code = code_of(answer)
+        if code == "SourcePathNotFound" and await status_or_none(self._store, destination) is not None:
+            # It was there a moment ago: another client took it, or this very request was sent twice on its way.
+            raise StoreOutcomeUnknownError(
+                "the source is gone and a directory stands at the destination",
+                operation=operation,
+                path=destination,
+                next_step="look at what the directory holds",
+            )
+        raise error_of(answer, operation, destination, source=source if code.startswith("Source") else None)
+
+    async def _may_be_done(self, destination: StorePath, identity: str | None) -> bool:
+        """Whether a rename whose source is missing was done, by this very request or another one."""
+        found = await status_or_none(self._store, destination)
+        return found is not None and identity is not None and found.identity == identity

@@ -1,0 +1,102 @@
+"""Deletes of objects: one where something stands, one on a condition, and a thousand at once."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from committer.errors import (
+    ConfigurationError,
+    StoreError,
+    StoreOutcomeUnknownError,
+    StorePreconditionError,
+    StoreUnavailableError,
+)
+from committer.paths import StorePath
+from committer.stores.s3.checksums import md5_of
+from committer.stores.s3.errors import error_of, error_of_code
+from committer.stores.s3.listing import is_file, status_in
+from committer.stores.s3.wire import S3Wire
+from committer.stores.s3.xml import can_be_text, deletion, parsed
+
+BATCH: Final = 1000
+"""Names that one call deletes at most ("DeleteObjects")."""
+
+
+class Deletes:
+    """Deletes objects of one bucket.
+
+    Args:
+        wire: What sends requests.
+    """
+
+    def __init__(self, wire: S3Wire) -> None:
+        self._wire = wire
+
+    async def delete(self, path: StorePath) -> bool:
+        """Deletes an object; see `Store.delete_file`. Two calls."""
+        if not await is_file(self._wire, "delete_file", path):
+            return False
+        await self._wire.done("delete_file", "DELETE", path)
+        return True
+
+    async def delete_if(self, path: StorePath, identity: str) -> bool:
+        """Deletes an object if it is the one that is meant; see `SupportsConditionalDelete.delete_file_if`."""
+        operation = "delete_file_if"
+        answer = await self._wire.send(operation, "HEAD", path, changes=False)
+        if answer.status == 404:
+            return False
+        if answer.status >= 300:
+            raise error_of(answer, operation, path, changes=False)
+        if status_in(answer.headers, path).identity == identity:
+            answer = await self._wire.send(operation, "DELETE", path, (), {"if-match": f'"{identity}"'})
+            if answer.status < 300:
+                return True
+            if answer.status == 404 or (answer.status == 412 and not await is_file(self._wire, operation, path)):
+                return False
+            if answer.status != 412:
+                raise error_of(answer, operation, path)
+        raise StorePreconditionError("another file is there", operation=operation, path=path)
+
+    async def delete_many(self, paths: Sequence[StorePath]) -> dict[StorePath, StoreError]:
+        """Deletes objects in one call; see `SupportsBatchDelete.delete_files`.
+
+        A name that XML cannot hold is deleted by a call of its own.
+        """
+        operation = "delete_files"
+        if len(paths) > BATCH:
+            raise ConfigurationError(f"{len(paths)} names: a call takes {BATCH}", operation=operation)
+        failed: dict[StorePath, StoreError] = {}
+        by_key: dict[str, StorePath] = {}
+        for path in paths:
+            if can_be_text(path.path):
+                by_key[path.path[1:]] = path
+                continue
+            try:
+                await self._wire.done(operation, "DELETE", path)
+            except StoreError as error:
+                failed[path] = error
+        refused = await self._delete_keys(operation, by_key)
+        return failed | {by_key[key]: error for key, error in refused.items()}
+
+    async def _delete_keys(self, operation: str, keys: Mapping[str, StorePath]) -> dict[str, StoreError]:
+        if not keys:
+            return {}
+        body = deletion(list(keys))
+        headers = {"content-md5": md5_of(body), "content-type": "application/xml"}
+        at = next(iter(keys.values()))
+        answer = await self._wire.done(operation, "POST", at, (("delete", ""),), headers, data=body, key="")
+        unclear = StoreOutcomeUnknownError("the answer says not which are deleted", operation=operation, path=at)
+        try:
+            answered = parsed(answer.body, "DeleteResult", operation, at)
+        except StoreUnavailableError:
+            raise unclear from None
+        failed: dict[str, StoreError] = {}
+        for refused in answered.each("Error"):
+            key, code = refused.text("Key"), refused.text("Code")
+            if key not in keys:
+                raise unclear
+            # Of a name that is not there S3 says nothing; other services may say so.
+            if code != "NoSuchKey":
+                failed[key] = error_of_code(code, operation, keys[key])
+        return failed
