@@ -16,7 +16,7 @@ from committer.errors import (
 )
 from committer.flow.workers import run_workers
 from committer.paths import StorePath
-from committer.stages.base import Stage
+from committer.stages.base import Stage, StageContext
 from committer.stages.job_directory import look_at_job
 from committer.stages.job_stands import set_up_anew
 from committer.stages.listed_records import aborted_suffix
@@ -65,6 +65,10 @@ class AbortTask(Stage[AbortRequest, None]):
 
     name = "task_stage_abort_task"
     statistic = "task_stage_abort_task"
+
+    def __init__(self, context: StageContext) -> None:
+        super().__init__(context)
+        self._frozen_aside = False
 
     async def execute(self, value: AbortRequest) -> None:
         """Takes records away, looks, deletes."""
@@ -123,6 +127,9 @@ class AbortTask(Stage[AbortRequest, None]):
         except (JobStateError, JobNotFoundError):
             for record, aside in taken:
                 await self._put_back(record, aside)
+            if self._frozen_aside:
+                # The commit goes on without the attempt: nothing is left to refuse.
+                return
             raise
         for _record, aside in taken:
             # Of Hadoop's attempts nothing else may say what they began.
@@ -191,7 +198,7 @@ class AbortTask(Stage[AbortRequest, None]):
             await store.delete_file(aside)
         except StoreNotFoundError:
             # A freeze took it away under its new name: that commit did not see it, as if this abort had come first.
-            return
+            self._frozen_aside = True
 
     async def _is_of(self, path: StorePath, value: AbortRequest) -> bool:
         layout = self.context.layout

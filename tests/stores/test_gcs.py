@@ -29,6 +29,7 @@ from committer.stores.gcs import GcsStore
 from committer.stores.gcs import checksums as gcs_checksums
 from committer.stores.gcs import writer as gcs_writer
 from committer.stores.gcs.checksums import Checksum
+from committer.stores.http import Answer, HttpClient
 from committer.stores.memory.profiles import PROFILES
 from committer.testing.emulators.gcs import Fault, GcsEmulator, Settings, serve
 from committer.testing.emulators.gcs.namespace import Draft
@@ -393,3 +394,22 @@ async def test_a_pickled_store_is_the_same(emulator: GcsEmulator) -> None:
     assert await store.read(ROOT / "a", limit=1) == b"1"
     assert "userProject" not in str(store)
     await store.close()
+
+
+async def test_answer_to_a_change_that_cannot_be_read_leaves_its_outcome_open(
+    emulator: GcsEmulator, store: GcsStore, channel: BucketChannel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Something on the way answers for the service: it was done, or not."""
+    send = HttpClient.send
+
+    async def spoiled(self: HttpClient, method: str, url: str, *rest: Any, **more: Any) -> Answer:
+        answer = await send(self, method, url, *rest, **more)
+        return Answer(200, answer.headers, b"<html>") if method in ("POST", "PUT") and "/upload/" in url else answer
+
+    monkeypatch.setattr(HttpClient, "send", spoiled)
+    with pytest.raises(StoreOutcomeUnknownError):
+        await store.put(ROOT / "record", b"1", exclusive=True)
+    writer = await store.open_writer(ROOT / "file")
+    await writer.write(b"22")
+    assert (await writer.close()).size == 2
+    assert await channel.files() == {"record": b"1", "file": b"22"}

@@ -90,7 +90,7 @@ class Inserts:
         if not answer.body:
             # Its end was lost: what was made is there to be looked at.
             return await self._store.status(path)
-        return status_of(parsed(answer.body, operation, path), path)
+        return status_of(parsed(answer.body, operation, path, changes=True), path)
 
     async def put_new(self, path: StorePath, data: Body, stamp: str) -> FileStatus:
         """Makes a file where nothing stands, and looks for it when the answer is lost; a writer's last call."""

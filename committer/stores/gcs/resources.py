@@ -8,7 +8,7 @@ from typing import Final
 
 import msgspec
 
-from committer.errors import StoreUnavailableError
+from committer.errors import StoreOutcomeUnknownError, StoreUnavailableError
 from committer.paths import StorePath
 from committer.stores.base import FileStatus
 from committer.stores.gcs.errors import error_of, says_no_bucket
@@ -43,16 +43,24 @@ _OBJECT: Final = msgspec.json.Decoder(ObjectResource)
 _PAGE: Final = msgspec.json.Decoder(_Page)
 
 
-def parsed(body: bytes, operation: str, path: StorePath) -> ObjectResource:
+def parsed(body: bytes, operation: str, path: StorePath, *, changes: bool = False) -> ObjectResource:
     """The resource in an answer.
 
+    Args:
+        body: The answer's.
+        operation: The store call.
+        path: What it was made on.
+        changes: Whether the call may have changed anything.
+
     Raises:
-        StoreUnavailableError: It is none, as when the end of the answer was lost.
+        StoreUnavailableError: It is none, as of something on the way that answers for the service.
+        StoreOutcomeUnknownError: The same of a call that changes something.
     """
     try:
         return _OBJECT.decode(body)
     except UNDECODABLE:
-        raise StoreUnavailableError("the answer cannot be read", operation=operation, path=path) from None
+        kind = StoreOutcomeUnknownError if changes else StoreUnavailableError
+        raise kind("the answer cannot be read", operation=operation, path=path) from None
 
 
 async def object_at(wire: GcsWire, operation: str, path: StorePath) -> ObjectResource | None:

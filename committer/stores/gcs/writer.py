@@ -203,7 +203,7 @@ class GcsWriter(FileWriter):
             raise self._refusal(answer, "close")
         if not answer.body:
             raise StoreOutcomeUnknownError("the end of the answer was lost", operation="close", path=self._path)
-        return status_of(parsed(answer.body, "close", self._path), self._path)
+        return status_of(parsed(answer.body, "close", self._path, changes=True), self._path)
 
     async def _done_already(self, operation: str) -> int:
         """How much of the buffer has come."""
