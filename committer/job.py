@@ -25,6 +25,7 @@ from committer.errors import (
 from committer.events import Listener, names
 from committer.events.display import Display
 from committer.flow.awaited import Calls, noted
+from committer.flow.one_process import OneProcess
 from committer.flow.runtime import current_runtime
 from committer.flow.shielded import UNDO_BOUND_S, run_shielded
 from committer.job_messages import OwnAttempts, messages_of_all_attempts
@@ -44,14 +45,22 @@ _log = job_logger("committer.job")
 RUN_ANEW = "run it again as a new job (this one was aborted when the error left its block)"
 
 
-class Job:
+class Job(OneProcess):
     """A job in its driver. Leaving its block commits it; leaving with an exception aborts it.
 
-    Made by `open_job` (sets it up) or `attach_job` (joins one that stands; leaving the block then only closes).
+    Made by `open_job` (sets it up) or `attach_job` (joins one that stands; leaving the block then only closes). It
+    belongs to its process: it cannot be pickled or copied, and in a forked child every method raises, and leaving the
+    block decides nothing. Other processes take part by `spec`.
 
     Attributes:
         spec: What other processes need to take part: picklable, JSON, no secrets.
     """
+
+    _refused = JobStateError
+    _instead = (
+        "give job.spec to the other process: committer.open_task(spec, task=...) opens a task attempt there, "
+        "committer.attach_job(spec) the job"
+    )
 
     is_commit_repeatable = True
     """MapReduce's question: a commit that died is finished by `recover`, or by calling `commit` again."""
@@ -62,6 +71,7 @@ class Job:
     def __init__(
         self, context: StageContext, *, attached: bool, display: Display | None = None, reached: str = ""
     ) -> None:
+        super().__init__()
         self.spec: JobSpec = context.spec
         self._context = context
         # As in Hadoop's reports, which are written by the committer that set the job up.
@@ -106,6 +116,9 @@ class Job:
         """The report, once the job committed."""
         return self._report
 
+    def _told_as(self) -> str:
+        return f"job {self.job_id}"
+
     def _advising(self) -> AbstractContextManager[None]:
         return advising(lambda: self._reached)
 
@@ -128,6 +141,7 @@ class Job:
         check_number(attempt, "attempt")
 
         async def make() -> TaskAttempt:
+            self._check_process("task_attempt")
             self._refuse_late(task)
             self._attempts.refuse_committed(task, attempt)
             # From the first step on: a commit that begins while the attempt is being opened must not miss it.
@@ -168,6 +182,7 @@ class Job:
             JobNotFoundError: The job is over, and its id was set up anew since; nothing was changed.
             CommitterError: Something could not be removed.
         """
+        self._check_process("abort_task")
         request = AbortRequest(check_number(task, "task"), check_number(attempt, "attempt"))
         with self._advising():
             await self._committer.abort_task(fresh_statistics(self._context), request)
@@ -179,6 +194,7 @@ class Job:
         Raises:
             TaskError: The attempt did not commit.
         """
+        self._check_process("recover_task")
         context = fresh_statistics(self._context)
         with self._advising():
             message = await self._committer.recover_task(
@@ -217,6 +233,7 @@ class Job:
             OutcomeUnknownError: See `next_step`; nothing was deleted.
             CommitterError: With `outcome` "partial" the job is decided: call commit or `recover` again.
         """
+        self._check_process("commit_job")
         # What was called in the same gather, or given to create_task, is about to begin: it is seen below.
         await asyncio.sleep(0)
         async with self._committing:
@@ -276,6 +293,7 @@ class Job:
             JobDecidedError: The job is decided to be committed; nothing was deleted.
             CommitterError: Something could not be removed; the decision stands.
         """
+        self._check_process("abort_job")
         if self._report is not None or self._aborted:
             return
         with self._advising():
@@ -299,6 +317,7 @@ class Job:
         Raises:
             TaskCommitsRequiredError, TaskMissingError: As `commit` would.
         """
+        self._check_process("plan")
         with self._advising():
             if from_attempts:
                 task_commits = await messages_of_all_attempts(self._committer, self._context, task_commits, tasks)
@@ -308,6 +327,7 @@ class Job:
 
     async def close(self) -> None:
         """Frees what this process opened; decides nothing."""
+        self._check_process("close")
         try:
             await self._context.store.close()
         finally:
@@ -320,6 +340,8 @@ class Job:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        if self._is_inherited:
+            return
         try:
             if self._attached:
                 if error is None and self._report is None and not self._abort_called:

@@ -11,15 +11,13 @@ from typing import Self
 import anyio
 
 from committer.audit import audit
+from committer.blocking_files import BlockingTaskFile, opened_on_loop
 from committer.committers.base import Committer
-from committer.errors import (
-    CommitterError,
-    TaskError,
-    UnsupportedError,
-)
+from committer.errors import CommitterError, TaskError
 from committer.events import names
 from committer.file_names import check_file_name, is_reserved
 from committer.flow.awaited import Calls, noted
+from committer.flow.one_process import OneProcess
 from committer.flow.shielded import UNDO_BOUND_S, run_shielded
 from committer.logs import job_logger
 from committer.paths import StorePath
@@ -28,18 +26,20 @@ from committer.stages.abort_task import AbortRequest
 from committer.stages.base import StageContext
 from committer.stages.job_stands import check_job_stands
 from committer.stages.scan_task import ScanTask
-from committer.stages.staged_files import make_local_directories
+from committer.stages.staged_files import local_path_of, make_local_directories
 from committer.stages.task_output import AttemptIdentity, TaskOutput, WrittenFile
-from committer.stores.abilities import LOCAL_PATHS
 from committer.stores.base import FileStatus, FileWriter
-from committer.task_files import BlockingTaskFile, TaskFile, never_awaited, opened_on_loop
+from committer.task_files import IN_ANOTHER_PROCESS, TaskFile, check_awaited
 from committer.task_names import TaskNames
 
 _log = job_logger("committer.task")
 
 
-class TaskAttempt:
+class TaskAttempt(OneProcess):
     """One run of one task attempt. Leaving its block commits it; leaving with an exception aborts it.
+
+    It belongs to its process: it cannot be pickled or copied, and in a forked child every method raises, and leaving
+    the block does nothing. Another process opens a task attempt of its own: `open_task`.
 
     Attributes:
         task: The task's number.
@@ -47,6 +47,9 @@ class TaskAttempt:
         nonce: Random; part of every path of this run, so that two runs of one attempt never share a byte.
         directory: The task attempt directory.
     """
+
+    _refused = TaskError
+    _instead = IN_ANOTHER_PROCESS
 
     needs_task_commit = True
     """MapReduce's question. Always: an attempt that wrote nothing must still say that its task is done (G9)."""
@@ -62,6 +65,7 @@ class TaskAttempt:
         committed: Callable[[TaskCommit], None] | None = None,
         left: Callable[[], None] | None = None,
     ) -> None:
+        super().__init__()
         self.task: int = identity.task
         self.attempt: int = identity.attempt
         self.nonce: str = identity.nonce
@@ -135,7 +139,7 @@ class TaskAttempt:
         Raises:
             InvalidPathError, TaskError: As `open_absolute`.
         """
-        return opened_on_loop(self._loop, lambda: self.open_absolute(path), self.directory)
+        return self._open_blocking(lambda: self.open_absolute(path))
 
     def _open(self, destination: str, staged: str, *, absolute: str) -> TaskFile:
         async def open_writer() -> FileWriter:
@@ -161,7 +165,12 @@ class TaskAttempt:
         Raises:
             InvalidPathError, TaskError: As `open`.
         """
-        return opened_on_loop(self._loop, lambda: self.open(name), self.directory)
+        return self._open_blocking(lambda: self.open(name))
+
+    def _open_blocking(self, claim: Callable[[], TaskFile]) -> BlockingTaskFile:
+        # Before the loop is asked, which in a forked child only seems to run.
+        self._check_open("open_blocking")
+        return opened_on_loop(self._loop, claim, self.directory)
 
     def work_path(self, name: str = "") -> str:
         """A path of this machine that any program can write to; what is found there at task commit is committed.
@@ -180,15 +189,7 @@ class TaskAttempt:
             UnsupportedError: The store's files have no such paths.
             InvalidPathError, TaskError: As `open`.
         """
-        store = self._context.store
-        if not store.capabilities.local_paths:
-            raise UnsupportedError(
-                f"files of a {store.scheme}:// store have no path on this machine",
-                operation="work_path",
-                path=name,
-                next_step="use task.open or task.open_blocking",
-            )
-        base = LOCAL_PATHS.required(store, "work_path", name).local_path(self.directory)
+        base = local_path_of(self._context.store, self.directory, name)
         self._check_open("work_path")
         destination = self._names.take(name) if name else ""
         self._scan = True
@@ -196,7 +197,11 @@ class TaskAttempt:
             return base
         return make_local_directories(self._context, base, destination)
 
+    def _told_as(self) -> str:
+        return f"task {self.task} attempt {self.attempt}"
+
     def _check_open(self, operation: str) -> None:
+        self._check_process(operation)
         if self._state != "open":
             raise TaskError(
                 f"task {self.task} attempt {self.attempt} is {self._state}",
@@ -243,10 +248,11 @@ class TaskAttempt:
             JobNotFoundError: The job was cleaned up.
             JobDecidedError: The job is decided: nothing of this attempt can become part of it.
         """
+        self._check_process("commit_task")
         if self._message is not None:
             return self._message
         self._check_open("commit_task")
-        self._check_awaited()
+        check_awaited(self._calls, self._told_as(), self.directory)
         if self._unfinished:
             raise TaskError(
                 f"{len(self._unfinished)} files are still open, the first: {min(self._unfinished)}",
@@ -284,20 +290,6 @@ class TaskAttempt:
             self._committed(self._message)
         return self._message
 
-    def _check_awaited(self) -> None:
-        """Refuses to go on where a call of this attempt, or of one of its files, was made and never awaited."""
-        first = self._calls.first()
-        if first is None:
-            return
-        caller, call = first
-        error = never_awaited(caller, self._calls) if isinstance(caller, TaskFile) else None
-        raise error or TaskError(
-            f"{call} of task {self.task} attempt {self.attempt} was called without await, so it did nothing",
-            operation="commit_task",
-            path=str(self.directory),
-            next_step=f"write `await task.{call}`; then run the task again as a new attempt",
-        )
-
     async def _output(self) -> TaskOutput:
         files, directories = dict(self._files), []
         if self._scan:
@@ -323,6 +315,7 @@ class TaskAttempt:
         Raises:
             CommitterError: Something could not be removed; it stays under the job's directory, never visible.
         """
+        self._check_process("abort_task")
         if self._state != "open":
             return
         self._state = "aborted"
@@ -358,6 +351,7 @@ class TaskAttempt:
         Raises:
             JobNotFoundError, JobDecidedError: It does not; stop writing.
         """
+        self._check_process("check_job")
         context = self._context
         await check_job_stands(context, operation="check_job")
 
@@ -371,6 +365,8 @@ class TaskAttempt:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        if self._is_inherited:
+            return
         try:
             if error is None:
                 try:

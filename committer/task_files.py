@@ -1,28 +1,30 @@
-"""The files a task attempt hands out: asynchronous, and blocking for libraries that know nothing else."""
+"""The files a task attempt hands out; those for libraries that block are in `blocking_files`."""
 
 from __future__ import annotations
 
-import asyncio
 import io
-import threading
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Final, Self
 
 from committer.errors import CommitterError, TaskError
 from committer.flow.awaited import Calls, noted
+from committer.flow.one_process import OneProcess
 from committer.flow.shielded import UNDO_BOUND_S, run_shielded
 from committer.paths import StorePath
 from committer.stores.base import FileStatus, FileWriter
 from committer.stores.helpers import bytes_of
 
-_BLOCK = 1 << 20
-
 OpenWriter = Callable[[], Awaitable[FileWriter]]
 Finished = Callable[[FileStatus | None], None]
 
+IN_ANOTHER_PROCESS: Final = (
+    "give job.spec to the other process, which opens an attempt of a task of its own: "
+    "committer.open_task(job.spec, task=...)"
+)
 
-class TaskFile:
+
+class TaskFile(OneProcess):
     """A file being written by a task attempt: ``async with task.open(name) as f: await f.write(b"...")``.
 
     It becomes part of the attempt when it is closed; leaving the block with an exception gives it up.
@@ -31,7 +33,11 @@ class TaskFile:
         name: Its name, relative to the destination; of a file that goes outside it, the absolute path.
     """
 
+    _refused = TaskError
+    _instead = IN_ANOTHER_PROCESS
+
     def __init__(self, name: str, open_writer: OpenWriter, finished: Finished, calls: Calls) -> None:
+        super().__init__()
         self.name = name
         self._calls = calls
         self._open_writer = open_writer
@@ -54,6 +60,8 @@ class TaskFile:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        if self._is_inherited:
+            return
         if error is None:
             await self.close()
         else:
@@ -100,6 +108,7 @@ class TaskFile:
             TaskError: A part could not be written or was never awaited, or the file could not be finished: it is no
                 part of the attempt.
         """
+        self._check_process("close")
         if self._closed and not self._broken:
             return
         lost = never_awaited(self, self._calls) or (self._lost_a_part() if self._broken else None)
@@ -119,6 +128,7 @@ class TaskFile:
     @noted
     async def abort(self) -> None:
         """Gives the file up: it is never part of the attempt."""
+        self._check_process("abort")
         self._calls.forget(self)
         await self._give_up()
 
@@ -152,6 +162,9 @@ class TaskFile:
 
         def __exit__(self, *of: object) -> None: ...
 
+    def _told_as(self) -> str:
+        return f"the file {self.name}"
+
     def _lost_a_part(self) -> TaskError:
         """What to say of a file that a write to has failed."""
         return TaskError(
@@ -162,6 +175,7 @@ class TaskFile:
         )
 
     async def _ready(self) -> FileWriter:
+        self._check_process("write")
         if self._closed:
             raise TaskError(f"the file {self.name} is closed", operation="write", path=self.name)
         if self._writer is None:
@@ -183,197 +197,25 @@ def never_awaited(file: TaskFile, calls: Calls) -> TaskError | None:
     )
 
 
-class BlockingTaskFile(io.RawIOBase):
-    """A file object for pyarrow, pandas and the like, on every store.
-
-    To be used from a thread other than the event loop's (``asyncio.to_thread``, or `committer.sync`). Each megabyte is
-    handed to the loop and waited for, so at most that much is held however fast the caller writes. Many libraries leave
-    a file open that they were given: it is closed by ``async with`` on the loop, or ``with`` in the thread.
-    """
-
-    def __init__(self, file: TaskFile, loop: asyncio.AbstractEventLoop) -> None:
-        super().__init__()
-        self._file = file
-        self._loop = loop
-        self._buffer = bytearray()
-        self._position = 0
-        self._failed = False
-        self._loop_thread = threading.get_ident()
-
-    @property
-    def name(self) -> str:
-        """The file's name, relative to the destination."""
-        return self._file.name
-
-    def writable(self) -> bool:
-        """True."""
-        return True
-
-    def tell(self) -> int:
-        """Bytes written so far."""
-        return self._position
-
-    def write(self, data: object, /) -> int:
-        """Appends a buffer.
-
-        Raises:
-            TaskError: Called on the event loop's own thread, which it would block for ever.
-            TypeError: `data` is no bytes, a text for example.
-        """
-        self._check_open()
-        view = bytes_of(data)
-        self._buffer += view
-        self._position += len(view)
-        if len(self._buffer) >= _BLOCK:
-            self._hand_over()
-        return len(view)
-
-    def flush(self) -> None:
-        """Hands over what is buffered."""
-        if not self.closed and self._buffer:
-            self._hand_over()
-
-    def close(self) -> None:
-        """Finishes the file: from now on it is part of the attempt. A second call does nothing.
-
-        Raises:
-            TaskError: An earlier write failed, whatever the caller made of its error: the file is given up.
-        """
-        if self.closed:
-            return
-        try:
-            if self._failed:
-                self._wait(self._file.abort)
-                raise self._file._lost_a_part()
-            if self._buffer:
-                self._hand_over()
-            self._wait(self._file.close)
-        finally:
-            self._end()
-
-    def abort(self) -> None:
-        """Gives the file up: it is never part of the attempt."""
-        if self.closed:
-            return
-        try:
-            self._wait(self._file.abort)
-        finally:
-            self._end()
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if error is None:
-            self.close()
-        else:
-            self.abort()
-
-    async def __aenter__(self) -> Self:
-        self._check_open()
-        if asyncio.get_running_loop() is not self._loop:
-            raise TaskError(
-                f"the blocking file {self.name} belongs to another event loop",
-                operation="open_blocking",
-                path=self.name,
-                next_step="use `with` in a thread, or open it in the loop that uses it",
-            )
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        data = None if error is not None or self.closed else bytes(self._buffer)
-        try:
-            if error is None and self._failed and not self.closed:
-                raise self._file._lost_a_part()
-            if data:
-                await self._file.write(data)
-        except BaseException as failure:
-            await self._file.__aexit__(type(failure), failure, failure.__traceback__)
-            raise
-        else:
-            await self._file.__aexit__(kind, error, trace)
-        finally:
-            self._end()
-
-    def __del__(self) -> None:
-        # IOBase would close, and so finish, a file that was forgotten half way.
-        if not self.closed:
-            self._end()
-
-    def __repr__(self) -> str:
-        state = "closed" if self.closed else "being written"
-        return f"<{type(self).__name__} {self.name!r}: {state}, bytes written: {self._position}>"
-
-    def _end(self) -> None:
-        # IOBase flushes when it is closed, and what is left now belongs to a file that was given up.
-        self._buffer.clear()
-        super().close()
-
-    def _hand_over(self) -> None:
-        data, self._buffer = self._buffer, bytearray()
-        try:
-            self._wait(lambda: self._file.write(data))
-        except BaseException:
-            self._failed = True
-            raise
-
-    def _wait(self, call: Callable[[], Coroutine[Any, Any, object]]) -> None:
-        if threading.get_ident() == self._loop_thread and self._loop.is_running():
-            raise TaskError(
-                f"the blocking file {self.name} was used on the event loop's thread, which would wait for itself",
-                operation="open_blocking",
-                path=self.name,
-                next_step="write in another thread: await asyncio.to_thread(...); or open the job with committer.sync, "
-                "or write bytes with task.open",
-            )
-
-        async def made_on_the_loop() -> object:
-            return await call()
-
-        future = asyncio.run_coroutine_threadsafe(made_on_the_loop(), self._loop)
-        try:
-            future.result()
-        except BaseException:
-            future.cancel()
-            raise
-
-    def _check_open(self) -> None:
-        if self.closed:
-            raise TaskError(f"the file {self.name} is closed", operation="write", path=self.name)
-
-
-def opened_on_loop(
-    loop: asyncio.AbstractEventLoop, claim: Callable[[], TaskFile], directory: StorePath
-) -> BlockingTaskFile:
-    """A blocking file, claimed here where a loop runs, else, in a thread of `asyncio.to_thread`, on the attempt's loop.
-
-    Names are claimed without awaiting: a step of its own on a loop, and not among threads.
+def check_awaited(calls: Calls, attempt: str, directory: StorePath) -> None:
+    """Refuses to go on where a call of a task attempt, or of one of its files, was made and never awaited.
 
     Args:
-        loop: The loop that the task attempt was opened on.
-        claim: Gives the file, and its name to it.
+        calls: Those of the attempt and its files.
+        attempt: What errors call it.
         directory: The task attempt directory, for errors.
 
     Raises:
-        TaskError: No loop runs.
+        TaskError: One was.
     """
-    try:
-        here = asyncio.get_running_loop()
-    except RuntimeError:
-        here = None
-    if here is not None:
-        return BlockingTaskFile(claim(), here)
-    if not loop.is_running():
-        raise TaskError(
-            "a file was opened where no event loop runs, and the loop of its task attempt does not run either",
-            operation="open_blocking",
-            path=directory,
-            next_step="open it on the loop, or in a thread that the loop awaits: await asyncio.to_thread(...); "
-            "a program without a loop uses committer.sync",
-        )
-
-    async def claimed() -> BlockingTaskFile:
-        return BlockingTaskFile(claim(), loop)
-
-    return asyncio.run_coroutine_threadsafe(claimed(), loop).result()
+    first = calls.first()
+    if first is None:
+        return
+    caller, call = first
+    error = never_awaited(caller, calls) if isinstance(caller, TaskFile) else None
+    raise error or TaskError(
+        f"{call} of {attempt} was called without await, so it did nothing",
+        operation="commit_task",
+        path=str(directory),
+        next_step=f"write `await task.{call}`; then run the task again as a new attempt",
+    )

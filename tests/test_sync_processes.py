@@ -5,16 +5,12 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-import sys
-import textwrap
 from pathlib import Path
 
 import pytest
 
-import committer
-
-ROOT = Path(committer.__file__).parent.parent
-LIMIT_S = 60
+from tests import scripts
+from tests.scripts import finish, visible
 
 PRELUDE = """\
 import atexit, os, sys, threading
@@ -38,38 +34,11 @@ def write(task, name):
 
 
 def start(tmp_path: Path, body: str) -> subprocess.Popen[str]:
-    script = tmp_path / "script.py"
-    script.write_text(PRELUDE + textwrap.dedent(body))
-    # Whatever a warning would print counts as printed; but newer Pythons warn of every fork beside threads.
-    strict = ["-W", "error", "-W", "ignore::DeprecationWarning"]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    return subprocess.Popen(
-        [sys.executable, *strict, str(script), str(tmp_path / "out")],
-        env=environment,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-    )
-
-
-def finish(process: subprocess.Popen[str], *, code: int = 0) -> str:
-    try:
-        output, errors = process.communicate(timeout=LIMIT_S)
-    except subprocess.TimeoutExpired:
-        # Its children hold the pipes too.
-        os.killpg(process.pid, signal.SIGKILL)
-        pytest.fail(f"hung; printed {process.communicate()}")
-    assert (process.returncode, errors) == (code, ""), output + errors
-    return output
+    return scripts.start(tmp_path, PRELUDE, body)
 
 
 def run(tmp_path: Path, body: str, *, code: int = 0) -> list[str]:
     return finish(start(tmp_path, body), code=code).split()
-
-
-def visible(root: Path) -> list[str]:
-    return sorted(path.name for path in root.iterdir() if not path.name.startswith("_"))
 
 
 # --- Exit -------------------------------------------------------------------------------------------------------

@@ -6,12 +6,13 @@ import os
 from collections.abc import Sequence
 from contextlib import suppress
 
-from committer.errors import JobNotFoundError, StoreExistsError, StoreNotFoundError, TaskError
+from committer.errors import JobNotFoundError, StoreExistsError, StoreNotFoundError, TaskError, UnsupportedError
 from committer.paths import StorePath
 from committer.stages.attempt_files import AttemptFiles
 from committer.stages.base import StageContext
 from committer.stages.task_output import WrittenFile
-from committer.stores.base import FileStatus, FileWriter
+from committer.stores.abilities import LOCAL_PATHS
+from committer.stores.base import FileStatus, FileWriter, Store
 
 
 class StagedFiles(AttemptFiles):
@@ -72,6 +73,22 @@ class StagedFiles(AttemptFiles):
             except StoreNotFoundError as error:
                 raise attempt_vanished(self._context, "open", level) from error
             self._made.add(level)
+
+
+def local_path_of(store: Store, directory: StorePath, name: str) -> str:
+    """The path of a task attempt directory on this machine.
+
+    Raises:
+        UnsupportedError: The store's files have no such paths.
+    """
+    if not store.capabilities.local_paths:
+        raise UnsupportedError(
+            f"files of a {store.scheme}:// store have no path on this machine",
+            operation="work_path",
+            path=name,
+            next_step="use task.open or task.open_blocking",
+        )
+    return LOCAL_PATHS.required(store, "work_path", name).local_path(directory)
 
 
 def make_local_directories(context: StageContext, base: str, name: str) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from types import TracebackType
 from typing import Self, TypeVar
@@ -11,26 +10,35 @@ from committer import job as engine
 from committer import job_opening
 from committer.committers.results import CommitPlan, JobReport
 from committer.config import ConfigLike
+from committer.errors import JobStateError
 from committer.events import Listener
+from committer.flow.one_process import OneProcess
 from committer.paths import Destination
 from committer.records.task_commit import TaskCommit, messages_in
 from committer.spec import Delivery, JobSpec
-from committer.sync.portal import check_process, free_at_exit, is_ending, wait_for
+from committer.sync.portal import free_at_exit, is_ending, wait_for
 from committer.sync.tasks import TaskAttempt
 
 T = TypeVar("T")
 
 
-class Job:
+class Job(OneProcess):
     """A job in its driver. Leaving its block commits it; leaving with an exception aborts it.
 
     Made by `open_job` (sets it up) or `attach_job` (joins one that stands; leaving the block then only closes). Several
     threads may use one Job. A forked child may not: there every method raises, and leaving the block does nothing, so
-    that a child that ends inside it decides nothing for its parent.
+    that a child that ends inside it decides nothing for its parent. It cannot be pickled or copied; other processes
+    take part by `spec`.
 
     Attributes:
         spec: What other processes need to take part: picklable, JSON, no secrets.
     """
+
+    _refused = JobStateError
+    _instead = (
+        "give job.spec to the other process: committer.sync.open_task(spec, task=...) opens a task attempt there, "
+        "committer.sync.attach_job(spec) the job"
+    )
 
     is_commit_repeatable: bool = engine.Job.is_commit_repeatable
     """MapReduce's question: a commit that died is finished by `recover`, or by calling `commit` again."""
@@ -39,9 +47,9 @@ class Job:
     """MapReduce's question: a driver that lost the message of a task attempt gets it again from `recover_task`."""
 
     def __init__(self, job: engine.Job) -> None:
+        super().__init__()
         self.spec: JobSpec = job.spec
         self._job = job
-        self._pid = os.getpid()
         free_at_exit(self)
 
     def __repr__(self) -> str:
@@ -166,9 +174,12 @@ class Job:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._pid != os.getpid() or (error is not None and is_ending()):
+        if self._is_inherited or (error is not None and is_ending()):
             return
         self._wait(lambda: self._job.__aexit__(kind, error, trace), "open_job")
+
+    def _told_as(self) -> str:
+        return f"job {self.job_id}"
 
     async def _free(self) -> None:
         await self._job.close()
@@ -183,7 +194,7 @@ class Job:
         *,
         undo: Callable[[T, BaseException], Awaitable[object]] | None = None,
     ) -> T:
-        check_process(self._pid, f"job {self.job_id}", "open_task(job.spec, ...) or attach_job(job.spec)")
+        self._check_process(operation)
         return wait_for(function, operation, undo=undo)
 
 

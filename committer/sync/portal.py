@@ -307,18 +307,6 @@ def wait_for(
         raise _ending(operation, outcome_known=False) from error
 
 
-def check_process(pid: int, what: str, instead: str) -> None:
-    """Refuses to use what another process opened.
-
-    Raises:
-        CommitterError: This process was forked since.
-    """
-    if pid != os.getpid():
-        raise CommitterError(
-            f"{what} was opened before this process was forked, and belongs to its parent", next_step=instead
-        )
-
-
 def free_at_exit(resource: Resource) -> None:
     """Has something freed when the interpreter exits, if it lives until then."""
     _process.current().resources.add(resource)

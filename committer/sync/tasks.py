@@ -7,49 +7,51 @@ import os
 import threading
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, Final, Self, TypeVar
 
 import anyio
 
+from committer import blocking_files, task_files, task_opening
 from committer import task as engine
-from committer import task_files, task_opening
+from committer.errors import TaskError
+from committer.flow.one_process import OneProcess
 from committer.paths import StorePath
 from committer.records.task_commit import TaskCommit
 from committer.spec import JobSpec
-from committer.sync.portal import check_process, free_at_exit, is_ending, wait_for
+from committer.sync.portal import free_at_exit, is_ending, wait_for
 
 T = TypeVar("T")
 
+_IN_ANOTHER_PROCESS: Final = task_files.IN_ANOTHER_PROCESS.replace("committer.", "committer.sync.")
 
-class TaskFile(task_files.BlockingTaskFile):
+
+class TaskFile(blocking_files.BlockingTaskFile):
     """A binary file being written by a task attempt, for any thread: ``with task.open(name) as f: f.write(b"...")``.
 
     It becomes part of the attempt when it is closed; leaving the block with an exception gives it up. At most a
     megabyte is held in memory.
     """
 
-    def __init__(self, file: task_files.TaskFile, loop: asyncio.AbstractEventLoop) -> None:
-        super().__init__(file, loop)
-        self._pid = os.getpid()
+    _instead = _IN_ANOTHER_PROCESS
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._pid != os.getpid() or (error is not None and is_ending()):
+        if error is not None and is_ending():
             self._end()
         else:
             super().__exit__(kind, error, trace)
 
     def _wait(self, call: Callable[[], Coroutine[Any, Any, object]]) -> None:
-        check_process(self._pid, f"the file {self.name}", "write it in the process that opened it")
+        self._check_process("write")
         wait_for(call, "write")
 
 
-class TaskAttempt:
+class TaskAttempt(OneProcess):
     """One run of one task attempt. Leaving its block commits it; leaving with an exception aborts it.
 
     Several threads may write files of one attempt. A forked child may not use it, and leaving the block does nothing
-    there.
+    there. It cannot be pickled or copied; another process opens a task attempt of its own: `open_task`.
 
     Attributes:
         task: The task's number.
@@ -58,16 +60,19 @@ class TaskAttempt:
         directory: The task attempt directory.
     """
 
+    _refused = TaskError
+    _instead = _IN_ANOTHER_PROCESS
+
     needs_task_commit: bool = engine.TaskAttempt.needs_task_commit
     """MapReduce's question. Always: an attempt that wrote nothing must still say that its task is done (G9)."""
 
     def __init__(self, attempt: engine.TaskAttempt) -> None:
+        super().__init__()
         self.task: int = attempt.task
         self.attempt: int = attempt.attempt
         self.nonce: str = attempt.nonce
         self.directory: StorePath = attempt.directory
         self._attempt = attempt
-        self._pid = os.getpid()
         # The engine claims names without awaiting, which makes a step of it on a loop but not among threads.
         self._claiming = threading.Lock()
         free_at_exit(self)
@@ -113,7 +118,7 @@ class TaskAttempt:
         return self.open_absolute(path)
 
     def _opened(self, claim: Callable[[], task_files.TaskFile]) -> TaskFile:
-        self._check_process()
+        self._check_process("open")
         with self._claiming:
             file = claim()
 
@@ -143,7 +148,7 @@ class TaskAttempt:
             UnsupportedError: The store's files have no such paths.
             InvalidPathError, TaskError: As `open`.
         """
-        self._check_process()
+        self._check_process("work_path")
         with self._claiming:
             return self._attempt.work_path(name)
 
@@ -153,7 +158,7 @@ class TaskAttempt:
         Raises:
             TaskError: The attempt is over.
         """
-        self._check_process()
+        self._check_process("count")
         with self._claiming:
             self._attempt.count(name, n)
 
@@ -198,7 +203,7 @@ class TaskAttempt:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._pid != os.getpid() or (error is not None and is_ending()):
+        if self._is_inherited or (error is not None and is_ending()):
             return
         self._wait(lambda: self._attempt.__aexit__(kind, error, trace), "open_task")
 
@@ -211,15 +216,11 @@ class TaskAttempt:
             await self._attempt._context.store.close()
 
     def _wait(self, function: Callable[[], Awaitable[T]], operation: str) -> T:
-        self._check_process()
+        self._check_process(operation)
         return wait_for(function, operation)
 
-    def _check_process(self) -> None:
-        check_process(
-            self._pid,
-            f"task {self.task} attempt {self.attempt}",
-            "open_task(job.spec, ...) in each process",
-        )
+    def _told_as(self) -> str:
+        return f"task {self.task} attempt {self.attempt}"
 
 
 async def _give_up(file: task_files.TaskFile, error: BaseException) -> None:

@@ -15,9 +15,9 @@ import pytest
 
 import committer
 from committer import Job, TaskAttempt, sync
+from committer.blocking_files import BlockingTaskFile
 from committer.errors import CommitterError, JobStateError, TaskError
 from committer.flow.awaited import Calls
-from committer.task_files import BlockingTaskFile
 from committer.testing.faults import Fault
 from tests.engine.places import DiskPlace, MemoryPlace, Place
 
