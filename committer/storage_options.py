@@ -223,5 +223,22 @@ def markdown_table(table: OptionTable) -> str:
     return "\n".join(rows)
 
 
+def exclusive(*options: str) -> ConfigurationError:
+    """The error of options of which one alone can be given."""
+    return _refused(f"the options {' and '.join(options)} exclude one another", "give one of them alone")
+
+
+def not_of_the_path(option: str, own: str) -> ConfigurationError:
+    """The error of an option that names another place than the path does, whose own is `own`."""
+    return _refused(
+        f"the option {option} is not the path's, {own}", "leave it out: the path says it; or correct the path"
+    )
+
+
+def no_text(option: str) -> ConfigurationError:
+    """The error of an option that is no text, or an empty one."""
+    return _refused(f"the option {option} is no text, or empty", f"give {option} as a str, or leave it out")
+
+
 def _refused(message: str, next_step: str) -> ConfigurationError:
     return ConfigurationError(message, operation="open_store", next_step=next_step)

@@ -22,9 +22,12 @@ class OneProcess:
     _instead: ClassVar[str]
     """What another process does instead; completes ``next step:``."""
 
+    _forks: ClassVar[int] = 0
+    """How often this process, and those it descends from, were forked: os.getpid() would be a system call a write."""
+
     def __init__(self) -> None:
         super().__init__()
-        self._pid = os.getpid()
+        self._opened_after = OneProcess._forks
 
     def _told_as(self) -> str:
         """What errors call it, such as ``task 3 attempt 0``."""
@@ -33,7 +36,7 @@ class OneProcess:
     @property
     def _is_inherited(self) -> bool:
         """Whether this process is a forked child of the one that opened it: leaving a block there does nothing."""
-        return self._pid != os.getpid()
+        return self._opened_after != OneProcess._forks
 
     def _check_process(self, operation: str = "") -> None:
         """Refuses to be used in a forked child.
@@ -41,7 +44,7 @@ class OneProcess:
         Raises:
             CommitterError: This process was forked since; nothing was changed.
         """
-        if self._pid != os.getpid():
+        if self._opened_after != OneProcess._forks:
             raise self._refused(
                 f"{self._told_as()} was opened before this process was forked, and belongs to its parent",
                 operation=operation,
@@ -56,3 +59,10 @@ class OneProcess:
             operation="pickle",
             next_step=self._instead,
         )
+
+
+def _forked() -> None:
+    OneProcess._forks += 1
+
+
+os.register_at_fork(after_in_child=_forked)

@@ -403,6 +403,27 @@ async def test_refusals_of_a_put(
     assert proxy.count("PUT") == 1
 
 
+@pytest.mark.parametrize(
+    ("code", "said"),
+    [
+        ("AccessDenied", "s3:ListBucketMultipartUploads"),
+        ("InvalidAccessKeyId", "check access_key_id"),
+        ("SignatureDoesNotMatch", "check access_key_id"),
+        ("InvalidToken", "check access_key_id"),
+        ("ExpiredToken", "get new keys"),
+        ("RequestTimeTooSkewed", "clock"),
+    ],
+)
+async def test_a_refusal_says_what_to_check(
+    store: S3Store, proxy: Proxy, root: StorePath, code: str, said: str
+) -> None:
+    proxy.troubles = [Trouble("answer", method="PUT", status=403, body=refusal(code))]
+    with pytest.raises(StorePermissionError) as caught:
+        await store.put(root / "file", b"1")
+    assert said in caught.value.next_step
+    assert ("s3:" in caught.value.next_step) == (code == "AccessDenied")
+
+
 @pytest.mark.parametrize(("status", "error"), [(503, StoreThrottledError), (500, StoreUnavailableError)])
 async def test_a_question_changes_nothing(
     store: S3Store, proxy: Proxy, root: StorePath, status: int, error: type[CommitterError]

@@ -19,7 +19,14 @@ import aiohttp
 import pytest
 
 import committer
-from committer.errors import ConfigurationError, InvalidPathError, StorePermissionError, StoreUnavailableError
+from committer.errors import (
+    ConfigurationError,
+    InvalidPathError,
+    JobStateError,
+    StorePermissionError,
+    StoreUnavailableError,
+    TaskError,
+)
 from committer.paths import StorePath
 from committer.stores.adls import AdlsStore
 from committer.stores.http import redact
@@ -136,8 +143,20 @@ def test_where_an_account_is() -> None:
 
 async def test_a_wrong_key(emulator: AdlsEmulator) -> None:
     store = store_on(emulator, account_key=base64.b64encode(b"wrong").decode())
-    with pytest.raises(StorePermissionError, match="AuthenticationFailed"):
+    with pytest.raises(StorePermissionError, match="AuthenticationFailed") as caught:
         await store.put(ROOT / "file", b"1")
+    assert "check what was given" in caught.value.next_step
+    assert "Contributor" not in caught.value.next_step, "no role helps where the key is wrong"
+    await store.close()
+    await works(store_on(emulator, account_key=KEY))
+
+
+async def test_a_right_that_is_missing_names_the_role(emulator: AdlsEmulator) -> None:
+    emulator.conduct.faults.append(Fault("error", status=403, code="AuthorizationPermissionMismatch"))
+    store = store_on(emulator, account_key=KEY)
+    with pytest.raises(StorePermissionError) as caught:
+        await store.put(ROOT / "file", b"1")
+    assert "Storage Blob Data Contributor" in caught.value.next_step
     await store.close()
 
 
@@ -363,7 +382,7 @@ async def test_no_record_of_a_job_holds_a_secret(emulator: AdlsEmulator, way: st
 
     text = b"\n".join(written).decode() + "".join(map(repr, shown))
     for one in shown:
-        with suppress(TypeError, AttributeError):
+        with suppress(JobStateError, TaskError):  # of Job and TaskAttempt, which have no pickle
             text += repr(pickle.dumps(one, 0))
     assert "decision" in text
     assert "summary-J" in "".join(entry.path for entry in emulator.conduct.log)

@@ -131,8 +131,32 @@ async def test_a_token_that_is_given_is_not_got_anew(emulator: GcsEmulator) -> N
     store = store_on(emulator, token="ya29.another-canary")
     with pytest.raises(StorePermissionError) as caught:
         await works(store)
-    assert "storage.objectUser" in caught.value.next_step
+    assert "check what was given: token, an OAuth token" in caught.value.next_step
+    assert "objectUser" not in caught.value.next_step, "no role helps where the token is wrong"
     assert len(emulator.conduct.log) == 1
+
+
+async def test_a_right_that_is_missing_names_the_role(emulator: GcsEmulator) -> None:
+    emulator.conduct.faults.append(Fault("error", status=403, code="forbidden"))
+    with pytest.raises(StorePermissionError) as caught:
+        await works(store_on(emulator, token=CANARY))
+    assert "storage.objectUser" in caught.value.next_step
+
+
+async def test_a_path_given_as_the_token_is_told_to_be_the_service_file(emulator: GcsEmulator, tmp_path: Path) -> None:
+    """As gcsfs takes one. The advice, followed."""
+    path = str(user_file(tmp_path, emulator))
+    with pytest.raises(ConfigurationError, match="not the path of a file") as caught:
+        store_on(emulator, token=path)
+    assert "give the path as service_file" in caught.value.next_step
+    assert path not in str(caught.value), "what stands where a token does is shown nowhere"
+    await works(store_on(emulator, service_file=path))
+
+
+@pytest.mark.parametrize("token", ["google_default", "cloud"])
+def test_what_gcsfs_takes_beside_a_token_is_refused(token: str) -> None:
+    with pytest.raises(ConfigurationError, match="leave it out: application default credentials"):
+        open_store(ROOT, {"token": token})
 
 
 async def test_one_store_serves_loops_one_after_the_other(emulator: GcsEmulator, tmp_path: Path) -> None:
@@ -258,7 +282,7 @@ def test_who_pays_is_told_with_each_request() -> None:
         ({"endpoint": "http://10.0.0.1:1", "token": CANARY}, "without TLS"),
         ({"endpoint": "nonsense"}, "no URL of an endpoint"),
         ({"google_service_account_key": CANARY}, "give service_file"),
-        ({"bucket": "other"}, "is not the path's bucket"),
+        ({"bucket": "other"}, "is not the path's"),
         ({"project": "p"}, "nothing here makes a bucket"),
         ({"requester_pays": "true"}, "give user_project"),
         ({"tokem": CANARY}, "did you mean 'token'?"),

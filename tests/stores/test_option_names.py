@@ -119,7 +119,10 @@ def test_names_of_s3_that_are_understood(options: dict[str, Any], meant: dict[st
         ({"role_arn": "arn:canary"}, "give profile"),
         ({"aws_s3_allow_unsafe_rename": "true"}, "nothing is renamed on S3"),
         ({"max_retries": 3}, "CommitterConfig"),
-        ({"bucket": "other"}, "not the path's bucket, lake"),
+        (
+            {"bucket": "other"},
+            "not the path's, lake; operation: open_store; outcome: unchanged; next step: leave it out",
+        ),
         ({"fs.s3a.aws.credentials.provider": "a.b.AnonymousAWSCredentialsProvider"}, "anonymous"),
         ({"fs.s3a.aws.credentials.provider": "a.b.AssumedRoleCredentialProvider"}, "give profile"),
         ({"fs.s3a.endpoint.regoin": "r"}, "did you mean 'fs.s3a.endpoint.region'?"),
@@ -189,11 +192,17 @@ def test_names_of_adls_that_are_understood(options: dict[str, Any], access: str)
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"account_name": "other", "account_key": CANARY}, "account_name is not the path's, acct"),
+        (
+            {"account_name": "other", "account_key": CANARY},
+            "account_name is not the path's, acct; operation: open_store; outcome: unchanged; next step: leave it out",
+        ),
         ({"container_name": "other", "account_key": CANARY}, "container_name is not the path's, data"),
         ({"tenant_id": "t", "client_id": "c"}, "go together"),
         ({"client_id": "c"}, "AZURE_CLIENT_ID"),
-        ({"tenant_id": "t", "client_id": "c", "client_secret": CANARY, "account_key": CANARY}, "exclude one another"),
+        (
+            {"tenant_id": "t", "client_id": "c", "client_secret": CANARY, "account_key": CANARY},
+            "give one of them alone",
+        ),
         ({"anon": True}, "lets no anonymous client write"),
         ({"bearer_token": CANARY}, "credential="),
         ({"use_emulator": "true"}, "endpoint=http://127.0.0.1:10000/devstoreaccount1"),

@@ -53,6 +53,16 @@ RIGHTS: Final = (
 )
 
 
+_BAD_CREDENTIALS: Final = frozenset(
+    {"AuthenticationFailed", "InvalidAuthenticationInfo", "NoAuthenticationInformation"}
+)
+_CREDENTIALS: Final = (
+    "check what was given, that it is of this account, and that it has not ended: account_key, sas_token,"
+    " connection_string, credential, or tenant_id, client_id and client_secret; with none of them, log in anew (az"
+    " login). Check this machine's clock, too: a signature that is minutes old is refused"
+)
+
+
 def code_of(answer: Answer) -> str:
     """The service's code of a refusal; empty where something before the service answered."""
     code = answer.headers.get("x-ms-error-code")
@@ -110,7 +120,11 @@ def error_of(
         )
     if status == 408 or status >= 500:
         return _failed(refusal, changes=changes)
-    if status in (401, 403):
+    if status == 401 or code in _BAD_CREDENTIALS:
+        return refusal.as_error(
+            StorePermissionError, "the service refuses the credentials, or was sent none", next_step=_CREDENTIALS
+        )
+    if status == 403:
         return refusal.as_error(
             StorePermissionError,
             "the service refuses the credentials, or they lack a right",

@@ -9,7 +9,7 @@ from typing import Final
 from committer.errors import ConfigurationError
 from committer.option_values import SPARK_HADOOP
 from committer.references import resolved
-from committer.storage_options import OptionTable, StorageOption
+from committer.storage_options import OptionTable, StorageOption, exclusive
 
 _EMULATOR: Final = "give endpoint=http://127.0.0.1:10000/devstoreaccount1 and account_key"
 _FOUND: Final = "leave it out: DefaultAzureCredential finds it, from the environment or by `az login`"
@@ -172,7 +172,7 @@ def with_hadoop(options: Mapping[str, object], account: str, container: str) -> 
         option = TABLE.find(base)
         assert option is not None  # noqa: S101
         if option.name in spelled:
-            raise _bad(f"the options {spelled[option.name]} and {base} exclude one another")
+            raise exclusive(spelled[option.name], base)
         own[option.name] = _tenant_in(text, base) if option.name == "tenant_id" else text
     return own
 

@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from committer.errors import ConfigurationError, InvalidPathError
 from committer.references import Held, Secret, is_reference, resolved
+from committer.storage_options import exclusive, no_text, not_of_the_path
 from committer.stores.adls.access import Access, ServicePrincipal, SharedAccessSignature, SharedKey, Token
 from committer.stores.adls.names import TABLE, with_hadoop
 
@@ -42,12 +43,12 @@ def arguments_of(options: Mapping[str, object], account: str, container: str) ->
             _text(option.name, found[option.name])
     for name, own in (("account_name", account), ("container_name", container)):
         if found.pop(name, own) != own:
-            raise ConfigurationError(f"the option {name} is not the path's, {own}", operation="open_store")
+            raise not_of_the_path(name, own)
     client = found.pop("client", None)
     if client is not None:
         others = sorted(found.keys() - {"http_session"})
         if others:
-            raise ConfigurationError(f"the options client and {others[0]} exclude one another", operation="open_store")
+            raise exclusive("client", others[0])
         return {**found, **from_client(client, account, container)}
     principal = [found.pop(name) for name in _PRINCIPAL if name in found]
     if not principal:
@@ -59,7 +60,7 @@ def arguments_of(options: Mapping[str, object], account: str, container: str) ->
             next_step="give all three; for a managed identity none of them: AZURE_CLIENT_ID says which it is",
         )
     if "credential" in found:
-        raise ConfigurationError("the options credential and client_secret exclude one another", operation="open_store")
+        raise exclusive("credential", "client_secret")
     tenant_id, client_id, secret = map(str, principal)
     return {**found, "credential": ServicePrincipal(tenant_id, client_id, Secret(secret, "client_secret"))}
 
@@ -92,7 +93,7 @@ def access_of(account: str, options: Mapping[str, object]) -> Access:
     """
     given = [name for name in ("account_key", "sas_token", "credential") if options.get(name) is not None]
     if len(given) > 1:
-        raise ConfigurationError(f"the options {' and '.join(given)} exclude one another", operation="open_store")
+        raise exclusive(*given)
     if not given:
         return Token()
     name, value = given[0], options[given[0]]
@@ -183,7 +184,7 @@ def parse_connection_string(text: object) -> dict[str, str]:
 
 def _text(name: str, value: object) -> str:
     if not isinstance(value, str) or not value:
-        raise ConfigurationError(f"the option {name} is no text, or empty", operation="open_store")
+        raise no_text(name)
     return value
 
 
@@ -195,9 +196,7 @@ def from_connection_string(text: object, account: str, endpoint: str | None, opt
     """
     given = sorted(name for name, value in options.items() if value is not None)
     if given:
-        raise ConfigurationError(
-            f"the options connection_string and {given[0]} exclude one another", operation="open_store"
-        )
+        raise exclusive("connection_string", given[0])
     parts = parse_connection_string(text)
     if parts.get("accountname", account) != account:
         raise ConfigurationError(

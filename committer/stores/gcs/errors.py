@@ -32,6 +32,10 @@ _SAYS_MESSAGE: Final = re.compile(rb'"message"\s*:\s*"((?:[^"\\]|\\.){1,300})')
 _TOO_FAST: Final = frozenset({"rateLimitExceeded", "userRateLimitExceeded", "quotaExceeded"})
 _LOCKED: Final = frozenset({"retentionPolicyNotMet", "objectUnderActiveHold"})
 
+_CREDENTIALS: Final = (
+    "check what was given: token, an OAuth token, which ends after about an hour, or service_file, the path of a"
+    " credentials file; with neither, log in anew: gcloud auth application-default login"
+)
 RIGHTS: Final = (
     "needed is the role Storage Object User (roles/storage.objectUser) on the bucket, which may create, get, list,"
     f" move and delete objects: {page('stores/gcs.md#permissions')}"
@@ -85,7 +89,9 @@ def error_of(
         )
     if status == 403 and reason in _LOCKED:
         return told(StorePermissionError, *_locked(answer, reason))
-    if status in (401, 403):
+    if status == 401:
+        return told(StorePermissionError, "the service refuses the credentials, or was sent none", _CREDENTIALS)
+    if status == 403:
         return told(StorePermissionError, "the service refuses the credentials, or they lack a right", RIGHTS)
     if status == 404 and says_no_bucket(answer):
         return told(

@@ -7,7 +7,7 @@ from typing import Final
 
 from committer.errors import ConfigurationError
 from committer.option_values import SPARK_HADOOP
-from committer.storage_options import OptionTable, StorageOption
+from committer.storage_options import OptionTable, StorageOption, exclusive
 
 _IN_FILE: Final = "write it to a file and give service_file, its path"
 _FOUND: Final = "leave it out: application default credentials are found by themselves"
@@ -107,7 +107,7 @@ def with_hadoop(options: Mapping[str, object], bucket: str) -> dict[str, object]
         option = TABLE.find(key)
         assert option is not None  # noqa: S101
         if option.name in spelled:
-            raise _bad(f"the options {spelled[option.name]} and {key} exclude one another")
+            raise exclusive(spelled[option.name], key)
         own[option.name] = text
     if _AUTH.get(kind) == "token" and not {"token", "service_file"} & spelled.keys():
         own["token"] = "anonymous"  # noqa: S105 - says that there is none

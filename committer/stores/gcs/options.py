@@ -14,12 +14,16 @@ import msgspec
 
 from committer.errors import ConfigurationError, InvalidPathError
 from committer.references import Secret
+from committer.storage_options import exclusive, no_text, not_of_the_path
 from committer.stores.gcs.access import Access, Anonymous, GivenToken, GotTokens
 from committer.stores.gcs.names import TABLE, with_hadoop
 from committer.stores.http import checked_endpoint
 
 SERVICE: Final = "https://storage.googleapis.com"
 ANONYMOUS: Final = "anonymous"
+# What gcsfs takes as a token beside one.
+_FOUND: Final = frozenset({"google_default", "cloud", "cache", "browser"})
+_PATHS: Final = ("/", "~", "./", "../")
 _LOCAL: Final = frozenset({"127.0.0.1", "localhost", "::1"})
 
 
@@ -49,15 +53,25 @@ class GcsOptions(msgspec.Struct, frozen=True, kw_only=True):
         """
         found = TABLE.named(with_hadoop(options, bucket))
         if found.pop("bucket", bucket) != bucket:
-            raise _bad(f"the option bucket is not the path's bucket, {bucket}")
+            raise not_of_the_path("bucket", bucket)
         values: dict[str, object] = {}
         for name, value in found.items():
             if not isinstance(value, str) or not value:
-                raise _bad(f"the option {name} is no text, or empty")
+                raise no_text(name)
             if name != "token":
                 values[name] = value
             elif value in (ANONYMOUS, "anon"):
                 values["anonymous"] = True
+            elif value in _FOUND:
+                raise _bad(
+                    f"the option token is an OAuth token, not {value!r}",
+                    "leave it out: application default credentials are found by themselves",
+                )
+            elif value.startswith(_PATHS) or value.endswith(".json"):
+                # As gcsfs takes one. A token never looks like that.
+                raise _bad(
+                    "the option token is an OAuth token, not the path of a file", "give the path as service_file"
+                )
             else:
                 values[name] = Secret(value, name)
         return msgspec.structs.replace(cls(), **values).checked()
@@ -69,7 +83,7 @@ class GcsOptions(msgspec.Struct, frozen=True, kw_only=True):
             ConfigurationError: An option has a value it cannot have, or is at odds with another.
         """
         if self.service_file is not None and (self.token is not None or self.anonymous):
-            raise _bad("the options service_file and token exclude one another")
+            raise exclusive("service_file", "token")
         if self.user_project is not None and not (self.user_project.isascii() and self.user_project.isprintable()):
             raise _bad("the option user_project is none")
         if self.endpoint is None:

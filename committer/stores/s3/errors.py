@@ -53,6 +53,15 @@ RIGHTS: Final = (
     " the destination, s3:ListBucket and s3:ListBucketMultipartUploads on the bucket, with aws:kms also"
     f" kms:GenerateDataKey and kms:Decrypt of the key: {page('stores/s3.md#permissions')}"
 )
+_UNKNOWN_KEYS: Final = frozenset({"InvalidAccessKeyId", "SignatureDoesNotMatch", "InvalidToken", "InvalidSecurity"})
+_CHECK_KEYS: Final = (
+    "check access_key_id, secret_access_key and, of keys that end, session_token, or where the profile and the"
+    " environment have them; and that the keys are of the service that endpoint_url names, AWS without it"
+)
+_NEW_KEYS: Final = (
+    "get new keys: log in anew (aws sso login), or give access_key_id, secret_access_key and session_token as they are"
+    " now"
+)
 # Of keys that end; another try with new ones may do.
 ENDED: Final = frozenset({"ExpiredToken", "InvalidToken", "TokenRefreshRequired", "InvalidAccessKeyId"})
 
@@ -146,6 +155,10 @@ def _failed(refusal: _Refusal, *, changes: bool) -> CommitterError:
 
 
 def _refused(refusal: _Refusal) -> CommitterError:
+    if refusal.code in _UNKNOWN_KEYS or (refusal.status == 401 and not refusal.code):
+        return refusal.as_error(StorePermissionError, "the service refuses the keys", _CHECK_KEYS)
+    if refusal.code in ("ExpiredToken", "TokenRefreshRequired"):
+        return refusal.as_error(StorePermissionError, "the keys have ended", _NEW_KEYS)
     step = RIGHTS
     if refusal.code == "RequestTimeTooSkewed":
         step = "set this machine's clock"

@@ -8,7 +8,7 @@ from typing import Any, Final
 from committer.errors import ConfigurationError, UnsupportedError
 from committer.option_values import SPARK_HADOOP
 from committer.references import resolved
-from committer.storage_options import OptionTable, StorageOption
+from committer.storage_options import OptionTable, StorageOption, exclusive
 
 _ROLE: Final = "give profile, a profile of the shared files that names the role, or the role's temporary keys"
 _CONDITIONS: Final = "leave it out: every write that must not replace is a conditional one here"
@@ -204,7 +204,7 @@ def _with_switches(given: Mapping[str, object]) -> dict[str, object]:
         on = boolean(key, value)
         if name == "virtual_hosted_style_request":
             if "addressing_style" in names:
-                raise _bad(f"the options {key} and {names['addressing_style']} exclude one another")
+                raise exclusive(key, names["addressing_style"])
             options["addressing_style"] = "virtual" if on else "path"
         elif name == "allow_http" and not on and endpoint.startswith("http:"):
             raise _bad(f"the option {key} forbids the endpoint that is given, which begins with http:")
@@ -253,7 +253,7 @@ def with_hadoop(options: Mapping[str, object], bucket: str) -> dict[str, object]
             continue
         translated = _translated(plain, value, hadoop)
         if option.name in spelled and translated is not None:
-            raise _bad(f"the options {spelled[option.name]} and {plain} exclude one another")
+            raise exclusive(spelled[option.name], plain)
         if translated is not None:
             own[option.name] = translated
     return own

@@ -15,6 +15,7 @@ import msgspec
 
 from committer.errors import ConfigurationError, InvalidPathError, UnsupportedError
 from committer.references import Held, Secret
+from committer.storage_options import exclusive, no_text, not_of_the_path
 from committer.stores.http import checked_endpoint
 from committer.stores.s3.access import S3Access, checked_session
 from committer.stores.s3.checksums import ALGORITHMS
@@ -65,14 +66,14 @@ class S3Options(msgspec.Struct, frozen=True, kw_only=True):
         """
         found = TABLE.named(with_hadoop(flattened(options), bucket))
         if found.pop("bucket", bucket) != bucket:
-            raise _bad(f"the option bucket is not the path's bucket, {bucket}")
+            raise not_of_the_path("bucket", bucket)
         values: dict[str, object] = {}
         session = found.pop("session", None)
         if session is not None:
             values["session"] = Held(checked_session(session), "session")
         for name, value in found.items():
             if not isinstance(value, str) or not value:
-                raise _bad(f"the option {name} is no text, or empty")
+                raise no_text(name)
             values[name] = Secret(value, name) if name in _SECRETS else value
         return msgspec.structs.replace(cls(), **values).checked()
 
@@ -83,19 +84,24 @@ class S3Options(msgspec.Struct, frozen=True, kw_only=True):
             ConfigurationError: An option has a value it cannot have, or is at odds with another.
         """
         if (self.access_key_id is None) != (self.secret_access_key is None):
-            raise _bad("the options access_key_id and secret_access_key go together")
+            raise _bad("the options access_key_id and secret_access_key go together", "give both, or neither")
         if self.session_token is not None and self.access_key_id is None:
-            raise _bad("the option session_token goes with access_key_id and secret_access_key")
+            raise _bad(
+                "the option session_token goes with access_key_id and secret_access_key", "give all three, or none"
+            )
         if self.profile is not None and self.access_key_id is not None:
-            raise _bad("the options profile and access_key_id exclude one another")
+            raise exclusive("profile", "access_key_id")
         if self.session is not None and (self.profile is not None or self.access_key_id is not None):
             other = "access_key_id" if self.profile is None else "profile"
-            raise _bad(f"the options session and {other} exclude one another")
+            raise exclusive("session", other)
         _one_of("addressing_style", self.addressing_style, STYLES)
         _one_of("server_side_encryption", self.server_side_encryption, ENCRYPTION)
         _one_of("checksum_algorithm", self.checksum_algorithm, ALGORITHMS)
         if self.kms_key_id is not None and self.server_side_encryption in (None, "AES256"):
-            raise _bad("the option kms_key_id goes with server_side_encryption aws:kms or aws:kms:dsse")
+            raise _bad(
+                "the option kms_key_id goes with server_side_encryption aws:kms or aws:kms:dsse",
+                "give server_side_encryption, too",
+            )
         for name in ("region", "storage_class", "kms_key_id"):
             value = getattr(self, name)
             if value is not None and not (value.isascii() and value.isprintable() and " " not in value):
