@@ -7,7 +7,7 @@ from typing import Literal, TypeAlias
 from committer.committers.magic.hadoop_jobs import find_magic_attempt
 from committer.committers.registry import DEFAULT_COMMITTER
 from committer.errors import ConfigurationError, StoreError, StoreNotFoundError
-from committer.layout import MANIFEST_SUFFIX, PENDING_SET_SUFFIX, TEMPORARY, check_job_id
+from committer.layout import DRIVERS, MANIFEST_SUFFIX, PENDING_SET_SUFFIX, TEMPORARY, check_job_id, has_nonce
 from committer.operations import JobInfo
 from committer.paths import StorePath
 from committer.spec import JobSpec
@@ -20,12 +20,14 @@ Owner: TypeAlias = Literal["committer", "hadoop", "classic", "nobody", "unknown"
 
 async def owner_of(store: Store, found: JobDirectory) -> Owner:
     """Whose a job's directory is: at most one listing a job attempt, where no setup record says it."""
-    if found.set_up:
+    if found.set_up or (found.ended and not found.decided):
         return "committer"
     if found.beside and not found.has_records:
         return "hadoop"
     if found.attempts:
-        return "hadoop" if await _is_manifest_job(store, found) else "unknown"
+        if any(name.startswith(DRIVERS) for name in found.children):
+            return "committer"
+        return await _owner_of_attempts(store, found)
     if found.has_records:
         return "committer"
     if found.layout.job_id.isdecimal() and all(
@@ -91,16 +93,28 @@ def is_job_id(text: str) -> bool:
     return True
 
 
-async def _is_manifest_job(store: Store, found: JobDirectory) -> bool:
-    known = {"manifests", "manifests-frozen", "attempts", "tasks", "tasks-fenced"}
+async def _owner_of_attempts(store: Store, found: JobDirectory) -> Owner:
+    """Whose job attempts are that no setup record explains: at most two listings each.
+
+    Only this engine's jobs have records by attempt, and lists of uploads. Only its task attempts have a nonce in the
+    name of what they write to; where late writes are refused they may be a job's of Hadoop's, which they joined.
+    """
+    late = not store.capabilities.refuses_late_writes
+    owner: Owner = "unknown"
     for attempt in _attempts(found):
         try:
             names = {child.path.name async for child in store.list(attempt)}
+            if names & {"attempts", "uploads"}:
+                return "committer"
+            if late and "tasks" in names:
+                runs = [child.path.name async for child in store.list(attempt / "tasks")]
+                if runs and all(map(has_nonce, runs)):
+                    return "committer"
         except StoreNotFoundError:
             continue
-        if not names or names & known:
-            return True
-    return False
+        if not names or names & {"manifests", "manifests-frozen", "tasks", "tasks-fenced"}:
+            owner = "hadoop"
+    return owner
 
 
 def _attempts(found: JobDirectory) -> list[StorePath]:

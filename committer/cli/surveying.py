@@ -6,12 +6,12 @@ from datetime import UTC, datetime
 
 import msgspec
 
-from committer.cli.looking import LockRow, Look, find_lock, look_at, look_at_setup
+from committer.cli.looking import LockRow, find_lock, look_at, look_at_setup
 from committer.cli.output import Answer, Part, copyable, line, styled, table
-from committer.cli.owners import Owner, can_be_joined, count_of_hadoop, count_of_ours, is_job_id, owner_of
+from committer.cli.owners import Owner, count_of_hadoop, count_of_ours, is_job_id, owner_of
 from committer.cli.session import Session
 from committer.cli.text import age, command
-from committer.committers.magic.hadoop_jobs import find_magic_attempt
+from committer.cli.what_to_do import Advice, advice_on
 from committer.committers.opened_store import open_store
 from committer.flow.workers import run_workers
 from committer.layout import TEMPORARY
@@ -20,8 +20,6 @@ from committer.paths import StorePath
 from committer.readable import count
 from committer.stages.job_directory import layout_for
 from committer.stores.base import Store
-
-_KEPT = "committed, and kept for a stream, which knows by it that the batch committed, and removes it later"
 
 _STATE_STYLES = {"committing": "yellow", "unknown": "red", "committed": "green"}
 
@@ -41,7 +39,9 @@ class JobRow(msgspec.Struct, frozen=True, kw_only=True):
         task_records: Records of task commits of a job that has no decision: of Hadoop's, or of one that no driver began
             to commit.
         attention: What is odd about it; empty for a job that may just be running.
-        next_step: A command that settles it; empty when there is none.
+        next_step: A command that settles it, whoever is alive; empty when there is none.
+        otherwise: In place of `next_step`, the command that ends the job with nothing of it published; empty when there
+            is none.
         if_dead: Commands of which one settles a job that is still open, once its driver is known to be dead. ``N``
             stands for the number of its tasks, which only the job's author knows.
     """
@@ -57,6 +57,7 @@ class JobRow(msgspec.Struct, frozen=True, kw_only=True):
     task_records: int | None = None
     attention: str = ""
     next_step: str = ""
+    otherwise: str = ""
     if_dead: list[str] = []
 
 
@@ -87,26 +88,14 @@ async def _row(store: Store, uri: str, destination: StorePath, info: JobInfo) ->
     owner: Owner = "nobody" if look.link is None else "unknown"
     if found is not None and look.link is None:
         owner = await owner_of(store, found)
-    records = await count_of_hadoop(store, found) if found is not None and owner == "hadoop" else None
-    attention, next_step = _advice(uri, info, look, owner)
-    if_dead: list[str] = []
-    if info.state == "open" and owner == "committer" and info.delivery is not None and not next_step:
+    records: int | None = None
+    if found is not None and owner == "hadoop":
+        records = await count_of_hadoop(store, found)
+    elif info.state == "open" and owner == "committer" and info.delivery is not None and look.intent is None:
         records = await count_of_ours(store, destination, info)
-        # Of what no task committed, there is nothing to commit.
-        if_dead = ways_out(uri, info.job_id, info.delivery)[-1 if records == 0 else 0 :]
-    if found is not None and owner == "hadoop" and not look.is_settled:
-        attention = f"a job of Hadoop's manifest committer, {count(records or 0, 'task manifest')}; perhaps alive"
-        next_step = command("commit", uri, info.job_id)
-        if found.beside:
-            attention = f"a job of Hadoop's magic committer, {count(records or 0, 'pending set')}; perhaps alive"
-            if await find_magic_attempt(store, found.layout) is None:
-                # What late tasks leave of a job that is over looks the same, so its id alone does not commit it.
-                next_step = ""
-        elif not can_be_joined(found):
-            attention += ", in a layout of an older Hadoop: only that can commit it"
-            next_step = ""
+    advice = await advice_on(store, uri, info, look, owner, records)
     if not is_job_id(info.job_id):
-        attention, next_step = "no job has such a name: look at it, and remove it by hand", ""
+        advice = Advice("no job has such a name: look at it, and remove it by hand")
     return JobRow(
         job_id=info.job_id,
         owner=owner,
@@ -117,51 +106,11 @@ async def _row(store: Store, uri: str, destination: StorePath, info: JobInfo) ->
         files=info.files,
         kept=look.is_kept,
         task_records=records,
-        attention=attention,
-        next_step=next_step,
-        if_dead=if_dead,
+        attention=advice.attention,
+        next_step=advice.next_step,
+        otherwise=advice.otherwise,
+        if_dead=list(advice.if_dead),
     )
-
-
-def ways_out(uri: str, job_id: str, delivery: str) -> list[str]:
-    """The commands of which one ends a job that no driver began to commit, and whose driver is dead."""
-    winners = ["--from-attempts"] if delivery == "message" else []
-    return [command("commit", uri, job_id, *winners, "--tasks", "N"), command("abort", uri, job_id)]
-
-
-def _advice(uri: str, info: JobInfo, look: Look, owner: Owner) -> tuple[str, str]:
-    """What is odd about a job, and the command that settles it."""
-    recover = command("recover", uri, info.job_id)
-    clean = command("cleanup", uri, "--job", info.job_id)
-    if look.found is None:
-        return "it ended while it was looked at", ""
-    if look.link is not None:
-        return f"{look.link.message}; {look.link.next_step}", ""
-    if look.problem:
-        lost = ": what it did not publish is lost when it is removed" if look.is_damaged else ""
-        return f"a record cannot be read: {look.problem}{lost}", f"{clean} --force" if look.is_damaged else ""
-    if look.outcome is not None:
-        if not look.outcome.finished:
-            back = ["--rollback"] if look.outcome.outcome == "rolled-back" else []
-            last = command("recover", uri, info.job_id, *back)
-            return f"{look.outcome.outcome}, but its last steps were not done", last
-        if look.is_kept:
-            late = set(look.found.children) - {look.found.layout.outcome.name}
-            return (f"{_KEPT}; something else stands beside it", recover) if late else (_KEPT, "")
-        return f"{look.outcome.outcome}, but not cleaned up", clean
-    if look.decision is not None:
-        if look.decision.decision == "abort":
-            return "aborted, but not cleaned up", clean
-        return "decided to be committed, not ended: part of it may be visible", recover
-    if owner == "classic":
-        return "a job attempt of Hadoop's FileOutputCommitter; perhaps alive", f"{clean} --force"
-    if owner == "unknown":
-        return "holds no record of a job: another committer's, perhaps alive", f"{clean} --force"
-    if owner == "nobody":
-        return "an orphan: no setup record, no output", clean
-    if look.intent is not None:
-        return "a driver began to commit it, and did not decide", recover
-    return "", ""
 
 
 def _parts(uri: str, rows: list[JobRow], lock: LockRow | None) -> list[Part]:
@@ -187,19 +136,7 @@ def _parts(uri: str, rows: list[JobRow], lock: LockRow | None) -> list[Part]:
             )
         )
     for row in rows:
-        if row.attention:
-            parts += [line(""), line(row.job_id, "bold"), line(row.attention, indent=2)]
-            if row.next_step:
-                parts.append(copyable(row.next_step))
-        if row.if_dead:
-            done = count(row.task_records or 0, "task attempt" if row.delivery == "message" else "task")
-            choice = ", one of these, N being the number of the job's tasks" if len(row.if_dead) > 1 else ""
-            parts += [
-                line(""),
-                line(row.job_id, "bold"),
-                line(f"open, {done} committed; its driver may be at work. If it is dead{choice}:", indent=2),
-                *map(copyable, row.if_dead),
-            ]
+        parts += _what_to_do(row)
     if lock is not None:
         parts += [line(""), line("replace lock", "bold")]
         if not lock.job_id:
@@ -210,4 +147,22 @@ def _parts(uri: str, rows: list[JobRow], lock: LockRow | None) -> list[Part]:
             parts.append(copyable(command("cleanup", uri, "--job", lock.job_id)))
         else:
             parts.append(line(f"held by job {lock.job_id}", indent=2))
+    return parts
+
+
+def _what_to_do(row: JobRow) -> list[Part]:
+    if not (row.attention or row.if_dead):
+        return []
+    parts = [line(""), line(row.job_id, "bold")]
+    if row.attention:
+        parts.append(line(row.attention, indent=2))
+    if row.next_step:
+        parts.append(copyable(row.next_step))
+    if row.otherwise:
+        parts += [line("or, to end it with nothing of it published:", indent=2), copyable(row.otherwise)]
+    if row.if_dead:
+        done = count(row.task_records or 0, "task attempt" if row.delivery == "message" else "task")
+        state = "" if row.attention else f"open, {done} committed; its driver may be at work. "
+        choice = ", one of these, N being the number of the job's tasks" if len(row.if_dead) > 1 else ""
+        parts += [line(f"{state}If it is dead{choice}:", indent=2), *map(copyable, row.if_dead)]
     return parts

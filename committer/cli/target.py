@@ -14,8 +14,8 @@ from committer.cli.exits import Exit
 from committer.cli.looking import Look, find_lock, look_at
 from committer.cli.output import Answer, copyable, line, pairs
 from committer.cli.session import Session
-from committer.cli.surveying import ways_out
 from committer.cli.text import command
+from committer.cli.what_to_do import ways_out
 from committer.committers.opened_store import open_store
 from committer.errors import (
     CommitterError,

@@ -63,7 +63,8 @@ def test_every_kind_of_job(run: Run, lake: Lake) -> None:
     assert "last steps" in str(found["unfinished"]["attention"])
     assert "orphan" in str(found["emptied"]["attention"])
     assert found[JAVA_JOB]["task_records"] == 5
-    assert found[JAVA_JOB]["next_step"] == f"committer commit {lake.path} {JAVA_JOB}"
+    commit, abort = f"committer commit {lake.path} {JAVA_JOB} --tasks N", f"committer abort {lake.path} {JAVA_JOB}"
+    assert (found[JAVA_JOB]["next_step"], found[JAVA_JOB]["if_dead"]) == ("", [commit, abort])
     assert "older Hadoop" in str(found["manifest_job_202401010000_0002"]["attention"])
     assert "damaged" in run("jobs", lake.path).out
 
@@ -116,16 +117,12 @@ def test_a_record_that_the_store_does_not_show_is_no_reason_to_remove_a_job(run:
     assert (row["state"], row["next_step"]) == ("unknown", "")
 
 
-@pytest.mark.parametrize("name", ["0", "emptied", "foreign", "damaged"])
+@pytest.mark.parametrize("name", ["emptied", "damaged"])
 def test_the_command_that_is_named_removes_what_is_left(run: Run, lake: Lake, name: str) -> None:
     directory = lake.temporary / name
     directory.mkdir(parents=True)
-    if name == "foreign":
-        (directory / "stuff").mkdir()
     if name == "damaged":
         (directory / "setup").write_text("{}")
-    if name == "0":
-        (directory / "_temporary").mkdir()
     _, *words = shlex.split(str(rows(run, lake)[name]["next_step"]))
     assert run(*words, "--yes").code == 0
     assert not directory.exists()

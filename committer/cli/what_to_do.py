@@ -1,0 +1,143 @@
+"""What is odd about a job that `committer jobs` found, and the commands that settle it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from committer.cli.looking import Look
+from committer.cli.owners import Owner, can_be_joined
+from committer.cli.text import command
+from committer.committers.magic.hadoop_jobs import find_magic_attempt
+from committer.errors import StoreNotFoundError
+from committer.operations import JobInfo
+from committer.readable import count
+from committer.stages.job_directory import JobDirectory, layout_for
+from committer.stages.job_stands import is_hadoops
+from committer.stores.base import Store
+from committer.stores.helpers import walk
+
+_KEPT: Final = "committed, and kept for a stream, which knows by it that the batch committed, and removes it later"
+
+
+@dataclass(frozen=True, slots=True)
+class Advice:
+    """What is odd about a job, and what settles it.
+
+    Attributes:
+        attention: What is odd; empty for a job that may just be running.
+        next_step: A command that settles it, whoever is alive; empty when there is none.
+        otherwise: In place of it, the command that ends the job with nothing of it published.
+        if_dead: Commands of which one settles it, once its driver is known to be dead.
+    """
+
+    attention: str = ""
+    next_step: str = ""
+    otherwise: str = ""
+    if_dead: Sequence[str] = ()
+
+
+def ways_out(uri: str, job_id: str, delivery: str, records: int | None = None) -> list[str]:
+    """The commands of which one ends a job that no driver began to commit, and whose driver is dead.
+
+    Args:
+        uri: The destination.
+        job_id: The job's id.
+        delivery: How task commits reach its driver.
+        records: How many tasks committed, if it is known: of what none did there is nothing to commit.
+    """
+    winners = ["--from-attempts"] if delivery == "message" else []
+    both = [command("commit", uri, job_id, *winners, "--tasks", "N"), command("abort", uri, job_id)]
+    return both[1:] if records == 0 else both
+
+
+async def advice_on(store: Store, uri: str, info: JobInfo, look: Look, owner: Owner, records: int | None) -> Advice:
+    """What is odd about a job, and what settles it: calls only for Hadoop's jobs, and for an outcome that is kept."""
+    clean = command("cleanup", uri, "--job", info.job_id)
+    found = look.found
+    if found is None:
+        return Advice("it ended while it was looked at")
+    if look.link is not None:
+        return Advice(f"{look.link.message}; {look.link.next_step}")
+    if look.problem:
+        lost = ": what it did not publish is lost when it is removed" if look.is_damaged else ""
+        return Advice(f"a record cannot be read: {look.problem}{lost}", f"{clean} --force" if look.is_damaged else "")
+    if look.is_settled:
+        return await _on_settled(store, uri, look, found)
+    if owner == "hadoop":
+        return await _on_hadoops(store, uri, found, records)
+    if owner == "classic":
+        return Advice("a job attempt of Hadoop's FileOutputCommitter; perhaps alive", if_dead=[f"{clean} --force"])
+    if owner == "unknown":
+        return Advice("holds no record of a job: another committer's, perhaps alive", if_dead=[f"{clean} --force"])
+    if owner == "nobody":
+        return Advice("an orphan: no setup record, no output", clean)
+    if not found.set_up:
+        return Advice(
+            "a job without setup record: it was lost, or a task wrote there when its job was over; perhaps alive",
+            if_dead=[clean],
+        )
+    if look.intent is not None:
+        recover = command("recover", uri, info.job_id)
+        return Advice("a driver began to commit it, and did not decide", recover, f"{recover} --rollback")
+    return Advice(if_dead=ways_out(uri, info.job_id, info.delivery, records)) if info.delivery is not None else Advice()
+
+
+async def _on_settled(store: Store, uri: str, look: Look, found: JobDirectory) -> Advice:
+    job_id = found.layout.job_id
+    recover, clean = command("recover", uri, job_id), command("cleanup", uri, "--job", job_id)
+    back = command("recover", uri, job_id, "--rollback")
+    if look.outcome is None:
+        if look.decision is not None and look.decision.decision == "abort":
+            return Advice("aborted, but not cleaned up", clean)
+        return Advice("decided to be committed, not ended: part of it may be visible", recover, back)
+    how = look.outcome.outcome
+    if not look.outcome.finished:
+        return Advice(f"{how}, but its last steps were not done", back if how == "rolled-back" else recover)
+    if not look.is_kept:
+        return Advice(f"{how}, but not cleaned up", clean)
+    if await _stands_alone(store, found):
+        return Advice(_KEPT)
+    return Advice(f"{_KEPT}; something else stands beside it", recover)
+
+
+async def _stands_alone(store: Store, found: JobDirectory) -> bool:
+    """Whether nothing stands beside the outcome of a job: a listing for each directory where directories are not real.
+
+    There one that is listed may have nothing in it any more (SeaweedFS shows it for a while), and none can be removed.
+    """
+    for name, child in found.children.items():
+        if name == found.layout.outcome.name:
+            continue
+        if store.capabilities.directories or not child.is_directory:
+            return False
+        try:
+            async for below in walk(store, child.path):
+                if not below.is_directory:
+                    return False
+        except StoreNotFoundError:
+            continue
+    return True
+
+
+async def _on_hadoops(store: Store, uri: str, found: JobDirectory, records: int | None) -> Advice:
+    job_id, number = found.layout.job_id, records or 0
+    clean = command("cleanup", uri, "--job", job_id)
+    if found.beside:
+        said = f"a job of Hadoop's magic committer, {count(number, 'pending set')}"
+        if await find_magic_attempt(store, found.layout) is None:
+            # What late tasks leave of a job that is over looks the same, so its id alone does not commit it.
+            return Advice(f"{said}, or what tasks left of a job that is over; perhaps alive", if_dead=[clean])
+    else:
+        said = f"a job of Hadoop's manifest committer, {count(number, 'task manifest')}"
+        if not can_be_joined(found):
+            said = f"{said}; perhaps alive, in a layout of an older Hadoop: only that can commit it"
+            return Advice(said, if_dead=[clean])
+        number_of_attempt = max(int(name) for name in found.children if name.isdecimal())
+        if not await is_hadoops(store, layout_for(store, found.layout.destination, job_id, number_of_attempt)):
+            # What late tasks leave looks the same there, so the command line has to say that it is Hadoop's.
+            by_attempt = ("--job-attempt", str(number_of_attempt), "--tasks", "N")
+            joining = [command("commit", uri, job_id, *by_attempt)] if number else []
+            return Advice(f"{said}; perhaps alive", if_dead=[*joining, clean])
+    return Advice(f"{said}; perhaps alive", if_dead=ways_out(uri, job_id, "listing", number))
