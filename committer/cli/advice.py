@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+import shlex
 from typing import Final, cast
 
 from committer.cli.text import as_typed, command
@@ -12,6 +13,7 @@ from committer.committers.advising import HIDDEN
 _CALL: Final = re.compile(r"`await committer\.(\w+\([^`]*\))`")
 _COMMANDS: Final = {"list_jobs": "jobs"}
 _FLAGS: Final = frozenset({"rollback", "force"})
+_OF_THE_PLACE: Final = frozenset({"--job", "--storage", "-o"})
 _BETWEEN: Final = " ,;:."
 
 
@@ -46,6 +48,30 @@ def _as_text(value: object) -> str:
 def commands_of(advice: str) -> list[str]:
     """The commands that advice names in backticks; ``N`` and ``FILE`` in them stand for what only a person knows."""
     return [piece for piece, is_command in pieces_of(advice) if is_command]
+
+
+def sentence_of(advice: str) -> str:
+    """Advice with each command in it by its name and what it is told, without the job: the whole ones go below it."""
+    parts = advice.split("`")
+    for number, text in enumerate(parts):
+        if number % 2 and text.startswith("committer "):
+            parts[number] = _in_short(text)
+    return "`".join(parts)
+
+
+def _in_short(text: str) -> str:
+    _program, name, *rest = shlex.split(text)
+    flags: list[str] = []
+    shown = False
+    for word in rest:
+        if word.startswith("-"):
+            shown = word not in _OF_THE_PLACE
+        elif not flags:
+            # The destination, and the job.
+            shown = False
+        if shown:
+            flags.append(word)
+    return " ".join([name, *flags])
 
 
 def pieces_of(advice: str) -> list[tuple[str, bool]]:

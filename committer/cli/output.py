@@ -7,7 +7,6 @@ import os
 import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from itertools import pairwise
 from typing import IO, TypeAlias
 
 import msgspec
@@ -17,7 +16,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from committer.cli.advice import commands_of, pieces_of
+from committer.cli.advice import commands_of, pieces_of, sentence_of
 from committer.cli.exits import Exit
 from committer.errors import CommitterError
 from committer.readable import clean
@@ -108,8 +107,9 @@ def parts_of_error(error: BaseException) -> list[Part]:
     pieces = pieces_of(error.next_step)
     if any(is_command for _, is_command in pieces):
         parts.append(line("next step", "dim", indent=2))
-        for (text, is_command), (_, leads) in pairwise([*pieces, ("", False)]):
-            parts.append(copyable(text, indent=6) if is_command else line(f"{text}{':' * leads}", indent=4))
+        if not all(is_command for _, is_command in pieces):
+            parts.append(line(sentence_of(error.next_step), indent=4))
+        parts += [copyable(text, indent=6) for text in dict.fromkeys(commands_of(error.next_step))]
     else:
         parts[-1] = pairs([*detail, ("next step", error.next_step)], indent=2)
     conflicts = getattr(error, "conflicts", ())

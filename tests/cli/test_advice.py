@@ -10,7 +10,7 @@ import pytest
 
 import committer
 from committer.advice import call
-from committer.cli.advice import as_commands, commands_of, pieces_of
+from committer.cli.advice import as_commands, commands_of, pieces_of, sentence_of
 from committer.cli.text import reach_by
 from committer.stores.local import LocalStore
 from committer.testing.faults import Fault, FaultyStore, SimulatedCrash
@@ -142,6 +142,30 @@ def test_calls_become_commands() -> None:
         ]
     finally:
         reach_by([])
+
+
+def test_a_sentence_names_its_commands_in_short_and_they_stand_below_it(run: Run, tmp_path: Path) -> None:
+    """What a command does is said before or after it, so the sentence must stay whole."""
+    asyncio.run(SPOILED["one source gone"].spoil(tmp_path / "table"))
+    refused = run("recover", tmp_path / "table", "j", "--yes")
+    recover = f"committer recover {tmp_path / 'table'} j"
+    below = refused.err.partition("  next step\n")[2].splitlines()[:3]
+    assert below[1:] == [f"      {recover}", f"      {recover} --rollback"]
+    assert "`recover` goes on from here, nothing was deleted" in below[0]
+    assert below[0].endswith("`recover --rollback` takes the job back")
+
+
+@pytest.mark.parametrize(
+    ("typed", "short"),
+    [
+        ("committer recover '/a b' j --rollback --force --storage account_key=env:KEY", "recover --rollback --force"),
+        ("committer cleanup /t --job j --force -o io_rate=3", "cleanup --force"),
+        ("committer commit /t j --from-attempts --tasks N", "commit --from-attempts --tasks N"),
+        ("committer jobs /t --storage endpoint=http://x", "jobs"),
+    ],
+)
+def test_a_command_in_short(typed: str, short: str) -> None:
+    assert sentence_of(f"then `{typed}` ends it; write `job.abort()`") == f"then `{short}` ends it; write `job.abort()`"
 
 
 def test_advice_without_commands_stays_a_sentence() -> None:
