@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable
-from contextlib import AbstractContextManager
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, nullcontext
 from dataclasses import replace
 from types import TracebackType
 from typing import Self
 
 import anyio
 
-from committer.committers.advising import advising
+from committer.committers.advising import advising, with_options
 from committer.committers.context import fresh_statistics
+from committer.committers.failures import what_first
+from committer.committers.refused_output import naming_the_end
 from committer.committers.registry import committer_for
 from committer.committers.results import CommitPlan, JobReport
 from committer.errors import (
@@ -121,6 +123,10 @@ class Job(OneProcess):
 
     def _advising(self) -> AbstractContextManager[None]:
         return advising(lambda: self._reached)
+
+    def _naming_the_end(self) -> AbstractAsyncContextManager[None]:
+        # The process that set the job up runs its tasks again, or leaves its block, which aborts the job.
+        return naming_the_end(self._context) if self._attached else nullcontext()
 
     def listen(self, listener: Listener) -> None:
         """Adds a listener for progress; it is called on the event loop and must return at once."""
@@ -238,7 +244,8 @@ class Job(OneProcess):
         await asyncio.sleep(0)
         async with self._committing:
             with self._advising():
-                return await self._commit(task_commits, tasks, from_attempts=from_attempts)
+                async with self._naming_the_end():
+                    return await self._commit(task_commits, tasks, from_attempts=from_attempts)
 
     async def _commit(
         self, task_commits: Iterable[TaskCommit] | None, tasks: int | None, *, from_attempts: bool
@@ -323,7 +330,8 @@ class Job(OneProcess):
                 task_commits = await messages_of_all_attempts(self._committer, self._context, task_commits, tasks)
             elif task_commits is None and self.spec.delivery == "message":
                 task_commits = self._attempts.messages
-            return await self._committer.plan(fresh_statistics(self._context), task_commits, tasks)
+            async with self._naming_the_end():
+                return await self._committer.plan(fresh_statistics(self._context), task_commits, tasks)
 
     async def close(self) -> None:
         """Frees what this process opened; decides nothing."""
@@ -375,8 +383,20 @@ class Job(OneProcess):
             in_time = await run_shielded(self.abort, bound_s=UNDO_BOUND_S)
         except CommitterError as failure:
             _log.warning("job %s was not aborted: %s", self.job_id, failure)
+            self._say_it_is_left(failure)
+            self._say_it_is_left(error)
             error.add_note(f"job {self.job_id} was not aborted: {failure}")
         if not in_time:
             error.add_note(f"aborting job {self.job_id} took over {UNDO_BOUND_S:.0f} s and was given up")
+            self._say_it_is_left(error)
         if self._aborted and not was_aborted and isinstance(error, CommitterError):
             error.next_step = error.next_step.replace(COMMIT_AGAIN, RUN_ANEW)
+
+    def _say_it_is_left(self, error: BaseException) -> None:
+        """Has an error name the call that removes this job, which could not be aborted; one that names a call knows
+        more.
+        """
+        if not isinstance(error, CommitterError) or error.outcome != "unchanged" or "`await " in error.next_step:
+            return
+        clean = f"call {self._context.cleanup_call()}: it removes what this job left; after that run it again"
+        error.next_step = with_options(f"{what_first(error)}, then {clean}", self._reached)

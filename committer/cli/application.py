@@ -326,7 +326,7 @@ def _settled(
 ) -> Answer:
     """Says what will be done, and does it if it may; what would be refused is not asked about."""
     session = target.session
-    with guided(target, rollback=rollback, from_attempts=from_attempts):
+    with guided(target, recovering=doing == "recover", rollback=rollback, from_attempts=from_attempts):
         planned = session.run(plan)
         if planned.code is Exit.FAILED and not yes:
             return replace(planned, notes=[*planned.notes, "nothing was done: it would be refused"])

@@ -43,7 +43,7 @@ async def plan_clean(target: Target, *, older_than: timedelta | None, force: boo
     infos = {info.job_id: info for info in await _jobs_there(target)}
     parts = [
         line(f"jobs at {target.uri}", "bold"),
-        *named("will be removed from _temporary", [_with_loss(name, infos.get(name)) for name in report.removed]),
+        *named("what is left of these will be removed", [_with_loss(name, infos.get(name)) for name in report.removed]),
         *_kept("will be kept", report),
     ]
     if not report.removed:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from committer.cli.cleaning import run_clean
 from committer.cli.exits import Exit
 from committer.cli.looking import Look
-from committer.cli.output import Answer, Part, line, pairs
+from committer.cli.output import Answer, Part, copyable, line, pairs
 from committer.cli.session import Session, named
 from committer.cli.target import Target, holds_lock, how_to_name_winners, planned_end
 from committer.committers.results import CommitPlan, JobReport
@@ -56,12 +56,12 @@ async def plan(target: Target, messages: list[TaskCommit] | None, tasks: int | N
         found = await job.plan(messages, tasks, from_attempts=from_attempts)
         spec = job.spec
     notes = _without_effect(target.session, spec)
-    parts = [line(f"job {target.job_id} at {target.uri}", "bold"), *_planned(found, look, spec)]
+    parts = [line(f"job {target.job_id} at {target.uri}", "bold"), *_planned(target, found, look, spec)]
     data = {"job_id": target.job_id, "state": look.words, "plan": found}
     return Answer(data, parts, Exit.FAILED if found.conflicts else Exit.OK, notes)
 
 
-def _planned(found: CommitPlan, look: Look, spec: JobSpec) -> list[Part]:
+def _planned(target: Target, found: CommitPlan, look: Look, spec: JobSpec) -> list[Part]:
     rows = [
         ("state", look.words),
         (
@@ -75,6 +75,9 @@ def _planned(found: CommitPlan, look: Look, spec: JobSpec) -> list[Part]:
     parts += named("replaces or takes away", found.replaced)
     parts += named("leaves alone", found.stray)
     parts += named("would be refused", found.conflicts, "bold red")
+    if found.conflicts:
+        ends = line("where that cannot be mended, this ends the job with nothing published:", indent=2)
+        parts += [ends, copyable(target.command("abort"))]
     return parts
 
 
@@ -194,6 +197,8 @@ async def plan_abort(target: Target) -> Answer:
             operation="abort",
             path=target.layout.decision,
             outcome="partial",
+            next_step=f"`{target.command('recover')}` finishes it; `{target.command('recover', '--rollback')}` takes "
+            "it back",
         )
     if look.found is None:
         will = "release the replace lock of the job, which is gone"

@@ -125,13 +125,16 @@ def _released_by(target: Target, owner: str) -> str:
 
 
 @contextmanager
-def guided(target: Target, *, rollback: bool = False, from_attempts: bool = False) -> Iterator[None]:
+def guided(
+    target: Target, *, recovering: bool = False, rollback: bool = False, from_attempts: bool = False
+) -> Iterator[None]:
     """Has the errors of a block say the next step as a command, where the engine names none.
 
     What the engine says to do first stays: the command alone would fail the same way again.
 
     Args:
         target: The job.
+        recovering: A driver began to commit it, which said how many tasks there are.
         rollback: It was to be taken back: without that word `recover` would publish it.
         from_attempts: The attempts that committed were to win.
     """
@@ -152,11 +155,13 @@ def guided(target: Target, *, rollback: bool = False, from_attempts: bool = Fals
         error.next_step = how_to_name_winners(target, from_attempts=from_attempts)
         raise
     except TaskMissingError as error:
+        commit_it = f"commit it with their right number: `{target.command('commit', '--tasks', 'N')}`"
+        right = commit_it if recovering else "give the right --tasks"
         abort_it = target.command("abort")
-        error.next_step = f"give the right --tasks, or run the missing tasks again; if they cannot run: `{abort_it}`"
+        error.next_step = f"run the missing tasks again, or {right}; if they cannot run: `{abort_it}`"
         raise
     except JobNotFoundError as error:
-        if not error.next_step.startswith(CORRECT_THE_PATH):
+        if not (error.next_step.startswith(CORRECT_THE_PATH) or commands_of(as_commands(error.next_step))):
             error.next_step = f"`{command('jobs', target.uri)}` shows the jobs that are there"
         raise
     except CommitterError as error:
@@ -171,6 +176,8 @@ def guided(target: Target, *, rollback: bool = False, from_attempts: bool = Fals
         ):
             again = target.command("recover", *["--rollback"] * rollback)
             error.next_step = f"{advice}, then: `{again}`" if advice else f"`{again}`"
+        elif not advice and target.job_id:
+            error.next_step = f"`{command('jobs', target.uri)}` shows what stands there, and what ends it"
         raise
 
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterable, Mapping
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 
 from committer.committers.advising import advised
 from committer.committers.context import open_context
 from committer.committers.find_job import find_job
 from committer.committers.opened_store import store_of_call
+from committer.committers.refused_output import naming_the_end
 from committer.committers.registry import committer_for, default_committer
 from committer.committers.results import JobReport
 from committer.config import CommitterConfig, ConfigLike, config_of
@@ -64,7 +65,9 @@ async def recover(
     """
     told, display = watched(progress, listeners)
     try:
-        async with _found(dest, job_id, config, storage_options, told) as context:
+        async with _found(dest, job_id, config, storage_options, told) as context, AsyncExitStack() as stack:
+            if not rollback:
+                await stack.enter_async_context(naming_the_end(context))
             return await committer_for(context.spec.committer).recover_job(context, rollback=rollback, force=force)
     finally:
         if display is not None:

@@ -21,6 +21,7 @@ from anyio.from_thread import start_blocking_portal
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
 from committer.advice import blocking, to_blocking_callers
+from committer.committers.refused_output import without_the_end
 from committer.committers.results import JobReport
 from committer.errors import COMMIT_AGAIN, CommitterError, JobDecidedError, JobNotFoundError, TargetExistsError
 from committer.events import JobEvent
@@ -183,7 +184,7 @@ async def _commit(spec: JobSpec, options: WriteOptions, commits: list[TaskCommit
         return await job.commit(task_commits=commits, tasks=len(commits))
     except CommitterError as error:
         # Spark aborts the job of a write that could not be committed.
-        error.next_step = error.next_step.replace(COMMIT_AGAIN, "write again")
+        error.next_step = without_the_end(error.next_step).replace(COMMIT_AGAIN, "write again")
         raise
     finally:
         await job.close()

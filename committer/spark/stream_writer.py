@@ -17,6 +17,7 @@ from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMess
 from pyspark.sql.types import StructType
 
 from committer.advice import to_blocking_callers
+from committer.committers.refused_output import without_the_end
 from committer.committers.results import JobReport
 from committer.errors import COMMIT_AGAIN, CommitterError, RecordError, TaskMissingError, UnsupportedError
 from committer.job_opening import attach_job
@@ -185,5 +186,5 @@ async def _commit(options: WriteOptions, job_id: str, commits: list[TaskCommit] 
             return await job.commit(task_commits=commits, tasks=len(commits))
         except CommitterError as error:
             # Spark aborts the job of a batch that could not be committed, and stops the query.
-            error.next_step = error.next_step.replace(COMMIT_AGAIN, "start the query again")
+            error.next_step = without_the_end(error.next_step).replace(COMMIT_AGAIN, "start the query again")
             raise

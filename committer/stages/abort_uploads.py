@@ -7,6 +7,7 @@ import re
 from typing import Final
 
 from committer.errors import (
+    RecordError,
     StoreNotADirectoryError,
     StoreNotFoundError,
     StorePermissionError,
@@ -132,12 +133,16 @@ class AbortUploads(Stage[None, list[str]]):
 
     async def _winners(self) -> set[str]:
         """The task attempts whose uploads are completed, or were taken back, and their tasks, by their ids; none of an
-        undecided job.
+        undecided job, nor of one that is given up because its records cannot be read. Those of winners are ended, too,
+        then: of a completed one nothing can be ended.
         """
         store, layout = self.context.store, self.context.layout
-        if await read_outcome(store, layout) is None:
+        try:
+            if await read_outcome(store, layout) is None:
+                return set()
+            decision = await read_decision(store, layout)
+        except RecordError:
             return set()
-        decision = await read_decision(store, layout)
         winners = decision.winners if decision is not None else []
         return {name for winner in winners for name in (winner.task_attempt, winner.task)}
 

@@ -25,6 +25,7 @@ from committer.logs import job_logger
 from committer.paths import StorePath
 from committer.records.manifest import DirectoryEntry, TaskManifest
 from committer.spec import JobSpec
+from committer.stages.giving_up import cleanup_call, giving_up
 from committer.stages.task_output import TaskOutput
 from committer.stores.base import Store
 
@@ -149,7 +150,7 @@ class StageContext:
 
     def cleanup_call(self, *, force: bool = False) -> str:
         """The call that a user makes whose job is over, with something left of it; or who gives the job up."""
-        return call("cleanup", str(self.layout.destination), job_id=self.layout.job_id, force=force)
+        return cleanup_call(self.layout, force=force)
 
     @property
     def fences_drivers(self) -> bool:
@@ -171,10 +172,7 @@ class StageContext:
 
     def giving_up(self) -> str:
         """What ends a decided job that can neither be finished nor taken back any more, and what that costs."""
-        return (
-            f"{self.cleanup_call(force=True)} ends the job: what it published stays; what it did not publish, and the "
-            "old files that it moved aside, are deleted"
-        )
+        return giving_up(self.layout)
 
 
 class Stage(ABC, Generic[In, Out]):

@@ -299,11 +299,10 @@ async def read_facts(context: StageContext, decision: Decision) -> list[Fact]:
                 outcome="unknown",
                 next_step="find out who writes into the job's directory" + context.else_giving_up(),
             )
-        roots = context.layout.roots
-        found[file.name] = [_contained(fact, path, roots) for fact in decode_facts(data, source=str(path))]
+        found[file.name] = [_contained(context, fact, path) for fact in decode_facts(data, source=str(path))]
 
     await run_workers(decision.plan, read, workers=context.config.io_concurrency, operation="read_facts")
-    inline = [_contained(fact, context.layout.decision, context.layout.roots) for fact in decision.facts]
+    inline = [_contained(context, fact, context.layout.decision) for fact in decision.facts]
     return inline + [fact for file in decision.plan for fact in found[file.name]]
 
 
@@ -325,10 +324,11 @@ def check_superseded(name: str, roots: AbstractSet[str]) -> None:
         raise InvalidPathError("it lies in a job's own directory, below this destination")
 
 
-def _contained(fact: Fact, source: StorePath, roots: AbstractSet[str]) -> Fact:
+def _contained(context: StageContext, fact: Fact, source: StorePath) -> Fact:
     """A fact is acted upon, so it must stay below the destination, or below a root that the caller gave, and out of
     other jobs' directories (G10).
     """
+    roots = context.layout.roots
     try:
         if fact.kind == "identity" or (fact.kind in ("directory", "blocking") and fact.path in roots):
             return fact
@@ -340,7 +340,10 @@ def _contained(fact: Fact, source: StorePath, roots: AbstractSet[str]) -> Fact:
             check_file_name(fact.path)
     except InvalidPathError as error:
         raise RecordError(
-            f"a side file of the decision names {fact.path!r}: {error.message}", field="path", path=source
+            f"a side file of the decision names {fact.path!r}: {error.message}",
+            field="path",
+            path=source,
+            next_step=f"find out who writes into the job's directory; {context.giving_up()}",
         ) from error
     return fact
 

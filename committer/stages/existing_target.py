@@ -67,12 +67,12 @@ class ExistingTargets:
             still: Whether it was seen to stand there just now.
         """
         stands = "stands" if still else "stands, or stood a moment ago,"
-        replace = "" if self._replaces else ", or set existing_target='replace',"
+        replace = "" if self._replaces else ", with existing_target='replace' if it may be replaced"
         return TargetExistsError(
             f"{what} {stands} at {target}, where {self._context.layout.job_id} publishes a file",
             conflicts=[f"{what} {stands} at {file.destination}, where a file goes"],
             operation=self._operation,
             path=target,
-            next_step=f"remove it{replace} and run the job again",
+            next_step=f"remove it, and run the job again{replace}",
             causes=causes,
         )

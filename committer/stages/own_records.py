@@ -2,14 +2,31 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 from committer.errors import ConfigurationError, RecordError, StoreNotFoundError
 from committer.layout import JobLayout, check_setup
 from committer.paths import StorePath
 from committer.records.job_state import Decision, Intent, JobOutcome, JobSetup, R, decode_record, is_of
+from committer.stages.giving_up import giving_up
 from committer.stages.job_directory import JobDirectory
 from committer.stores.base import Store
 
 OWN_RECORD_LIMIT = 1 << 30
+
+
+@contextmanager
+def _naming_the_end(layout: JobLayout) -> Iterator[None]:
+    """Has the error of a record that is damaged name what ends its job, whatever else stands of it."""
+    try:
+        yield
+    except RecordError as error:
+        if error.field != "version":
+            error.next_step = (
+                f"look at the destination: it was damaged, or another program wrote it; {giving_up(layout)}"
+            )
+        raise
 
 
 async def read_setup(store: Store, layout: JobLayout) -> JobSetup:
@@ -20,11 +37,12 @@ async def read_setup(store: Store, layout: JobLayout) -> JobSetup:
         RecordError: It is not one.
     """
     data = await store.read(layout.setup, limit=OWN_RECORD_LIMIT)
-    setup = decode_record(data, JobSetup, source=str(layout.setup))
-    try:
-        check_setup(setup.spec.setup)
-    except ConfigurationError as error:
-        raise RecordError(error.message, field="setup", path=layout.setup, operation="read_setup") from error
+    with _naming_the_end(layout):
+        setup = decode_record(data, JobSetup, source=str(layout.setup))
+        try:
+            check_setup(setup.spec.setup)
+        except ConfigurationError as error:
+            raise RecordError(error.message, field="setup", path=layout.setup, operation="read_setup") from error
     return setup
 
 
@@ -43,12 +61,14 @@ async def read_record(store: Store, path: StorePath, kind: type[R]) -> R | None:
 
 async def read_decision(store: Store, layout: JobLayout) -> Decision | None:
     """Reads the decision, None when there is none: one call."""
-    return await read_record(store, layout.decision, Decision)
+    with _naming_the_end(layout):
+        return await read_record(store, layout.decision, Decision)
 
 
 async def read_outcome(store: Store, layout: JobLayout) -> JobOutcome | None:
     """Reads the outcome, None when there is none: one call."""
-    return await read_record(store, layout.outcome, JobOutcome)
+    with _naming_the_end(layout):
+        return await read_record(store, layout.outcome, JobOutcome)
 
 
 async def read_intent(store: Store, found: JobDirectory) -> Intent | None:
@@ -57,7 +77,8 @@ async def read_intent(store: Store, found: JobDirectory) -> Intent | None:
     for name in found.intents:
         if found.outlived(name, directories=directories):
             continue
-        intent = await read_record(store, found.layout.job_directory / name, Intent)
+        with _naming_the_end(found.layout):
+            intent = await read_record(store, found.layout.job_directory / name, Intent)
         if intent is not None and is_of(intent.setup, found.layout.setup_name):
             return intent
     return None

@@ -44,12 +44,14 @@ class Conflicts:
         targets: With what stands at the destination.
         next_step: What to do about the first of `targets`, where it is not what helps with most.
         rights: With what the store would refuse at the destination.
+        run_again: What to do about the first of `output`.
     """
 
     output: list[str]
     targets: list[str]
     next_step: str = ""
     rights: list[str] = field(default_factory=list)
+    run_again: str = "run the job again, with tasks that write other names"
 
     def all(self) -> list[str]:
         """Every kind, at most a hundred."""
@@ -79,7 +81,10 @@ class Preflight(Stage[PreflightRequest, Conflicts]):
 
     async def execute(self, value: PreflightRequest) -> Conflicts:
         """Collects conflicts of every kind."""
-        conflicts = Conflicts([*value.loaded.changed], [])
+        changed = value.loaded.changed
+        conflicts = Conflicts([*changed], [])
+        if changed:
+            conflicts.run_again = "run those tasks again"
         await self._collect_duplicates(value, conflicts.output)
         conflicts.output.extend(value.loaded.unstorable)
         self._collect_jobs(value, conflicts)
@@ -169,7 +174,7 @@ class Preflight(Stage[PreflightRequest, Conflicts]):
             for name, status in sorted(view.blocking.items())
         )
         if targets and not others:
-            conflicts.next_step = "remove what is in the way, or set existing_target='replace'"
+            conflicts.next_step = "remove what is in the way, or run the job again with existing_target='replace'"
 
 
 def refused_moves(standing: Mapping[str, FileStatus]) -> list[str]:
@@ -195,7 +200,7 @@ def end_it_first(job: StorePath) -> str:
     except ConfigurationError:
         # S3A's before Hadoop 3.4.0 name no job: all of a destination share it.
         ends = f"delete {job} once no job uses it"
-    return f"wait for that job; {ends}; or have the tasks write another name"
+    return f"wait for that job; {ends}; or run the job again, with tasks that write another name"
 
 
 def refuse(context: StageContext, conflicts: Conflicts) -> None:
@@ -210,7 +215,7 @@ def refuse(context: StageContext, conflicts: Conflicts) -> None:
         return
     kind = PreflightError if conflicts.output or not conflicts.targets else TargetExistsError
     if conflicts.output:
-        step = "have the tasks write other names"
+        step = conflicts.run_again
     elif conflicts.targets:
         step = conflicts.next_step or "remove what is in the way"
     else:

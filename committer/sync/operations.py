@@ -6,8 +6,11 @@ import os
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import timedelta
 
+import msgspec
+
 from committer import operations as engine
 from committer import record_files, uploads, validation
+from committer.advice import blocking
 from committer.committers.results import JobReport, committed_parts
 from committer.config import ConfigLike
 from committer.events import Listener
@@ -78,7 +81,8 @@ def list_jobs(
 
     Committed jobs that were cleaned up are not among them; `_SUCCESS` and summary reports speak of those.
     """
-    return wait_for(lambda: engine.list_jobs(dest, storage_options=storage_options, config=config), "list_jobs")
+    jobs = wait_for(lambda: engine.list_jobs(dest, storage_options=storage_options, config=config), "list_jobs")
+    return [msgspec.structs.replace(job, problem=blocking(job.problem)) if job.problem else job for job in jobs]
 
 
 def cleanup(

@@ -89,6 +89,8 @@ def test_pending_sets_of_hadoops_magic_committer(run: Run, record: str) -> None:
     assert isinstance(shown, list)
     assert shown[-1].split()[1] == ("cleanup" if record == "own" else "abort")
     assert (len(shown) == 1) == (record == "own")
+    # It stands among the output.
+    assert "_temporary" not in run("cleanup", place.dest, "--job", "j").out
     assert run(*typed(shown[-1]), "--yes").code == 0
     assert rows(run, place.dest) == {}
 

@@ -6,7 +6,14 @@ import pytest
 
 import committer
 from committer import CommitterConfig
-from committer.errors import CommitterError, JobStateError, OutcomeUnknownError, TargetExistsError, ValidationError
+from committer.errors import (
+    CommitterError,
+    JobStateError,
+    OutcomeUnknownError,
+    StoreError,
+    TargetExistsError,
+    ValidationError,
+)
 from committer.testing.faults import Call, Fault, SimulatedCrash
 from tests.engine.places import MemoryPlace
 from tests.engine.test_advice import calls_in, follow
@@ -149,3 +156,33 @@ async def test_replacing_is_advised_where_it_alone_helps(choices: dict[str, str]
         place.remove("_SUCCESS" if "existing_target" in choices else "a")
     await place.run_job({"a/x": b"new"}, config=again)
     assert place.files() == {"a/x": b"new"}
+
+
+@pytest.mark.parametrize("failing", ["commit", "the block"])
+async def test_a_job_that_could_not_even_be_aborted_names_what_removes_it(failing: str) -> None:
+    """As on a full disk: nothing can be written, the decision against the job neither."""
+    place = MemoryPlace("local")
+
+    async def full(call: Call) -> None:
+        if call.operation.startswith(("put", "create")):
+            raise StoreError("the disk is full", operation=call.operation, next_step="free space and run it again")
+
+    with pytest.raises(StoreError if failing == "commit" else ZeroDivisionError) as caught:
+        async with place.open_job(job_id="j") as job:
+            await place.run_task(job, 0, {"a": b"a"})
+            place.store.before_call = full
+            if failing == "the block":
+                raise ZeroDivisionError
+    place.store.before_call = None
+    assert await place.states() == {"j": "open"}
+    if isinstance(caught.value, StoreError):
+        assert caught.value.next_step.startswith("free space, then call")
+        [clean] = calls_in(caught.value)
+    else:
+        [note] = caught.value.__notes__
+        assert "free space, then call" in note
+        clean = note.split("`")[1]
+    await follow(clean)
+    assert (place.files(), place.temporary()) == ({}, set())
+    await place.run_job({"a": b"a"}, job_id="j")
+    assert place.files() == {"a": b"a"}
