@@ -11,9 +11,9 @@ from typing import Self
 
 import anyio
 
-from committer.committers.advising import advising, with_options
+from committer.committers.advising import advising
 from committer.committers.context import fresh_statistics
-from committer.committers.failures import what_first
+from committer.committers.failures import say_it_is_left
 from committer.committers.refused_output import naming_the_end
 from committer.committers.registry import committer_for
 from committer.committers.results import CommitPlan, JobReport
@@ -383,20 +383,11 @@ class Job(OneProcess):
             in_time = await run_shielded(self.abort, bound_s=UNDO_BOUND_S)
         except CommitterError as failure:
             _log.warning("job %s was not aborted: %s", self.job_id, failure)
-            self._say_it_is_left(failure)
-            self._say_it_is_left(error)
+            say_it_is_left(self._context, failure, self._reached)
+            say_it_is_left(self._context, error, self._reached)
             error.add_note(f"job {self.job_id} was not aborted: {failure}")
         if not in_time:
             error.add_note(f"aborting job {self.job_id} took over {UNDO_BOUND_S:.0f} s and was given up")
-            self._say_it_is_left(error)
+            say_it_is_left(self._context, error, self._reached)
         if self._aborted and not was_aborted and isinstance(error, CommitterError):
             error.next_step = error.next_step.replace(COMMIT_AGAIN, RUN_ANEW)
-
-    def _say_it_is_left(self, error: BaseException) -> None:
-        """Has an error name the call that removes this job, which could not be aborted; one that names a call knows
-        more.
-        """
-        if not isinstance(error, CommitterError) or error.outcome != "unchanged" or "`await " in error.next_step:
-            return
-        clean = f"call {self._context.cleanup_call()}: it removes what this job left; after that run it again"
-        error.next_step = with_options(f"{what_first(error)}, then {clean}", self._reached)

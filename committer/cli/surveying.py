@@ -39,7 +39,7 @@ class JobRow(msgspec.Struct, frozen=True, kw_only=True):
         task_records: Records of task commits of a job that has no decision: of Hadoop's, or of one that no driver began
             to commit.
         attention: What is odd about it; empty for a job that may just be running.
-        next_step: A command that settles it, whoever is alive; empty when there is none.
+        next_step: A command that settles it, also while a driver is alive; empty when there is none.
         otherwise: In place of `next_step`, the command that ends the job with nothing of it published; empty when there
             is none.
         if_dead: Commands of which one settles a job that is still open, once its driver is known to be dead. ``N``

@@ -13,6 +13,7 @@ from committer.committers.magic.hadoop_jobs import find_magic_attempt
 from committer.errors import StoreNotFoundError
 from committer.operations import JobInfo
 from committer.readable import count
+from committer.records.job_state import Decision
 from committer.stages.job_directory import JobDirectory, layout_for
 from committer.stages.job_stands import is_hadoops
 from committer.stores.base import Store
@@ -27,7 +28,7 @@ class Advice:
 
     Attributes:
         attention: What is odd; empty for a job that may just be running.
-        next_step: A command that settles it, whoever is alive; empty when there is none.
+        next_step: A command that settles it, also while a driver is alive; empty when there is none.
         otherwise: In place of it, the command that ends the job with nothing of it published.
         if_dead: Commands of which one settles it, once its driver is known to be dead.
     """
@@ -91,7 +92,8 @@ async def _on_settled(store: Store, uri: str, look: Look, found: JobDirectory) -
     if look.outcome is None:
         if look.decision is not None and look.decision.decision == "abort":
             return Advice("aborted, but not cleaned up", clean)
-        return Advice("decided to be committed, not ended: part of it may be visible", recover, back)
+        otherwise = "" if look.decision is not None and _may_only_go_forward(store, look.decision) else back
+        return Advice("decided to be committed, not ended: part of it may be visible", recover, otherwise)
     how = look.outcome.outcome
     if not look.outcome.finished:
         return Advice(f"{how}, but its last steps were not done", back if how == "rolled-back" else recover)
@@ -100,6 +102,13 @@ async def _on_settled(store: Store, uri: str, look: Look, found: JobDirectory) -
     if await _stands_alone(store, found):
         return Advice(_KEPT)
     return Advice(f"{_KEPT}; something else stands beside it", recover)
+
+
+def _may_only_go_forward(store: Store, decision: Decision) -> bool:
+    """Whether a rollback may be refused, as far as the decision itself tells: its side files are not read."""
+    if store.capabilities.hard_links or not decision.replacing:
+        return False
+    return bool(decision.plan) or any(fact.kind == "target" for fact in decision.facts)
 
 
 async def _stands_alone(store: Store, found: JobDirectory) -> bool:

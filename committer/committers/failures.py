@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TypeAlias
 
+from committer.committers.advising import with_options
 from committer.errors import (
     AND_RUN_IT_AGAIN,
     LOOK_BEFORE,
@@ -88,6 +89,20 @@ def what_first(error: CommitterError) -> str:
         if step and step != LOOK_BEFORE and "`" not in step and not isinstance(cause, TargetExistsError):
             return step.removesuffix(AND_RUN_IT_AGAIN).rstrip(",")
     return "remove the cause"
+
+
+def say_it_is_left(context: StageContext, error: BaseException, shown: str) -> None:
+    """Has an error name the call that removes a job which could not be aborted; one that names a call knows more.
+
+    Args:
+        context: The job.
+        error: Why it was to be aborted, or why that failed; changed only where it says that nothing was.
+        shown: The storage options of the job, as `shown_options` says them.
+    """
+    if not isinstance(error, CommitterError) or error.outcome != "unchanged" or "`await " in error.next_step:
+        return
+    clean = f"call {context.cleanup_call()}: it removes what this job left; after that run it again"
+    error.next_step = with_options(f"{what_first(error)}, then {clean}", shown)
 
 
 def broken_off(context: StageContext, error: Exception) -> CommitterError:

@@ -112,19 +112,23 @@ class CompleteUploads(Stage[CommitState, Published]):
         return self._existing.refusal(file, target, "a file", causes, still=error is None)
 
     async def _unknown(self, file: PlannedFile, target: StorePath, error: StoreError | None) -> CommitterError:
+        end = await other_end(self.context, forward_only=self._existing.forward_only)
         if isinstance(error, StoreUploadNotFoundError):
             found = (
                 "its upload is gone, and its file is not at its destination: another process aborted the one, or "
                 "replaced or deleted the other"
             )
-            end = await other_end(self.context, forward_only=self._existing.forward_only)
             step = (
                 "look for a lifecycle rule that aborts uploads, or for who changed it; nothing was deleted, and "
                 f"{self.context.recover_call()} goes on from here; where the file is lost, {end}"
             )
         else:
             found = "the answers to its completion were lost, and its file is not at its destination"
-            step = f"call {self.context.recover_call()}: it goes on from here, nothing was deleted"
+            # SeaweedFS answers so for good where a directory stands at the file's name.
+            step = (
+                f"{self.context.recover_call()} goes on from here, nothing was deleted; where it ends like this again, "
+                f"{end}"
+            )
         return OutcomeUnknownError(
             f"cannot tell whether {file.destination} was published: {found}",
             operation=self.name,

@@ -87,9 +87,10 @@ def test_from_a_job_to_its_data(run: Run, account: Account, reach: list[str]) ->
 def test_the_command_that_is_shown_is_the_one_that_works(run: Run, account: Account, reach: list[str]) -> None:
     uri = job_at(account, "stopped", stopped=True)
     shown = check_no_secret(run("jobs", uri, *reach)).out
-    (command,) = (line.strip() for line in shown.splitlines() if line.strip().startswith("committer recover"))
+    command, back = (line.strip() for line in shown.splitlines() if line.strip().startswith("committer recover"))
     words = shlex.split(command)[1:]
     assert words == ["recover", uri, "nightly", *reach]
+    assert shlex.split(back)[1:] == ["recover", uri, "nightly", "--rollback", *reach]
     kept = run("cleanup", uri, "--job", "nightly", "--yes", *reach)
     assert (kept.code, "recover it" in kept.err) == (3, True)
     done = check_no_secret(run(*words, "--yes"))

@@ -12,6 +12,7 @@ from committer import CommitterConfig
 from committer.paths import StorePath
 from committer.stores.base import FileStatus
 from committer.stores.memory.store import MemoryStore
+from committer.testing.faults import Fault, SimulatedCrash
 from tests.cli.conftest import JAVA_JOB, Lake, Run
 from tests.engine.places import MemoryPlace, Place, make_place
 
@@ -142,6 +143,26 @@ def test_the_other_end_is_shown_too(run: Run, lake: Lake, state: str) -> None:
     assert f"with nothing of it published:\n  {row['otherwise']}\n" in run("jobs", lake.path).out
     assert run(*typed(row["otherwise"]), "--yes").code == 0
     assert (lake.files(), rows(run, lake.path)) == ([], {})
+
+
+@pytest.mark.parametrize("old", [False, True], ids=["new", "replaces"])
+def test_a_job_that_can_only_go_forward_shows_one_end(run: Run, old: bool) -> None:
+    place = MemoryPlace("s3")
+    if old:
+        place.write("a", b"old")
+
+    async def die() -> None:
+        job = await place.open_job(job_id="j", config=CommitterConfig(existing_target="replace"))
+        await place.run_task(job, 0, {"a": b"new"})
+        place.faults(Fault(kind="crash_before", operation="complete_upload"))
+        with pytest.raises(SimulatedCrash):
+            await job.commit(tasks=1)
+
+    asyncio.run(die())
+    row = rows(run, place.dest)["j"]
+    assert bool(row["otherwise"]) is not old
+    assert run(*typed(row["next_step" if old else "otherwise"]), "--yes").code == 0
+    assert place.files() == ({"a": b"new"} if old else {})
 
 
 # -- outcomes that are kept ---------------------------------------------------------------------------------------------

@@ -71,6 +71,26 @@ async def test_a_job_that_lost_an_upload_is_taken_back() -> None:
 
 
 @pytest.mark.parametrize("old", [False, True], ids=["takes back", "gives up"])
+async def test_a_completion_whose_answer_stays_lost(old: bool) -> None:
+    """As with SeaweedFS, where a directory stands at the name of the file."""
+    place = MemoryPlace("s3")
+    if old:
+        place.write("p/a", b"old")
+    place.faults(Fault(kind="unanswered", operation="complete_upload", path="r/z", times=None))
+    job = await place.open_job(job_id="j", config=CommitterConfig(io_concurrency=1, existing_target="replace"))
+    for number, (name, data) in enumerate(FILES.items()):
+        await place.run_task(job, number, {name: data})
+    with pytest.raises(OutcomeUnknownError) as caught:
+        await job.commit(tasks=3)
+    await job.close()
+    again, end = calls_in(caught.value)
+    assert again.startswith("await committer.recover(")
+    await follow(end)
+    assert place.files() == ({"p/a": b"new", "q/x": b"new"} if old else {})
+    assert place.temporary() == set()
+
+
+@pytest.mark.parametrize("old", [False, True], ids=["takes back", "gives up"])
 @pytest.mark.parametrize("profile", ["s3", "gcs", "hdfs"])
 async def test_a_right_that_is_refused_for_good(profile: str, old: bool) -> None:
     place = MemoryPlace(profile)
