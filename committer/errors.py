@@ -377,13 +377,21 @@ class StoreThrottledError(StoreError):
 
     Attributes:
         retry_after_s: Seconds the store asked to wait, when it said.
+        one_name: Whether it is about the one name alone, which changes too often, and not about the endpoint.
     """
 
     def __init__(
-        self, message: str, *, retry_after_s: float | None = None, operation: str = "", **told: Unpack[_Told]
+        self,
+        message: str,
+        *,
+        retry_after_s: float | None = None,
+        one_name: bool = False,
+        operation: str = "",
+        **told: Unpack[_Told],
     ) -> None:
         super().__init__(message, operation=operation, **told)
         self.retry_after_s = retry_after_s
+        self.one_name = one_name
 
 
 class StoreUnavailableError(StoreError):

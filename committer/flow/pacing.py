@@ -205,7 +205,7 @@ class Pacer:
     def give_back(self, granted_at: float, error: BaseException | None) -> None:
         """Ends a permit, with what the call made of it; see `Permit`."""
         self._in_use -= 1
-        if error is not None and isinstance(error, StoreThrottledError):
+        if error is not None and isinstance(error, StoreThrottledError) and not error.one_name:
             self.throttled(error.retry_after_s, granted_at=granted_at)
         elif self._limits.reduced and (error is None or _answered(error)):
             self._succeeded(granted_at)

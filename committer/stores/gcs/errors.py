@@ -36,6 +36,10 @@ _CREDENTIALS: Final = (
     "check what was given: token, an OAuth token, which ends after about an hour, or service_file, the path of a"
     " credentials file; with neither, log in anew: gcloud auth application-default login"
 )
+
+NAME_PAUSE_S: Final = 1.0
+"""How long after a change of an object name the service takes the next one ("Quotas and limits"): about a second."""
+
 RIGHTS: Final = (
     "needed is the role Storage Object User (roles/storage.objectUser) on the bucket, which may create, get, list,"
     f" move and delete objects: {page('stores/gcs.md#permissions')}"
@@ -72,6 +76,14 @@ def error_of(
         at = source if source is not None and status == 404 else path
         return kind(f"{message} ({said})", operation=operation, path=at, next_step=next_step)
 
+    if status == 429 and b"object mutation" in answer.body[:4096]:
+        return StoreThrottledError(
+            told(StoreThrottledError, "this name was changed too short a time ago").message,
+            retry_after_s=NAME_PAUSE_S,
+            one_name=True,
+            operation=operation,
+            path=path,
+        )
     if status == 429 or (status == 403 and reason in _TOO_FAST):
         return StoreThrottledError(
             told(StoreThrottledError, "the service asks to slow down").message,

@@ -24,7 +24,8 @@ async def probe(store: Store, renames: Renames, directory: StorePath) -> None:
         UnsupportedError: The service renames nothing, replaces what it was told to spare, or keeps no metadata.
     """
     nonce = current_runtime().nonce()
-    one, other, third = (directory / f".probe-{nonce}-{number}" for number in (1, 2, 3))
+    # No name changes twice, but to go: the service allows one change of a name in about a second.
+    one, other, third, fourth = (directory / f".probe-{nonce}-{number}" for number in range(1, 5))
     made = [one, other]
     try:
         put = await store.put(one, b"probe", exclusive=True)
@@ -36,14 +37,15 @@ async def probe(store: Store, renames: Renames, directory: StorePath) -> None:
             await store.rename_file(one, other, identity=put.identity)
         if (await store.status(other)).identity != put.identity:
             raise unsupported("does not keep the metadata of an object that is renamed", directory)
-        again = await store.put(one, b"again", exclusive=True)
+        made = [other, third]
+        again = await store.put(third, b"again", exclusive=True)
         with suppress(StoreExistsError, StoreOutcomeUnknownError):
-            await store.rename_file(one, other, identity=again.identity)
+            await store.rename_file(third, other, identity=again.identity)
         if (await store.status(other)).identity != put.identity:
             raise unsupported("lets a rename replace what it was told not to replace (ifGenerationMatch=0)", directory)
         if renames.copied:
-            made.append(third)
-            await renames.copies.prove(other, third)
+            made.append(fourth)
+            await renames.copies.prove(other, fourth)
     finally:
         for path in made:
             with suppress(StoreError):

@@ -9,14 +9,17 @@ from typing import Final
 import msgspec
 
 from committer.errors import StoreOutcomeUnknownError, StoreUnavailableError
+from committer.flow.runtime import current_runtime
 from committer.paths import StorePath
-from committer.stores.base import FileStatus
+from committer.stores.base import FileStatus, Refusals
 from committer.stores.gcs.errors import error_of, says_no_bucket
 from committer.stores.gcs.wire import GcsWire
 from committer.undecodable import UNDECODABLE
 
 STAMP: Final = "committer-attempt"
-FIELDS: Final = "name,generation,size,updated,metadata,crc32c,md5Hash"
+FIELDS: Final = (
+    "name,generation,size,updated,metadata,crc32c,md5Hash,temporaryHold,eventBasedHold,retentionExpirationTime"
+)
 _ASKED: Final = (("fields", FIELDS),)
 _ODD: Final = frozenset({"", ".", ".."})
 
@@ -31,6 +34,9 @@ class ObjectResource(msgspec.Struct, frozen=True, gc=False):
     metadata: dict[str, str] | None = None
     crc32c: str = ""
     md5: str = msgspec.field(default="", name="md5Hash")
+    temporary_hold: bool = msgspec.field(default=False, name="temporaryHold")
+    event_hold: bool = msgspec.field(default=False, name="eventBasedHold")
+    retained_until: str = msgspec.field(default="", name="retentionExpirationTime")
 
 
 class _Page(msgspec.Struct, frozen=True):
@@ -93,7 +99,8 @@ def identity_of(resource: ObjectResource) -> str | None:
 def status_of(resource: ObjectResource, path: StorePath) -> FileStatus:
     """The status that a resource is."""
     stamp = (resource.metadata or {}).get(STAMP)
-    return FileStatus(path, False, int(resource.size), _moment(resource.updated), identity_of(resource), stamp=stamp)
+    modified, identity = _moment(resource.updated), identity_of(resource)
+    return FileStatus(path, False, int(resource.size), modified, identity, stamp=stamp, refuses=_refusals(resource))
 
 
 async def pages(
@@ -158,7 +165,20 @@ def _child(resource: ObjectResource, directory: StorePath, prefix: str) -> FileS
     if not resource.name.startswith(prefix):
         return None
     path = StorePath(directory.scheme, directory.authority, f"/{resource.name}")
-    return FileStatus(path, False, int(resource.size), _moment(resource.updated), identity_of(resource))
+    modified, identity = _moment(resource.updated), identity_of(resource)
+    return FileStatus(path, False, int(resource.size), modified, identity, refuses=_refusals(resource))
+
+
+def _refusals(resource: ObjectResource) -> Refusals | None:
+    """What holds and retention forbid ("Object holds", "Bucket Lock", "Object Retention Lock")."""
+    if resource.temporary_hold or resource.event_hold:
+        return Refusals(move="it is under a hold")
+    if not resource.retained_until:
+        return None
+    until = _moment(resource.retained_until)
+    if until is None or until <= current_runtime().now().timestamp():
+        return None
+    return Refusals(move=f"it is retained until {resource.retained_until}")
 
 
 def _moment(text: str) -> float | None:

@@ -11,6 +11,7 @@ from committer.testing.emulators.gcs.describe import media_answer, object_resour
 from committer.testing.emulators.gcs.errors import ServiceError
 from committer.testing.emulators.gcs.listing import Listing
 from committer.testing.emulators.gcs.namespace import Draft, Namespace
+from committer.testing.emulators.gcs.objects import StoredObject, timestamp
 from committer.testing.emulators.gcs.preconditions import Preconditions
 from committer.testing.emulators.gcs.rewrites import Rewrites
 from committer.testing.emulators.gcs.settings import Settings
@@ -113,7 +114,7 @@ class JsonApi:
         if page.prefixes:
             resource["prefixes"] = page.prefixes
         if page.objects:
-            resource["items"] = [object_resource(one, request.base) for one in page.objects]
+            resource["items"] = [self._described(one, request) for one in page.objects]
         return json_answer(shown(request, resource))
 
     def _get(self, request: Request) -> Answer:
@@ -174,9 +175,15 @@ class JsonApi:
         made = self._namespace.copy(kept, request.bucket, request.name, None, request.preconditions)
         return self._resource(request, made)
 
-    @staticmethod
-    def _resource(request: Request, one: Any) -> Answer:
-        return json_answer(shown(request, object_resource(one, request.base)))
+    def _resource(self, request: Request, one: StoredObject) -> Answer:
+        return json_answer(shown(request, self._described(one, request)))
+
+    def _described(self, one: StoredObject, request: Request) -> dict[str, Any]:
+        resource = object_resource(one, request.base)
+        until = self._namespace.locked_until(one)
+        if until:
+            resource["retentionExpirationTime"] = timestamp(until)
+        return resource
 
 
 def shown(request: Request, resource: dict[str, Any]) -> Any:
