@@ -64,7 +64,7 @@ def service(request: pytest.FixtureRequest) -> Iterator[Service]:
         else:
             bucket = stack.enter_context(bucket_process())
             # A look and a move.
-            yield Service(bucket, {"endpoint": bucket.url}, ("move", 200), requests=2, rate=400, files=3_000)
+            yield Service(bucket, {"endpoint": bucket.url}, ("move", 200), requests=2, rate=200, files=2_000)
 
 
 def name(number: int) -> str:
