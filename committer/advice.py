@@ -1,4 +1,4 @@
-"""How advice names a call of this library, so that the caller can make it as it stands.
+"""What errors advise: calls that a reader can make as they stand, and words that code replaces where it knows more.
 
 Errors name a call in backticks, complete and with ``await``: the asyncio API's. The blocking API and the command line
 turn it into their own (`blocking`, `committer.cli.text`).
@@ -12,6 +12,15 @@ from contextlib import contextmanager
 from typing import Final
 
 from committer.errors import CommitterError
+
+COMMIT_AGAIN: Final = "commit again"
+"""How the next step of an undecided job names its second try; a job that the error aborts has it replaced."""
+
+AND_RUN_IT_AGAIN: Final = " and run it again"
+"""How the next step of what had no room ends; a job that is decided is recovered instead."""
+
+LOOK_BEFORE: Final = "look at the path before doing it again"
+"""What the caller of one store call does whose answer was lost; a recovery of a job looks by itself."""
 
 _AWAITED: Final = re.compile(r"`await committer\.(?=\w+\()")
 _OF_JOB: Final = re.compile(r"`await (?=job\.)")

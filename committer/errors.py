@@ -46,18 +46,9 @@ CommitterError
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Final, Literal, TypeAlias, TypedDict, Unpack
+from typing import Literal, TypeAlias, TypedDict, Unpack
 
 Outcome: TypeAlias = Literal["unchanged", "partial", "committed", "unknown"]
-
-COMMIT_AGAIN: Final = "commit again"
-"""How the next step of an undecided job names its second try; a job that the error aborts has it replaced."""
-
-AND_RUN_IT_AGAIN: Final = " and run it again"
-"""How the next step of what had no room ends; a job that is decided is recovered instead."""
-
-LOOK_BEFORE: Final = "look at the path before doing it again"
-"""What the caller of one store call does whose answer was lost; a recovery of a job looks by itself."""
 
 _WORST_FIRST: tuple[Outcome, ...] = ("unknown", "partial", "committed", "unchanged")
 

@@ -11,19 +11,14 @@ from typing import Self
 
 import anyio
 
+from committer.advice import COMMIT_AGAIN
 from committer.committers.advising import advising
 from committer.committers.context import fresh_statistics
 from committer.committers.failures import say_it_is_left
 from committer.committers.refused_output import naming_the_end
 from committer.committers.registry import committer_for
 from committer.committers.results import CommitPlan, JobReport
-from committer.errors import (
-    COMMIT_AGAIN,
-    CommitterError,
-    JobDecidedError,
-    JobStateError,
-    TaskCommitsRequiredError,
-)
+from committer.errors import CommitterError, JobDecidedError, JobStateError, TaskCommitsRequiredError
 from committer.events import Listener, names
 from committer.events.display import Display
 from committer.flow.awaited import Calls, noted

@@ -7,10 +7,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TypeAlias
 
+from committer.advice import AND_RUN_IT_AGAIN, LOOK_BEFORE
 from committer.committers.advising import with_options
 from committer.errors import (
-    AND_RUN_IT_AGAIN,
-    LOOK_BEFORE,
     CommitterError,
     JobDecidedError,
     JobError,

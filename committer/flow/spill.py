@@ -17,7 +17,8 @@ from typing import BinaryIO, Final, Generic, NamedTuple, NoReturn, Self, TypeVar
 
 import msgspec
 
-from committer.errors import AND_RUN_IT_AGAIN, CommitterError, RecordError
+from committer.advice import AND_RUN_IT_AGAIN
+from committer.errors import CommitterError, RecordError
 from committer.flow.runtime import current_runtime
 
 T = TypeVar("T")

@@ -20,10 +20,10 @@ from typing import TYPE_CHECKING, Final
 from anyio.from_thread import start_blocking_portal
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
-from committer.advice import blocking, to_blocking_callers
+from committer.advice import COMMIT_AGAIN, blocking, to_blocking_callers
 from committer.committers.refused_output import without_the_end
 from committer.committers.results import JobReport
-from committer.errors import COMMIT_AGAIN, CommitterError, JobDecidedError, JobNotFoundError, TargetExistsError
+from committer.errors import CommitterError, JobDecidedError, JobNotFoundError, TargetExistsError
 from committer.events import JobEvent
 from committer.job_opening import attach_job, open_job
 from committer.logs import job_logger

@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Final
 from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
-from committer.advice import to_blocking_callers
+from committer.advice import COMMIT_AGAIN, to_blocking_callers
 from committer.committers.refused_output import without_the_end
 from committer.committers.results import JobReport
-from committer.errors import COMMIT_AGAIN, CommitterError, RecordError, TaskMissingError, UnsupportedError
+from committer.errors import CommitterError, RecordError, TaskMissingError, UnsupportedError
 from committer.job_opening import attach_job
 from committer.logs import job_logger
 from committer.operations import recover

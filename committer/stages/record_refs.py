@@ -5,14 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from committer.errors import (
-    COMMIT_AGAIN,
-    JobNotFoundError,
-    RecordError,
-    StoreNotFoundError,
-    TaskError,
-    TaskMissingError,
-)
+from committer.advice import COMMIT_AGAIN
+from committer.errors import JobNotFoundError, RecordError, StoreNotFoundError, TaskError, TaskMissingError
 from committer.layout import JobLayout
 from committer.records.task_commit import TaskCommit
 from committer.stages.base import StageContext

@@ -6,9 +6,8 @@ import hashlib
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
-from committer.advice import call
+from committer.advice import COMMIT_AGAIN, call
 from committer.errors import (
-    COMMIT_AGAIN,
     CommitterError,
     ConfigurationError,
     DestinationBusyError,

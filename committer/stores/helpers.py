@@ -6,8 +6,8 @@ import difflib
 from collections.abc import AsyncIterator, Iterable, Mapping
 from typing import Final
 
+from committer.advice import LOOK_BEFORE
 from committer.errors import (
-    LOOK_BEFORE,
     CommitterError,
     ConfigurationError,
     DestinationNotFoundError,

@@ -19,8 +19,8 @@ import aiohttp
 from aiohttp.abc import AbstractStreamWriter
 from yarl import URL
 
+from committer.advice import LOOK_BEFORE
 from committer.errors import (
-    LOOK_BEFORE,
     ConfigurationError,
     InvalidPathError,
     StoreError,

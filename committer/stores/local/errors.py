@@ -8,8 +8,8 @@ import os
 from collections.abc import Callable
 from typing import Concatenate, Final, ParamSpec, TypeVar
 
+from committer.advice import AND_RUN_IT_AGAIN
 from committer.errors import (
-    AND_RUN_IT_AGAIN,
     CommitterError,
     InvalidPathError,
     StoreCrossDeviceError,

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from html import escape
 from typing import Final
 
+from committer.advice import LOOK_BEFORE
 from committer.documentation import page
 from committer.errors import (
-    LOOK_BEFORE,
     CommitterError,
     ConfigurationError,
     DestinationNotFoundError,

@@ -8,7 +8,8 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Final
 
-from committer.errors import LOOK_BEFORE, StoreOutcomeUnknownError, StorePartsError, StoreUnavailableError
+from committer.advice import LOOK_BEFORE
+from committer.errors import StoreOutcomeUnknownError, StorePartsError, StoreUnavailableError
 from committer.flow.runtime import current_runtime
 from committer.paths import StorePath
 from committer.stores.base import Capabilities
