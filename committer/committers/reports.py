@@ -12,7 +12,7 @@ from committer.errors import CommitterError, JobNotFoundError, RecordError, Stor
 from committer.events import names
 from committer.logs import job_logger
 from committer.paths import StorePath
-from committer.records.job_state import JobOutcome, is_of
+from committer.records.job_state import SETUP, JobOutcome, is_of
 from committer.records.success import FILENAMES_LIMIT, SuccessData, decode_success
 from committer.stages.base import StageContext
 from committer.stages.cleanup import remove_emptied
@@ -24,7 +24,6 @@ from committer.stages.replace_lock import release_lock, remove_taken_lock
 from committer.stages.report import DESTINATION, SaveReport, is_report_of
 from committer.stages.success_content import (
     DIRECTORIES_CREATED,
-    SETUP,
     files_committed,
     named_uris,
     read_success,

@@ -203,6 +203,10 @@ Record = JobSetup | Intent | Decision | JobOutcome | ReplaceLock
 R = TypeVar("R", JobSetup, Intent, Decision, DecisionHead, JobOutcome, ReplaceLock)
 
 
+SETUP: Final = "committer.setup"
+"""The key of a setup's name, in records whose form is Hadoop's: the extra data of tasks' records, and `_SUCCESS`."""
+
+
 def is_of(record: str, setup: str) -> bool:
     """Whether a record is of a setup of the job's id, as far as both have a name."""
     return not (record and setup and record != setup)

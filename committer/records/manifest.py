@@ -79,7 +79,7 @@ class TaskManifest(msgspec.Struct, kw_only=True):
     """One task attempt's output. Field names and their order are Hadoop's.
 
     Attributes:
-        extraData: Free text by key; nothing here reads it.
+        extraData: Free text by key; of a task of this engine the name of its job's setup.
         type: Always `MANIFEST_TYPE`.
         version: Always 1.
         jobId: The job's id, without a job attempt.

@@ -41,7 +41,7 @@ from committer.stages.job_directory import JobDirectory
 from committer.stages.job_stands import is_set_up_anew, set_up_anew
 from committer.stages.names import is_absolute
 from committer.stages.origin import anchor_of, make_superseded
-from committer.stages.other_setup import is_another_setup
+from committer.stages.other_setup import delete_intent, is_another_setup
 from committer.stages.own_records import OWN_RECORD_LIMIT, read_decision, read_setup
 from committer.stores.base import FileStatus
 from committer.stores.helpers import create_exclusively, exists, status_or_none
@@ -148,7 +148,7 @@ async def remove_side_files(context: StageContext, found: JobDirectory) -> None:
     Only where late writes are not refused can it have written there, and have made the directories for it.
     """
     if "intent" in found.children:
-        await context.store.delete_file(context.layout.intent)
+        await delete_intent(context)
     await remove_plan(context, found)
     await remove_emptied(context)
 

@@ -9,11 +9,13 @@ from committer.errors import (
     CommitterError,
     JobNotFoundError,
     StoreNotFoundError,
+    StoreOutcomeUnknownError,
 )
 from committer.paths import StorePath
 from committer.records.job_state import Intent, NamedRecord, decode_record, encode_record
 from committer.stages.base import Stage, StageContext
 from committer.stages.job_directory import JobDirectory
+from committer.stages.other_setup import delete_intent
 from committer.stages.own_records import read_record
 from committer.stages.replace_lock import TakeReplaceLock, release_lock
 from committer.stores.helpers import create_exclusively
@@ -113,6 +115,27 @@ async def own_intent(context: StageContext, found: JobDirectory) -> StorePath | 
 
 
 async def withdraw(context: StageContext, intent: StorePath) -> None:
-    """Takes a driver's intent back, and the lock where this driver took it and no other one of the job rests on it."""
+    """Takes a driver's intent back, and the lock where this driver took it and no other one of the job rests on it.
+
+    The driver may be late, and its id set up anew: then the intent that stands under the name of its own is another
+    job's, by which jobs that replace see that one. So the first driver's intent is renamed into the directory that goes
+    with its setup, where directories are real, else deleted on condition that it is the one that was looked at.
+
+    Cost: 2 calls where directories are real, else 3; and what it takes to release the lock.
+    """
     await release_lock(context, driver=context.driver)
-    await context.store.delete_file(intent)
+    layout, store = context.layout, context.store
+    if intent != layout.intent or not layout.setup_name:
+        # Named after this driver; or a job of Hadoop's.
+        await store.delete_file(intent)
+        return
+    if store.capabilities.directories:
+        try:
+            withdrawn = layout.drivers / f"{intent.name}-{context.runtime.nonce()}"
+            await store.rename_file(intent, withdrawn)
+            await store.delete_file(withdrawn)
+            return
+        except (StoreNotFoundError, StoreOutcomeUnknownError):
+            # It is gone, or its setup is; or it may stand: the setup died before it made that directory.
+            pass
+    await delete_intent(context)

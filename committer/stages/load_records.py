@@ -13,7 +13,7 @@ from committer.events import Statistics, names
 from committer.flow.budget import Budget
 from committer.flow.repeats import Repeats
 from committer.flow.workers import run_workers
-from committer.records.job_state import Winner
+from committer.records.job_state import SETUP, Winner, is_of
 from committer.records.pending_uploads import UploadEntry
 from committer.records.task_commit import digest_of
 from committer.stages.base import Stage, StageContext
@@ -149,6 +149,11 @@ class LoadRecords(Stage[list[RecordRef], LoadedRecords]):
                 path=path,
                 operation=self.name,
                 next_step="find out who writes into the job's directory",
+            )
+        if not is_of(manifest.extraData.get(SETUP, ""), context.layout.setup_name):
+            loaded.changed.append(
+                f"{ref.record} is of a task attempt of an earlier job, under whose id this one was set up anew: it "
+                "replaced what this job's task wrote"
             )
         record = ref.record
         if self._freeze_copies:

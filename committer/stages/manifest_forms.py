@@ -7,6 +7,7 @@ from collections.abc import Set as AbstractSet
 from typing import Final
 
 from committer.paths import StorePath
+from committer.records.job_state import SETUP
 from committer.records.manifest import (
     DirectoryEntry,
     FileEntry,
@@ -49,6 +50,7 @@ class ManifestForms(RecordForms):
         ]
         return encode_task_manifest(
             TaskManifest(
+                extraData={SETUP: layout.setup_name} if layout.setup_name else {},
                 jobId=layout.job_id,
                 jobAttemptNumber=layout.job_attempt,
                 taskID=layout.task_id(identity.task),

@@ -12,12 +12,13 @@ from contextlib import suppress
 
 from committer.errors import StorePreconditionError
 from committer.paths import StorePath
-from committer.records.job_state import DecisionHead, is_of
+from committer.records.job_state import DecisionHead, Intent, is_of
 from committer.stages.base import StageContext
 from committer.stages.job_stands import is_set_up_anew
 from committer.stages.own_records import read_outcome, read_record
+from committer.stages.take_away import take_away
 from committer.stores.abilities import CONDITIONAL_DELETE
-from committer.stores.base import FileStatus, Store
+from committer.stores.base import FileStatus
 from committer.stores.helpers import status_or_none
 
 
@@ -50,24 +51,35 @@ async def is_anew(context: StageContext, children: Mapping[str, FileStatus]) -> 
 async def remove_mistaken(context: StageContext) -> None:
     """Removes a decision and an outcome of an earlier setup of the job's id, which came late: 4 calls, and the deletes.
 
-    Each is looked at again right before: another driver of this setup may have removed it, and written its own. Where
-    the store deletes on a condition that closes the gap in between.
+    Each is looked at again right before: another driver of this setup may have removed it, and written its own. The
+    store deletes, or renames, on condition that it is what was looked at.
     """
     layout = context.layout
     seen = await status_or_none(context.store, layout.outcome)
     outcome = await read_outcome(context.store, layout)
     if outcome is not None and not is_of(outcome.setup, layout.setup_name):
-        await _delete_seen(context.store, layout.outcome, seen)
+        await _delete_seen(context, layout.outcome, seen)
     seen = await status_or_none(context.store, layout.decision)
     decision = await read_record(context.store, layout.decision, DecisionHead)
     if decision is not None and not is_of(decision.setup, layout.setup_name):
-        await _delete_seen(context.store, layout.decision, seen)
+        await _delete_seen(context, layout.decision, seen)
 
 
-async def _delete_seen(store: Store, path: StorePath, seen: FileStatus | None) -> None:
-    able = CONDITIONAL_DELETE.of(store)
-    if seen is None or seen.identity is None or able is None:
-        await store.delete_file(path)
-        return
-    with suppress(StorePreconditionError):
-        await able.delete_file_if(path, identity=seen.identity)
+async def delete_intent(context: StageContext) -> None:
+    """Deletes the intent of the job's first driver, unless it is of another setup: 2 calls, and the delete."""
+    store, path = context.store, context.layout.intent
+    seen = await status_or_none(store, path)
+    intent = await read_record(store, path, Intent)
+    if intent is not None and is_of(intent.setup, context.layout.setup_name):
+        await _delete_seen(context, path, seen)
+
+
+async def _delete_seen(context: StageContext, path: StorePath, seen: FileStatus | None) -> None:
+    able = CONDITIONAL_DELETE.of(context.store)
+    if seen is None or seen.identity is None:
+        await context.store.delete_file(path)
+    elif able is None:
+        await take_away(context, path, context.layout.drivers, identity=seen.identity)
+    else:
+        with suppress(StorePreconditionError):
+            await able.delete_file_if(path, identity=seen.identity)

@@ -20,7 +20,7 @@ from committer.errors import (
 from committer.events import names
 from committer.options import S3A_UUID, WRITE_JOB_UUID
 from committer.paths import StorePath
-from committer.records.job_state import Decision
+from committer.records.job_state import SETUP, Decision
 from committer.records.pending_set import java_date
 from committer.records.statistics import IOStatistics
 from committer.records.success import SuccessData, decode_success, hadoop_date
@@ -34,7 +34,6 @@ _OWN_ID = "lake-committer"
 WAS_EMPTY = "committer.destination.was.empty"
 DIRECTORIES_CREATED = "committer.directories.created"
 DECIDED_BY = "committer.decided.by"
-SETUP = "committer.setup"
 
 
 def success_data(

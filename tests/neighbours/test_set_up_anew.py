@@ -190,6 +190,42 @@ async def test_abort_that_goes_on_does_not_reach_the_new_setup(profile: str, del
         await anew.commit_second()
 
 
+@PLACES
+async def test_spec_of_the_earlier_setup_joins_no_other(profile: str, delivery: str) -> None:
+    """A driver that is started anew with it must not commit what the new tasks have written so far."""
+    anew = Anew(profile, delivery)
+    late = await anew.first()
+    spec = late.driver.spec
+    await anew.set_up_anew()
+    with pytest.raises(JobNotFoundError, match="set up anew") as caught:
+        await committer.attach_job(spec, storage_options=anew.table.options)
+    assert caught.value.outcome == "unchanged"
+    await anew.recover_too_early()
+    await anew.commit_second()
+
+
+@PLACES
+async def test_task_attempt_that_goes_on_reaches_no_reader(profile: str, delivery: str) -> None:
+    """It had opened its file, and its record may take the place of the new task's: then the new job is refused."""
+    table = Table(profile, OLD)
+    first = await committer.open_job(table.dest, job_id="job", delivery=delivery, storage_options=table.options)
+    late = await committer.open_task(first.spec, task=0, storage_options=table.options)
+    async with committer.attach_job(table.dest, job_id="job", storage_options=table.options) as operator:
+        await operator.abort()
+    second = await table.job("job", SECOND, delivery=delivery)
+    with contextlib.suppress(CommitterError):
+        async with late, late.open("p=1/late") as file:
+            await file.write(b"late")
+    await second.commit()
+    if second.error is None:
+        assert table.files() == {**OLD, **SECOND}
+    else:
+        assert "set up anew" in second.error.message
+        assert table.files() == OLD
+        await second.driver.abort()
+    assert table.temporary() == set()
+
+
 @pytest.mark.parametrize("profile", ["local", "hdfs", "adls", "gcs", "s3"])
 async def test_job_whose_driver_died_in_its_setup_is_aborted(profile: str) -> None:
     """At every call of the setup: the directory that drivers write to may be missing."""

@@ -15,6 +15,7 @@ from committer.errors import InvalidPathError, RecordError
 from committer.layout import PENDING_SET_SUFFIX, JobLayout, has_nonce
 from committer.paths import StorePath
 from committer.records.hadoop_json import bad_record
+from committer.records.job_state import SETUP
 from committer.records.manifest import FileEntry, TaskManifest
 from committer.records.pending_set import (
     PartEtag,
@@ -84,6 +85,7 @@ def manifest_of(context: StageContext, data: bytes, *, path: StorePath) -> TaskM
             )
         )
     return TaskManifest(
+        extraData={key: text for key, text in record.extraData.items() if key == SETUP},
         jobId=layout.job_id,
         jobAttemptNumber=layout.job_attempt,
         taskID=task,
@@ -101,7 +103,8 @@ def set_of(context: StageContext, output: TaskOutput) -> bytes:
     record = PendingSet(
         jobId=layout.job_id,
         commits=tuple(pending_of(context, identity, file, attempt=attempt) for file in output.files),
-        extraData={TASK_ATTEMPT: attempt, NONCE: identity.nonce},
+        extraData={TASK_ATTEMPT: attempt, NONCE: identity.nonce}
+        | ({SETUP: layout.setup_name} if layout.setup_name else {}),
         iostatistics=context.statistics.snapshot(),
     )
     return encode_pending_set(record, etags=context.config.pending_etags)
