@@ -7,10 +7,13 @@ from typing import Any
 
 from committer.errors import CommitterError
 from committer.layout import MANIFEST_SUFFIX
+from committer.records.job_state import is_of
 from committer.stages.base import StageContext
 from committer.stages.commit_task import CommitTask
 from committer.stages.decide import DecideCommit
+from committer.stages.job_stands import is_set_up_anew
 from committer.stages.listed_records import freeze_manifests
+from committer.stages.other_setup import is_anew
 from committer.stages.own_records import read_outcome
 from committer.stages.preflight import Conflicts, Preflight
 from committer.stages.record_refs import RecordRef
@@ -127,6 +130,20 @@ def decided_after_publishing(patches: Patches) -> None:
     patches.method(DecideCommit, "execute", execute)
 
 
+def setup_name_ignored(patches: Patches) -> None:
+    """A driver goes by every record under its job's id, whatever setup of that id it is of."""
+
+    async def never(context: StageContext, children: object) -> bool:
+        return False
+
+    async def not_anew(store: object, layout: object, found: object = None) -> bool:
+        return False
+
+    patches.function(is_of, lambda record, setup: True)
+    patches.function(is_anew, never)
+    patches.function(is_set_up_anew, not_anew)
+
+
 BEFORE_DECISION: tuple[Callable[[Patches], None], ...] = (
     skip_preflight,
     manifest_deleted_before_rename,
@@ -137,4 +154,5 @@ BEFORE_DECISION: tuple[Callable[[Patches], None], ...] = (
     lock_deleted_blindly,
     decision_not_exclusive,
     decided_after_publishing,
+    setup_name_ignored,
 )

@@ -85,7 +85,7 @@ class EngineCommitter(DrivenCommitter):
         """See `DrivenCommitter.open_job`."""
         async with committer.open_job(
             run.world.destination,
-            job_id=plan.job_id,
+            job_id=plan.id,
             delivery=plan.delivery,
             config=run.config_of(plan),
             storage_options={"store": process},

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import TypeAlias
 
+from committer.records.job_state import SETUP
 from committer.testing.simulate.worlds import ELSEWHERE, MAGIC, OUT, TEMPORARY
 
 VISIBLE = (f"{OUT}/", f"{ELSEWHERE}/")
@@ -38,11 +39,10 @@ def is_lock(name: str) -> bool:
 
 
 @lru_cache(maxsize=64)
-def job_of(marker: bytes | None) -> str | None:
-    """The job that a `_SUCCESS` speaks of; None when it speaks of none."""
-    if not marker:
-        return None
+def job_of(marker: bytes | None) -> tuple[str, str]:
+    """The id of the job that a `_SUCCESS` speaks of, and the name of its setup; empty where it names none."""
     try:
-        return str(json.loads(marker)["jobId"])
-    except (ValueError, KeyError):
-        return None
+        found = json.loads(marker or b"{}")
+        return str(found.get("jobId", "")), str(found.get("diagnostics", {}).get(SETUP, ""))
+    except ValueError:
+        return "", ""

@@ -32,26 +32,39 @@ async def end_all(run: Run, jobs: Mapping[str, JobRun]) -> None:
     if any(job.plan.committer not in ENGINE for job in jobs.values()):
         run.checker.settle(left_over=True)
         return
-    left = dict(jobs)
+    left = list(dict.fromkeys(job.plan.id for job in jobs.values()))
     unknown: set[str] = set()
     for number in range(_ROUNDS):
-        for job_id, job in list(left.items()):
-            process = Process(f"{job_id}.end{number}", run, job_id=job_id)
+        for there in list(left):
+            process = Process(f"{there}.end{number}", run, job_id=there)
+            job = _standing(run, jobs, there)
             if await _end(run, job, process, unknown):
-                del left[job_id]
+                left.remove(there)
             elif number == _ROUNDS - 2 and await _abort(run, job, process):
                 # Two dead jobs may be in each other's way; aborting one of them is what the error tells to do.
-                del left[job_id]
-    for job_id in left:
-        run.find("G7", f"{job_id} cannot be ended: see the last calls")
+                left.remove(there)
+    disturbed = {watch.ledger.shared_id for watch in run.checker.jobs.values() if watch.disturbed}
+    for there in left:
+        if there not in disturbed:
+            run.find("G7", f"{there} cannot be ended: see the last calls")
     if unknown:
         run.checker.check_nothing_lost()
+    if unknown or disturbed.intersection(left):
+        # What is left of a job whose records were removed by name no driver can end.
         return
-    for job_id, job in jobs.items():
-        if not job.forgotten:
-            run.checker.check_kept(job_id)
+    for job_id in jobs.keys() - run.forgotten:
+        run.checker.check_kept(job_id)
     await _sweep(run, jobs)
     run.checker.settle()
+
+
+def _standing(run: Run, jobs: Mapping[str, JobRun], there: str) -> JobRun:
+    """Of the jobs of an id the one that stands there, else the last one that was set up."""
+    of_id = [job for job in jobs.values() if job.plan.id == there]
+    watches = {job.plan.job_id: run.checker.jobs[job.plan.job_id] for job in of_id}
+    standing = [job for job in of_id if watches[job.plan.job_id].stands()]
+    set_up = [job for job in of_id if watches[job.plan.job_id].setups]
+    return (standing or set_up or of_id)[-1]
 
 
 async def _end(run: Run, job: JobRun, process: Process, unknown: set[str]) -> bool:
@@ -59,21 +72,23 @@ async def _end(run: Run, job: JobRun, process: Process, unknown: set[str]) -> bo
     job_id = job.plan.job_id
     destination, options = run.world.destination, {"store": process}
     try:
-        report = await committer.recover(destination, job_id, config=run.vouched(job.plan), storage_options=options)
+        report = await committer.recover(
+            destination, job.plan.id, config=run.vouched(job.plan), storage_options=options
+        )
     except JobUndecidedError:
         return await _end_undecided(run, job, process)
     except JobDecidedError:
         config = run.vouched(job.plan)
-        await committer.cleanup(destination, job_id=job_id, config=config, storage_options=options)
+        await committer.cleanup(destination, job_id=job.plan.id, config=config, storage_options=options)
     except (JobNotFoundError, JobRolledBackError) as error:
-        run.judge(process.name, job_id, error)
+        run.judge(process.name, job_id, error, any_setup=True)
     except (DestinationBusyError, PreflightError) as error:
-        run.judge(process.name, job_id, error)
+        run.judge(process.name, job_id, error, any_setup=True)
         if _made_way(run, job, process, error):
             return await _end(run, job, process, unknown)
         return await _abort(run, job, process) if isinstance(error, PreflightError) else False
     except CommitterError as error:
-        run.judge(process.name, job_id, error)
+        run.judge(process.name, job_id, error, any_setup=True)
         if _is_honest(run, error):
             unknown.add(job_id)
             return True
@@ -81,7 +96,7 @@ async def _end(run: Run, job: JobRun, process: Process, unknown: set[str]) -> bo
             return await _end(run, job, process, unknown)
         return await _abort(run, job, process)
     else:
-        run.claim(process.name, job_id, "committed" if report.success else "untouched")
+        run.claim(process.name, job_id, "committed" if report.success else "untouched", any_setup=True)
     return True
 
 
@@ -99,7 +114,7 @@ async def _end_undecided(run: Run, job: JobRun, process: Process) -> bool:
         except DestinationBusyError:
             return False
         except CommitterError as error:
-            run.judge(process.name, job.plan.job_id, error)
+            run.judge(process.name, job.plan.job_id, error, any_setup=True)
     return await _abort(run, job, process)
 
 
@@ -111,7 +126,7 @@ async def _abort(run: Run, job: JobRun, process: Process) -> bool:
     except JobNotFoundError:
         return True
     except CommitterError as error:
-        run.judge(process.name, job_id, error)
+        run.judge(process.name, job_id, error, any_setup=True)
         return False
     return True
 
@@ -156,12 +171,13 @@ async def _sweep(run: Run, jobs: Mapping[str, JobRun]) -> None:
             # No job came so far as to make it.
             return
         for job in listed:
-            if job.job_id not in jobs:
+            if all(one.plan.id != job.job_id for one in jobs.values()):
                 run.find("G11", f"list_jobs knows {job.job_id}, which no driver set up")
                 continue
+            standing = _standing(run, jobs, job.job_id)
             try:
-                config = run.vouched(jobs[job.job_id].plan)
+                config = run.vouched(standing.plan)
                 await forget_outcome(destination, job.job_id, config=config, storage_options=options)
             except CommitterError as error:
-                run.judge(f"sweep{_round}", job.job_id, error)
-                await _end(run, jobs[job.job_id], Process(f"late{_round}", run), set())
+                run.judge(f"sweep{_round}", standing.plan.job_id, error, any_setup=True)
+                await _end(run, standing, Process(f"late{_round}", run), set())

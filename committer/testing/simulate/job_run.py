@@ -40,7 +40,6 @@ class JobRun:
         driver: The driver itself.
         commit_begins: Set when the driver begins to commit.
         aborting: Whether the driver aborted a task attempt by its ids, whose record may then be missing.
-        forgotten: Whether an operator cleaned it up by name, after which no outcome is kept.
     """
 
     def __init__(self, run: Run, plan: JobPlan, committer: DrivenCommitter) -> None:
@@ -52,7 +51,6 @@ class JobRun:
         self.driver: asyncio.Task[object] | None = None
         self.commit_begins: asyncio.Event = asyncio.Event()
         self.aborting: bool = False
-        self.forgotten: bool = False
         self._run = run
         self._committer = committer
 
@@ -73,21 +71,30 @@ class JobRun:
         return self.plan.tasks if self.plan.says_tasks else None
 
     def attach(self, process: Process) -> Opening[Job]:
-        """Has another process go on with the job."""
+        """Has another process go on with what stands under the job's id."""
         return committer.attach_job(
             self._run.world.destination,
-            job_id=self.plan.job_id,
+            job_id=self.plan.id,
             config=self._run.vouched(self.plan),
             storage_options={"store": process},
         )
 
+    def attach_as_set_up(self, process: Process) -> Opening[Job]:
+        """Has another process go on with the job, by its spec where its id alone may mean another job."""
+        if not self.ledger.shared_id or self.spec is None:
+            return self.attach(process)
+        return committer.attach_job(self.spec, storage_options={"store": process})
+
     # -- the driver -----------------------------------------------------------------------------------------------
 
     async def drive(self) -> None:
-        """Sets the job up, runs its tasks, commits; a failure aborts it."""
+        """Waits for its time, then sets the job up, runs its tasks, commits; a failure aborts it."""
         await asyncio.sleep(self.plan.starts_s)
-        name = f"{self.plan.job_id}.driver"
-        self.process = Process(name, self._run, job_id=self.plan.job_id)
+        await self.drive_as(f"{self.plan.job_id}.driver")
+
+    async def drive_as(self, name: str) -> None:
+        """Sets the job up, runs its tasks, commits; a failure aborts it."""
+        self.process = Process(name, self._run, job_id=self.plan.id, setup=self.plan.job_id)
         self.driver = asyncio.current_task()
         self.process.cancel = None if self.driver is None else self.driver.cancel
         try:
@@ -130,7 +137,8 @@ class JobRun:
 
     def _judge_missing(self, error: BaseException) -> None:
         """A task that told its driver that it committed must not be missing."""
-        if isinstance(error, TaskMissingError) and self.is_heard and not self.aborting:
+        disturbed = self._run.checker.jobs[self.plan.job_id].disturbed
+        if isinstance(error, TaskMissingError) and self.is_heard and not (self.aborting or disturbed):
             self._run.find("G1, G3", f"every task of {self.plan.job_id} committed, and yet: {error.message}")
 
     # -- tasks ----------------------------------------------------------------------------------------------------
@@ -200,7 +208,7 @@ class JobRun:
         noted = Attempt(task, attempt, self.plan.files_of(task, attempt), "writing")
         self.ledger.note(noted)
         name = f"{self.plan.job_id}.t{task}.{attempt}"
-        process = Process(name, self._run, job_id=self.plan.job_id)
+        process = Process(name, self._run, job_id=self.plan.id, setup=self.plan.job_id)
         process.attempt, process.freezes_at, process.freezes_s = noted, plan.freezes_at, plan.freezes_s
         loop = asyncio.get_running_loop()
         try:

@@ -45,6 +45,7 @@ class Ledger:
         attempts: Those that began.
         named: The attempt that messages name as the winner of each task; None when a listing decides.
         commit_began: When a driver first began to commit; None when none did.
+        shared_id: The job's id, where another setup of it happens too; empty where it is the only one of its id.
     """
 
     tasks: int
@@ -52,6 +53,7 @@ class Ledger:
     attempts: list[Attempt] = field(default_factory=list)
     named: dict[int, int] | None = None
     commit_began: float | None = None
+    shared_id: str = ""
 
     def note(self, attempt: Attempt) -> None:
         """An attempt is there from now on."""

@@ -33,11 +33,13 @@ async def happen(run: Run, job: JobRun, event: Event) -> None:
     try:
         await act(run, job, event)
     except CommitterError as error:
-        run.judge(f"op{event.number}", event.job_id, error)
+        run.judge(f"op{event.number}", event.job_id, error, any_setup=True)
 
 
 def _operator(run: Run, event: Event, *, any_job: bool = False) -> Process:
-    return Process(f"op{event.number}", run, job_id=None if any_job else event.job_id)
+    process = Process(f"op{event.number}", run, job_id=None if any_job else run.id_of(event.job_id))
+    process.freezes_at, process.freezes_s = event.freezes_at, event.for_s
+    return process
 
 
 async def recover(run: Run, job: JobRun, event: Event) -> None:
@@ -51,18 +53,18 @@ async def recover_as(run: Run, job: JobRun, process: Process, *, rollback: bool 
     try:
         report = await committer.recover(
             run.world.destination,
-            job_id,
+            job.plan.id,
             rollback=rollback,
             config=run.vouched(job.plan),
             storage_options={"store": process},
         )
     except JobRolledBackError as error:
-        run.judge(process.name, job_id, error)
-        run.claim(process.name, job_id, "untouched")
+        run.judge(process.name, job_id, error, any_setup=True)
+        run.claim(process.name, job_id, "untouched", any_setup=True)
     except (JobUndecidedError, JobNotFoundError, JobDecidedError) as error:
-        run.judge(process.name, job_id, error)
+        run.judge(process.name, job_id, error, any_setup=True)
     else:
-        run.claim(process.name, job_id, "committed" if report.success else "untouched")
+        run.claim(process.name, job_id, "committed" if report.success else "untouched", any_setup=True)
 
 
 async def _roll_back(run: Run, job: JobRun, event: Event) -> None:
@@ -76,10 +78,10 @@ async def _abort(run: Run, job: JobRun, event: Event) -> None:
 
 async def _clean_up(run: Run, job: JobRun, event: Event) -> None:
     """By name, a kept outcome too: as a stream does with a batch that is never repeated."""
-    job.forgotten = True
+    run.forgotten.update(run.setups_of(event.job_id))
     options = {"store": _operator(run, event)}
     config = run.vouched(job.plan)
-    await forget_outcome(run.world.destination, job.plan.job_id, config=config, storage_options=options)
+    await forget_outcome(run.world.destination, job.plan.id, config=config, storage_options=options)
 
 
 async def _clean_up_old(run: Run, job: JobRun, event: Event) -> None:
@@ -94,7 +96,7 @@ async def _commit_too(run: Run, job: JobRun, event: Event) -> None:
         return
     process = _operator(run, event)
     job_id = job.plan.job_id
-    async with job.attach(process) as attached:
+    async with job.attach_as_set_up(process) as attached:
         job.begin_commit()
         report = await attached.commit(job.named(), tasks=job.told_tasks())
         run.claim(process.name, job_id, "committed" if report.success else "untouched")

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from committer.errors import StorePreconditionError
 from committer.paths import StorePath
 from committer.testing.faults import Call, Fault, FaultyStore
+from committer.testing.simulate.late import Caller
 from committer.testing.simulate.ledger import Attempt
 from committer.testing.simulate.run import Run
 from committer.testing.simulate.scenario import FAULTS, Trouble
@@ -30,6 +31,7 @@ class Process(FaultyStore):
         name: Its name in the history.
         run: The run, which knows it from now on.
         job_id: The job it may touch; None for an operator's, which may touch any.
+        setup: The job of the run that it works for; empty for an operator's.
 
     Attributes:
         attempt: The task attempt it runs, if any.
@@ -40,7 +42,7 @@ class Process(FaultyStore):
         cancel: Cancels what the process runs; None where nothing does.
     """
 
-    def __init__(self, name: str, run: Run, *, job_id: str | None = None) -> None:
+    def __init__(self, name: str, run: Run, *, job_id: str | None = None, setup: str = "") -> None:
         super().__init__(run.world.store(), before_call=self._wait)
         self.name = name
         self.job_id = job_id
@@ -50,7 +52,8 @@ class Process(FaultyStore):
         self.frozen_until: float = 0.0
         self.partitioned_until: float = 0.0
         self.cancel: Callable[[], object] | None = None
-        self.after_effect: Callable[[Call], None] | None = lambda call: run.look(name, call, job_id)
+        caller = Caller(name, job_id, setup, len(run.processes))
+        self.after_effect: Callable[[Call], None] | None = lambda call: run.look(caller, call)
         self._run = run
         self._calm = run.healing
         self._draw = random.Random(f"{run.scenario.seed} {name}")

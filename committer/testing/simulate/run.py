@@ -10,6 +10,7 @@ from committer.config import CommitterConfig
 from committer.errors import CommitterError
 from committer.testing.faults import Call, FaultyStore, SimulatedCrash
 from committer.testing.simulate.checker import Checker, GuaranteeBrokenError
+from committer.testing.simulate.late import Caller, LateCalls
 from committer.testing.simulate.ledger import Ledger
 from committer.testing.simulate.result import Result, Violation
 from committer.testing.simulate.scenario import OTHERS_UPLOADS, JobPlan, Scenario, Trouble
@@ -41,6 +42,7 @@ class Run:
         checker: What holds the run to the guarantees.
         processes: The store connection of every process so far.
         result: What came of it.
+        forgotten: Jobs that an operator cleaned up by name, after which no outcome is kept.
         healing: Whether no fault happens any more, and what is left is ended.
     """
 
@@ -51,15 +53,30 @@ class Run:
             self.world.write(name, data)
         for name in OTHERS_UPLOADS:
             self.world.begin_upload(name)
-        self.ledgers: Mapping[str, Ledger] = {plan.job_id: Ledger(plan.tasks, plan.config) for plan in scenario.jobs}
+        shared = {plan.under for plan in scenario.jobs}
+        self.ledgers: Mapping[str, Ledger] = {
+            plan.job_id: Ledger(plan.tasks, plan.config, shared_id=plan.id if plan.id in shared else "")
+            for plan in scenario.jobs
+        }
         self.checker: Checker = Checker(self.world, self.ledgers, self._note_broken)
         self.checker.late = True
         self.processes: list[FaultyStore] = []
         self.result: Result = Result(scenario, space=self.world.destination.authority)
+        self.forgotten: set[str] = set()
         self.healing: bool = False
         self._running: set[asyncio.Task[None]] = set()
         self._own = f"/{OUT}/{TEMPORARY}/"
-        self._outside = {plan.job_id for plan in scenario.jobs if plan.elsewhere}
+        self._outside = {plan.id for plan in scenario.jobs if plan.elsewhere}
+        self._late = LateCalls(self.world, self.checker.jobs)
+
+    def id_of(self, job_id: str) -> str:
+        """The id that a job of the run has at the destination."""
+        return next(plan.id for plan in self.scenario.jobs if plan.job_id == job_id)
+
+    def setups_of(self, job_id: str) -> list[str]:
+        """All jobs of the run that have the id of this one."""
+        there = self.id_of(job_id)
+        return [plan.job_id for plan in self.scenario.jobs if plan.id == there]
 
     # -- what jobs are told ---------------------------------------------------------------------------------------
 
@@ -122,21 +139,16 @@ class Run:
         """A call meets a fault."""
         self.result.faults[who, call.number] = trouble
 
-    def look(self, who: str, call: Call, job_id: str | None) -> None:
-        """A call had its effect: a process that looks now sees this.
-
-        Args:
-            who: The process that made it.
-            call: The call.
-            job_id: The job that the process may touch; None for any.
-        """
+    def look(self, caller: Caller, call: Call) -> None:
+        """A call had its effect: a process that looks now sees this."""
         late = call.operation.endswith("(late)")
         if late:
-            self.arrive(who, call)
+            self.arrive(caller.name, call)
         if call.operation.removesuffix(" (late)") not in _CHANGING:
             return
-        if job_id is not None:
-            self._check_place(who, call, job_id)
+        if caller.job_id is not None:
+            self._check_place(caller.name, call, caller.job_id)
+        self._late.note(caller, call, len(self.processes))
         if not self._is_private(call):
             self.checker.step()
 
@@ -166,7 +178,7 @@ class Run:
 
     def find(self, guarantee: str, message: str) -> None:
         """Something is wrong; the first finding of each guarantee counts."""
-        if all(violation.guarantee != guarantee for violation in self.result.violations):
+        if not self._late.spoilt and all(violation.guarantee != guarantee for violation in self.result.violations):
             at_s = asyncio.get_running_loop().time()
             self.result.violations.append(Violation(guarantee, message.partition("\n")[0], at_s))
             self.note("CHECKER", f"{guarantee}: {message}" if not message.startswith(guarantee) else message)
@@ -175,19 +187,30 @@ class Run:
         text = str(error)
         self.find(text.partition(":")[0], text)
 
-    def claim(self, who: str, job_id: str, fate: str) -> None:
-        """A driver or an operator says how a job ended; what is said must be so at once."""
-        self.note(who, f"says that {job_id} is {fate}")
-        if fate != self.checker.fate_of(job_id):
-            self.find("G8", f"{who} says that {job_id} is {fate}, and it is {self.checker.fate_of(job_id)}")
+    def claim(self, who: str, job_id: str, fate: str, *, any_setup: bool = False) -> None:
+        """A driver or an operator says how a job ended; what is said must be so at once.
 
-    def judge(self, who: str, job_id: str, error: BaseException) -> None:
-        """What an error says must be true."""
+        Args:
+            who: The process.
+            job_id: The job, as the run names it.
+            fate: What it says.
+            any_setup: Whether it knows the id only: then it may speak of any job that was set up under it.
+        """
+        self.note(who, f"says that {job_id} is {fate}")
+        spoken_of = [job_id]
+        if any_setup:
+            spoken_of = self.setups_of(job_id)
+        fates = [self.checker.fate_of(one) for one in spoken_of]
+        if fate not in fates:
+            self.find("G8", f"{who} says that {job_id} is {fate}, and it is {' or '.join(fates)}")
+
+    def judge(self, who: str, job_id: str, error: BaseException, *, any_setup: bool = False) -> None:
+        """What an error says must be true; `any_setup` as in `claim`."""
         self.note(who, f"{type(error).__name__}: {str(error).partition(chr(10))[0]}")
         if not isinstance(error, CommitterError):
             return
         if error.outcome == "committed":
-            self.claim(who, job_id, "committed")
+            self.claim(who, job_id, "committed", any_setup=any_setup)
         elif error.outcome == "unchanged" and self.is_alone(who) and self.checker.is_changed():
             self.find("G8", f"{who} says that nothing changed, and the destination did")
 

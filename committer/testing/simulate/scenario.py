@@ -27,8 +27,12 @@ EventKind: TypeAlias = Literal[
     "stranger",
     "squatter",
 ]
+Ending: TypeAlias = Literal["abort", "roll_back", "cleanup"]
 ENGINE: frozenset[str] = frozenset({"manifest", "magic"})
 """The engine's own committers; others are models, which tests bring."""
+
+# How many of a hundred runs set an id up anew.
+_SET_UP_ANEW = 0.2
 
 FAULTS: tuple[Trouble, ...] = (
     "unavailable",
@@ -60,7 +64,7 @@ class JobPlan:
     """One job.
 
     Attributes:
-        job_id: Its id.
+        job_id: Its name in the run, and its id unless `under` says otherwise.
         committer: The engine's own, or a model of another one.
         delivery: How the driver learns of task commits.
         config: The job's choices.
@@ -78,6 +82,9 @@ class JobPlan:
         mischief: How likely each thing is to go wrong in an attempt.
         aborts_lost: Whether the driver aborts attempts that failed or that it gave up.
         elsewhere: Whether every second file goes to an absolute path outside the destination.
+        under: The job whose id it is set up under anew, once its driver ended that one; empty for an id of its own.
+        ends_by: How it ends that one.
+        same_names: Whether it writes the names that the other one writes.
     """
 
     job_id: str
@@ -98,10 +105,18 @@ class JobPlan:
     mischief: float = 0.0
     aborts_lost: bool = False
     elsewhere: bool = False
+    under: str = ""
+    ends_by: Ending = "abort"
+    same_names: bool = False
+
+    @property
+    def id(self) -> str:
+        """The id that it has at the destination."""
+        return self.under or self.job_id
 
     def names(self, task: int, attempt: int) -> list[str]:
         """What an attempt writes."""
-        stem = "part" if self.shared_names else f"part-{self.job_id}"
+        stem = "part" if self.shared_names else f"part-{self.id if self.same_names else self.job_id}"
         tail = f"-{attempt}" if self.attempt_names else ""
         task = 0 if self.clash else task
         top = f"task={task}/" if self.own_directories else ""
@@ -154,6 +169,7 @@ class Event:
         in_commit: Counted from the moment the job's driver begins to commit, else from the start.
         at_s: When.
         for_s: How long it lasts.
+        freezes_at: The number of the operator's call before which its process stands still, for so long; 0 for never.
     """
 
     number: int
@@ -162,6 +178,7 @@ class Event:
     in_commit: bool
     at_s: float
     for_s: float = 0.0
+    freezes_at: int = 0
 
     def __str__(self) -> str:
         since = "its commit" if self.in_commit else "the start"
@@ -260,6 +277,8 @@ def draw_scenario(seed: int, committer: str = "manifest") -> Scenario:
         jobs = tuple(replace(job, elsewhere=draw.random() < 0.15) for job in jobs)
         if before and any(job.elsewhere for job in jobs):
             before = {**before, **OUTSIDE}
+        if not alone and draw.random() < _SET_UP_ANEW:
+            jobs, events = _draw_anew(draw, jobs, events, kind, shared=shared)
     return Scenario(seed, kind, jobs, events, before=before, fault_rate=fault_rate, calm=calm)
 
 
@@ -267,6 +286,51 @@ def _in_the_way(before: Mapping[str, bytes]) -> dict[str, bytes]:
     """The same, but with a file where a directory must go, and a directory where a file must."""
     left = {name: data for name, data in before.items() if not name.startswith((f"{OUT}/day=0/", f"{OUT}/day=1/"))}
     return left | {f"{OUT}/day=0": b"a file", f"{OUT}/day=1/part-j0-0-1.csv/inner": b"a directory"}
+
+
+def _draw_anew(
+    draw: random.Random, jobs: tuple[JobPlan, ...], events: tuple[Event, ...], kind: str, *, shared: bool
+) -> tuple[tuple[JobPlan, ...], tuple[Event, ...]]:
+    """Another driver sets one of the jobs' ids up anew, while what acts on the earlier job may stand still."""
+    earlier = draw.choice(jobs)
+    ways: tuple[Ending, ...] = ("abort", "abort", "cleanup", "roll_back")
+    later = replace(
+        _draw_job(draw, f"k{earlier.job_id[1:]}", earlier.committer, shared=shared),
+        under=earlier.job_id,
+        starts_s=draw.random() * 0.8,
+        ends_by=draw.choice(ways if kind in (*FENCING, "s3") else ways[:3]),
+        same_names=draw.random() < 0.5,
+        elsewhere=earlier.elsewhere,
+        clash=False,
+    )
+    stands = _Stands(draw, earlier.job_id, len(events))
+    return (*jobs, later), (*events, stands.driver(), *(stands.operator() for _ in range(draw.choice((0, 0, 1, 2)))))
+
+
+class _Stands:
+    """Draws what stands still while an id is set up anew."""
+
+    def __init__(self, draw: random.Random, job_id: str, number: int) -> None:
+        self._draw = draw
+        self._job_id = job_id
+        self._number = number
+
+    def driver(self) -> Event:
+        """The earlier driver."""
+        draw = self._draw
+        in_commit = draw.random() < 0.8
+        return self._event("freeze", in_commit, draw.random() * 0.8)
+
+    def operator(self) -> Event:
+        """An operator, at some call."""
+        draw = self._draw
+        kinds: tuple[EventKind, ...] = ("recover", "abort", "cleanup", "cleanup_old")
+        return self._event(draw.choice(kinds), draw.random() < 0.8, draw.random() * 0.8, 1 + int(draw.random() * 25))
+
+    def _event(self, kind: EventKind, in_commit: bool, at_s: float, freezes_at: int = 0) -> Event:
+        self._number += 1
+        for_s = 1.0 + self._draw.random() * 6.0
+        return Event(self._number - 1, kind, self._job_id, in_commit, at_s, for_s, freezes_at)
 
 
 def _draw_job(draw: random.Random, job_id: str, committer: str, *, shared: bool) -> JobPlan:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 
+from committer.testing.simulate.anew import set_up_anew
 from committer.testing.simulate.committers import ENGINE_COMMITTERS, DrivenCommitter
 from committer.testing.simulate.ending import end_all
 from committer.testing.simulate.job_run import JobRun
@@ -40,7 +41,8 @@ class Simulation(Run):
     def begin(self) -> None:
         """Starts the drivers, and the operators and other users that act on them."""
         for job in self.jobs.values():
-            self.start(job.drive())
+            earlier = self.jobs.get(job.plan.under)
+            self.start(job.drive() if earlier is None else set_up_anew(self, earlier, job))
         for event in self.scenario.events:
             self.start(happen(self, self.jobs[event.job_id], event))
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import msgspec
 
-from committer.records.job_state import Decision, JobOutcome, decode_record
+from committer.records.job_state import Decision, JobOutcome, JobSetup, decode_record
+from committer.testing.simulate.contents import job_of
 from committer.testing.simulate.ledger import Ledger
 from committer.testing.simulate.worlds import MAGIC, OUT, TEMPORARY, World
 
@@ -15,12 +18,17 @@ class JobWatch:
     A decision counts only beside the job's setup record, an outcome only beside both: where late writes are taken a
     driver may create them once more for a job that is cleaned up, and takes them back.
 
+    Of an id that is set up anew each setup is a job of its own: what counts is of that setup, which its records name.
+
     Args:
         job_id: The job.
         ledger: What its tasks did.
         world: The channel.
 
     Attributes:
+        setups: The names of its setup, as its driver made it; None for the only setup of its id: all that stands there
+            is its own.
+        disturbed: Whether a late call of an earlier setup's removed or replaced by name what is its own.
         own: The job's directory, as the start of names in it.
         places: That, and Hadoop's directory for the job's uploads that wait.
         decided: Whether a commit decision was seen, or a model of another committer said so.
@@ -45,8 +53,11 @@ class JobWatch:
     def __init__(self, job_id: str, ledger: Ledger, world: World) -> None:
         self.job_id = job_id
         self.ledger = ledger
-        self.own: str = f"{OUT}/{TEMPORARY}/{job_id}/"
-        self.places: tuple[str, ...] = (self.own, f"{OUT}/{MAGIC}{job_id}/")
+        self.setups: set[str] | None = set() if ledger.shared_id else None
+        self.disturbed: bool = False
+        there = ledger.shared_id or job_id
+        self.own: str = f"{OUT}/{TEMPORARY}/{there}/"
+        self.places: tuple[str, ...] = (self.own, f"{OUT}/{MAGIC}{there}/")
         self.decided: bool = False
         self.aborted: bool = False
         self._over = False
@@ -97,7 +108,7 @@ class JobWatch:
         if data is None or names != [f"{self.own}outcome"]:
             return False
         outcome = decode_record(data, JobOutcome, source="outcome")
-        return outcome.kept and outcome.finished and outcome.outcome == "committed"
+        return self._is_own(outcome.setup) and outcome.kept and outcome.finished and outcome.outcome == "committed"
 
     def look(self) -> str | None:
         """Reads the records; says what is wrong with them."""
@@ -106,7 +117,7 @@ class JobWatch:
             self._obey_model()
             return None
         decision = self._world.read(f"{self.own}decision")
-        set_up = self._world.read(f"{self.own}setup") is not None
+        set_up = self.stands()
         self._over = self._over or (self.aborted and not set_up)
         if decision is None or (decision != self._decision and not set_up):
             return None
@@ -118,9 +129,21 @@ class JobWatch:
             problem = problem or self._note_outcome(outcome)
         return problem
 
+    def stands(self) -> bool:
+        """Whether its setup record stands."""
+        data = self._world.read(f"{self.own}setup")
+        if data is None or self.setups is None:
+            return data is not None
+        return self._is_own(decode_record(data, JobSetup, source="setup").spec.setup)
+
+    def _is_own(self, setup: str) -> bool:
+        return self.setups is None or setup in self.setups
+
     def _note_decision(self, data: bytes) -> str | None:
         changed = self._decision is not None
         decision = decode_record(data, Decision, source="decision")
+        if not self._is_own(decision.setup):
+            return None
         if self.outcome is not None and decision.decision == "abort":
             # A late request made the setup record of a job that is over once more, and an operator cleans that up.
             return None
@@ -136,12 +159,16 @@ class JobWatch:
             return f"G7: {self.job_id} was decided, and then decided again"
         self.aborted = decision.decision == "abort"
         self.decided = self.just_decided = not self.aborted
+        if self.decided and self.setups is not None and self.ledger.commit_began is None:
+            return f"G4: {self.job_id} was decided to be committed, and no driver of its setup had begun to"
         self.replacing = self.replacing or decision.replacing
         return None
 
     def _note_outcome(self, data: bytes) -> str | None:
-        before, self._outcome = self._outcome, data
         outcome = decode_record(data, JobOutcome, source="outcome")
+        if not self._is_own(outcome.setup):
+            return None
+        before, self._outcome = self._outcome, data
         self.finished = self.finished or outcome.finished
         if before is not None:
             ended = decode_record(before, JobOutcome, source="outcome")
@@ -160,3 +187,15 @@ class JobWatch:
         self.just_decided, self.decided = not self.decided, True
         if self._said == "committed" and self.outcome is None:
             self.outcome, self.just_committed = "committed", True
+
+
+def speaker_of(marker: bytes | None, watches: Iterable[JobWatch]) -> JobWatch | None:
+    """The job that a `_SUCCESS` is of."""
+    job_id, setup = job_of(marker)
+    for watch in watches:
+        if watch.setups is None:
+            if watch.job_id == job_id:
+                return watch
+        elif watch.ledger.shared_id == job_id and setup in watch.setups:
+            return watch
+    return None

@@ -1,0 +1,92 @@
+"""What is late for a job: calls that go by a name, and were meant for an earlier setup of its id."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from committer.records.job_state import JobSetup, decode_record
+from committer.testing.faults import Call
+from committer.testing.simulate.watch import JobWatch
+from committer.testing.simulate.worlds import World
+
+_BY_NAME = frozenset({"delete_file", "delete_files", "delete_directory", "abort_upload"})
+_RECORDS = ("/manifests/", "/job-")
+
+
+@dataclass(frozen=True)
+class Caller:
+    """Who makes a call.
+
+    Attributes:
+        name: The process.
+        job_id: The id of the job that it may touch; None for any.
+        setup: The job of the run that it works for; empty for an operator.
+        number: How many processes began before it.
+    """
+
+    name: str
+    job_id: str | None
+    setup: str
+    number: int
+
+
+class LateCalls:
+    """Knows which setup of an id stands, and notes what an earlier one's processes do to it.
+
+    That is what docs/protocol.md says remains of an id that is set up anew: a process that stopped within its cleanup
+    deletes by name, and a task attempt that stopped within its task commit replaces a record. The later job may fail
+    then, but nothing wrong may be visible; unless it was decided already when its records were deleted.
+
+    Args:
+        world: The channel.
+        watches: The jobs of the run, those of one id in the order they are set up in.
+
+    Attributes:
+        spoilt: Whether records of a decided job were removed by name: nothing can be said of the run any more.
+    """
+
+    def __init__(self, world: World, watches: Mapping[str, JobWatch]) -> None:
+        self._world = world
+        self._watches = watches
+        self.spoilt: bool = False
+        self._began: dict[str, int] = {}
+        self._own: dict[str, set[str]] = {}
+
+    def note(self, caller: Caller, call: Call, processes: int) -> None:
+        """A call had its effect.
+
+        Args:
+            caller: Who made it.
+            call: The call.
+            processes: How many processes there are.
+        """
+        paths = [path.path[1:] for path in (call.path, call.destination) if path is not None]
+        own = self._watches.get(caller.setup)
+        if own is not None and own.setups is not None and f"{own.own}setup" in paths:
+            data = self._world.read(f"{own.own}setup")
+            if data is not None:
+                own.setups.add(decode_record(data, JobSetup, source="setup").spec.setup)
+                self._began.setdefault(caller.setup, processes)
+        for job_id, began in self._began.items():
+            watch = self._watches[job_id]
+            late = caller.setup != job_id and caller.number < began
+            gone = self._gone(watch, caller, paths)
+            if not late:
+                continue
+            removed = bool(gone) and call.operation.removesuffix(" (late)") in _BY_NAME
+            watch.disturbed = watch.disturbed or removed or self._replaces_record(watch, caller, paths)
+            self.spoilt = self.spoilt or (removed and watch.decided)
+
+    def _gone(self, watch: JobWatch, caller: Caller, paths: Sequence[str]) -> set[str]:
+        """What the job's own processes made and the call took away."""
+        made = self._own.setdefault(watch.job_id, set())
+        if caller.setup == watch.job_id:
+            made.update(path for path in paths if path.startswith(watch.places))
+        gone = made - self._world.files().keys() - self._world.directories()
+        made -= gone
+        return gone
+
+    def _replaces_record(self, watch: JobWatch, caller: Caller, paths: Sequence[str]) -> bool:
+        within = (path for path in paths if path.startswith(watch.places))
+        return bool(caller.setup) and any(part in path for path in within for part in _RECORDS)
