@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from itertools import islice
+from typing import Final
 
 from committer.errors import (
     RecordError,
@@ -39,6 +40,8 @@ PARTS_AN_ENTRY = 5
 
 # Sentences about names that the store cannot hold; a job can have millions of such names.
 MOST_PROBLEMS = 100
+
+_RUN_AGAIN: Final = "it was damaged, or another program wrote it: run its task again, or the job"
 
 
 @dataclass(slots=True)
@@ -111,7 +114,11 @@ class LoadRecords(Stage[list[RecordRef], LoadedRecords]):
             async def load(item: tuple[int, RecordRef]) -> None:
                 number, ref = item
                 async with self._in_flight.hold(ref.length):
-                    winners[number] = await self._load(number, ref, loaded)
+                    try:
+                        winners[number] = await self._load(number, ref, loaded)
+                    except RecordError as error:
+                        error.next_step = error.next_step or _RUN_AGAIN
+                        raise
                 self.context.progress.advance()
 
             with self.context.statistics.timed(names.OP_LOAD_ALL_MANIFESTS):

@@ -10,6 +10,7 @@ from committer.errors import (
     CommitterError,
     JobStateError,
     OutcomeUnknownError,
+    RecordError,
     StoreError,
     TargetExistsError,
     ValidationError,
@@ -176,6 +177,20 @@ async def test_replacing_is_advised_where_it_alone_helps(choices: dict[str, str]
         place.remove("_SUCCESS" if "existing_target" in choices else "a")
     await place.run_job({"a/x": b"new"}, config=again)
     assert place.files() == {"a/x": b"new"}
+
+
+@pytest.mark.parametrize("damage", [b"{", b'{"files": 3}'])
+@pytest.mark.parametrize("profile", ["local", "s3"])
+async def test_a_damaged_task_record_says_what_to_run_again(profile: str, damage: bytes) -> None:
+    place = MemoryPlace(profile)
+    with pytest.raises(RecordError) as caught:
+        async with place.open_job(job_id="j") as job:
+            await place.run_task(job, 0, {"a": b"a"})
+            [record] = [name for name in place.all_files() if name.endswith(place.listed_record)]
+            place.write(record, damage)
+    assert "run its task again, or the job" in caught.value.next_step
+    await place.run_job({"a": b"a"}, job_id="j")
+    assert place.files() == {"a": b"a"}
 
 
 @pytest.mark.parametrize("failing", ["commit", "the block"])
