@@ -7,13 +7,13 @@ import io
 import threading
 from collections.abc import Callable, Coroutine
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, NoReturn, Self
 
 from committer.errors import TaskError
 from committer.flow.one_process import OneProcess
 from committer.paths import StorePath
 from committer.stores.helpers import bytes_of
-from committer.task_files import IN_ANOTHER_PROCESS, TaskFile
+from committer.task_files import IN_ANOTHER_PROCESS, TaskFile, is_closed
 
 _BLOCK = 1 << 20
 
@@ -46,6 +46,14 @@ class BlockingTaskFile(OneProcess, io.RawIOBase):
     def writable(self) -> bool:
         """True."""
         return True
+
+    def readinto(self, buffer: object, /) -> NoReturn:
+        """Raises: the file is only written.
+
+        Raises:
+            io.UnsupportedOperation: Always.
+        """
+        raise io.UnsupportedOperation(f"the file {self.name} is only written")
 
     def tell(self) -> int:
         """Bytes written so far."""
@@ -188,7 +196,7 @@ class BlockingTaskFile(OneProcess, io.RawIOBase):
     def _check_open(self) -> None:
         self._check_process("write")
         if self.closed:
-            raise TaskError(f"the file {self.name} is closed", operation="write", path=self.name)
+            raise is_closed(self.name)
 
 
 def opened_on_loop(

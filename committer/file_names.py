@@ -19,6 +19,9 @@ BAD_SEGMENT: Final = re.compile(r"(?:\A|/)\.{0,2}(?:/|\Z)")
 _WORKING: Final = r"(?:_temporary(?=/|\Z)|__magic(?=/|\Z)|__magic_job-[^/]*)"
 _WORKING_DIRECTORY: Final = re.compile(rf"(?:\A|/)({_WORKING})", re.IGNORECASE)
 _RESERVED_SEGMENT: Final = re.compile(rf"/(_SUCCESS(?=/|\Z)|{_WORKING})", re.IGNORECASE)
+_GIVE_ANOTHER: Final = (
+    "give another name: _SUCCESS says that a job committed, and jobs work in _temporary, __magic and __magic_job-*"
+)
 _MARKER: Final = re.compile(r"_SUCCESS(?=/|\Z)", re.IGNORECASE)
 
 
@@ -33,7 +36,9 @@ def check_file_name(name: str) -> str:
     check_relative(name)
     reserved = _reserved_in(name)
     if reserved:
-        raise InvalidPathError(f"a file name has the segment {reserved}, which commits own", path=name)
+        raise InvalidPathError(
+            f"a file name has the segment {reserved}, which commits own", path=name, next_step=_GIVE_ANOTHER
+        )
     _check_unicode(name)
     return name
 
@@ -59,7 +64,9 @@ def check_absolute_name(name: str, roots: Collection[str]) -> str:
         )
     reserved = _RESERVED_SEGMENT.search(name, len(root))
     if reserved is not None:
-        raise InvalidPathError(f"a path has a segment {reserved[1]}, which commits own", path=ascii(name))
+        raise InvalidPathError(
+            f"a path has a segment {reserved[1]}, which commits own", path=ascii(name), next_step=_GIVE_ANOTHER
+        )
     _check_unicode(name)
     return name
 

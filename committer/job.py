@@ -124,7 +124,11 @@ class Job(OneProcess):
         return naming_the_end(self._context) if self._attached else nullcontext()
 
     def listen(self, listener: Listener) -> None:
-        """Adds a listener for progress; it is called on the event loop and must return at once."""
+        """Adds a listener for progress; it is called on the event loop and must return at once.
+
+        Raises:
+            ConfigurationError: It is an async function, which nothing would await.
+        """
         self._context.progress.listen(listener)
 
     # -- tasks --------------------------------------------------------------------------------------------------
@@ -138,8 +142,8 @@ class Job(OneProcess):
             JobDecidedError: The job is decided.
             JobStateError: This Job is being committed, or committed.
         """
-        check_number(task, "task")
-        check_number(attempt, "attempt")
+        check_number(task, "task", "task_attempt")
+        check_number(attempt, "attempt", "task_attempt")
 
         async def make() -> TaskAttempt:
             self._check_process("task_attempt")
@@ -184,7 +188,7 @@ class Job(OneProcess):
             CommitterError: Something could not be removed.
         """
         self._check_process("abort_task")
-        request = AbortRequest(check_number(task, "task"), check_number(attempt, "attempt"))
+        request = AbortRequest(check_number(task, "task", "abort_task"), check_number(attempt, "attempt", "abort_task"))
         with self._advising():
             await self._committer.abort_task(fresh_statistics(self._context), request)
         self._attempts.forget(task, attempt)
@@ -199,7 +203,7 @@ class Job(OneProcess):
         context = fresh_statistics(self._context)
         with self._advising():
             message = await self._committer.recover_task(
-                context, check_number(task, "task"), check_number(attempt, "attempt")
+                context, check_number(task, "task", "recover_task"), check_number(attempt, "attempt", "recover_task")
             )
         self._attempts.note(message)
         return message
@@ -263,7 +267,7 @@ class Job(OneProcess):
                 "without a block ends with `await task.commit()` or `await task.abort()`",
             )
         if tasks is not None:
-            check_number(tasks, "tasks")
+            check_number(tasks, "tasks", "commit_job")
         if from_attempts:
             task_commits = await messages_of_all_attempts(self._committer, self._context, task_commits, tasks)
         elif task_commits is None and self.spec.delivery == "message":

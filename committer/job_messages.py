@@ -120,4 +120,4 @@ async def messages_of_all_attempts(
     found = await look_at_job(context.store, context.layout)
     if found.decided or found.ended:
         return None
-    return await committer.recover_tasks(fresh_statistics(context), check_number(tasks, "tasks"))
+    return await committer.recover_tasks(fresh_statistics(context), check_number(tasks, "tasks", "commit_job"))

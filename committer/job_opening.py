@@ -53,7 +53,8 @@ def open_job(
     nothing.
 
     Args:
-        dest: The directory to write to: a URI, or a path of this machine. Made when missing.
+        dest: The directory to write to: a URI, or a path of this machine (``~`` is the home directory). Made
+            when missing.
         job_id: 1 to 128 of ``A-Z a-z 0-9 . _ -``; a UUID when None.
         committer: The committer's name; the store's default when None: ``magic`` on S3, else ``manifest``.
         delivery: How the driver learns of task commits: ``listing``, or ``message`` for engines whose tasks return

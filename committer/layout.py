@@ -98,7 +98,7 @@ def is_job_id(name: str) -> bool:
     return _JOB_ID.match(name) is not None
 
 
-def check_number(value: object, what: str) -> int:
+def check_number(value: object, what: str, operation: str = "open_task") -> int:
     """Returns `value` when it is an int >= 0, as task and attempt numbers must be.
 
     Raises:
@@ -107,7 +107,7 @@ def check_number(value: object, what: str) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or value < 0:
         raise ConfigurationError(
             f"{what} must be an int >= 0, not {value!r}",
-            operation="open_task",
+            operation=operation,
             next_step=f"give {what} as a number: 0, 1, 2, ...",
         )
     return value

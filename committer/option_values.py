@@ -119,4 +119,8 @@ def _number(key: str, value: object, rule: str) -> float:
 
 def bad_option(key: str, value: object, rule: str) -> ConfigurationError:
     """The error of an option that cannot have this value."""
-    return ConfigurationError(f"the option {key} cannot be {value!r}: {rule}", operation="from_hadoop")
+    return ConfigurationError(
+        f"the option {key} cannot be {value!r}: {rule}",
+        operation="from_hadoop",
+        next_step=f"give another value, or leave {key} out",
+    )

@@ -66,7 +66,7 @@ class StorePath(msgspec.Struct, frozen=True, order=True, gc=False):
                     path=text,
                     next_step="pass the URI as a string",
                 )
-            return cls("file", "", _local_path(text))
+            return cls("file", "", _local_path(os.path.expanduser(text)))
         scheme, authority, path = split_uri(text)
         if not scheme:
             if authority:
@@ -75,7 +75,7 @@ class StorePath(msgspec.Struct, frozen=True, order=True, gc=False):
                     path=text,
                     next_step="begin with one slash, or with a scheme",
                 )
-            return cls("file", "", _local_path(path))
+            return cls("file", "", _local_path(os.path.expanduser(path)))
         if not authority and not path:
             raise InvalidPathError(
                 f"{scheme}: is followed by no path",

@@ -141,8 +141,10 @@ def resolved(value: str, option: str) -> str:
         raise ConfigurationError(
             f"the option {option} refers to {where}, which {problem}",
             operation="open_store",
-            next_step=f"{'set' if kind == 'env' else 'put'} it where this process runs; in Spark that is the driver's"
-            " machine and every executor's",
+            next_step="set it where this process runs; in Spark for the driver and every executor, before the session's"
+            " JVM starts: what os.environ is told afterwards reaches no worker of Spark"
+            if kind == "env"
+            else "put it where this process runs; in Spark that is the driver's machine and every executor's",
         )
     return found
 

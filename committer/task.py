@@ -237,6 +237,7 @@ class TaskAttempt(OneProcess):
                 f"task {self.task} attempt {self.attempt} did not commit, so it has no message",
                 operation="task_commit",
                 path=str(self.directory),
+                next_step="read task.task_commit after the attempt's block, or after `await task.commit()`",
             )
         return self._message
 

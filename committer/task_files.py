@@ -177,10 +177,20 @@ class TaskFile(OneProcess):
     async def _ready(self) -> FileWriter:
         self._check_process("write")
         if self._closed:
-            raise TaskError(f"the file {self.name} is closed", operation="write", path=self.name)
+            raise is_closed(self.name)
         if self._writer is None:
             self._writer = await self._open_writer()
         return self._writer
+
+
+def is_closed(name: str) -> TaskError:
+    """What to say of a write to a file that is closed."""
+    return TaskError(
+        f"the file {name} is closed",
+        operation="write",
+        path=name,
+        next_step="write all of it before it is closed, inside its block; more goes into a file of another name",
+    )
 
 
 def never_awaited(file: TaskFile, calls: Calls) -> TaskError | None:

@@ -41,6 +41,8 @@ LEFT_OUT: Final = {
     ): "for a cluster that lacks the package: tests/spark/test_shipping.py has one",
     ("docs/stores/adls.md", "async with committer.open_job"): "an account in Azure, and a credential for it",
     ("docs/stores/adls.md", "ADLS_SIGNATURE"): "an account in Azure, and a signature of it",
+    ("docs/stores/gcs.md", "storage.service_file"): "a bucket of Google's, and credentials for it",
+    ("docs/stores/s3.md", "LAKE_KEY_ID"): "a bucket of Amazon's, and keys for it",
     ("docs/stores/gcs.md", "async with committer.open_job"): "a bucket of Google's, and credentials for it",
 }
 """Blocks that no test can run as they stand, by page and a text that only this block of the page holds; and why."""

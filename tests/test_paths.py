@@ -148,7 +148,9 @@ def test_of_reads_local_paths(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -
     here = os.fspath(tmp_path)
     assert StorePath.of("x/../y") == StorePath("file", "", f"{here}/y")
     assert StorePath.of(Path("x y")).path == f"{here}/x y"
-    assert StorePath.of("~/x").path == f"{here}/~/x"
+    monkeypatch.setenv("HOME", "/home/me")
+    assert StorePath.of("~/x").path == StorePath.of(Path("~/x")).path == "/home/me/x"
+    assert StorePath.of("./~/x").path == f"{here}/~/x"
     assert StorePath.of("./a:b").path == f"{here}/a:b"
     assert StorePath.of(Path("a:b")).path == f"{here}/a:b"
     assert StorePath.of("/a%20b").path == "/a%20b"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import warnings
 from collections.abc import Iterable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -20,6 +20,7 @@ from committer.storage_options import check_text
 from committer.stores.registry import options_of
 
 _FIELDS = tuple(field.name for field in msgspec.structs.fields(CommitterConfig))
+_GIVE_ANOTHER = "give another value, or leave it out"
 _KEYS = {option.key: option for option in OPTIONS}
 
 
@@ -106,9 +107,20 @@ def _converted(field: str, value: str) -> object:
     text = "null" if value.strip().lower() == "none" else value.strip()
     try:
         return getattr(CommitterConfig.from_text({field: text}), field)
-    except (msgspec.ValidationError, ConfigurationError) as error:
-        reason = error.message if isinstance(error, ConfigurationError) else str(error).partition(" - at")[0]
-        raise _bad(f"-o {field} cannot be {value!r}: {reason}") from error
+    except msgspec.ValidationError as error:
+        raise _bad(f"-o {_rule(field, text) or error}", _GIVE_ANOTHER) from error
+    except ConfigurationError as error:
+        raise _bad(f"-o {error.message}", _GIVE_ANOTHER) from error
+
+
+def _rule(field: str, text: str) -> str:
+    """What the choice itself says of a text that it cannot be."""
+    values: dict[str, Any] = {field: text}
+    try:
+        CommitterConfig(**values)
+    except ConfigurationError as error:
+        return error.message
+    return ""
 
 
 def _unknown(key: str) -> ConfigurationError:

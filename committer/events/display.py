@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, Self
 
 from committer.errors import ConfigurationError
 from committer.events.board import Board, View
-from committer.events.progress import JobEvent, Listener
+from committer.events.progress import JobEvent, Listener, refuse_async
 from committer.flow.runtime import current_runtime
 from committer.readable import seconds
 
@@ -155,6 +155,8 @@ def _checked(progress: object, listeners: object) -> tuple[Listener, ...]:
             operation="configure",
             next_step="give listeners=[CALLABLE, ...], or one callable as progress=",
         )
+    for listener in (progress, *told):
+        refuse_async(listener)
     return told
 
 

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from contextvars import ContextVar
+from inspect import iscoroutinefunction
 from typing import Final, Literal, TypeAlias
 
 import msgspec
 
+from committer.errors import ConfigurationError
 from committer.flow.runtime import Runtime, Timer, current_runtime
 from committer.logs import Logger, job_logger
 
@@ -92,7 +94,12 @@ class Progress:
         self.last_stage: str = ""
 
     def listen(self, listener: Listener) -> None:
-        """Adds a listener."""
+        """Adds a listener.
+
+        Raises:
+            ConfigurationError: It is an async function.
+        """
+        refuse_async(listener)
         self._listeners.append(listener)
 
     @contextmanager
@@ -187,3 +194,18 @@ class Progress:
             except Exception:
                 logger.exception("a progress listener of job %s failed and is dropped", self.job_id)
                 self._listeners.remove(listener)
+
+
+def refuse_async(listener: object) -> None:
+    """Refuses a listener whose call would only make a coroutine, which nothing awaits.
+
+    Raises:
+        ConfigurationError: It is an async function, or its ``__call__`` is.
+    """
+    if iscoroutinefunction(listener) or iscoroutinefunction(getattr(listener, "__call__", None)):  # noqa: B004
+        raise ConfigurationError(
+            "a listener is an async function, which would never be run: listeners are called and not awaited",
+            operation="listen",
+            next_step="give a plain function; what must be awaited it starts as a task of its own, with "
+            "asyncio.get_running_loop().create_task(...)",
+        )

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING
+from functools import wraps
+from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
 import msgspec
 
@@ -27,9 +28,30 @@ from committer.spark.spark_task import QUERY_ID
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
+P = ParamSpec("P")
+T = TypeVar("T")
+
 _LOG = job_logger("committer.spark")
 
 
+def _called_first(make: Callable[P, T]) -> Callable[P, T]:
+    """Says so where Spark was given the function that makes the one to give it, and calls it with a batch."""
+
+    @wraps(make)
+    def call(*args: P.args, **kwargs: P.kwargs) -> T:
+        if len(args) > 1:
+            raise ConfigurationError(
+                "foreach_batch takes the destination alone by position: it makes the function that Spark calls with "
+                "each batch",
+                operation="foreach_batch",
+                next_step='call it: .foreachBatch(foreach_batch("file:///data/events")); all else goes by name',
+            )
+        return make(*args, **kwargs)
+
+    return call
+
+
+@_called_first
 def foreach_batch(
     uri: Destination,
     *,

@@ -189,15 +189,23 @@ def _path(text: str | None) -> str:
     return text
 
 
+_GIVE_NAMES: Final = (
+    'give names with commas between them, partitionBy="month,day"; Spark makes a text of a list, so give one to'
+    ' committer.spark.write(partition_by=[...]), or as JSON: partitionBy=\'["month", "day"]\''
+)
+
+
 def _columns(text: str) -> tuple[str, ...]:
     if text.lstrip().startswith("["):
         try:
             return tuple(msgspec.json.decode(text, type=list[str]))
         except msgspec.MsgspecError as error:
-            raise ConfigurationError(f"partitionBy is not a JSON list of names: {error}", operation="save") from error
+            raise ConfigurationError(
+                f"partitionBy is not a JSON list of names: {error}", operation="save", next_step=_GIVE_NAMES
+            ) from error
     names = tuple(name.strip() for name in text.split(",")) if text.strip() else ()
     if "" in names:
-        raise ConfigurationError(f"partitionBy has an empty name: {text!r}", operation="save")
+        raise ConfigurationError(f"partitionBy has an empty name: {text!r}", operation="save", next_step=_GIVE_NAMES)
     return names
 
 
@@ -206,7 +214,11 @@ def _records(text: str) -> int:
         # As with Spark, nothing above zero means any number.
         return max(0, int(text))
     except ValueError as error:
-        raise ConfigurationError(f"the option maxRecordsPerFile cannot be {text!r}", operation="save") from error
+        raise ConfigurationError(
+            f"the option maxRecordsPerFile cannot be {text!r}",
+            operation="save",
+            next_step="give a number of rows, such as 1000000, or leave it out",
+        ) from error
 
 
 def _flag(key: str, text: str) -> bool:

@@ -47,6 +47,12 @@ def refs_of_messages(context: StageContext, task_commits: Iterable[TaskCommit]) 
     refs: list[RecordRef] = []
     seen: dict[int, TaskCommit] = {}
     for message in task_commits:
+        if isinstance(message, bytes | bytearray | memoryview | str):
+            raise RecordError(
+                f"a task commit message was given encoded, as {type(message).__name__}",
+                operation="commit_job",
+                next_step="decode each: task_commits=[TaskCommit.decode(message) for message in messages]",
+            )
         if not isinstance(message, TaskCommit):
             raise RecordError(
                 f"a task commit message is missing: {message!r} was given in its place",
@@ -59,6 +65,7 @@ def refs_of_messages(context: StageContext, task_commits: Iterable[TaskCommit]) 
                 field="job_id",
                 path=message.record,
                 operation="commit_job",
+                next_step=f"give the messages of attempts of job {layout.job_id} alone: each says its job_id",
             )
         if message.task in seen:
             raise RecordError(

@@ -94,6 +94,23 @@ def test_durations(number: float, text: str) -> None:
 # -- options ------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize(
+    ("choice", "said"),
+    [
+        ("conflict_mode=overwrite", "-o conflict_mode cannot be 'overwrite': it must be one of append, fail, replace"),
+        ("io_concurrency=many", "-o io_concurrency cannot be 'many': it must be an integer of 1 or more"),
+        ("io_rate=-1", "-o io_rate cannot be '-1': it must be a number"),
+    ],
+)
+def test_a_value_that_a_choice_cannot_have_is_told_which_it_can(
+    run: Run, tmp_path: Path, choice: str, said: str
+) -> None:
+    result = run("explain", tmp_path, "-o", choice)
+    assert result.code == 2
+    assert said in " ".join(result.err.split())
+    assert "give another value, or leave it out" in " ".join(result.err.split())
+
+
 def test_every_choice_has_an_origin(run: Run, tmp_path: Path) -> None:
     result = run(
         "explain", tmp_path, "-o", "spark.hadoop.mapreduce.manifest.committer.io.threads=8",

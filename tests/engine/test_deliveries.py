@@ -199,7 +199,7 @@ async def test_message_twice_is_refused(place: Place, delivery: Delivery) -> Non
 async def test_what_is_no_message_is_refused(place: Place, delivery: Delivery, wrong: object) -> None:
     async with place.open_job(delivery=delivery) as job:
         message = await place.run_task(job, 0, {"part-0": b"x"})
-        with pytest.raises(RecordError, match="message is missing"):
+        with pytest.raises(RecordError, match=r"message (is missing|was given encoded)"):
             await job.commit(task_commits=[message, wrong])  # type: ignore[list-item]
         await job.commit(task_commits=[message])
     assert place.files() == {"part-0": b"x"}

@@ -66,10 +66,15 @@ def test_a_partition_column_with_a_comma_goes_into_a_json_list() -> None:
         ({"existing_target": "maybe"}, "the option existing_target cannot be 'maybe'", ""),
         ({"io_concurrency": "many"}, "the option io_concurrency cannot be 'many'", ""),
         ({"compression": "rar"}, "'rar' is not known", "snappy"),
-        ({"partitionBy": "a,,b"}, "empty name", ""),
-        ({"partitionBy": "[1]"}, "not a JSON list of names", ""),
+        ({"partitionBy": "a,,b"}, "empty name", 'partitionBy="month,day"'),
+        ({"partitionBy": "[1]"}, "not a JSON list of names", 'partitionBy="month,day"'),
+        ({"partitionBy": str(["a", "b"])}, "not a JSON list of names", "Spark makes a text of a list"),
         ({"format": "avro"}, "'avro' cannot be written", "parquet"),
-        ({"maxRecordsPerFile": "many"}, "the option maxRecordsPerFile cannot be 'many'", ""),
+        (
+            {"maxRecordsPerFile": "many"},
+            "the option maxRecordsPerFile cannot be 'many'",
+            "a number of rows, such as 1000000",
+        ),
         ({"path": ""}, "no path", "INSERT INTO"),
     ],
 )

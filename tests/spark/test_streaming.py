@@ -287,6 +287,14 @@ def test_a_function_for_batches_is_checked_when_it_is_made(arguments: dict[str, 
         make(**{"uri": "/data/t", **arguments})
 
 
+def test_the_maker_of_functions_for_batches_is_none_itself() -> None:
+    """As in writeStream.foreachBatch(foreach_batch)."""
+    called_by_spark: Callable[..., object] = foreach_batch
+    with pytest.raises(ConfigurationError, match="makes the function that Spark calls") as caught:
+        called_by_spark(object(), 0)
+    assert '.foreachBatch(foreach_batch("' in caught.value.next_step
+
+
 def test_a_new_checkpoint_is_a_new_query(spark: SparkSession, tmp_path: Path) -> None:
     stream = Stream(spark, tmp_path, "format")
     stream.add([1])

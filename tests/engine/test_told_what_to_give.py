@@ -1,0 +1,168 @@
+"""Arguments that cannot be honoured: the error says what to give instead, and that works."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import committer
+from committer import CommitterConfig, TaskCommit, sync
+from committer.errors import ConfigurationError, InvalidPathError, RecordError, TaskError
+from committer.paths import StorePath
+from committer.references import resolved
+
+
+def write_part(job: sync.Job, number: int = 0) -> TaskCommit:
+    with job.task_attempt(task=number) as task, task.open(f"part-{number}") as file:
+        file.write(b"x")
+    return task.task_commit
+
+
+@pytest.mark.parametrize("name", ["_SUCCESS", "a/_temporary/b", "__magic/x", "__magic_job-1/x"])
+def test_a_reserved_file_name_is_told_which_are(tmp_path: Path, name: str) -> None:
+    with sync.open_job(tmp_path) as job, job.task_attempt(task=0) as task:
+        with pytest.raises(InvalidPathError, match="which commits own") as caught:
+            task.open(name)
+        assert "give another name: _SUCCESS" in caught.value.next_step
+
+
+def test_messages_that_are_still_encoded_are_told_to_be_decoded(tmp_path: Path) -> None:
+    with sync.open_job(tmp_path, delivery="message") as job:
+        messages: Any = [write_part(job, number).encode() for number in range(2)]
+        with pytest.raises(RecordError, match="given encoded, as bytes;") as caught:
+            job.commit(task_commits=messages)
+        assert "part-0" not in str(caught.value), "what a message holds may be long"
+        assert "[TaskCommit.decode(message) for message in messages]" in caught.value.next_step
+        assert job.commit(task_commits=[TaskCommit.decode(one) for one in messages]).files_committed == 2
+
+
+def test_a_message_of_another_job_is_told_whose_to_give(tmp_path: Path) -> None:
+    with sync.open_job(tmp_path / "a", delivery="message") as job, sync.open_job(tmp_path / "b") as other:
+        own, foreign = write_part(job), write_part(other)
+        with pytest.raises(RecordError, match="was given to job") as caught:
+            job.commit(task_commits=[foreign])
+        assert f"of job {job.job_id} alone" in caught.value.next_step
+        assert job.commit(task_commits=[one for one in (own, foreign) if one.job_id == job.job_id]).files_committed == 1
+
+
+async def test_a_message_asked_for_inside_the_block_is_there_after_it(tmp_path: Path) -> None:
+    async with committer.open_job(tmp_path) as job:
+        async with job.task_attempt(task=0) as task:
+            with pytest.raises(TaskError, match="has no message") as caught:
+                _ = task.task_commit
+            assert "after the attempt's block" in caught.value.next_step
+        assert task.task_commit.task == 0
+
+
+async def test_a_write_to_a_closed_file_is_told_to_come_before(tmp_path: Path) -> None:
+    async with committer.open_job(tmp_path) as job, job.task_attempt(task=0) as task:
+        async with task.open("a") as file:
+            await file.write(b"x")
+        async with task.open_blocking("b") as blocking:
+            pass
+        with pytest.raises(TaskError, match="the file a is closed") as caught:
+            await file.write(b"more")
+        assert "before it is closed" in caught.value.next_step
+        with pytest.raises(TaskError, match="the file b is closed"):
+            blocking.write(b"more")
+
+
+async def test_a_file_that_is_written_cannot_be_read(tmp_path: Path) -> None:
+    async with committer.open_job(tmp_path) as job, job.task_attempt(task=0) as task:
+        async with task.open_blocking("a") as file:
+            assert not file.readable()
+            with pytest.raises(io.UnsupportedOperation, match="the file a is only written"):
+                file.read()
+
+
+@pytest.mark.parametrize("key", ["mapreduce.manifest.committer.io.threads", "fs.s3a.multipart.size"])
+def test_a_value_of_hadoop_s_is_told_to_be_left_out(key: str) -> None:
+    with pytest.raises(ConfigurationError, match=f"the option {key} cannot be 'many'") as caught:
+        CommitterConfig.from_hadoop({key: "many"})
+    assert caught.value.next_step == f"give another value, or leave {key} out"
+
+
+@pytest.mark.parametrize(
+    ("call", "operation"),
+    [
+        (lambda job: job.commit(tasks="1"), "commit_job"),
+        (lambda job: job.task_attempt(task="1"), "task_attempt"),
+        (lambda job: job.abort_task("1", 0), "abort_task"),
+        (lambda job: job.recover_task("1", 0), "recover_task"),
+    ],
+)
+def test_a_number_that_is_none_names_the_call_that_took_it(
+    tmp_path: Path, call: Callable[[Any], object], operation: str
+) -> None:
+    with sync.open_job(tmp_path) as job:
+        with pytest.raises(ConfigurationError, match="must be an int >= 0, not '1'") as caught:
+            call(job)
+        assert caught.value.operation == operation
+
+
+# -- listeners -----------------------------------------------------------------------------------------------------
+
+
+async def _listen(event: object) -> None: ...
+
+
+class _Listener:
+    async def __call__(self, event: object) -> None: ...
+
+
+@pytest.mark.parametrize("listener", [_listen, _Listener()], ids=["function", "object"])
+@pytest.mark.parametrize("way", ["progress", "listeners", "listen"])
+def test_an_async_listener_is_refused(tmp_path: Path, listener: Any, way: str) -> None:
+    given: dict[str, Any] = {"progress": {"progress": listener}, "listeners": {"listeners": [listener]}}.get(way, {})
+    with pytest.raises(ConfigurationError, match="is an async function, which would never be run") as caught:
+        with sync.open_job(tmp_path / "t", **given) as job:
+            job.listen(listener)
+    assert "create_task" in caught.value.next_step
+    assert not list(tmp_path.rglob("_SUCCESS"))
+
+
+async def test_a_plain_listener_may_start_a_task_as_advised(tmp_path: Path) -> None:
+    heard: list[object] = []
+    tasks: set[asyncio.Task[None]] = set()
+
+    async def tell(event: object) -> None:
+        heard.append(event)
+
+    def listener(event: object) -> None:
+        tasks.add(asyncio.get_running_loop().create_task(tell(event)))
+
+    async with committer.open_job(tmp_path, listeners=[listener]):
+        pass
+    await asyncio.gather(*tasks)
+    assert heard
+
+
+# -- places --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("given", ["~/table", Path("~/table")], ids=["text", "path"])
+def test_a_tilde_is_the_home_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, given: str | Path) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    with sync.open_job(given) as job:
+        write_part(job)
+    assert (tmp_path / "table" / "part-0").read_bytes() == b"x"
+
+
+@pytest.mark.parametrize(
+    ("given", "end"), [("./~/a", "/~/a"), ("a/~/b", "/a/~/b"), ("file:///~/a", "/~/a"), ("s3://b/~/a", "/~/a")]
+)
+def test_a_tilde_elsewhere_is_a_name(given: str, end: str) -> None:
+    assert StorePath.of(given).path.endswith(end)
+
+
+def test_an_environment_variable_is_told_to_be_set_before_spark_starts(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(ConfigurationError, match="NAME_NOT_SET, which is not set") as caught:
+        resolved("env:NAME_NOT_SET", "account_key")
+    assert "before the session's JVM starts" in caught.value.next_step
+    monkeypatch.setenv("NAME_NOT_SET", "value")
+    assert resolved("env:NAME_NOT_SET", "account_key") == "value"
