@@ -32,6 +32,7 @@ BEGIN = {
     "publish-errors-ignored": 40,
     "replace-lock-ignored": 20,
     "rollback-by-name": 780,
+    "setup-name-ignored": 115,
     "success-put-back-as-it-was": 490,
     "success-written-over": 840,
     "superseded-deleted-before-outcome": 1145,
