@@ -34,6 +34,7 @@ class _Carried(msgspec.Struct, frozen=True, omit_defaults=True):
         texts: Its attributes that are text.
         lists: Those that are several texts.
         numbers: Those that are numbers.
+        flags: Those that are true or false.
         causes: The separate failures behind it.
     """
 
@@ -43,6 +44,7 @@ class _Carried(msgspec.Struct, frozen=True, omit_defaults=True):
     texts: dict[str, str] = {}
     lists: dict[str, tuple[str, ...]] = {}
     numbers: dict[str, float] = {}
+    flags: dict[str, bool] = {}
     causes: tuple[_Carried, ...] = ()
 
 
@@ -80,7 +82,10 @@ def _carried(error: CommitterError) -> _Carried:
             key: value for key, value in state.items() if isinstance(value, str) and key not in ("message", "outcome")
         },
         lists={key: value for key, value in state.items() if isinstance(value, tuple) and key != "causes" and value},
-        numbers={key: value for key, value in state.items() if isinstance(value, int | float)},
+        numbers={
+            key: value for key, value in state.items() if isinstance(value, int | float) and not isinstance(value, bool)
+        },
+        flags={key: value for key, value in state.items() if isinstance(value, bool)},
         causes=tuple(_carried(cause) for cause in error.causes if isinstance(cause, CommitterError)),
     )
 
@@ -90,7 +95,7 @@ def _rebuilt(carried: _Carried) -> CommitterError | None:
     if not (isinstance(kind, type) and issubclass(kind, CommitterError)):
         return None
     causes = [cause for cause in map(_rebuilt, carried.causes) if cause is not None]
-    attributes: dict[str, Any] = {**carried.texts, **carried.lists, **carried.numbers}
+    attributes: dict[str, Any] = {**carried.texts, **carried.lists, **carried.numbers, **carried.flags}
     try:
         rebuilt: CommitterError = kind(carried.message, outcome=carried.outcome, causes=causes, **attributes)
     except TypeError:  # of another release of this library

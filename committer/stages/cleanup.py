@@ -170,9 +170,10 @@ async def remove_emptied(context: StageContext) -> None:
     if store.capabilities.implicit_parents:
         made = {child.path for child in await children_of(store, layout.job_directory)}
         if made and made <= {layout.job_attempt_directory, layout.drivers}:
-            inside = [child.path for place in made for child in await children_of(store, place)]
+            ordered = sorted(made, key=str)
+            inside = [child.path for place in ordered for child in await children_of(store, place)]
             if set(inside) <= {layout.superseded}:
-                emptied = [*inside, *made, *emptied]
+                emptied = [*inside, *ordered, *emptied]
     for directory in emptied:
         try:
             await store.delete_directory(directory, recursive=False)

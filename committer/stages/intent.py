@@ -133,9 +133,12 @@ async def withdraw(context: StageContext, intent: StorePath) -> None:
         try:
             withdrawn = layout.drivers / f"{intent.name}-{context.runtime.nonce()}"
             await store.rename_file(intent, withdrawn)
-            await store.delete_file(withdrawn)
-            return
         except (StoreNotFoundError, StoreOutcomeUnknownError):
             # It is gone, or its setup is; or it may stand: the setup died before it made that directory.
             pass
+        else:
+            # It is withdrawn. What cannot be deleted now goes with its directory.
+            with suppress(CommitterError):
+                await store.delete_file(withdrawn)
+            return
     await delete_intent(context)

@@ -19,7 +19,7 @@ from committer.stages.own_records import read_outcome, read_record
 from committer.stages.take_away import take_away
 from committer.stores.abilities import CONDITIONAL_DELETE
 from committer.stores.base import FileStatus
-from committer.stores.helpers import status_or_none
+from committer.stores.helpers import exists, status_or_none
 
 
 def is_another_setup(context: StageContext, standing: FileStatus | None) -> bool:
@@ -76,7 +76,9 @@ async def delete_intent(context: StageContext) -> None:
 
 async def _delete_seen(context: StageContext, path: StorePath, seen: FileStatus | None) -> None:
     able = CONDITIONAL_DELETE.of(context.store)
-    if seen is None or seen.identity is None:
+    gone = able is None and not await exists(context.store, context.layout.drivers)
+    if gone or seen is None or seen.identity is None:
+        # Where the directory of this setup is gone its job is over, and what was looked at arrived after that.
         await context.store.delete_file(path)
     elif able is None:
         await take_away(context, path, context.layout.drivers, identity=seen.identity)

@@ -160,13 +160,20 @@ async def test_one_refusal(tmp_path: Path, number: str, durability: Any) -> None
     await _sweep(tmp_path, make, CommitterConfig(durability=durability))
 
 
+def _takes_away(name: str, args: tuple[Any, ...]) -> bool:
+    """Whether a call deletes, or moves an intent to where it is deleted."""
+    return name in ("unlink", "rmdir") or (
+        name.startswith("rename") and re.search(r"/drivers-\w+/intent-", str(args[1])) is not None
+    )
+
+
 @pytest.mark.parametrize("way", ["recover", "abort", "command line"])
 async def test_undecided_job_is_ended_as_its_error_says(tmp_path: Path, way: str) -> None:
-    """The disk is read-only from the first rename of a refused commit on: its intent cannot be taken back."""
+    """The disk is read-only when a refused commit takes its intent back."""
     destination = tmp_path / "o"
     destination.mkdir()
     (destination / "a").write_bytes(b"another's")
-    refusing = Refusing(1, errno.EROFS, lambda name, _args: name in ("unlink", "rmdir"), once=False)
+    refusing = Refusing(1, errno.EROFS, _takes_away, once=False)
     with met(refusing):
         error = await _commit_on(destination, CommitterConfig(), refusing)
     assert isinstance(error, TargetExistsError)

@@ -69,6 +69,7 @@ def test_every_class_comes_back(kind: type[CommitterError]) -> None:
         (JobUndecidedError("open", delivery="message"), "delivery"),
         (StoreThrottledError("slow down", retry_after_s=1.5), "retry_after_s"),
         (StoreThrottledError("slow down"), "retry_after_s"),
+        (StoreThrottledError("one name", one_name=True), "one_name"),
     ],
 )
 def test_what_a_class_holds_besides_comes_back(error: CommitterError, attribute: str) -> None:
