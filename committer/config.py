@@ -6,13 +6,14 @@ import difflib
 import math
 import sys
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final, Literal, TypeAlias, get_args
 
 import msgspec
 
 from committer.errors import ConfigurationError, RecordError
 from committer.explanation import Explained, Explanation
+from committer.file_names import is_file_name
 from committer.options import ConfigurationWarning, key_of
 from committer.resolved_options import resolve
 
@@ -55,6 +56,10 @@ _RATES = ("io_rate", "azure_io_rate")
 _WEIGHTS = ("io_read_weight", "io_write_weight", "io_delete_weight")
 _HEAVIEST = 1000
 _TEXTS = ("summary_report_directory", "diagnostics_manifest_directory", "file_list_directory")
+_LISTS: dict[str, tuple[Callable[[object], bool], str]] = {
+    "absolute_roots": (lambda text: isinstance(text, str) and bool(text), "URIs, or absolute paths"),
+    "superseded_directories": (is_file_name, "relative names that may be of a job's files, without a slash at the end"),
+}
 _AZURE_SCHEMES = frozenset({"abfs", "abfss"})
 
 AZURE_IO_RATE: Final = 1000.0
@@ -77,6 +82,8 @@ class CommitterConfig(msgspec.Struct, frozen=True, kw_only=True, dict=True):
             written, ``destination`` all of the destination but names that start with ``_`` or ``.`` (without ``=``).
             With ``conflict_mode="fail"``: ``destination`` refuses a destination that holds any other name, and of
             several jobs that commit at once lets one through; it takes the replace lock for that.
+        superseded_directories: With ``conflict_mode="replace"``, and in place of `superseded_scope`: names below the
+            destination of directories whose subtrees are superseded, written to or not. Elsewhere the job adds files.
         durability: ``fsync`` survives a power loss, on stores that need it; ``none`` leaves it to the system.
         validate_output: Look at every published file before `_SUCCESS` and compare length and identity.
         promote_directories: Publish a directory that one task attempt alone wrote, and that is absent, in one rename.
@@ -128,6 +135,7 @@ class CommitterConfig(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     existing_target: ExistingTarget = "fail"
     conflict_mode: ConflictMode = "append"
     superseded_scope: SupersededScope = "directories"
+    superseded_directories: tuple[str, ...] = ()
     durability: Durability = "none"
     validate_output: bool = False
     promote_directories: bool = False
@@ -177,9 +185,10 @@ class CommitterConfig(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         for name in _TEXTS:
             if not isinstance(getattr(self, name), str):
                 raise _bad(name, getattr(self, name), "it must be text: a path or URI, or empty")
-        roots: object = self.absolute_roots
-        if not isinstance(roots, tuple) or not all(isinstance(root, str) and root for root in roots):
-            raise _bad("absolute_roots", roots, "it must be a tuple of texts: URIs, or absolute paths")
+        for name, (is_one, what) in _LISTS.items():
+            texts: object = getattr(self, name)
+            if not isinstance(texts, tuple) or not all(map(is_one, texts)):
+                raise _bad(name, texts, f"it must be a tuple of texts: {what}")
 
     @classmethod
     def from_hadoop(cls, options: Mapping[str, object]) -> CommitterConfig:
@@ -213,6 +222,11 @@ class CommitterConfig(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     def refuses_used_destination(self) -> bool:
         """Whether a job with these choices commits only into a destination that holds nothing."""
         return self.conflict_mode == "fail" and self.superseded_scope == "destination"
+
+    def supersedes(self, name: str) -> bool:
+        """Whether old files may make room where the job publishes a file of that name, or below a directory of it."""
+        named = tuple(f"{directory}/" for directory in self.superseded_directories)
+        return self.conflict_mode == "replace" and (not named or f"{name}/".startswith(named))
 
     @classmethod
     def from_text(cls, values: Mapping[str, str]) -> CommitterConfig:

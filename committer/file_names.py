@@ -43,6 +43,14 @@ def check_file_name(name: str) -> str:
     return name
 
 
+def is_file_name(name: object) -> bool:
+    """Whether it is a text that `check_file_name` lets pass."""
+    try:
+        return isinstance(name, str) and check_file_name(name) == name
+    except InvalidPathError:
+        return False
+
+
 def check_absolute_name(name: str, roots: Collection[str]) -> str:
     """Returns `name`, an absolute path, when it may be the destination of a file outside the job's destination.
 

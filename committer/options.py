@@ -207,6 +207,9 @@ OPTIONS: tuple[Option, ...] = (
     Option(WRITE_JOB_UUID, note=_IDENTITY),
     Option(f"{NATIVE}conflict_mode", "conflict_mode"),
     Option(f"{NATIVE}superseded_scope", "superseded_scope"),
+    Option(
+        f"{NATIVE}superseded_directories", "superseded_directories", "list", "wins over `committer.superseded_scope`"
+    ),
     Option(f"{NATIVE}durability", "durability"),
     Option(f"{NATIVE}promote_directories", "promote_directories", "boolean"),
     Option(f"{NATIVE}unique_names", "unique_names", "boolean"),

@@ -120,13 +120,21 @@ async def prepare(
     finally:
         await loaded.repeats.close()
     if context.config.conflict_mode == "replace":
-        scope = sorted(loaded.written)
-        if context.config.superseded_scope == "destination":
-            scope = ["", *filter(is_absolute, scope)]
-        superseded.update(await ListSuperseded(context).run(scope))
+        superseded.update(await ListSuperseded(context).run(_superseded_scope(context, sorted(loaded.written))))
     conflicts.rights.extend(refused_moves(superseded)[:MOST_CONFLICTS])
     conflicts.targets.extend(_not_nameable(superseded, context.layout.roots))
     return Prepared(loaded, files, view, superseded, conflicts)
+
+
+def _superseded_scope(context: StageContext, written: list[str]) -> list[str]:
+    """The directories whose subtrees make room, of a job that replaces and writes into `written`."""
+    config = context.config
+    if config.superseded_directories:
+        fold = NameFolding(context.store.capabilities).fold
+        named = {fold(name): name for name in config.superseded_directories}
+        # Those that are written to below them are named too: a link on the way there is gone through.
+        return sorted({*named.values(), *filter(config.supersedes, written)})
+    return ["", *filter(is_absolute, written)] if config.superseded_scope == "destination" else written
 
 
 async def _make_way(context: StageContext, view: DestinationView) -> dict[str, FileStatus]:

@@ -94,9 +94,10 @@ def commit_config(
     Raises:
         ConfigurationError: Options contradict the mode, or nothing says which partitions are to be replaced.
     """
-    if config.conflict_mode == "replace" or config.superseded_scope != "directories":
+    chosen = config.superseded_scope != "directories" or config.superseded_directories
+    if config.conflict_mode == "replace" or chosen:
         raise ConfigurationError(
-            "conflict_mode=replace and superseded_scope are what the save mode chooses here",
+            "conflict_mode=replace, superseded_scope and superseded_directories are what the save mode chooses here",
             operation="save",
             next_step='use mode("overwrite"), and with partitions partitionOverwriteMode=static or dynamic',
         )

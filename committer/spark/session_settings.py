@@ -38,7 +38,7 @@ _INSTEAD: Final[Mapping[tuple[str | None, object], str]] = {
     ("overwrite", "fail"): "give the write the mode append and the option conflict_mode=fail",
 }
 # What a save mode decides, where there is one.
-_OF_THE_MODE: Final = frozenset({"conflict_mode", "superseded_scope"})
+_OF_THE_MODE: Final = frozenset({"conflict_mode", "superseded_scope", "superseded_directories"})
 _USER_INFO: Final = re.compile(r"://[^/]*@")
 
 

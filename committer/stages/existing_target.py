@@ -46,7 +46,7 @@ class ExistingTargets:
         fact = self.recorded(file)
         recorded = fact is not None and is_recorded(standing, fact)
         allowed = recorded or (self._replaces and self.forward_only)
-        return allowed and (self._replaces or self._context.config.conflict_mode == "replace")
+        return allowed and (self._replaces or self._context.config.supersedes(file.destination))
 
     def refusal(
         self,

@@ -148,6 +148,7 @@ class Preflight(Stage[PreflightRequest, Conflicts]):
 
     def _collect_targets(self, value: PreflightRequest, conflicts: Conflicts) -> None:
         config, view, targets = self.context.config, value.view, conflicts.targets
+        named = config.superseded_directories
         if config.refuses_used_destination:
             if not view.was_empty:
                 targets.append("the destination already holds data")
@@ -155,7 +156,7 @@ class Preflight(Stage[PreflightRequest, Conflicts]):
             targets.extend(f"{name or 'the destination'} already holds files" for name in sorted(view.occupied))
         if view.success is not None and view.success.is_directory:
             targets.append("a directory stands at _SUCCESS, where the marker goes")
-        if config.conflict_mode == "replace" and config.superseded_scope == "destination":
+        if config.conflict_mode == "replace" and config.superseded_scope == "destination" and not named:
             targets.extend(
                 f"{name} is a link to a directory: replacing the whole destination would take it away, with new files"
                 for name in sorted(view.linked)
@@ -164,9 +165,8 @@ class Preflight(Stage[PreflightRequest, Conflicts]):
         if config.existing_target == "replace":
             return
         others = bool(targets)
-        replacing = config.conflict_mode == "replace"
         for name, status in sorted(view.targets.items()):
-            if status.is_directory or not replacing:
+            if status.is_directory or not config.supersedes(name):
                 kind = "a directory" if status.is_directory else "a link" if status.is_link else "a file"
                 targets.append(f"{kind} stands at {name}, where a file goes")
         targets.extend(

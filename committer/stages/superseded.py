@@ -27,7 +27,7 @@ from committer.stores.base import FileStatus, Refusals
 
 
 class ListSuperseded(Stage[list[str], dict[str, FileStatus]]):
-    """Lists the old files below the directories that are written to, or below the whole destination.
+    """Lists the old files below the directories written to, or those named, or the whole destination.
 
     A link is one old entry by itself, whatever it leads to: what is behind it belongs to another user, or to another
     partition. Only a link on the way to a directory that is written to is gone through, as the job's own files are.

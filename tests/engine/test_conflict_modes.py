@@ -112,6 +112,52 @@ async def test_replace_directories_with_nothing_written_takes_nothing(place: Pla
     assert place.files() == OLD
 
 
+NAMED = config("replace", superseded_directories=("p=1/q=1", "p=2", "p=5"))
+
+
+async def test_replace_named_directories_written_to_or_not(place: Place) -> None:
+    """As `INSERT OVERWRITE ... PARTITION` does: elsewhere the job only adds files."""
+    fill(place)
+    await place.run_job({"p=1/new": b"new", "p=1/q=1/new": b"new", "p=1/q=1/r=1/new": b"new"}, config=NAMED)
+    expected = {**OLD, "p=1/new": b"new", "p=1/q=1/new": b"new", "p=1/q=1/r=1/new": b"new"}
+    del expected["p=1/q=1/old"], expected["p=2/old"]
+    assert place.files() == expected
+    assert not place.directories() & {"p=2", "p=5"}
+    assert place.temporary() == set()
+
+
+async def test_replace_named_directories_with_nothing(place: Place) -> None:
+    fill(place)
+    await place.run_job({}, config=config("replace", superseded_directories=("p=1",)))
+    assert place.files() == {name: data for name, data in OLD.items() if not name.startswith("p=1/")}
+
+
+async def test_a_target_outside_the_named_directories_is_refused(place: Place) -> None:
+    """G14: what no one said is to be replaced is not."""
+    fill(place)
+    job = await place.open_job(config=NAMED)
+    await place.run_task(job, 0, {"p=1/old-0": b"new", "p=2/old": b"new"})
+    with pytest.raises(TargetExistsError, match="a file stands at p=1/old-0, where a file goes"):
+        await job.commit()
+    assert place.files() == OLD
+    await job.abort()
+    await place.run_job({"p=2/old": b"new"}, config=NAMED)
+    assert place.files()["p=2/old"] == b"new"
+    assert "p=1/q=1/old" not in place.files()
+
+
+async def test_named_directories_hold_in_another_driver(place: Place) -> None:
+    fill(place)
+    job = await place.open_job(job_id="job-1", config=NAMED)
+    await place.run_task(job, 0, {"p=2/new": b"new"})
+    place.faults(Fault(kind="forbidden", operation="rename_file"))
+    with pytest.raises(CommitterError):
+        await job.commit()
+    await place.recover("job-1")
+    assert {"p=2/new", "p=1/old-0"} <= set(place.files())
+    assert not set(place.files()) & {"p=2/old", "p=1/q=1/old"}
+
+
 async def test_replace_under_the_same_names(place: Place) -> None:
     for number in range(4):
         place.write(f"p=1/part-{number}", b"old")

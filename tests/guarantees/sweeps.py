@@ -64,6 +64,10 @@ SITUATIONS: dict[str, dict[str, object]] = {
         "before": {**EXISTING, **AROUND},
         "config": CommitterConfig(conflict_mode="replace", superseded_scope="destination"),
     },
+    "replace-named": {
+        "before": {**EXISTING, **AROUND},
+        "config": CommitterConfig(conflict_mode="replace", superseded_directories=("day=0", "other")),
+    },
     "unmarked": {
         "before": {**EXISTING, **AROUND},
         "config": CommitterConfig(mark_successful_jobs=False, validate_output=True),

@@ -336,6 +336,7 @@ def test_spark_and_the_option_may_not_contradict_each_other() -> None:
     [
         (CommitterConfig(conflict_mode="replace"), "append", "what the save mode chooses"),
         (CommitterConfig(superseded_scope="destination"), "overwrite", "what the save mode chooses"),
+        (CommitterConfig(superseded_directories=("p=1",)), "overwrite", "what the save mode chooses"),
         (CommitterConfig(conflict_mode="fail"), "overwrite", "goes with appending only"),
     ],
 )

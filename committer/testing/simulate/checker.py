@@ -212,7 +212,7 @@ class Checker:
                 self._fail(f"G2: {name} is of no attempt that may win", visible)
         elif not watch.decided:
             self._fail(f"G6: {name} appeared at the destination before {watch.job_id} was decided", visible)
-        elif name in self.must_stand and not watch.ledger.replaces():
+        elif name in self.must_stand and not watch.ledger.replaces(name):
             self._fail(f"G14: {name} stood there and was overwritten", visible)
 
     def _check_gone(self, name: str, visible: Files) -> None:

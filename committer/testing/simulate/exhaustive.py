@@ -10,6 +10,7 @@ from committer.config import CommitterConfig
 from committer.spec import Delivery
 from committer.testing.simulate.scenario import (
     EARLIER_SUCCESS,
+    NAMED,
     OLD,
     OUTSIDE,
     Event,
@@ -46,6 +47,10 @@ SITUATIONS: Mapping[str, Mapping[str, object]] = {
     "fresh": {},
     "replace-same-names": {"config": CommitterConfig(conflict_mode="replace", validate_output=True)},
     "replace-all": {"config": CommitterConfig(conflict_mode="replace", superseded_scope="destination")},
+    # One directory that is written to, and one that is not; into the others files are added.
+    "replace-named": {
+        "config": CommitterConfig(conflict_mode="replace", superseded_directories=NAMED, validate_output=True)
+    },
     "unmarked": {"config": CommitterConfig(mark_successful_jobs=False, validate_output=True)},
     # Every second file goes to an absolute path outside the destination.
     "elsewhere": {"elsewhere": True},

@@ -80,8 +80,10 @@ class Ledger:
         """Every name that an attempt writes whose output a commit may publish."""
         return {name for task in range(self.tasks) for attempt in self.may_win(task) for name in attempt.files}
 
-    def replaces(self) -> bool:
-        """Whether the job may put its files where others stood."""
+    def replaces(self, name: str) -> bool:
+        """Whether the job may put a file of that name where another stood."""
+        if self.config.conflict_mode == "replace" and self.config.superseded_directories:
+            return self.config.existing_target == "replace" or name in self.superseded_among({name})
         return self.config.existing_target == "replace" or self.config.conflict_mode == "replace"
 
     def superseded_among(self, names: set[str]) -> set[str]:
@@ -90,7 +92,9 @@ class Ledger:
             return set()
         old = {name for name in names if not is_hidden(name)}
         written = {name.rpartition("/")[0] for name in self.all_names()}
-        if self.config.superseded_scope == "destination":
+        if self.config.superseded_directories:
+            written = set(self.config.superseded_directories)
+        elif self.config.superseded_scope == "destination":
             written.add("")
         # Names are relative to the destination, or absolute paths outside it.
         here = {name for name in old if "" in written and not name.startswith("/")}

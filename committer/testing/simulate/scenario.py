@@ -50,6 +50,7 @@ FAULTS: tuple[Trouble, ...] = (
 EARLIER_SUCCESS = (
     b'{"name":"org.apache.hadoop.fs.s3a.commit.files.SuccessData/1","success":true,"jobId":"earlier","filenames":[]}'
 )
+NAMED = ("day=0", "other")
 OLD = ("day=0/old-1.csv", "day=0/old-2.csv", "day=1/old-3.csv", "other/old.csv", "top.csv")
 OUTSIDE = {
     f"{ELSEWHERE}/{name}": f"old {name} outside\n".encode() for name in ("day=0/old.csv", "day=1/old.csv", "top.csv")
@@ -279,6 +280,8 @@ def draw_scenario(seed: int, committer: str = "manifest") -> Scenario:
             before = {**before, **OUTSIDE}
         if not alone and draw.random() < _SET_UP_ANEW:
             jobs, events = _draw_anew(draw, jobs, events, kind, shared=shared)
+        named = [job.config.replace(superseded_directories=NAMED * (draw.random() < 0.3)) for job in jobs]
+        jobs = tuple(replace(job, config=config) for job, config in zip(jobs, named, strict=True))
     return Scenario(seed, kind, jobs, events, before=before, fault_rate=fault_rate, calm=calm)
 
 
