@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
+from itertools import islice
 
 from committer.errors import InvalidPathError, StoreNotADirectoryError, StoreNotFoundError
 from committer.file_names import root_of
@@ -30,6 +31,8 @@ from committer.stages.superseded import ListSuperseded
 from committer.stages.target_directories import LookIntoTargets
 from committer.stores.base import FileStatus
 from committer.stores.helpers import exists
+
+_FEW_STEPS = 3
 
 
 @dataclass(slots=True)
@@ -121,6 +124,8 @@ async def prepare(
         await loaded.repeats.close()
     if context.config.conflict_mode == "replace":
         superseded.update(await ListSuperseded(context).run(_superseded_scope(context, sorted(loaded.written))))
+    if not conflicts.rights:
+        conflicts.rights_step = _steps(superseded)
     conflicts.rights.extend(refused_moves(superseded)[:MOST_CONFLICTS])
     conflicts.targets.extend(_not_nameable(superseded, context.layout.roots))
     return Prepared(loaded, files, view, superseded, conflicts)
@@ -157,9 +162,20 @@ async def _make_way(context: StageContext, view: DestinationView) -> dict[str, F
     return found.files
 
 
-def _not_nameable(names: Iterable[str], roots: AbstractSet[str]) -> Iterator[str]:
-    """What cannot be taken away because no record can name it, or none that a driver that finishes the job goes by."""
-    for name in names:
+def _steps(superseded: Mapping[str, FileStatus]) -> str:
+    """What the store says to do with old files that cannot be taken away; of a few."""
+    told = (status.refuses.advice for _, status in sorted(superseded.items()) if status.refuses is not None)
+    return "; ".join(islice(filter(None, told), _FEW_STEPS))
+
+
+def _not_nameable(superseded: Mapping[str, FileStatus], roots: AbstractSet[str]) -> Iterator[str]:
+    """What cannot be taken away because no record can name it, or none that a driver that finishes the job goes by.
+
+    Without what the store says of by itself.
+    """
+    for name, status in superseded.items():
+        if status.refuses is not None and status.refuses.advice:
+            continue
         try:
             name.encode()
             check_superseded(name, roots)

@@ -117,8 +117,11 @@ def working_directory(status: FileStatus, above: StorePath) -> StorePath | None:
     A `_temporary` without directories is what jobs leave that are over, with a lock or a report perhaps. A magic
     directory says by its name whose it is.
     """
+    name = status.path.relative_to(above)
+    if not working_directory_in(name):
+        return None
     path = above
-    segments = status.path.relative_to(above).split("/")
+    segments = name.split("/")
     for position, segment in enumerate(segments):
         path = path / segment
         if not working_directory_in(segment):

@@ -44,6 +44,7 @@ class Conflicts:
         targets: With what stands at the destination.
         next_step: What to do about the first of `targets`, where it is not what helps with most.
         rights: With what the store would refuse at the destination.
+        rights_step: What to do about `rights`, where the store says.
         run_again: What to do about the first of `output`.
     """
 
@@ -51,6 +52,7 @@ class Conflicts:
     targets: list[str]
     next_step: str = ""
     rights: list[str] = field(default_factory=list)
+    rights_step: str = ""
     run_again: str = "run the job again, with tasks that write other names"
 
     def all(self) -> list[str]:
@@ -180,7 +182,8 @@ class Preflight(Stage[PreflightRequest, Conflicts]):
 def refused_moves(standing: Mapping[str, FileStatus]) -> list[str]:
     """What cannot make room, of what is to be moved aside; one sentence each."""
     return [
-        f"{name} cannot be moved aside: {status.refuses.move}"
+        # Where the store says what to do, the name alone may be none that a user could look for.
+        f"{status.path if status.refuses.advice else name} cannot be moved aside: {status.refuses.move}"
         for name, status in sorted(standing.items())
         if status.refuses is not None and status.refuses.move
     ]
@@ -219,7 +222,8 @@ def refuse(context: StageContext, conflicts: Conflicts) -> None:
     elif conflicts.targets:
         step = conflicts.next_step or "remove what is in the way"
     else:
-        step = "give the user of this process the right to it, or unmount it; nothing was published"
+        step = conflicts.rights_step or "give the user of this process the right to it, or unmount it"
+        step = f"{step}; nothing was published"
     raise kind(
         f"job {context.layout.job_id} cannot be committed: {found[0]}"
         + (f" (and {len(found) - 1} more)" if len(found) > 1 else ""),

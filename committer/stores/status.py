@@ -15,12 +15,14 @@ class Refusals(msgspec.Struct, frozen=True, gc=False, kw_only=True):
         link: To give it a second name.
         enter: To put anything into it.
         mounted: Whether it is the top of another volume: nothing can be renamed into it, or out of it.
+        advice: What a user does so that it can be moved, where the store knows.
     """
 
     move: str = ""
     link: str = ""
     enter: str = ""
     mounted: bool = False
+    advice: str = ""
 
 
 class FileStatus(msgspec.Struct, frozen=True, gc=False):
@@ -36,7 +38,8 @@ class FileStatus(msgspec.Struct, frozen=True, gc=False):
             it is an etag that S3 made of the content, it proves the bytes and not who wrote them: `stamp` does.
         is_link: Whether it is a symbolic link, to whatever or to nowhere. Everything but `is_directory` then speaks of
             the link itself: to rename or delete it moves the link, never what it leads to.
-        is_special: Whether it is neither file, directory nor link: a pipe, a socket, a device.
+        is_special: Whether it is neither file, directory nor link: a pipe, a socket, a device; in a bucket, objects
+            whose names no path can hold (see `committer.stores.odd_names`), under the name that all of them begin with.
         stamp: What the file was stamped with when it was made (see `committer.stores.uploads`): proves, with its
             length, who wrote it. Told by `Store.status` only: S3's listings hold no metadata. None without one.
         refuses: What the store would refuse to do with it, where it knows without a further call; None where it knows

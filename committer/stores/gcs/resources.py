@@ -14,6 +14,7 @@ from committer.paths import StorePath
 from committer.stores.base import FileStatus, Refusals
 from committer.stores.gcs.errors import error_of, says_no_bucket
 from committer.stores.gcs.wire import GcsWire
+from committer.stores.odd_names import is_odd, odd_status
 from committer.undecodable import UNDECODABLE
 
 STAMP: Final = "committer-attempt"
@@ -21,7 +22,7 @@ FIELDS: Final = (
     "name,generation,size,updated,metadata,crc32c,md5Hash,temporaryHold,eventBasedHold,retentionExpirationTime"
 )
 _ASKED: Final = (("fields", FIELDS),)
-_ODD: Final = frozenset({"", ".", ".."})
+_TOOL: Final = "gcloud storage rm"
 
 
 class ObjectResource(msgspec.Struct, frozen=True, gc=False):
@@ -118,7 +119,8 @@ async def pages(
         wire: What sends requests.
         operation: What errors call it.
         directory: Where; its own placeholder makes a page, but no entry, unless `markers`.
-        delimiter: A slash for the children only: those that have names below them are directories.
+        delimiter: A slash for the children only: those that have names below them are directories, and objects whose
+            names no path can hold are shown as `odd_status` says.
         markers: Give placeholders too, under paths that end in a slash.
         most: Ask for so many at most, and for one page.
 
@@ -137,17 +139,17 @@ async def pages(
         answer = await wire.done(operation, "GET", directory, wire.listing_url, asked, changes=False)
         try:
             page = _PAGE.decode(answer.body)
-            files = [_child(one, directory, prefix) for one in page.items if markers or not one.name.endswith("/")]
+            files = [
+                _child(one, directory, prefix, bool(delimiter))
+                for one in page.items
+                if markers or not one.name.endswith("/")
+            ]
         except (*UNDECODABLE, ValueError):
             raise StoreUnavailableError(
                 "a page of a listing cannot be read", operation=operation, path=directory
             ) from None
+        files += [_below(name, directory, prefix) for name in page.prefixes]
         found = [one for one in files if one is not None]
-        found += [
-            FileStatus(StorePath(directory.scheme, directory.authority, f"/{name[:-1]}"), True, 0)
-            for name in page.prefixes
-            if name.startswith(prefix) and name[len(prefix) : -1] not in _ODD
-        ]
         # A page may be empty and not the last ("Objects: list").
         if page.items or page.prefixes:
             yield found
@@ -161,9 +163,19 @@ def directory_prefix(directory: StorePath) -> str:
     return "" if directory.path == "/" else f"{directory.path[1:]}/"
 
 
-def _child(resource: ObjectResource, directory: StorePath, prefix: str) -> FileStatus | None:
+def _below(name: str, directory: StorePath, prefix: str) -> FileStatus | None:
+    if not name.startswith(prefix):
+        return None
+    if is_odd(name[len(prefix) : -1]):
+        return odd_status(directory, name, _TOOL, "gs")
+    return FileStatus(StorePath(directory.scheme, directory.authority, f"/{name[:-1]}"), True, 0)
+
+
+def _child(resource: ObjectResource, directory: StorePath, prefix: str, is_child: bool) -> FileStatus | None:
     if not resource.name.startswith(prefix):
         return None
+    if is_child and is_odd(resource.name[len(prefix) :]):
+        return odd_status(directory, resource.name, _TOOL, "gs")
     path = StorePath(directory.scheme, directory.authority, f"/{resource.name}")
     modified, identity = _moment(resource.updated), identity_of(resource)
     return FileStatus(path, False, int(resource.size), modified, identity, refuses=_refusals(resource))

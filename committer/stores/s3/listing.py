@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import AsyncIterator, Mapping
 from email.utils import parsedate_to_datetime
 from functools import lru_cache
@@ -10,12 +11,12 @@ from typing import Final
 from committer.errors import StoreUnavailableError
 from committer.paths import StorePath
 from committer.stores.base import FileStatus
+from committer.stores.odd_names import is_odd, odd_status
 from committer.stores.s3.errors import error_of
 from committer.stores.s3.wire import S3Wire
 from committer.stores.s3.xml import Answered, key_in, moment_in, parsed
 
 STAMP_HEADER: Final = "x-amz-meta-committer-attempt"
-_ODD: Final = frozenset({"", ".", ".."})
 
 
 def status_in(headers: Mapping[str, str], path: StorePath) -> FileStatus:
@@ -50,7 +51,8 @@ async def pages(
         wire: What sends requests.
         operation: What errors call it.
         directory: Where; its own marker makes a page, but no entry, unless `markers`.
-        delimiter: A slash for the children only: those that have keys below them are directories.
+        delimiter: A slash for the children only: those that have keys below them are directories, and objects whose
+            names no path can hold are shown as `odd_status` says.
         markers: Give markers too, under paths that end in a slash.
         most: Ask for so many at most, and for one page.
 
@@ -72,18 +74,14 @@ async def pages(
         encoding = page.text("EncodingType")
         contents = list(page.each("Contents"))
         try:
-            files = [_file(entry, encoding, directory, prefix, markers) for entry in contents]
+            files = [_file(wire, entry, encoding, directory, prefix, markers, bool(delimiter)) for entry in contents]
         except ValueError:
             raise StoreUnavailableError(
                 "a page of a listing cannot be read", operation=operation, path=directory
             ) from None
-        found = [one for one in files if one is not None]
         below = [key_in(one.text("Prefix"), encoding) for one in page.each("CommonPrefixes")]
-        found += [
-            FileStatus(StorePath(directory.scheme, directory.authority, f"/{key[:-1]}"), True, 0)
-            for key in below
-            if key.startswith(prefix) and key[len(prefix) : -1] not in _ODD
-        ]
+        files += [_below(wire, key, directory, prefix) for key in below]
+        found = [one for one in files if one is not None]
         if contents or below:
             yield found
         token = page.text("NextContinuationToken")
@@ -98,11 +96,28 @@ def directory_prefix(directory: StorePath) -> str:
     return "" if directory.path == "/" else f"{directory.path[1:]}/"
 
 
-def _file(entry: Answered, encoding: str, directory: StorePath, prefix: str, markers: bool) -> FileStatus | None:
+def _below(wire: S3Wire, key: str, directory: StorePath, prefix: str) -> FileStatus | None:
+    if not key.startswith(prefix):
+        return None
+    if is_odd(key[len(prefix) : -1]):
+        return _odd(wire, directory, key)
+    return FileStatus(StorePath(directory.scheme, directory.authority, f"/{key[:-1]}"), True, 0)
+
+
+def _odd(wire: S3Wire, directory: StorePath, key: str) -> FileStatus | None:
+    elsewhere = f" --endpoint-url {shlex.quote(wire.endpoint)}" if wire.endpoint else ""
+    return odd_status(directory, key, f"aws s3 rm{elsewhere}", "s3")
+
+
+def _file(
+    wire: S3Wire, entry: Answered, encoding: str, directory: StorePath, prefix: str, markers: bool, is_child: bool
+) -> FileStatus | None:
     told = entry.texts()
     key = key_in(told.get("Key", ""), encoding)
     if not key.startswith(prefix) or (not markers and key.endswith("/")):
         return None
+    if is_child and is_odd(key[len(prefix) :]):
+        return _odd(wire, directory, key)
     return FileStatus(
         StorePath(directory.scheme, directory.authority, f"/{key}"),
         False,

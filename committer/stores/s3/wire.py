@@ -41,11 +41,14 @@ class S3Wire:
         style: ``path``, ``virtual`` or ``auto``.
         access: What signs.
         http: What sends.
+
+    Attributes:
+        endpoint: As given.
     """
 
     def __init__(self, bucket: str, endpoint: str | None, style: str, access: S3Access, http: HttpClient) -> None:
         self._bucket = bucket
-        self._endpoint = endpoint
+        self.endpoint: str | None = endpoint
         self._virtual = style == "virtual" or (style == "auto" and endpoint is None and is_host_name(bucket))
         self._access = access
         self._http = http
@@ -149,7 +152,7 @@ class S3Wire:
 
     def _find_place(self) -> tuple[str, str, str]:
         """Origin, ``Host`` header, and what comes before the key in the URL's path."""
-        endpoint = self._endpoint
+        endpoint = self.endpoint
         if endpoint is None:
             region = self._access.region
             suffix = "amazonaws.com.cn" if region.startswith("cn-") else "amazonaws.com"
