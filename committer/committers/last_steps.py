@@ -80,6 +80,7 @@ async def _refuse_published(call: JobCall, outcome: JobOutcome) -> None:
             path=layout.target(published[0]),
             next_step="look at these files, and delete those that are not wanted; old files that the job moved aside "
             "went with its records",
+            causes=[call.refusal] if call.refusal is not None else [],
         )
 
 

@@ -13,22 +13,17 @@ from committer.committers.advising import advised
 from committer.committers.context import open_context
 from committer.committers.opened_store import paced, store_of_call
 from committer.config import CommitterConfig, ConfigLike, config_of
-from committer.errors import (
-    ConfigurationError,
-    JobDecidedError,
-    OutcomeKeptError,
-    RecordError,
-    StoreError,
-)
+from committer.errors import CommitterError, ConfigurationError, JobDecidedError, OutcomeKeptError
 from committer.events import Statistics
 from committer.flow.workers import run_workers
-from committer.layout import check_job_id
+from committer.layout import JobLayout, check_job_id
 from committer.operations.clean_job import DECIDED, KEPT, NOT_TAKEN_BACK, UNFINISHED, clean_job
 from committer.operations.listing import job_ids
 from committer.operations.unfinished import end_unfinished
 from committer.paths import Destination, StorePath
 from committer.shown import Shown
 from committer.spec import JobSpec
+from committer.stages.giving_up import giving_up
 
 
 class CleanupReport(Shown, frozen=True, kw_only=True):
@@ -75,8 +70,9 @@ async def cleanup(
         config: Concurrency and rate of the deletes; `absolute_roots`, below which uploads of the job are ended as well.
 
     Raises:
-        StoreUnavailableError, StoreThrottledError, StorePermissionError: With `force`, also where the last steps of the
-            job named by `job_id` failed for such a reason: it was not removed.
+        StoreUnavailableError, StoreThrottledError, StorePermissionError, StoreOutcomeUnknownError, MultipleError: With
+            `force`, also where the last steps of the job named by `job_id` failed for a reason that may pass: the job
+            was not removed.
         ConfigurationError: Neither `job_id` nor `older_than` was given (it is a ValueError), or that is no age.
         JobDecidedError: The job named by `job_id` is decided to be committed and not ended, or its last steps are not
             done.
@@ -111,8 +107,7 @@ def refuse_to_clean(destination: StorePath, job_id: str, reason: str) -> None:
     steps = {
         DECIDED: f"finish it: {call('recover', place, job_id)}; or take it back: "
         f"{call('recover', place, job_id, rollback=True)}; where neither can be, "
-        f"{call('cleanup', place, job_id=job_id, force=True)} ends it: what it published stays; what it did not "
-        "publish, and the old files that it moved aside, are deleted",
+        f"{giving_up(JobLayout(destination, job_id))}",
         UNFINISHED: f"finish it: {call('recover', place, job_id)}",
         NOT_TAKEN_BACK: f"take it back to its end: {call('recover', place, job_id, rollback=True)}",
     }
@@ -250,7 +245,7 @@ async def _cleanup(
                     reason = await clean_job(context, age_s=age_s, force=force, dry=dry, forgets=forgets, end=end)
                 finally:
                     await context.store.close()
-        except (ConfigurationError, RecordError, StoreError) as error:
+        except CommitterError as error:
             if job_id is not None:
                 raise
             # One job's trouble is no reason to keep the others.

@@ -10,12 +10,18 @@ from committer.committers.registry import committer_for
 from committer.config import CommitterConfig
 from committer.errors import (
     CommitterError,
-    ConfigurationError,
     JobNotFoundError,
     JobRolledBackError,
-    StorePermissionError,
-    StoreThrottledError,
-    StoreUnavailableError,
+    JobStateError,
+    MultipleError,
+    OutcomeUnknownError,
+    RecordError,
+    StoreCrossDeviceError,
+    StoreExistsError,
+    StoreIsADirectoryError,
+    StoreNotADirectoryError,
+    StoreNotEmptyError,
+    StoreNotFoundError,
 )
 from committer.logs import job_logger
 from committer.paths import StorePath
@@ -25,8 +31,26 @@ from committer.stores.base import Store
 
 _log = job_logger("committer.operations")
 
-# The same call may well succeed later, or with another configuration: no reason to lose anything.
-_PASSING = (ConfigurationError, StorePermissionError, StoreThrottledError, StoreUnavailableError)
+# What the job's own records and files say. All else may pass, or go with another configuration: a refused call, a lost
+# answer, a store that is down.
+_FOR_GOOD = (
+    RecordError,
+    JobStateError,
+    OutcomeUnknownError,
+    StoreCrossDeviceError,
+    StoreExistsError,
+    StoreIsADirectoryError,
+    StoreNotADirectoryError,
+    StoreNotEmptyError,
+    StoreNotFoundError,
+)
+
+
+def _is_for_good(error: BaseException) -> bool:
+    """Whether a later call meets the same failure again: it and each of its causes say so."""
+    if isinstance(error, MultipleError):
+        return all(map(_is_for_good, error.causes))
+    return isinstance(error, _FOR_GOOD) and all(map(_is_for_good, getattr(error, "causes", ())))
 
 
 async def end_unfinished(store: Store, destination: StorePath, job_id: str, config: CommitterConfig) -> str:
@@ -55,9 +79,9 @@ async def end_unfinished(store: Store, destination: StorePath, job_id: str, conf
     except (JobNotFoundError, JobRolledBackError):
         # Another driver of the job did it meanwhile.
         return ""
-    except _PASSING:
-        raise
     except CommitterError as error:
+        if not _is_for_good(error):
+            raise
         _log.warning("job %s is removed without its last steps, which fail: %s", job_id, error, extra={"job": job_id})
         return error.message
     return ""

@@ -16,7 +16,7 @@ from committer.records.job_state import DecisionHead, Intent, is_of
 from committer.stages.base import StageContext
 from committer.stages.job_stands import is_set_up_anew
 from committer.stages.own_records import read_outcome, read_record
-from committer.stages.take_away import take_away
+from committer.stages.take_away import move_away, take_away
 from committer.stores.abilities import CONDITIONAL_DELETE
 from committer.stores.base import FileStatus
 from committer.stores.helpers import exists, status_or_none
@@ -66,19 +66,27 @@ async def remove_mistaken(context: StageContext) -> None:
 
 
 async def delete_intent(context: StageContext) -> None:
-    """Deletes the intent of the job's first driver, unless it is of another setup: 2 calls, and the delete."""
-    store, path = context.store, context.layout.intent
+    """Deletes the intent of the job's first driver, unless it is of another setup: 2 calls, and the delete.
+
+    Where the directory that goes with this setup is gone the store has to move the intent elsewhere first: to this
+    driver's own name, where a new driver's intent, moved by mistake, can still go back from.
+    """
+    store, layout, path = context.store, context.layout, context.layout.intent
     seen = await status_or_none(store, path)
     intent = await read_record(store, path, Intent)
-    if intent is not None and is_of(intent.setup, context.layout.setup_name):
+    if intent is None or not is_of(intent.setup, layout.setup_name):
+        return
+    if CONDITIONAL_DELETE.of(store) is not None or await exists(store, layout.drivers):
         await _delete_seen(context, path, seen)
+    elif seen is not None:
+        own = layout.joined_intent(context.driver)
+        if await move_away(context, path, own, identity=seen.identity):
+            await store.delete_file(own)
 
 
 async def _delete_seen(context: StageContext, path: StorePath, seen: FileStatus | None) -> None:
     able = CONDITIONAL_DELETE.of(context.store)
-    gone = able is None and not await exists(context.store, context.layout.drivers)
-    if gone or seen is None or seen.identity is None:
-        # Where the directory of this setup is gone its job is over, and what was looked at arrived after that.
+    if seen is None or seen.identity is None:
         await context.store.delete_file(path)
     elif able is None:
         await take_away(context, path, context.layout.drivers, identity=seen.identity)

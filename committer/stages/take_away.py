@@ -22,8 +22,7 @@ async def take_away(context: StageContext, path: StorePath, into: StorePath, *, 
     """Moves a file into a directory of the job, where cleanup finds it; another one that stands there by now stays.
 
     Not by a delete, which knows a name only: a driver that stands still before it may wake when its job is long over
-    and another has put its file there. The rename fails once the job's directory is gone. While that stands, what was
-    moved is looked at, where a rename is not told what to move, and goes back when it is another's.
+    and another has put its file there. The rename fails once the job's directory is gone.
 
     Args:
         context: The job.
@@ -35,12 +34,32 @@ async def take_away(context: StageContext, path: StorePath, into: StorePath, *, 
         Whether it was taken.
 
     Raises:
+        StoreExistsError: As `move_away`.
+        StoreOutcomeUnknownError: As `move_away`.
+    """
+    return await move_away(context, path, into / f"taken-{context.runtime.nonce()}", identity=identity)
+
+
+async def move_away(context: StageContext, path: StorePath, place: StorePath, *, identity: str | None) -> bool:
+    """Moves a file to a name that no other driver uses; another one that stands there by now stays, or goes back.
+
+    Where a rename is not told what to move, what was moved is looked at, and goes back when it is another's.
+
+    Args:
+        context: The job.
+        path: The file.
+        place: A name that no other driver writes to.
+        identity: What it must be.
+
+    Returns:
+        Whether it was moved. False also where the directory of `place` is gone.
+
+    Raises:
         StoreExistsError: Another file was moved, and by then a third one had its name.
         StoreOutcomeUnknownError: The answer was lost: look again. A move that was not told what to move will not come.
     """
     store, can = context.store, context.store.capabilities
     conditional = identity is not None and (can.conditional_rename or not can.atomic_file_rename)
-    place = into / f"taken-{context.runtime.nonce()}"
     try:
         await move_file(store, path, place, identity=identity)
     except (StoreNotFoundError, StoreNotADirectoryError, StorePreconditionError):

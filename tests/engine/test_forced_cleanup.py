@@ -6,7 +6,14 @@ import pytest
 
 import committer
 from committer import CommitterConfig
-from committer.errors import JobDecidedError, OutcomeUnknownError, StorePermissionError
+from committer.errors import (
+    JobDecidedError,
+    MultipleError,
+    OutcomeUnknownError,
+    StoreOutcomeUnknownError,
+    StorePermissionError,
+    StoreUnavailableError,
+)
 from committer.operations import plan_cleanup
 from committer.testing.faults import Call, Fault, SimulatedCrash
 from tests.engine.places import EVERY_COMMITTER, Place, place_fixture
@@ -106,13 +113,29 @@ async def test_last_steps_that_cannot_be_done_are_given_up_and_told(place: Place
     assert place.temporary() == set()
 
 
-async def test_a_failure_that_may_pass_gives_nothing_up(place: Place) -> None:
+@pytest.mark.parametrize(
+    ("kind", "error", "workers", "which"),
+    [
+        ("forbidden", StorePermissionError, 3, {"job_id": "j"}),
+        ("unanswered", StoreOutcomeUnknownError, 1, {"job_id": "j"}),
+        ("unanswered", StoreOutcomeUnknownError, 3, {"older_than": 0}),
+        ("unavailable", StoreUnavailableError, 1, {"older_than": 0}),
+    ],
+)
+async def test_a_failure_that_may_pass_gives_nothing_up(
+    place: Place, kind: str, error: type[Exception], workers: int, which: dict[str, object]
+) -> None:
     await leave_half_taken_back(place)
     before = place.all_files()
     for operation in ("rename_file", "delete_file_if"):
-        place.faults(Fault(kind="forbidden", operation=operation, times=None))
-    with pytest.raises(StorePermissionError):
-        await clean_up(place, job_id="j", force=True)
+        place.faults(Fault(kind=kind, operation=operation, times=None))
+    config = CommitterConfig(io_concurrency=workers)
+    if "job_id" in which:
+        with pytest.raises((error, OutcomeUnknownError, MultipleError)):
+            await clean_up(place, force=True, config=config, **which)
+    else:
+        report = await clean_up(place, force=True, config=config, **which)
+        assert (report.removed, [*report.kept], report.given_up) == ([], ["j"], {})
     assert place.files() == NEW
     assert place.all_files().keys() == before.keys()
     place.store.faults.clear()
