@@ -13,10 +13,13 @@ from committer.errors import InvalidPathError
 
 BAD_SEGMENT: Final = re.compile(r"(?:\A|/)\.{0,2}(?:/|\Z)")
 
+MAGIC_JOB: Final = "__magic_job-"
+"""What the name of a directory of S3A's magic committer begins with, before the job's id."""
+
 # The very directories that committers work in (FileOutputCommitter's PENDING_DIR_NAME; S3A's MagicCommitPaths, before
 # Hadoop 3.4.0 and since), in whatever case: on some disks it is one name. A name that only begins like one is as good
 # as any other: `_temporary_id=1` is a partition.
-_WORKING: Final = r"(?:_temporary(?=/|\Z)|__magic(?=/|\Z)|__magic_job-[^/]*)"
+_WORKING: Final = rf"(?:_temporary(?=/|\Z)|__magic(?=/|\Z)|{MAGIC_JOB}[^/]*)"
 _WORKING_DIRECTORY: Final = re.compile(rf"(?:\A|/)({_WORKING})", re.IGNORECASE)
 _RESERVED_SEGMENT: Final = re.compile(rf"/(_SUCCESS(?=/|\Z)|{_WORKING})", re.IGNORECASE)
 _GIVE_ANOTHER: Final = (
@@ -124,6 +127,11 @@ def working_directory_in(name: str) -> str:
     """
     found = _WORKING_DIRECTORY.search(name) if "_" in name else None
     return found[1] if found is not None else ""
+
+
+def job_id_in(directory: str) -> str:
+    """The job's id in the name of a job's own directory, in `_temporary` or beside it."""
+    return directory.removeprefix(MAGIC_JOB)
 
 
 def has_reserved_segment(path: str) -> bool:

@@ -94,8 +94,7 @@ def open_job(
             )
             refuse_unwritable_list(spec.config)
             context = await open_context(spec, store, owned=owned, listeners=told)
-        spec = msgspec.structs.replace(spec, setup=context.driver)
-        context = replace(context, spec=spec, layout=spec.layout)
+        context = of_spec(context, msgspec.structs.replace(spec, setup=context.driver))
         reached = shown_options(destination, storage_options)
         try:
             with advising(lambda: reached):
@@ -181,7 +180,7 @@ def attach_job(
                     if found.set_up:
                         # This engine set it up: what it moves aside must lie where a recoverer looks.
                         setup = (await read_setup(context.store, context.layout)).spec.setup
-                        context = of_spec(context, msgspec.structs.replace(spec, setup=setup))
+                        context = of_spec(context, msgspec.structs.replace(context.spec, setup=setup))
         except BaseException:
             with anyio.CancelScope(shield=True):
                 if context is not None:

@@ -16,11 +16,8 @@ Below the destination D of job J, attempt N (Hadoop's layout, with this engine's
     D/_temporary/J/NN/attempts/                    records under the attempt's name (delivery by message)
     D/_temporary/J/NN/uploads/<attempt>-<nonce>/   which uploads a task attempt began  (stores without renames)
 
-and, where task commits are Hadoop's pending sets (S3A's magic committer)::
-
-    D/__magic_job-J/job-J/NN/<task>.pendingset                     records under the task's name
-    D/__magic_job-J/job-J/NN/tasks/<attempt>/__base/<nonce>/…      what waits of a task attempt, until it commits
-    D/__magic_job-J/job-J/NN/uploads/<attempt>-<nonce>/            which uploads it began
+In NN the manifest committer keeps what tasks tell by listing. A committer that keeps it elsewhere has a layout of its
+own in its folder (`Committer.listed_layout`). All else lies here for every committer.
 
 A directory named after the setup goes with it: a driver that was stopped while its job was cleaned up and its id set up
 anew finds no directory to write to or rename into. A job of Hadoop's has none; what belongs there is in NN.
@@ -28,8 +25,7 @@ anew finds no directory to write to or rename into. A job of Hadoop's has none; 
 What a job publishes goes by *names*: relative to D, or (with `CommitterConfig.absolute_roots`) an absolute path of the
 same store, which starts with a slash as no relative name does.
 
-Source of the names that Hadoop shares: ``ManifestCommitterConstants``, ``ManifestCommitterSupport``,
-``CommitUtilsWithMR``, ``MagicCommitPaths`` (since HADOOP-18797, Hadoop 3.4.0).
+Source of the names that Hadoop shares: ``ManifestCommitterConstants``, ``ManifestCommitterSupport``.
 """
 
 from __future__ import annotations
@@ -38,7 +34,7 @@ import hashlib
 import os
 import re
 from collections.abc import Iterable
-from typing import Final
+from typing import ClassVar, Final
 
 from committer.errors import ConfigurationError, InvalidPathError
 from committer.file_names import root_of
@@ -46,19 +42,13 @@ from committer.paths import StorePath
 
 TEMPORARY = "_temporary"
 DRIVERS = "drivers-"
-MAGIC = "__magic"
-MAGIC_JOB = f"{MAGIC}_job-"
 SUCCESS = "_SUCCESS"
 MANIFEST_SUFFIX = "-manifest.json"
-PENDING_SET_SUFFIX = ".pendingset"
-
-LISTED_BESIDE: Final = frozenset({"magic"})
-"""Committers whose task commits, where they are listed, are Hadoop's pending sets, in its magic directory."""
 
 _SETUP = re.compile(r"[A-Za-z0-9]{0,64}\Z")
 _JOB_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}\Z")
 _RUN = re.compile(r"_m_(\d{6,})_(\d+)-([0-9a-f]+)\Z")
-_TASK = re.compile(r"_m_(\d{6,})(?:_\d+-[0-9a-f]+)?(?:-manifest\.json|\.pendingset)\Z")
+_TASK: Final = re.compile(r"_m_(\d{6,})(?:_\d+-[0-9a-f]+)?\Z")
 _HADOOP_JOB_ID = re.compile(r"job_([A-Za-z0-9]+_\d+)\Z")
 
 
@@ -121,15 +111,23 @@ def has_nonce(name: str) -> bool:
 class JobLayout:
     """The paths of one job.
 
+    A committer whose jobs keep their task records elsewhere has a subclass, which says where (`_place_records`), and
+    sets `beside_prefix`, `record_suffix` and `record_kind` where they are others.
+
     Args:
         destination: The directory the job writes to.
         job_id: The job's id.
         job_attempt: Hadoop's job attempt number; 0 but for jobs that Hadoop set up.
         roots: Directories outside the destination, in the same store, that the caller lets the job write to.
-        pending_sets: Whether task commits are Hadoop's pending sets, in its magic directory.
         setup: The name of the setup: `JobSpec.setup`.
 
     Attributes:
+        beside_prefix: What the name of a job's directory among the output begins with, before the job's id; empty where
+            a job has none.
+        record_suffix: How the name of a record under its task's name ends.
+        record_kind: What such a record is called.
+        manifests: Where those records are.
+        uploads: Where task attempts list the uploads that they begin.
         drivers: The directory that goes with this setup of the id.
         setup_name: The name of the setup; empty where it has none, or it is not known.
         roots: Their absolute paths; one below another is left out.
@@ -141,6 +139,10 @@ class JobLayout:
         ConfigurationError: The setup's name cannot be part of a path.
     """
 
+    beside_prefix: ClassVar[str] = ""
+    record_suffix: ClassVar[str] = MANIFEST_SUFFIX
+    record_kind: ClassVar[str] = "task manifest"
+
     def __init__(
         self,
         destination: StorePath,
@@ -148,7 +150,6 @@ class JobLayout:
         job_attempt: int = 0,
         roots: Iterable[str | StorePath] = (),
         *,
-        pending_sets: bool = False,
         setup: str = "",
     ) -> None:
         self.destination = destination
@@ -167,36 +168,28 @@ class JobLayout:
         self.drivers: StorePath = self.job_directory / f"{DRIVERS}{setup}" if setup else self.job_attempt_directory
         self.tasks: StorePath = self.job_attempt_directory / "tasks"
         self.tasks_fenced: StorePath = self.drivers / "tasks-fenced"
-        self._pending_sets = pending_sets
-        self.record_suffix: str = PENDING_SET_SUFFIX if pending_sets else MANIFEST_SUFFIX
-        self.magic_directory: StorePath = destination / f"{MAGIC_JOB}{job_id}"
-        self.magic_attempt: StorePath = self.magic_directory / f"job-{job_id}" / f"{job_attempt:02d}"
-        self.beside: StorePath | None = self.magic_directory if pending_sets else None
-        # Hadoop's cleanup of the job takes what lies there with it, of other jobs too.
-        listed = self.magic_attempt if pending_sets else self.job_attempt_directory
-        self.manifests: StorePath = listed if pending_sets else listed / "manifests"
+        self.beside: StorePath | None = destination / f"{self.beside_prefix}{job_id}" if self.beside_prefix else None
+        self.manifests: StorePath
+        self.uploads: StorePath
+        self.manifests, self.uploads = self._place_records()
         self.manifests_frozen: StorePath = self.drivers / "manifests-frozen"
         self.attempts: StorePath = self.job_attempt_directory / "attempts"
-        self.uploads: StorePath = listed / "uploads"
         self.superseded: StorePath = self.drivers / "superseded"
         self.superseded_fenced: StorePath = self.drivers / "superseded-fenced"
         hadoop = _HADOOP_JOB_ID.match(job_id)
-        self.of_attempts: frozenset[str] = frozenset(
-            place.name
-            for place in (
-                self.tasks,
-                self.tasks_fenced,
-                self.manifests,
-                self.manifests_frozen,
-                self.attempts,
-                self.uploads,
-                self.superseded,
-                self.superseded_fenced,
-            )
-        )
         self._task_stem = hadoop.group(1) if hadoop else job_id
         given = {self.absolute(root) for root in roots}
         self.roots: frozenset[str] = frozenset(root for root in given if root_of(root, given) is None)
+
+    def _place_records(self) -> tuple[StorePath, StorePath]:
+        """Where records under their tasks' names are, and where task attempts list the uploads that they begin."""
+        return self.job_attempt_directory / "manifests", self.job_attempt_directory / "uploads"
+
+    @property
+    def of_attempts(self) -> frozenset[str]:
+        """The names of the directories in that of a job attempt, and in that of this setup's drivers."""
+        of_tasks = [self.tasks, self.tasks_fenced, self.manifests, self.manifests_frozen, self.attempts, self.uploads]
+        return frozenset(place.name for place in (*of_tasks, self.superseded, self.superseded_fenced))
 
     def target(self, name: str) -> StorePath:
         """Where the file or directory of a name goes: below the destination, or at an absolute path of its store.
@@ -264,25 +257,12 @@ class JobLayout:
         return self.manifests / f"{self.task_attempt_id(task, attempt)}-{nonce}{self.record_suffix}.tmp"
 
     def record_name(self, path: StorePath) -> str:
-        """What other records call a task's record: its path in the job's directory; of a pending set its bare name."""
-        listed = self._pending_sets and path.parent == self.manifests
-        return path.name if listed else path.relative_to(self.job_directory)
+        """What other records call a task's record: its path in the job's directory."""
+        return path.relative_to(self.job_directory)
 
     def record_path(self, name: str) -> StorePath:
         """Where the record of that name is."""
-        here = self.manifests if self._pending_sets and name.endswith(PENDING_SET_SUFFIX) else self.job_directory
-        return here / name
-
-    def magic_task_attempt(self, attempt_id: str) -> StorePath:
-        """Where all runs of a task attempt say which of their files wait, until it commits.
-
-        Hadoop's task commit and abort read and delete all below `__base` in it, by the attempt's id alone.
-        """
-        return self.magic_attempt / "tasks" / attempt_id
-
-    def magic_run(self, attempt_id: str, nonce: str) -> StorePath:
-        """Where one run of it does."""
-        return self.magic_task_attempt(attempt_id) / "__base" / nonce
+        return self.job_directory / name
 
     def attempt_record(self, task: int, attempt: int, nonce: str) -> StorePath:
         """The record under the attempt's name."""
@@ -290,7 +270,8 @@ class JobLayout:
 
     def task_of_record(self, name: str) -> int | None:
         """The number of the task whose record has that name, under the task's name or an attempt's; None if of none."""
-        found = _TASK.search(name)
+        ends = [suffix for suffix in (self.record_suffix, MANIFEST_SUFFIX) if name.endswith(suffix)]
+        found = _TASK.search(name.removesuffix(ends[0])) if ends else None
         return int(found[1]) if found else None
 
     def parse_attempt_record(self, name: str) -> tuple[int, int, str] | None:

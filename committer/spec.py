@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import os
-from typing import Final, Literal, TypeAlias
+from typing import Literal, TypeAlias, TypeVar
 
 import msgspec
 
 from committer.config import CommitterConfig, ConfigLike, config_of
 from committer.errors import ConfigurationError, RecordError
-from committer.layout import LISTED_BESIDE, JobLayout, check_job_id, check_number, check_setup
+from committer.layout import JobLayout, check_job_id, check_number, check_setup
 from committer.paths import StorePath
 from committer.undecodable import UNDECODABLE
 
 Delivery: TypeAlias = Literal["listing", "message"]
 
-# As Hadoop binds its committers to schemes; to all others the manifest committer.
-_OF_SCHEMES: Final = {"s3": "magic", "s3a": "magic"}
+_Layout = TypeVar("_Layout", bound=JobLayout)
 
 
 class JobSpec(msgspec.Struct, frozen=True, kw_only=True):
@@ -26,7 +25,7 @@ class JobSpec(msgspec.Struct, frozen=True, kw_only=True):
         destination: URI of the directory the job writes to, as records spell it: with percent escapes. Functions that
             take a destination take a plain path; `layout.destination` is it.
         job_id: The job's id.
-        committer: The committer's name.
+        committer: The committer's name; empty for the store's default, until the job is opened.
         delivery: How the driver learns of task commits: ``listing`` or ``message``.
         job_attempt: Hadoop's job attempt number.
         config: The job's choices.
@@ -62,14 +61,12 @@ class JobSpec(msgspec.Struct, frozen=True, kw_only=True):
                 ``spark.sql.sources.writeJobUUID`` where set, else ``job_<X>_<N>``.
             job_attempt: ``mapreduce.job.application.attempt.id``.
             config: Choices; `hadoop_driver=True` when a Java driver will commit the job.
-            committer: ``manifest`` or ``magic``; by the scheme when None, as Hadoop binds its committers: ``magic`` for
-                ``s3`` and ``s3a``, else ``manifest``.
+            committer: The committer's name; the store's default when None: ``magic`` on S3, else ``manifest``.
         """
-        destination = StorePath.of(dest)
         return cls(
-            destination=destination.uri,
+            destination=StorePath.of(dest).uri,
             job_id=check_job_id(job_id),
-            committer=committer or _OF_SCHEMES.get(destination.scheme, "manifest"),
+            committer=committer or "",
             job_attempt=check_number(job_attempt, "job_attempt"),
             config=config_of(config) or CommitterConfig(),
             hadoop=True,
@@ -77,11 +74,13 @@ class JobSpec(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def layout(self) -> JobLayout:
-        """Where everything of the job lives."""
-        roots = self.config.absolute_roots
-        pending_sets = self.committer in LISTED_BESIDE and self.delivery == "listing"
+        """Where the job lives, as far as every committer has it there: `Committer.layout` knows of task records too."""
+        return self.laid_out(JobLayout)
+
+    def laid_out(self, kind: type[_Layout]) -> _Layout:
+        """Where the job lives, in a committer's own layout."""
         destination = StorePath.from_uri(self.destination)
-        return JobLayout(destination, self.job_id, self.job_attempt, roots, pending_sets=pending_sets, setup=self.setup)
+        return kind(destination, self.job_id, self.job_attempt, self.config.absolute_roots, setup=self.setup)
 
     def encode(self) -> bytes:
         """The spec as JSON."""

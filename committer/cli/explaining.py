@@ -8,13 +8,12 @@ from committer.cli.exits import Exit
 from committer.cli.output import Answer, Part, copyable, line, pairs, table
 from committer.cli.session import Session
 from committer.committers.opened_store import open_store
-from committer.committers.registry import committer_for, default_committer
+from committer.committers.registry import layout_for, suited_committer
 from committer.config import CommitterConfig
 from committer.errors import UnsupportedError
 from committer.layout import JobLayout, check_job_id
 from committer.options import OPTIONS
 from committer.paths import StorePath
-from committer.spec import JobSpec
 from committer.stores.base import Capabilities, Store
 
 _ANY_JOB = "JOB_ID"
@@ -22,7 +21,7 @@ _ANY_JOB = "JOB_ID"
 
 def chosen_committer(store: Store) -> tuple[str, str, list[str]]:
     """The committer a job at a store gets, why, and what the store lacks for it."""
-    chosen = committer_for(default_committer(store.capabilities))
+    chosen = suited_committer(store)
     name, can = chosen.name, store.capabilities
     lacking = [words for ability, words in chosen.needs.items() if not getattr(can, ability)]
     if lacking:
@@ -37,14 +36,12 @@ def chosen_committer(store: Store) -> tuple[str, str, list[str]]:
 async def explain(session: Session, uri: str, job_id: str | None) -> Answer:
     """Says what a job at a destination would be; no store call."""
     destination = StorePath.of(uri)
-    config, described = session.config, await _described(session, destination)
     known = check_job_id(job_id) if job_id is not None else _ANY_JOB
-    layout = JobLayout(destination, known)
-    listed = JobSpec(destination=destination.uri, job_id=known, committer=described["committer"]).layout
+    config, (described, layout) = session.config, await _described(session, destination, known)
     places = {
         "job": str(layout.job_directory),
         "task attempts": str(layout.tasks),
-        "task records (listing)": str(listed.manifests),
+        "task records (listing)": str(layout.manifests),
         "task records (message)": str(layout.attempts),
         "decision": str(layout.decision),
         "success marker": str(layout.success) if config.mark_successful_jobs else "",
@@ -77,22 +74,24 @@ async def explain(session: Session, uri: str, job_id: str | None) -> Answer:
     return Answer(data, parts, code)
 
 
-async def _described(session: Session, destination: StorePath) -> dict[str, str]:
-    """The committer, why, and the store's limits; of a store that is not installed, that."""
+async def _described(session: Session, destination: StorePath, job_id: str) -> tuple[dict[str, str], JobLayout]:
+    """The committer, why, and the store's limits, or that it is not installed; with them where the job lives."""
     try:
         store = await open_store(destination, session.storage, session.config)
     except UnsupportedError as error:
-        return {"committer": "none", "why": error.message, "next_step": error.next_step}
+        described = {"committer": "none", "why": error.message, "next_step": error.next_step}
+        return described, JobLayout(destination, job_id)
     try:
         name, why, lacking = chosen_committer(store)
         rate = session.config.io_rate_for(store.scheme, store.capabilities.default_io_rate)
-        return {
+        described = {
             "committer": "none" if lacking else name,
             "why": why,
             "calls_in_flight": f"{session.config.io_concurrency:,}",
             "calls_a_second": f"{rate:,.0f}" if rate else "unlimited",
             "lacks": ", ".join(_lacks(store.capabilities)),
         }
+        return described, layout_for(store, destination, job_id)
     finally:
         await store.close()
 

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from typing import Literal, TypeAlias
 
-from committer.committers.magic.hadoop_jobs import find_magic_attempt
-from committer.committers.registry import DEFAULT_COMMITTER
-from committer.errors import ConfigurationError, StoreError, StoreNotFoundError
-from committer.layout import DRIVERS, MANIFEST_SUFFIX, PENDING_SET_SUFFIX, TEMPORARY, check_job_id, has_nonce
+from committer.committers.registry import DEFAULT_COMMITTER, committer_for, layout_for, suited_committer
+from committer.errors import ConfigurationError, StoreError, StoreNotFoundError, UnsupportedError
+from committer.layout import DRIVERS, MANIFEST_SUFFIX, TEMPORARY, check_job_id, has_nonce
 from committer.operations import JobInfo
 from committer.paths import StorePath
 from committer.spec import JobSpec
-from committer.stages.job_directory import JobDirectory, layout_for
+from committer.stages.job_directory import JobDirectory
 from committer.stores.base import Store
 
 Owner: TypeAlias = Literal["committer", "hadoop", "classic", "nobody", "unknown"]
@@ -47,19 +46,18 @@ def can_be_joined(found: JobDirectory) -> bool:
 
 
 async def count_of_hadoop(store: Store, found: JobDirectory) -> int:
-    """Task manifests of a job of Hadoop's, or pending sets of its magic committer: one listing a job attempt."""
+    """Task records of a job of Hadoop's: one listing a job attempt; where they lie beside, three."""
     number = 0
-    places = [attempt / "manifests" for attempt in _attempts(found)]
+    suffix, places = MANIFEST_SUFFIX, [attempt / "manifests" for attempt in _attempts(found)]
     if found.beside:
         # Only what a commit would load: the newest job attempt's.
-        job_attempt = await find_magic_attempt(store, found.layout) or 0
+        job_attempt = await suited_committer(store).newest_hadoop_attempt(store, found.layout) or 0
         newest = layout_for(store, found.layout.destination, found.layout.job_id, job_attempt)
-        places = [newest.manifests]
+        suffix, places = newest.record_suffix, [newest.manifests]
     for place in places:
         try:
             async for child in store.list(place):
-                known = child.path.name.endswith((MANIFEST_SUFFIX, PENDING_SET_SUFFIX))
-                number += known and not child.path.name.startswith(".")
+                number += child.path.name.endswith(suffix) and not child.path.name.startswith(".")
         except StoreError:
             continue
     return number
@@ -73,7 +71,10 @@ async def count_of_ours(store: Store, destination: StorePath, info: JobInfo) -> 
         committer=info.committer or DEFAULT_COMMITTER,
         delivery="message" if info.delivery == "message" else "listing",
     )
-    layout = spec.layout
+    try:
+        layout = committer_for(spec.committer).layout(spec)
+    except UnsupportedError:
+        return None
     place = layout.attempts if info.delivery == "message" else layout.manifests
     suffix = MANIFEST_SUFFIX if info.delivery == "message" else layout.record_suffix
     try:

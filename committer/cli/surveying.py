@@ -13,12 +13,12 @@ from committer.cli.session import Session
 from committer.cli.text import age, command
 from committer.cli.what_to_do import Advice, advice_on
 from committer.committers.opened_store import open_store
+from committer.committers.registry import layout_for
 from committer.flow.workers import run_workers
 from committer.layout import TEMPORARY
 from committer.operations import JobInfo, list_jobs
 from committer.paths import StorePath
 from committer.readable import count
-from committer.stages.job_directory import layout_for
 from committer.stores.base import Store
 
 _STATE_STYLES = {"committing": "yellow", "unknown": "red", "committed": "green"}

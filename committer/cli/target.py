@@ -17,6 +17,7 @@ from committer.cli.session import Session
 from committer.cli.text import command
 from committer.cli.what_to_do import ways_out
 from committer.committers.opened_store import open_store
+from committer.committers.registry import layout_for
 from committer.errors import (
     CommitterError,
     ConfigurationError,
@@ -35,7 +36,6 @@ from committer.opening import Opening
 from committer.paths import StorePath
 from committer.records.task_commit import TaskCommit
 from committer.spec import JobSpec
-from committer.stages.job_directory import layout_for
 from committer.stores.helpers import CORRECT_THE_PATH
 
 _LOOK_BOUND_S = 10.0

@@ -9,12 +9,12 @@ from typing import Final
 from committer.cli.looking import Look
 from committer.cli.owners import Owner, can_be_joined
 from committer.cli.text import command
-from committer.committers.magic.hadoop_jobs import find_magic_attempt
+from committer.committers.registry import layout_for, suited_committer
 from committer.errors import StoreNotFoundError
 from committer.operations import JobInfo
 from committer.readable import count
 from committer.records.job_state import Decision
-from committer.stages.job_directory import JobDirectory, layout_for
+from committer.stages.job_directory import JobDirectory
 from committer.stages.job_stands import is_hadoops
 from committer.stores.base import Store
 from committer.stores.helpers import walk
@@ -134,8 +134,9 @@ async def _on_hadoops(store: Store, uri: str, found: JobDirectory, records: int 
     job_id, number = found.layout.job_id, records or 0
     clean = command("cleanup", uri, "--job", job_id)
     if found.beside:
-        said = f"a job of Hadoop's magic committer, {count(number, 'pending set')}"
-        if await find_magic_attempt(store, found.layout) is None:
+        suited = suited_committer(store)
+        said = f"a job of Hadoop's {suited.name} committer, {count(number, found.layout.record_kind)}"
+        if await suited.newest_hadoop_attempt(store, found.layout) is None:
             # What late tasks leave of a job that is over looks the same, so its id alone does not commit it.
             return Advice(f"{said}, or what tasks left of a job that is over; perhaps alive", if_dead=[clean])
     else:

@@ -13,7 +13,7 @@ from committer.committers.publish_action import PublishAction
 from committer.committers.results import CommitPlan, JobReport
 from committer.errors import CommitterError, StoreNotFoundError, TaskError
 from committer.flow.workers import run_workers
-from committer.layout import MANIFEST_SUFFIX
+from committer.layout import MANIFEST_SUFFIX, JobLayout
 from committer.paths import StorePath
 from committer.records.manifest import relative_entries
 from committer.records.task_commit import TaskCommit, digest_of, inline_record
@@ -27,6 +27,7 @@ from committer.stages.manifest_forms import ManifestForms
 from committer.stages.setup_job import SetupJob
 from committer.stages.setup_task import SetupTask
 from committer.stages.task_output import AttemptIdentity, TaskOutput
+from committer.stores.base import Store
 
 
 class Committer(ABC):
@@ -43,6 +44,7 @@ class Committer(ABC):
         name: What it is called in options and records.
         needs: What it needs of a store: capabilities, each with what it is to say.
         action: How the files of a job become visible.
+        listed_layout: Where a job by listing lives; one by message lives where every committer has it.
         is_commit_repeatable: Whether a job commit that died can be run again.
         is_recovery_supported: Whether a driver that lost the message of a task can find it again.
     """
@@ -50,6 +52,7 @@ class Committer(ABC):
     name: str
     needs: Mapping[str, str]
     action: PublishAction
+    listed_layout: type[JobLayout] = JobLayout
     is_commit_repeatable: bool = True
     is_recovery_supported: bool = True
 
@@ -66,6 +69,24 @@ class Committer(ABC):
     def forms(self, spec: JobSpec) -> RecordForms:
         """What the records of a job look like: task manifests, if a committer does not say otherwise."""
         return ManifestForms()
+
+    def layout(self, spec: JobSpec) -> JobLayout:
+        """Where a job lives."""
+        return spec.laid_out(self.listed_layout if spec.delivery == "listing" else JobLayout)
+
+    async def newest_hadoop_attempt(self, store: Store, layout: JobLayout) -> int | None:
+        """The newest job attempt of a job that Hadoop set up and that keeps all beside `_temporary`.
+
+        Asked only where that directory stands (`JobLayout.beside`) and no record tells of the job.
+
+        Returns:
+            None where no task of Hadoop's committed to it: then tasks of this engine left it, of a job that is over.
+        """
+        return None
+
+    async def last_task_commit(self, store: Store, layout: JobLayout) -> float:
+        """When a task last committed to such a job, in seconds since the epoch; 0 where that cannot be told."""
+        return 0.0
 
     async def setup_job(self, context: StageContext) -> str | None:
         """Runs `SetupJob`."""

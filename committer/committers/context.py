@@ -6,8 +6,10 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import cast
 
+import msgspec
+
 from committer.committers.opened_store import paced
-from committer.committers.registry import committer_for
+from committer.committers.registry import committer_for, suited_committer
 from committer.config import CommitterConfig
 from committer.errors import (
     ConfigurationError,
@@ -47,7 +49,10 @@ async def open_context(
         InvalidPathError: The destination is the root of a disk; or a root of the job is relative, or of another store.
         UnsupportedError: The job is Hadoop's, and of a committer that the store cannot serve.
     """
-    layout = spec.layout
+    if not spec.committer:
+        spec = msgspec.structs.replace(spec, committer=suited_committer(store).name)
+    committer = committer_for(spec.committer)
+    layout = committer.layout(spec)
     _refuse_root_of_a_disk(layout.destination)
     _check_report_places(spec.config, layout)
     statistics = Statistics()
@@ -55,7 +60,8 @@ async def open_context(
     context = StageContext(
         spec=spec,
         layout=layout,
-        forms=committer_for(spec.committer).forms(spec),
+        listed_layout=suited_committer(store).listed_layout,
+        forms=committer.forms(spec),
         store=paced(store, spec.config, statistics, owned=owned),
         statistics=statistics,
         progress=Progress(spec.job_id, listeners),
@@ -64,7 +70,7 @@ async def open_context(
     )
     if spec.hadoop:
         # Of every other job its setup did.
-        check_store(context, committer_for(spec.committer).needs, operation="open_job")
+        check_store(context, committer.needs, operation="open_job")
     return context
 
 
@@ -136,7 +142,8 @@ def _is_visible(place: StorePath, layout: JobLayout) -> bool:
 
 def of_spec(context: StageContext, spec: JobSpec) -> StageContext:
     """The context of the same job, of which more is known by now."""
-    return replace(context, spec=spec, layout=spec.layout, forms=committer_for(spec.committer).forms(spec))
+    committer = committer_for(spec.committer)
+    return replace(context, spec=spec, layout=committer.layout(spec), forms=committer.forms(spec))
 
 
 def fresh_statistics(context: StageContext) -> StageContext:

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import msgspec
 
-from committer.committers.magic.committer import MagicCommitter
-from committer.committers.magic.hadoop_jobs import find_magic_attempt
 from committer.committers.opened_store import paced
-from committer.committers.registry import default_committer
+from committer.committers.registry import layout_for, suited_committer
 from committer.committers.trusted_config import trusted_config
 from committer.config import CommitterConfig
 from committer.errors import (
@@ -21,7 +19,7 @@ from committer.layout import DRIVERS, JobLayout, check_job_id, is_setup
 from committer.paths import StorePath
 from committer.records.job_state import JobSetup
 from committer.spec import JobSpec
-from committer.stages.job_directory import JobDirectory, layout_for, look_at_job
+from committer.stages.job_directory import JobDirectory, look_at_job
 from committer.stages.job_stands import is_hadoops
 from committer.stages.own_records import read_setup
 from committer.stores.base import Store
@@ -70,9 +68,10 @@ async def find_job(
                 raise StoreLinkError.at(child.path, operation="find_job")
         attempts = [int(name) for name, child in found.children.items() if child.is_directory and name.isdecimal()]
         job_attempt = max(attempts, default=0)
-        magic_attempt = await find_magic_attempt(store, layout) if found.beside else None
-        if magic_attempt is not None:
-            return JobSpec.for_hadoop(dest, job_id, magic_attempt, config=config, committer=MagicCommitter.name), None
+        suited = suited_committer(store)
+        beside = await suited.newest_hadoop_attempt(store, layout) if found.beside else None
+        if beside is not None:
+            return JobSpec.for_hadoop(dest, job_id, beside, config=config, committer=suited.name), None
         # An empty directory is what a setup makes first: the job that will stand there in a moment is not Hadoop's.
         if not (found.has_records or (attempts and await is_hadoops(store, JobLayout(dest, job_id, job_attempt)))):
             raise JobNotFoundError(
@@ -82,9 +81,8 @@ async def find_job(
                 next_step="it was cleaned up; if Hadoop set it up, `job = await committer.attach_job("
                 f"committer.JobSpec.for_hadoop({str(dest)!r}, {job_id!r}))` joins it",
             )
-        spec = JobSpec.for_hadoop(dest, job_id, job_attempt, config=config)
-        chosen = default_committer(store.capabilities)
-        return msgspec.structs.replace(spec, committer=chosen, setup=_setup_of_directory(store, found)), None
+        spec = JobSpec.for_hadoop(dest, job_id, job_attempt, config=config, committer=suited.name)
+        return msgspec.structs.replace(spec, setup=_setup_of_directory(store, found)), None
     finally:
         await store.close()
 

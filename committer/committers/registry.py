@@ -8,7 +8,9 @@ from committer.committers.base import Committer
 from committer.committers.magic.committer import MagicCommitter
 from committer.committers.manifest.committer import ManifestCommitter
 from committer.errors import UnsupportedError
-from committer.stores.base import Capabilities
+from committer.layout import JobLayout
+from committer.paths import StorePath
+from committer.stores.base import Capabilities, Store
 
 BUILT_IN: Final[dict[str, type[Committer]]] = {kind.name: kind for kind in (ManifestCommitter, MagicCommitter)}
 DEFAULT_COMMITTER: Final = ManifestCommitter.name
@@ -33,15 +35,19 @@ def unregister_committer(name: str) -> None:
     _registered.pop(name, None)
 
 
+def is_known(name: str) -> bool:
+    """Whether there is a committer of that name in this process."""
+    return name in BUILT_IN or name in _registered
+
+
 def committer_for(name: str) -> Committer:
     """The committer of that name.
 
     Raises:
         UnsupportedError: There is none.
     """
-    found = BUILT_IN.get(name) or _registered.get(name)
-    if found is not None:
-        return found()
+    if is_known(name):
+        return (BUILT_IN | _registered)[name]()
     step = f"use {ManifestCommitter.name!r} or, on S3, {MagicCommitter.name!r}"
     if name in _FORESEEN:
         raise UnsupportedError(f"committer {name!r} is not in this release", operation="open_job", next_step=step)
@@ -56,3 +62,13 @@ def committer_for(name: str) -> Committer:
 def default_committer(capabilities: Capabilities) -> str:
     """The committer that suits a store: `magic` where there are uploads and no renames, else `manifest`."""
     return MagicCommitter.name if capabilities.publishes_uploads else DEFAULT_COMMITTER
+
+
+def suited_committer(store: Store) -> Committer:
+    """The committer that suits a store: that of jobs of which no record says more."""
+    return committer_for(default_committer(store.capabilities))
+
+
+def layout_for(store: Store, destination: StorePath, job_id: str, job_attempt: int = 0) -> JobLayout:
+    """Where a job lives of which nothing else is known: Hadoop may have set it up for the store's committer."""
+    return suited_committer(store).listed_layout(destination, job_id, job_attempt)

@@ -9,7 +9,7 @@ from typing import Final
 import msgspec
 
 from committer.committers.context import of_spec
-from committer.committers.magic.committer import MagicCommitter
+from committer.committers.registry import is_known
 from committer.errors import (
     JobNotFoundError,
     RecordError,
@@ -166,33 +166,31 @@ async def _joined(context: StageContext) -> StageContext:
         setup = (await read_setup(store, layout)).spec
     except (StoreNotFoundError, StoreNotADirectoryError):
         # Every record that comes to stand there is another job's, then.
-        name, delivery = context.driver, spec.delivery
+        spec = msgspec.structs.replace(spec, setup=context.driver)
     except (StoreIsADirectoryError, RecordError):
-        name, delivery = "", spec.delivery
+        pass
     else:
-        name, delivery = setup.setup, setup.delivery
-    if store.capabilities.publishes_uploads:
-        # One that has no setup record may be one of Hadoop's magic committer.
-        spec = msgspec.structs.replace(spec, committer=MagicCommitter.name, delivery=delivery)
-    return replace(of_spec(context, msgspec.structs.replace(spec, setup=name)), setup_identity=identity)
+        committer = setup.committer if is_known(setup.committer) else spec.committer
+        spec = msgspec.structs.replace(spec, setup=setup.setup, delivery=setup.delivery, committer=committer)
+    return replace(of_spec(context, spec), setup_identity=identity)
 
 
 async def _newest_below(context: StageContext, found: JobDirectory) -> float:
     """The newest task record, or list of uploads: a job whose tasks still work is young although its own are old."""
-    newest = 0.0
+    newest, layout = 0.0, context.layout
     for attempt in found.children.values():
         if not attempt.is_directory:
             continue
-        for records in ("manifests", "attempts", "tasks"):
-            newest = max(newest, await _newest_in(context.store, attempt.path / records))
+        for records in (layout.manifests, layout.attempts, layout.tasks):
+            newest = max(newest, await _newest_in(context.store, attempt.path / records.name))
         if context.store.capabilities.multipart:
             # Where a copy of `_SUCCESS` may arrive when its job is over.
-            newest = max(newest, await _newest_in(context.store, attempt.path / "superseded"))
-            for run in await children_of(context.store, attempt.path / "uploads"):
+            newest = max(newest, await _newest_in(context.store, attempt.path / layout.superseded.name))
+            for run in await children_of(context.store, attempt.path / layout.uploads.name):
                 newest = max(newest, await _newest_in(context.store, run.path))
-    if context.layout.beside is not None:
+    if layout.beside is not None:
         try:
-            async for status in walk(context.store, context.layout.beside):
+            async for status in walk(context.store, layout.beside):
                 newest = max(newest, status.modified or 0.0)
         except StoreNotFoundError:
             pass

@@ -232,7 +232,7 @@ async def _cleanup(
 
     async def clean(name: str) -> None:
         try:
-            spec = JobSpec(destination=destination.uri, job_id=name, config=config)
+            spec = JobSpec(destination=destination.uri, job_id=name, committer="", config=config)
             with audit(ji=name):
 
                 async def end() -> None:

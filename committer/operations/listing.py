@@ -7,9 +7,8 @@ from datetime import datetime
 from typing import Final
 
 from committer.committers.advising import advised
-from committer.committers.magic.committer import MagicCommitter
-from committer.committers.magic.hadoop_jobs import newest_of_magic
 from committer.committers.opened_store import open_store
+from committer.committers.registry import layout_for, suited_committer
 from committer.config import CommitterConfig, ConfigLike, config_of
 from committer.errors import (
     JobNotFoundError,
@@ -20,10 +19,10 @@ from committer.errors import (
 )
 from committer.flow.runtime import current_runtime
 from committer.flow.workers import run_workers
-from committer.layout import MAGIC_JOB, TEMPORARY, is_job_id
+from committer.layout import TEMPORARY, is_job_id
 from committer.paths import Destination, StorePath
 from committer.shown import Shown
-from committer.stages.job_directory import JobDirectory, JobState, layout_for, look_at_job, refuse_links
+from committer.stages.job_directory import JobDirectory, JobState, look_at_job, refuse_links
 from committer.stages.own_records import read_decision, read_outcome, read_setup
 from committer.stores.base import Store
 from committer.stores.helpers import check_destination
@@ -40,8 +39,8 @@ class JobInfo(Shown, frozen=True, kw_only=True):
         delivery: How task commits reach its driver; None when its setup record is gone, or it is Hadoop's.
         committer: Its committer; None when unknown.
         started: When it was set up; None when unknown.
-        updated: When the newest record in its directory was written, or a task of Hadoop's magic committer last
-            committed; None where the store does not say, and before there is any.
+        updated: When the newest record in its directory was written, or a task of a job of Hadoop's that has none there
+            last committed; None where the store does not say, and before there is any.
         files: Files its decision publishes; None before a decision.
         kept: Whether it committed and its outcome is kept (`CommitterConfig.outcome_kept`), so that a stream that
             repeats it finds it committed: it is kept on purpose.
@@ -115,18 +114,19 @@ async def job_ids(store: Store, destination: StorePath, operation: str) -> list[
                 path=destination / TEMPORARY,
                 next_step="remove the file; no job can be there while it stands",
             ) from error
-    return sorted({*found, *await _magic_job_ids(store, destination)})
+    return sorted({*found, *await _job_ids_beside(store, destination)})
 
 
-async def _magic_job_ids(store: Store, destination: StorePath) -> list[str]:
-    """Jobs that have one of Hadoop's magic directories, which lie among the output: one call a thousand names there."""
-    if not store.capabilities.publishes_uploads:
+async def _job_ids_beside(store: Store, destination: StorePath) -> list[str]:
+    """Jobs that have a directory of their own among the output: one call a thousand names there, if any can have."""
+    prefix = suited_committer(store).listed_layout.beside_prefix
+    if not prefix:
         return []
     try:
         found = [child.path.name async for child in store.list(destination) if child.is_directory]
     except (StoreNotFoundError, StoreNotADirectoryError):
         return []
-    return [name.removeprefix(MAGIC_JOB) for name in found if name.startswith(MAGIC_JOB) and name != MAGIC_JOB]
+    return [name.removeprefix(prefix) for name in found if name.startswith(prefix) and name != prefix]
 
 
 _NO_RECORD: Final = "no record says that a job stands there: another committer's directory, or what a dead driver left"
@@ -145,7 +145,8 @@ async def _info(store: Store, destination: StorePath, job_id: str) -> JobInfo | 
             return JobInfo(job_id=job_id, state="unknown", problem=_NO_RECORD)
         newest = found.newest
         if found.beside:
-            committer, newest = MagicCommitter.name, max(newest, await newest_of_magic(store, layout))
+            suited = suited_committer(store)
+            committer, newest = suited.name, max(newest, await suited.last_task_commit(store, layout))
         state, files, kept = await _state(store, found)
     except JobNotFoundError:
         return None

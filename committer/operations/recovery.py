@@ -11,7 +11,7 @@ from committer.committers.context import open_context
 from committer.committers.find_job import find_job
 from committer.committers.opened_store import store_of_call
 from committer.committers.refused_output import naming_the_end
-from committer.committers.registry import committer_for, default_committer
+from committer.committers.registry import committer_for, suited_committer
 from committer.committers.results import JobReport
 from committer.config import CommitterConfig, ConfigLike, config_of
 from committer.errors import (
@@ -112,7 +112,7 @@ async def _found(
             spec = JobSpec(
                 destination=destination.uri,
                 job_id=job_id,
-                committer=default_committer(store.capabilities),
+                committer=suited_committer(store).name,
                 config=choices or CommitterConfig(),
             )
         context = await open_context(spec, store, owned=False, listeners=listeners)

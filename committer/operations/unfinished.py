@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from committer.committers.context import open_context
 from committer.committers.find_job import find_job
-from committer.committers.registry import committer_for
+from committer.committers.registry import committer_for, layout_for
 from committer.config import CommitterConfig
 from committer.errors import (
     CommitterError,
@@ -25,7 +25,6 @@ from committer.errors import (
 )
 from committer.logs import job_logger
 from committer.paths import StorePath
-from committer.stages.job_directory import layout_for
 from committer.stages.own_records import read_outcome
 from committer.stores.base import Store
 

@@ -23,6 +23,7 @@ PENDING_VERSION: Final = 2
 PENDING_SET_VERSION: Final = 3
 
 PENDING_SUFFIX: Final = ".pending"
+PENDING_SET_SUFFIX: Final = ".pendingset"
 
 MAGIC_LENGTH: Final = "x-hadoop-s3a-magic-data-length"
 """The metadata of a marker that says how long the file will be which waits."""

@@ -105,6 +105,7 @@ class StageContext:
     Attributes:
         spec: The job.
         layout: Where it lives.
+        listed_layout: The layout of jobs at the store of which nothing but the id is known.
         forms: What its committer's records look like.
         store: The destination's store, paced and counted.
         statistics: Where durations and counts go.
@@ -121,6 +122,7 @@ class StageContext:
 
     spec: JobSpec
     layout: JobLayout
+    listed_layout: type[JobLayout]
     forms: RecordForms
     store: Store
     statistics: Statistics

@@ -16,7 +16,6 @@ from committer.errors import (
     StoreNotFoundError,
 )
 from committer.layout import DRIVERS, JobLayout
-from committer.paths import StorePath
 from committer.records.job_state import Decision, JobOutcome
 from committer.stores.abilities import LINKS
 from committer.stores.base import FileStatus, Store
@@ -139,18 +138,11 @@ class JobDirectory:
         return max((child.modified or 0.0 for child in self.children.values()), default=0.0)
 
 
-def layout_for(store: Store, destination: StorePath, job_id: str, job_attempt: int = 0) -> JobLayout:
-    """Where a job lives of which nothing else is known: where files wait in uploads, it may be one of Hadoop's magic
-    committer, which has nothing below `_temporary`.
-    """
-    return JobLayout(destination, job_id, job_attempt, pending_sets=store.capabilities.publishes_uploads)
-
-
 async def look_at_job(store: Store, layout: JobLayout) -> JobDirectory:
     """Lists a job's directory: one call, two where there is none; three where a job may keep things beside it, and no
     setup record stands; two more where directories are not real, and it shows nothing else.
 
-    A job that Hadoop's magic committer set up has nothing there: what it keeps beside counts as its job attempt's.
+    A job that Hadoop set up may have nothing there: what it keeps beside counts as its job attempt's.
 
     Raises:
         JobNotFoundError: There is none.

@@ -8,7 +8,8 @@ from itertools import islice
 
 from committer.advice import call
 from committer.errors import ConfigurationError, PreflightError, TargetExistsError
-from committer.layout import MAGIC_JOB, SUCCESS, TEMPORARY, check_job_id
+from committer.file_names import job_id_in
+from committer.layout import SUCCESS, TEMPORARY, check_job_id
 from committer.paths import StorePath
 from committer.stages.base import Stage, StageContext
 from committer.stages.inspect_destination import DestinationView
@@ -191,7 +192,7 @@ def refused_moves(standing: Mapping[str, FileStatus]) -> list[str]:
 
 def end_it_first(job: StorePath) -> str:
     """What to do about a job's own directory that is in the way."""
-    runs_into, job_id = job.parent, job.name.removeprefix(MAGIC_JOB)
+    runs_into, job_id = job.parent, job_id_in(job.name)
     if runs_into.name.casefold() == TEMPORARY:
         runs_into = runs_into.parent
     try:

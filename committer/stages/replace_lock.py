@@ -26,7 +26,7 @@ from committer.paths import StorePath
 from committer.records.job_state import ReplaceLock, decode_record, encode_record, is_of
 from committer.stages.base import Stage, StageContext
 from committer.stages.cleanup import remove_emptied
-from committer.stages.job_directory import layout_for, look_at_job
+from committer.stages.job_directory import look_at_job
 from committer.stages.job_stands import is_set_up_anew
 from committer.stages.own_records import read_decision, read_outcome, read_record, read_setup
 from committer.stores.base import FileStatus
@@ -130,7 +130,7 @@ class TakeReplaceLock(Stage[None, None]):
                 return
             try:
                 check_job_id(job_id)
-                other = layout_for(self.context.store, layout.destination, job_id, layout.job_attempt)
+                other = self.context.listed_layout(layout.destination, job_id, layout.job_attempt)
                 found = await self._in_the_way(other)
             except (ConfigurationError, JobNotFoundError):
                 return

@@ -278,6 +278,5 @@ def check_store(context: StageContext, needs: Mapping[str, str], *, operation: s
             f"{context.store.scheme}:// cannot",
             operation=operation,
             path=context.layout.destination,
-            next_step="choose another committer for this store"
-            + (": 'magic' completes uploads where others rename" * can.publishes_uploads),
+            next_step="leave `committer` out, which takes the one that suits the store, or write to another store",
         )

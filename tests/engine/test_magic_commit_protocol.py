@@ -168,8 +168,11 @@ async def test_a_job_of_hadoops_goes_by_a_committer_that_its_store_can_serve(
     }
     with pytest.raises(UnsupportedError, match=f"committer '{wrong}' needs a store that can") as caught:
         await join[what]()
-    assert "another committer" in caught.value.next_step
+    assert "leave `committer` out" in caught.value.next_step
     assert place.all_files() == before
+    spec = JobSpec.for_hadoop(place.dest, "J")
+    opened = await join[what]()
+    await (opened.abort() if what == "task" else opened.close())
 
 
 async def test_choices_given_to_who_joins_a_job_of_hadoops_leave_its_committer(place: MemoryPlace) -> None:

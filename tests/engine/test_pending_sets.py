@@ -190,10 +190,18 @@ async def test_what_javas_success_says(place: MemoryPlace) -> None:
     assert sorted(ended.filenames) == [f"{place.dest}/a=1/x%20y.csv", f"{place.dest}/ü/e"]
 
 
-def test_which_of_hadoops_committers_follows_from_the_scheme() -> None:
-    found = {scheme: JobSpec.for_hadoop(f"{scheme}://place/x", "J").committer for scheme in ("s3", "s3a", "hdfs")}
-    assert found == {"s3": "magic", "s3a": "magic", "hdfs": "manifest"}
-    assert JobSpec.for_hadoop("memory://place/x", "J", committer="magic").layout.beside is not None
+@pytest.mark.parametrize(("kind", "committer_of_store"), [("s3", "magic"), ("hdfs", "manifest"), ("gcs", "manifest")])
+async def test_a_job_of_hadoops_has_the_committer_of_its_store(kind: str, committer_of_store: str) -> None:
+    """Where its spec names none, each process finds it when it opens the job."""
+    other = MemoryPlace(kind)  # type: ignore[arg-type]
+    other.write(f"{MAGIC}/marker" if committer_of_store == "magic" else f"_temporary/{JOB}/00/manifests/x", b"")
+    spec = JobSpec.decode(JobSpec.for_hadoop(other.dest, JOB).encode())
+    async with committer.open_task(spec, task=0, storage_options=other.options) as task, task.open("part-0") as file:
+        await file.write(b"1")
+    async with committer.attach_job(spec, storage_options=other.options) as job:
+        assert job.spec.committer == committer_of_store
+        report = await job.commit()
+    assert (report.committer, other.files()["part-0"]) == (committer_of_store, b"1")
 
 
 async def test_a_message_holds_its_task_to_the_record_it_speaks_of(place: MemoryPlace) -> None:

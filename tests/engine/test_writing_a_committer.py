@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
@@ -14,7 +15,11 @@ from committer import CommitterConfig
 from committer.committers import registry
 from committer.committers.registry import committer_for, register_committer, unregister_committer
 from committer.errors import JobStateError, JobUndecidedError, TargetExistsError, UnsupportedError
+from committer.flow.runtime import use_runtime
+from committer.layout import JobLayout
+from committer.paths import StorePath
 from committer.testing.faults import Call, FaultyStore, SimulatedCrash
+from committer.testing.virtual_time import VirtualRuntime
 from tests.engine import test_commit_protocol as shared
 from tests.engine.places import DiskPlace, MemoryPlace, Place
 
@@ -41,8 +46,19 @@ globals().update({test.__name__: test for test in _SHARED})
 
 PAGE = Path(__file__).parents[2] / "docs" / "writing-a-committer.md"
 NAME = "hard-link"
+OWN_LAYOUT = "hard-link-elsewhere"
 FILES = {"a=1/part-0": b"one", "a=1/part-1": b"two", "part-2": b"three"}
 OLD = {"part-2": b"old", "b=1/part-9": b"another job's"}
+
+
+class ElsewhereLayout(JobLayout):
+    """Task records, and their names, as no committer of this library has them."""
+
+    record_suffix: ClassVar[str] = ".linked"
+    record_kind: ClassVar[str] = "list of links"
+
+    def _place_records(self) -> tuple[StorePath, StorePath]:
+        return self.job_attempt_directory / "committed", self.job_attempt_directory / "begun"
 
 
 class OnDisk(DiskPlace):
@@ -58,22 +74,25 @@ class OnDisk(DiskPlace):
 class InMemory(MemoryPlace):
     """A memory space, with jobs of the page's committer."""
 
-    def __init__(self) -> None:
+    def __init__(self, name: str = NAME) -> None:
         super().__init__("local")
-        self.committer, self.publishes_by = NAME, "link_file"
+        self.committer, self.publishes_by = name, "link_file"
 
     def open_job(self, **arguments: object):
-        return super().open_job(committer=NAME, **arguments)
+        return super().open_job(committer=self.committer, **arguments)
 
 
 @pytest.fixture(scope="module", autouse=True)
 def registered() -> Iterator[None]:
-    """Runs the page's first block, which registers its committer."""
+    """Runs the page's first block, which registers its committer; beside it one with a layout of its own."""
     block = re.findall(r"^```python\n(.*?)^```$", PAGE.read_text("utf-8"), re.MULTILINE | re.DOTALL)[0]
     names: dict[str, Any] = {"__name__": __name__}
     exec(compile(block, str(PAGE), "exec"), names)
+    kind = type(committer_for(NAME))
+    register_committer(type("Elsewhere", (kind,), {"name": OWN_LAYOUT, "listed_layout": ElsewhereLayout}))
     yield
     unregister_committer(NAME)
+    unregister_committer(OWN_LAYOUT)
 
 
 @pytest.fixture(params=["disk", "memory"])
@@ -101,12 +120,13 @@ async def _calls_of_a_commit() -> int:
     return sum(place.store.counts().values()) - before
 
 
+@pytest.mark.parametrize("name", [NAME, OWN_LAYOUT])
 @pytest.mark.parametrize("rollback", [False, True])
-async def test_driver_that_dies_before_any_call_is_followed_by_another(rollback: bool) -> None:
+async def test_driver_that_dies_before_any_call_is_followed_by_another(rollback: bool, name: str) -> None:
     """Each ends as a commit that was not disturbed would, or as if the job had never been."""
     ended = set()
     for last in range(await _calls_of_a_commit()):
-        place = InMemory()
+        place = InMemory(name)
         job = await _prepared(place)
         calls = 0
 
@@ -154,6 +174,36 @@ async def test_a_file_that_came_meanwhile_is_kept_and_the_job_taken_back(place: 
         await job.commit()
     assert refused.value.outcome == "unchanged"
     assert place.files() == {"part-2": b"another job's"}
+
+
+async def test_layout_of_a_committers_own_is_found_by_operators(tmp_path: Path) -> None:
+    """Where only the id of a job is known, its setup record says whose layout it has."""
+    place = InMemory(OWN_LAYOUT)
+    job = await _prepared(place)
+    records = [name for name in place.all_files() if name.endswith(".linked")]
+    assert {name.rpartition("/")[0] for name in records} == {"_temporary/j/00/committed"}
+    assert len(records) == 2
+    [info] = await committer.list_jobs(place.dest, storage_options=place.options)
+    assert (info.committer, info.state) == (OWN_LAYOUT, "open")
+    await job.close()
+    kept = CommitterConfig(diagnostics_manifest_directory=str(tmp_path / "kept"))
+    async with committer.attach_job(place.dest, job_id="j", config=kept, storage_options=place.options) as attached:
+        assert (await attached.commit()).files_committed == 3
+    assert place.files() == {**OLD, **FILES}
+    assert place.temporary() == set()
+    assert len(list((tmp_path / "kept").rglob("*.linked"))) == 2
+
+
+async def test_a_job_is_as_young_as_its_task_records_in_a_layout_of_its_own() -> None:
+    place, runtime = InMemory(OWN_LAYOUT), VirtualRuntime(start=datetime(2026, 3, 1, tzinfo=UTC))
+    with use_runtime(runtime):
+        job = await place.open_job(job_id="j")
+        async with await place.open_task(job.spec, 0) as task:
+            await runtime.advance(3600)
+        assert task.task_commit is not None
+        report = await committer.cleanup(place.dest, older_than=1800, storage_options=place.options)
+        assert report.kept == {"j": "it is younger"}
+        await job.close()
 
 
 async def test_a_store_that_cannot_link_is_refused() -> None:

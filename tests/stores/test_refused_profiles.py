@@ -23,7 +23,7 @@ async def test_manifest_is_refused_with_the_reason(profile: str, delivery: str) 
         await committer.open_job(
             str(space.path("out")), committer="manifest", delivery=delivery, storage_options={"store": store}
         )
-    for reason in ("'manifest'", "rename a file atomically", "rename without replacing", "choose another committer"):
+    for reason in ("'manifest'", "rename a file atomically", "rename without replacing", "write to another store"):
         assert reason in str(caught.value)
     assert caught.value.outcome == "unchanged"
     assert store.calls == []

@@ -7,10 +7,13 @@ from typing import Final
 
 from committer.committers.base import Committer
 from committer.committers.magic.forms import PendingSetForms
+from committer.committers.magic.hadoop_jobs import last_commit, newest_attempt
+from committer.committers.magic.layout import MagicLayout, run_directory, task_attempt_directory
 from committer.committers.magic.pending_files import PendingFiles
 from committer.committers.publish_action import PublishAction
 from committer.committers.upload_action import UploadAction
 from committer.errors import StoreError
+from committer.layout import JobLayout
 from committer.logs import job_logger
 from committer.paths import StorePath
 from committer.records.task_commit import TaskCommit
@@ -21,6 +24,7 @@ from committer.stages.base import RecordForms, StageContext
 from committer.stages.manifest_forms import ManifestForms
 from committer.stages.task_output import AttemptIdentity, TaskOutput
 from committer.stages.uploaded_files import UploadedFiles
+from committer.stores.base import Store
 
 _log = job_logger("committer.committers")
 
@@ -41,6 +45,7 @@ class MagicCommitter(Committer):
     name = "magic"
     needs: Mapping[str, str] = _NEEDS
     action: PublishAction = UploadAction()
+    listed_layout: type[JobLayout] = MagicLayout
 
     def forms(self, spec: JobSpec) -> RecordForms:
         """Hadoop's pending sets where they are listed, else this engine's task manifests."""
@@ -50,6 +55,14 @@ class MagicCommitter(Committer):
         """Uploads to where the files go."""
         by_listing = context.spec.delivery == "listing"
         return PendingFiles(context, identity) if by_listing else UploadedFiles(context, identity)
+
+    async def newest_hadoop_attempt(self, store: Store, layout: JobLayout) -> int | None:
+        """The newest that a task of Hadoop's committed to: two listings."""
+        return await newest_attempt(store, layout)
+
+    async def last_task_commit(self, store: Store, layout: JobLayout) -> float:
+        """When the newest pending set was written: one listing, and one a job attempt."""
+        return await last_commit(store, layout)
 
     async def commit_task(self, context: StageContext, output: TaskOutput) -> TaskCommit:
         """Runs `CommitTask`; then what told of single files is of no use any more."""
@@ -69,7 +82,9 @@ class MagicCommitter(Committer):
 def _place_of(context: StageContext, task: int, attempt: int, nonce: str | None) -> StorePath:
     layout = context.layout
     attempt_id = layout.task_attempt_id(task, attempt)
-    return layout.magic_task_attempt(attempt_id) if nonce is None else layout.magic_run(attempt_id, nonce)
+    if nonce is None:
+        return task_attempt_directory(layout, attempt_id)
+    return run_directory(layout, attempt_id, nonce)
 
 
 async def _forget(context: StageContext, place: StorePath) -> None:

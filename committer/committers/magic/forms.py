@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from collections.abc import Set as AbstractSet
 
+from committer.committers.magic.layout import task_attempt_directory
 from committer.committers.magic.pending_sets import is_set, manifest_of, set_of
 from committer.committers.magic.recorded_uploads import is_place_of, places_of_records, recorded_uploads
 from committer.paths import StorePath
@@ -51,4 +52,4 @@ class PendingSetForms(ManifestForms):
 
     def upload_lists_of(self, context: StageContext, attempt_id: str) -> list[StorePath]:
         """What its runs told of each file."""
-        return [context.layout.magic_task_attempt(attempt_id)]
+        return [task_attempt_directory(context.layout, attempt_id)]

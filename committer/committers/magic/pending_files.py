@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 
+from committer.committers.magic.layout import run_directory
 from committer.committers.magic.pending_sets import pending_of
 from committer.errors import StoreError
 from committer.flow.shielded import UNDO_BOUND_S, run_shielded
-from committer.layout import PENDING_SET_SUFFIX
 from committer.paths import StorePath
-from committer.records.pending_set import MAGIC_LENGTH, PENDING_SUFFIX, encode_pending
+from committer.records.pending_set import MAGIC_LENGTH, PENDING_SET_SUFFIX, PENDING_SUFFIX, encode_pending
 from committer.stages.base import StageContext
 from committer.stages.names import is_absolute
 from committer.stages.task_output import AttemptIdentity
@@ -36,7 +36,7 @@ class PendingFiles(UploadedFiles):
         super().__init__(context, identity)
         self._identity = identity
         attempt = context.layout.task_attempt_id(identity.task, identity.attempt)
-        self._base = context.layout.magic_run(attempt, identity.nonce)
+        self._base = run_directory(context.layout, attempt, identity.nonce)
 
     async def open(self, destination: str, staged: str) -> FileWriter:
         """Begins the upload, lists it."""

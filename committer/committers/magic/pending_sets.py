@@ -12,12 +12,13 @@ from hashlib import md5
 from typing import Final
 
 from committer.errors import InvalidPathError, RecordError
-from committer.layout import PENDING_SET_SUFFIX, JobLayout, has_nonce
+from committer.layout import JobLayout, has_nonce
 from committer.paths import StorePath
 from committer.records.hadoop_json import bad_record
 from committer.records.job_state import SETUP
 from committer.records.manifest import FileEntry, TaskManifest
 from committer.records.pending_set import (
+    PENDING_SET_SUFFIX,
     PartEtag,
     PendingCommit,
     PendingSet,

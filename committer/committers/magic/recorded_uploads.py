@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Iterator
 from collections.abc import Set as AbstractSet
 
+from committer.committers.magic.layout import attempts_directory
 from committer.committers.magic.pending_sets import target_of
 from committer.errors import InvalidPathError, RecordError, StoreNotADirectoryError, StoreNotFoundError
 from committer.file_names import check_absolute_name, check_file_name
-from committer.layout import PENDING_SET_SUFFIX
 from committer.logs import job_logger
 from committer.paths import StorePath
 from committer.records.pending_set import (
     PENDING_LIMIT,
+    PENDING_SET_SUFFIX,
     PENDING_SUFFIX,
     PendingCommit,
     decode_pending,
@@ -33,7 +34,7 @@ async def places_of_records(context: StageContext) -> list[StorePath]:
     with the one directory. One listing, and three a job attempt.
     """
     found: list[StorePath] = []
-    for attempt in await children_of(context.store, context.layout.magic_attempt.parent):
+    for attempt in await children_of(context.store, attempts_directory(context.layout)):
         if not (attempt.is_directory and attempt.path.name.isdecimal()):
             continue
         # A set that an abort took, and did not delete any more, has another suffix behind its own.

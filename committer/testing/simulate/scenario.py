@@ -30,6 +30,8 @@ EventKind: TypeAlias = Literal[
 Ending: TypeAlias = Literal["abort", "roll_back", "cleanup"]
 ENGINE: frozenset[str] = frozenset({"manifest", "magic"})
 """The engine's own committers; others are models, which tests bring."""
+ONLY_ON: dict[str, str] = {"magic": "s3"}
+"""Committers for which one kind of store is there."""
 
 # How many of a hundred runs set an id up anew.
 _SET_UP_ANEW = 0.2
@@ -246,8 +248,7 @@ def draw_scenario(seed: int, committer: str = "manifest") -> Scenario:
     """
     draw = random.Random(f"scenario {seed}")
     kind = draw.choice(PROVING) if draw.random() < 0.9 else draw.choice(sorted(RENAMING))
-    if committer == "magic":
-        kind = "s3"
+    kind = ONLY_ON.get(committer, kind)
     alone = committer not in ENGINE or kind not in (*PROVING, "s3")
     shared = draw.random() < 0.2
     jobs = tuple(
