@@ -15,6 +15,7 @@ from benchmarks.kept import ROUNDS, keep, machine
 # Here, where no vendor's package is needed to read what was kept.
 ADLS_RENAME = "adls-rename"
 S3_COMPLETE = "s3-complete"
+GCS_MOVE = "gcs-move"
 
 Figures: TypeAlias = dict[str, float]
 Run: TypeAlias = Callable[[int, int, int], dict[str, Figures]]

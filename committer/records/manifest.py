@@ -51,6 +51,8 @@ class FileEntry(msgspec.Struct, gc=False, omit_defaults=True):
         e: Its identity or etag; None, or empty, when the store has none.
         u: The upload that it waits in, where it is no file yet; then nothing stands at `s`, which only says whose it
             is. Not Hadoop's.
+        v: What a store's conditions knew it by when it was written (`FileStatus.version`); None where none does. Not
+            Hadoop's.
     """
 
     s: _Uri
@@ -59,6 +61,7 @@ class FileEntry(msgspec.Struct, gc=False, omit_defaults=True):
     z: _Size = msgspec.field(default_factory=_zero)
     e: str | None = None
     u: UploadEntry | None = None
+    v: str | None = None
 
 
 class DirectoryEntry(msgspec.Struct, gc=False, omit_defaults=True):

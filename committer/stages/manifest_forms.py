@@ -45,6 +45,7 @@ class ManifestForms(RecordForms):
                 z=file.size,
                 e=file.identity,
                 u=file.upload,
+                v=file.version,
             )
             for file in output.files
         ]

@@ -37,6 +37,7 @@ class PlannedFile(msgspec.Struct, gc=False):
         upload: The upload it waits in, where it is no file yet; then nothing stands at `source`.
         stamp: What then proves, with its length, that a file is this one; empty where Hadoop sent it, then its
             identity does.
+        version: What the store's conditions knew it by when it was written (`FileStatus.version`); None without.
     """
 
     source: str
@@ -45,6 +46,7 @@ class PlannedFile(msgspec.Struct, gc=False):
     identity: str | None
     upload: UploadEntry | None = None
     stamp: str = ""
+    version: str | None = None
 
 
 class RecordEntries(NamedTuple):
@@ -56,6 +58,7 @@ class RecordEntries(NamedTuple):
     identities: list[str | None]
     uploads: list[UploadEntry | None] | None = None
     stamp: str = ""
+    versions: list[str | None] | None = None
 
     def planned(self) -> list[PlannedFile]:
         """The files one by one."""
@@ -63,6 +66,9 @@ class RecordEntries(NamedTuple):
         if self.uploads is not None:
             for file, upload in zip(files, self.uploads, strict=True):
                 file.upload, file.stamp = upload, self.stamp
+        if self.versions is not None:
+            for file, version in zip(files, self.versions, strict=True):
+                file.version = version
         return files
 
     def first(self) -> PlannedFile:
@@ -128,7 +134,9 @@ def _entries(layout: JobLayout, manifest: TaskManifest, sources: list[str], dest
     identities = [entry.e or None for entry in manifest.files]
     uploads = [entry.u for entry in manifest.files]
     if uploads.count(None) == len(uploads):
-        return RecordEntries(sources, destinations, sizes, identities)
+        # Of all files of a record, or of none: one store wrote them.
+        versions = [entry.v for entry in manifest.files] if manifest.files and manifest.files[0].v else None
+        return RecordEntries(sources, destinations, sizes, identities, versions=versions)
     # A record holds files of one attempt only; one that does not is refused when it is loaded.
     run = sources[0].partition("/")[0]
     # Hadoop stamps nothing.

@@ -40,7 +40,7 @@ from committer.stages.identity import (
 from committer.stages.planned_files import PlannedFile
 from committer.stages.preflight import end_it_first
 from committer.stages.target_directories import job_inside
-from committer.stores.abilities import BATCH_RENAME, HARD_LINKS, SupportsBatchRename
+from committer.stores.abilities import BATCH_RENAME, HARD_LINKS, VERSIONS, SupportsBatchRename
 from committer.stores.base import FileStatus
 
 # How often one file is looked at and tried again. Each round either ends or saw the store change under it, so a
@@ -117,6 +117,7 @@ class PublishFiles(Stage[CommitState, Published]):
         targets, promoted = value.targets, value.promoted
         known = promoted.keys() | targets.keys()
         rename_file, advance, ends = store.rename_file, self.context.progress.advance, self._ends
+        versions = VERSIONS.of(store)
 
         async def publish(file: PlannedFile) -> None:
             if known and (name := file.destination) in known:
@@ -126,7 +127,10 @@ class PublishFiles(Stage[CommitState, Published]):
             else:
                 source, target = ends(file)
                 try:
-                    await rename_file(source, target, identity=file.identity)
+                    if versions is None or file.version is None:
+                        await rename_file(source, target, identity=file.identity)
+                    else:
+                        await versions.rename_version(source, target, version=file.version, identity=file.identity)
                 except StoreError as error:
                     await self._settle(file, source, target, error)
             advance(1, file.size)

@@ -42,8 +42,8 @@ class StagedFiles(AttemptFiles):
             ) from error
 
     def written(self, staged: str, status: FileStatus, *, absolute: str) -> WrittenFile:
-        """Its name, size and identity."""
-        return WrittenFile(staged, status.size, status.identity, absolute=absolute)
+        """Its name, size, identity and version."""
+        return WrittenFile(staged, status.size, status.identity, absolute=absolute, version=status.version)
 
     def kept_at(self, staged: str) -> StorePath:
         """In the task attempt directory."""

@@ -34,6 +34,7 @@ class WrittenFile:
         synced: Whether its data survives a power loss already, where that was asked for.
         absolute: The absolute path it goes to; empty where it goes to the same name below the destination.
         upload: The upload it waits in, where nothing stands under its name.
+        version: What the store's conditions know it by (`FileStatus.version`).
     """
 
     name: str
@@ -42,6 +43,7 @@ class WrittenFile:
     synced: bool = True
     absolute: str = ""
     upload: UploadEntry | None = None
+    version: str | None = None
 
     @property
     def destination(self) -> str:

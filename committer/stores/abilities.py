@@ -41,6 +41,8 @@ class Capabilities(msgspec.Struct, frozen=True, kw_only=True):
         replacing_rename: A file rename can replace an existing file atomically.
         atomic_directory_rename: A directory with all its content is renamed in one atomic step.
         conditional_rename: A rename can be told which identity its source must have.
+        versions: The store implements `SupportsVersions`: statuses hold a version, on whose condition a file is renamed
+            without a look.
         identity: Files have an identity.
         identity_through_rename: A file keeps its identity when it is renamed.
         exclusive_put: `Store.put` can create only when absent, decided by the store.
@@ -78,6 +80,7 @@ class Capabilities(msgspec.Struct, frozen=True, kw_only=True):
     replacing_rename: bool = True
     atomic_directory_rename: bool = True
     conditional_rename: bool = False
+    versions: bool = False
     identity: bool = True
     identity_through_rename: bool = True
     exclusive_put: bool = True
@@ -140,8 +143,8 @@ class Ability(Generic[P]):
         protocol: The methods.
         described: What it is called in errors, in the plural: "hard links".
         declared: Whether a store declares it.
-        in_place_of: The method of `Store` that one call of it stands for many calls of. A subclass that overrides this
-            one alone does not have the ability: its own method would never be called.
+        in_place_of: The method of `Store` that is not called where this is: one call of it stands for one or many. A
+            subclass that overrides that method alone does not have the ability: its own would never be called.
     """
 
     def __init__(
@@ -262,6 +265,29 @@ class SupportsBatchRename(Protocol):
         """
 
 
+class SupportsVersions(Protocol):
+    """A file that was just written or seen can be renamed without a look at what it is."""
+
+    async def rename_version(
+        self, source: StorePath, destination: StorePath, *, version: str, identity: str | None
+    ) -> None:
+        """Renames a file as `Store.rename_file` does, replacing nothing. One call, if the source has the version.
+
+        The version is a condition of that call, and a proof of the file as long as it is met. Where it is not (the file
+        was renamed and back since, a record says something that is none), the source is looked at as by
+        `Store.rename_file`, and its identity counts.
+
+        Args:
+            source: The file.
+            destination: Its new path.
+            version: What `FileStatus.version` said of it.
+            identity: What it must be, where it has another version.
+
+        Raises:
+            StoreError: As `Store.rename_file`.
+        """
+
+
 class SupportsSync(Protocol):
     """What is written survives a power loss only when synced."""
 
@@ -332,6 +358,9 @@ LOCAL_PATHS: Final[Ability[SupportsLocalPaths]] = Ability(
 )
 BATCH_RENAME: Final[Ability[SupportsBatchRename]] = Ability(
     SupportsBatchRename, "batch renames", lambda can: can.batch_rename, in_place_of="rename_file"
+)
+VERSIONS: Final[Ability[SupportsVersions]] = Ability(
+    SupportsVersions, "renames by version", lambda can: can.versions, in_place_of="rename_file"
 )
 SYNC: Final[Ability[SupportsSync]] = Ability(SupportsSync, "syncing to the disk", lambda can: can.durable)
 CONDITIONAL_DELETE: Final[Ability[SupportsConditionalDelete]] = Ability(

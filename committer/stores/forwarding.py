@@ -20,6 +20,7 @@ from committer.stores.abilities import (
     LOCAL_PATHS,
     METADATA,
     SYNC,
+    VERSIONS,
     Capabilities,
     Wrapper,
 )
@@ -62,6 +63,7 @@ WRITE: Final = Operation("write", "", "write", ONCE)
 CLOSE_WRITER: Final = Operation("close_writer", "", "write", ONCE)
 ABORT_WRITER: Final = Operation("abort_writer", "", "write", REPEATABLE)
 MAKE_DIRECTORY: Final = Operation("make_directory", names.OP_MKDIRS, "write", REPEATABLE)
+# By version, too: to what wraps a store the one is as the other.
 RENAME_FILE: Final = Operation("rename_file", names.COMMIT_FILE_RENAME, "write", ONCE)
 RENAME_FILES: Final = Operation("rename_files", names.COMMIT_FILE_RENAME, "write", ONCE)
 RENAME_DIRECTORY: Final = Operation("rename_directory", names.OP_RENAME, "write", ONCE)
@@ -185,6 +187,18 @@ class ForwardingStore(Wrapper, Store):
         await self.call(
             RENAME_FILE,
             lambda: self.inner.rename_file(source, destination, replace=replace, identity=identity),
+            source,
+            destination,
+        )
+
+    async def rename_version(
+        self, source: StorePath, destination: StorePath, *, version: str, identity: str | None
+    ) -> None:
+        """See `SupportsVersions.rename_version`."""
+        inner = VERSIONS.required(self.inner, "rename_file", source)
+        await self.call(
+            RENAME_FILE,
+            lambda: inner.rename_version(source, destination, version=version, identity=identity),
             source,
             destination,
         )

@@ -44,6 +44,9 @@ class FileStatus(msgspec.Struct, frozen=True, gc=False):
             length, who wrote it. Told by `Store.status` only: S3's listings hold no metadata. None without one.
         refuses: What the store would refuse to do with it, where it knows without a further call; None where it knows
             of nothing. A job refuses before its decision what would stop it afterwards.
+        version: What the store's conditions know this file by at this moment, where `Capabilities.versions` holds. No
+            identity: a rename changes it, and nothing compares it. It only saves a rename a look (see
+            `committer.stores.abilities.SupportsVersions`).
     """
 
     path: StorePath
@@ -55,3 +58,4 @@ class FileStatus(msgspec.Struct, frozen=True, gc=False):
     is_special: bool = False
     stamp: str | None = None
     refuses: Refusals | None = None
+    version: str | None = None

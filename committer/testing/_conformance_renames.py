@@ -15,7 +15,7 @@ from committer.errors import (
     UnsupportedError,
 )
 from committer.paths import StorePath
-from committer.stores.abilities import HARD_LINKS, LOCAL_PATHS, SYNC
+from committer.stores.abilities import HARD_LINKS, LOCAL_PATHS, SYNC, VERSIONS
 from committer.stores.base import Capabilities, Store
 from committer.testing._conformance_base import Channel, ConformanceBase, outcomes, successes
 
@@ -43,6 +43,47 @@ class RenameConformance(ConformanceBase):
             if can.identity and can.identity_through_rename:
                 assert after.identity == before.identity
             await store.delete_directory(root / "to", recursive=True)
+
+    async def test_rename_by_version(self, store: Store, root: StorePath, channel: Channel, can: Capabilities) -> None:
+        if not can.versions:
+            return
+        able = VERSIONS.required(store, "rename_version")
+        there, old, file = root / "there", root / "old", root / "file"
+        await store.put(there, b"there")
+        gone = await store.put(old, b"gone")
+        await store.delete_file(old)
+        written = await store.put(file, b"1")
+        version = written.version or ""
+        assert version == (await store.status(file)).version
+        with pytest.raises(StoreExistsError):
+            await able.rename_version(file, there, version=version, identity=written.identity)
+        with pytest.raises(StoreNotFoundError) as missing:
+            await able.rename_version(old, root / "new", version=gone.version or "", identity=gone.identity)
+        assert missing.value.path == str(old)
+        await able.rename_version(file, root / "new", version=version, identity=written.identity)
+        assert await channel.files() == {"there": b"there", "new": b"1"}
+        assert (await store.status(root / "new")).identity == written.identity
+
+    async def test_rename_by_another_version(
+        self, store: Store, root: StorePath, channel: Channel, can: Capabilities
+    ) -> None:
+        """Then the identity counts: of a file that was renamed and back, and of another one that has its name."""
+        if not can.versions:
+            return
+        able = VERSIONS.required(store, "rename_version")
+        file, other = root / "file", root / "other"
+        written = await store.put(file, b"1")
+        version = written.version or ""
+        await store.rename_file(file, other)
+        await store.rename_file(other, file)
+        assert (await store.status(file)).version not in (None, version)
+        for number, odd in enumerate((version, "", "no version", "0", "9" * 40)):
+            await able.rename_version(file, root / f"new-{number}", version=odd, identity=written.identity)
+            file = root / f"new-{number}"
+        await store.put(root / "file", b"2")
+        with pytest.raises(StorePreconditionError):
+            await able.rename_version(root / "file", root / "to", version=version, identity=written.identity)
+        assert await channel.files() == {"new-4": b"1", "file": b"2"}
 
     async def test_rename_that_is_not_offered(
         self, store: Store, root: StorePath, channel: Channel, replaces: list[bool]

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator
 
-from committer.errors import StoreExistsError, StoreIsADirectoryError, StoreNotFoundError
+from committer.errors import StoreExistsError, StoreIsADirectoryError, StoreNotFoundError, StorePreconditionError
 from committer.paths import StorePath
 from committer.stores.base import FileStatus, FileWriter
 from committer.stores.helpers import exists
@@ -66,6 +66,33 @@ class CopiesAndDeletes(MemoryStore):
         data = await self.read(source, limit=1 << 24)
         await super().put(destination, data, exclusive=not replace)
         await self.delete_file(source)
+
+
+class IgnoresVersions(MemoryStore):
+    profile = "gcs"
+
+    async def rename_version(self, source: StorePath, destination: StorePath, **_: object) -> None:
+        await self.rename_file(source, destination)
+
+
+class KnowsVersionsOnly(MemoryStore):
+    profile = "gcs"
+
+    async def rename_version(
+        self, source: StorePath, destination: StorePath, *, version: str, identity: str | None
+    ) -> None:
+        if (await self.status(source)).version != version:
+            raise StorePreconditionError("another version", operation="rename_file", path=source)
+        await self.rename_file(source, destination)
+
+
+class ReplacesByVersion(MemoryStore):
+    profile = "gcs"
+
+    async def rename_version(
+        self, source: StorePath, destination: StorePath, *, version: str, identity: str | None
+    ) -> None:
+        await self.rename_file(source, destination, replace=True, identity=identity)
 
 
 class MergesDirectories(MemoryStore):

@@ -37,7 +37,6 @@ class Service:
         remote: The server.
         options: How to reach it.
         rename: Operation and status of a file that was published.
-        requests: How many requests publish a file.
         rate: How many requests it serves in a second.
         files: How many files keep it busy for some fifteen seconds.
     """
@@ -45,7 +44,6 @@ class Service:
     remote: Account | RemoteBucket
     options: dict[str, object]
     rename: tuple[str, int]
-    requests: int
     rate: int
     files: int
 
@@ -60,11 +58,10 @@ def service(request: pytest.FixtureRequest) -> Iterator[Service]:
         if request.param == "adls":
             account = stack.enter_context(account_process())
             options: dict[str, object] = {"endpoint": account.endpoint, "account_key": account.key}
-            yield Service(account, options, ("rename", 201), requests=1, rate=800, files=10_000)
+            yield Service(account, options, ("rename", 201), rate=800, files=10_000)
         else:
             bucket = stack.enter_context(bucket_process())
-            # A look and a move.
-            yield Service(bucket, {"endpoint": bucket.url}, ("move", 200), requests=2, rate=200, files=2_000)
+            yield Service(bucket, {"endpoint": bucket.url}, ("move", 200), rate=200, files=3_000)
 
 
 def name(number: int) -> str:
@@ -95,7 +92,7 @@ async def test_thousands_of_files_committed_too_fast(service: Service) -> None:
     await asyncio.to_thread(remote.control, "POST", "rate", {"rate": service.rate})
     await asyncio.to_thread(remote.control, "DELETE", "counters")
 
-    config = rate(TOO_FAST * service.rate / service.requests)
+    config = rate(TOO_FAST * service.rate)
     async with committer.attach_job(uri, job_id="J", config=config, storage_options=service.options) as job:
         report = await job.commit(tasks=service.tasks)
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from typing import Final
 
 from committer.errors import (
+    CommitterError,
     StoreExistsError,
     StoreNotFoundError,
     StorePreconditionError,
@@ -18,6 +20,11 @@ from committer.stores.gcs.wire import GcsWire
 from committer.stores.http import Answer
 
 OPERATION: Final = "rename_file"
+
+# "Objects: move". A generation is a number of 64 bits.
+_NEW: Final = (("ifGenerationMatch", "0"),)
+_UNCHANGED: Final = (("ifSourceMetagenerationMatch", "1"),)
+_GENERATION: Final = re.compile(r"[1-9][0-9]{0,17}")
 
 
 class Renames:
@@ -52,7 +59,7 @@ class Renames:
         if self._moves is None:
             nonce = current_runtime().nonce()
             source, destination = directory / f".no-object-{nonce}-1", directory / f".no-object-{nonce}-2"
-            answer = await self._move(source, destination, [("ifGenerationMatch", "0")])
+            answer = await self._move(source, destination, [*_NEW])
             if not (_says_no_object(answer) or _is_not_known(answer)):
                 raise error_of(answer, OPERATION, destination, source=source)
             self._moves = _says_no_object(answer)
@@ -75,7 +82,7 @@ class Renames:
                 raise StoreExistsError("something stands there", operation=OPERATION, path=destination)
             if source == destination:
                 return
-        conditions = [] if replace else [("ifGenerationMatch", "0")]
+        conditions = [] if replace else [*_NEW]
         if seen is not None:
             conditions.append(("ifSourceGenerationMatch", seen.generation))
         if self.copied:
@@ -93,11 +100,36 @@ class Renames:
                 self._moves = False
                 await self.rename(source, destination, replace=replace, identity=identity)
                 return
-        if answer.status == 404 and not says_no_bucket(answer):
-            raise await self._source_is_gone(source, destination, identity)
         if answer.status == 412:
             raise await self._not_met(source, destination, identity, replace=replace)
-        raise error_of(answer, OPERATION, destination, source=source)
+        raise await self._refused(answer, source, destination, identity)
+
+    async def rename_version(
+        self, source: StorePath, destination: StorePath, version: str, identity: str | None
+    ) -> None:
+        """Renames an object that has a generation, replacing nothing; see `SupportsVersions.rename_version`.
+
+        The writer of the object was told the generation with the identity, and an object that still has its first
+        metageneration has the metadata that it was made with. So the conditions of this one request prove what a look
+        proves, at the moment of the move. A second arrival of the request moves nothing: a move changes the generation.
+        """
+        if self.copied or source == destination or _GENERATION.fullmatch(version) is None:
+            await self.rename(source, destination, replace=False, identity=identity)
+            return
+        answer = await self._move(source, destination, [*_NEW, ("ifSourceGenerationMatch", version), *_UNCHANGED])
+        if answer.status < 300:
+            self._moves = True
+        elif answer.status == 412 or _is_not_known(answer):
+            await self.rename(source, destination, replace=False, identity=identity)
+        else:
+            raise await self._refused(answer, source, destination, identity)
+
+    async def _refused(
+        self, answer: Answer, source: StorePath, destination: StorePath, identity: str | None
+    ) -> CommitterError:
+        if answer.status == 404 and not says_no_bucket(answer):
+            return await self._source_is_gone(source, destination, identity)
+        return error_of(answer, OPERATION, destination, source=source)
 
     async def _move(self, source: StorePath, destination: StorePath, conditions: list[tuple[str, str]]) -> Answer:
         url = self._wire.move_url(source, destination)

@@ -101,7 +101,10 @@ def status_of(resource: ObjectResource, path: StorePath) -> FileStatus:
     """The status that a resource is."""
     stamp = (resource.metadata or {}).get(STAMP)
     modified, identity = _moment(resource.updated), identity_of(resource)
-    return FileStatus(path, False, int(resource.size), modified, identity, stamp=stamp, refuses=_refusals(resource))
+    refusals, version = _refusals(resource), resource.generation or None
+    return FileStatus(
+        path, False, int(resource.size), modified, identity, stamp=stamp, refuses=refusals, version=version
+    )
 
 
 async def pages(
@@ -178,7 +181,8 @@ def _child(resource: ObjectResource, directory: StorePath, prefix: str, is_child
         return odd_status(directory, resource.name, _TOOL, "gs")
     path = StorePath(directory.scheme, directory.authority, f"/{resource.name}")
     modified, identity = _moment(resource.updated), identity_of(resource)
-    return FileStatus(path, False, int(resource.size), modified, identity, refuses=_refusals(resource))
+    refusals, version = _refusals(resource), resource.generation or None
+    return FileStatus(path, False, int(resource.size), modified, identity, refuses=refusals, version=version)
 
 
 def _refusals(resource: ObjectResource) -> Refusals | None:

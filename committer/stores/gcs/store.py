@@ -44,6 +44,7 @@ _CAPABILITIES: Final = Capabilities(
     directories=False,
     atomic_directory_rename=False,
     conditional_rename=True,
+    versions=True,
     conditional_delete=True,
     batch_delete=True,
     max_batch_delete=BATCH,
@@ -62,7 +63,8 @@ class GcsStore(Store):
 
     - A file's identity is metadata (``committer-attempt``) that it was made with, and its checksum: moves keep both.
       What others wrote has no such metadata, and its identity proves the bytes alone.
-    - A rename with an identity looks at the source first, and moves exactly the generation it saw.
+    - A rename with an identity looks at the source first, and moves exactly the generation it saw. What was just
+      written needs no look: the version in its status is its generation.
     - There are no directories. A name is one where names lie below it, or where another tool left a placeholder, an
       empty object whose name ends in a slash; placeholders are never listed, and are deleted with what is below them.
     - The service verifies the checksum of everything that is written.
@@ -227,6 +229,14 @@ class GcsStore(Store):
         self._check_file("rename_file", self._checked(source))
         self._check_file("rename_file", self._checked(destination))
         await self._renames.rename(source, destination, replace=replace, identity=identity)
+
+    async def rename_version(
+        self, source: StorePath, destination: StorePath, *, version: str, identity: str | None
+    ) -> None:
+        """See `SupportsVersions.rename_version`; one call, and those of `rename_file` where it is refused."""
+        self._check_file("rename_file", self._checked(source))
+        self._check_file("rename_file", self._checked(destination))
+        await self._renames.rename_version(source, destination, version, identity)
 
     async def rename_directory(self, source: StorePath, destination: StorePath) -> None:
         """Not here: folders of buckets with a hierarchical namespace are not used yet.

@@ -26,7 +26,7 @@ PROFILES: Final[Mapping[str, Capabilities]] = {
         implicit_parents=True, conditional_rename=True, forbids_trailing_period=True, max_path_bytes=1024
     ),
     "gcs": msgspec.structs.replace(
-        _FLAT, conditional_rename=True, conditional_delete=True, batch_delete=True, max_batch_delete=100
+        _FLAT, conditional_rename=True, versions=True, conditional_delete=True, batch_delete=True, max_batch_delete=100
     ),
     # S3's 5 MiB, the least that a part may have but for the last, is for a flag to set: a test has small files.
     "s3": msgspec.structs.replace(
@@ -49,8 +49,8 @@ PROFILES: Final[Mapping[str, Capabilities]] = {
 
 ``local`` and ``hdfs`` have real directories and rename them atomically; ``adls`` also checks the identity of what it
 renames, and makes missing parents up; ``gcs`` has no directories and renames one object at a time, with the stamp that
-is its identity; ``s3`` and ``azure-flat`` (blobs without a hierarchical namespace) rename nothing: one has uploads
-whose completion is withheld, the other lists of blocks.
+is its identity, to a new version; ``s3`` and ``azure-flat`` (blobs without a hierarchical namespace) rename nothing:
+one has uploads whose completion is withheld, the other lists of blocks.
 """
 
 DEFAULT_PROFILE: Final = "local"
@@ -70,5 +70,6 @@ FLAGS: Final = (
     "no_replace_rename",
     "replacing_rename",
     "unicode_folding",
+    "versions",
 )
 LIMITS: Final = ("max_batch_delete", "max_part_bytes", "max_parts", "min_part_bytes")

@@ -224,6 +224,19 @@ class MemoryStore(Store):
             raise UnsupportedError("this space does not rename files so", operation="rename_file", path=source)
         tree.rename_file(source, destination, replace=replace, identity=identity)
 
+    async def rename_version(
+        self, source: StorePath, destination: StorePath, *, version: str, identity: str | None
+    ) -> None:
+        """See `SupportsVersions.rename_version`.
+
+        Raises:
+            UnsupportedError: `Capabilities.versions` does not hold.
+        """
+        tree = (await self._turn_if("versions", "rename_file", source, destination)).tree
+        file = tree.find(source, "rename_file")
+        met = file is not None and file.version == version
+        tree.rename_file(source, destination, replace=False, identity=None if met else identity)
+
     async def rename_directory(self, source: StorePath, destination: StorePath) -> None:
         """Renames a directory, where `Capabilities.atomic_directory_rename` holds."""
         tree = await self._turn(source, destination)

@@ -29,6 +29,7 @@ class File(msgspec.Struct, gc=False):
     identity: str | None
     modified: float
     stamp: str | None = None
+    version: str | None = None
 
 
 class _Entry(msgspec.Struct):
@@ -73,7 +74,10 @@ class Tree:
             identity = None
         elif identity is None:
             identity = etag([data]) if self.capabilities.multipart else f"v{self._changes}"
-        return File(data, identity, self._clock(), stamp)
+        return File(data, identity, self._clock(), stamp, self._version())
+
+    def _version(self) -> str | None:
+        return str(self._changes) if self.capabilities.versions else None
 
     def status(self, path: StorePath) -> FileStatus:
         """Looks at a path."""
@@ -138,6 +142,7 @@ class Tree:
         """Gives a file that stands there other content, under all its names."""
         self.version += 1
         file.data, file.identity, file.modified = content.data, content.identity, content.modified
+        file.version = content.version
 
     def put(self, path: StorePath, file: File, operation: str, *, replace: bool) -> None:
         """Puts a file under a name."""
@@ -192,7 +197,8 @@ class Tree:
             file = self.new_file(file.data, stamp=file.stamp)
         elif not self.capabilities.directories:
             # A new object of the same content and metadata, as where objects are moved.
-            file = msgspec.structs.replace(file)
+            self._changes += 1
+            file = msgspec.structs.replace(file, version=self._version())
         self._remove(self._key(source))
         self._remove(self._key(destination))
         self._add(self._key(destination), _Entry(destination, file))
@@ -335,7 +341,7 @@ class Tree:
 
 def describe(path: StorePath, file: File) -> FileStatus:
     """The status of a file, as a listing tells it: without its stamp."""
-    return FileStatus(path, False, len(file.data), file.modified, file.identity)
+    return FileStatus(path, False, len(file.data), file.modified, file.identity, version=file.version)
 
 
 def etag(parts: Sequence[bytes], *, parted: bool = False) -> str:

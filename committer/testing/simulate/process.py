@@ -6,7 +6,7 @@ import asyncio
 import random
 from collections.abc import Callable
 
-from committer.errors import StorePreconditionError
+from committer.errors import StoreExistsError, StorePreconditionError
 from committer.paths import StorePath
 from committer.testing.faults import Call, Fault, FaultyStore
 from committer.testing.simulate.late import Caller
@@ -87,6 +87,26 @@ class Process(FaultyStore):
             await self.inner.rename_file(source, destination, replace=replace, identity=identity)
 
         await self.run("rename_file", effect, source, destination)
+
+    async def rename_version(
+        self, source: StorePath, destination: StorePath, *, version: str, identity: str | None
+    ) -> None:
+        """A call that is bound to the version; where the store refuses that, another one, to what is seen then.
+
+        The second is a call of its own, which a first one that arrives late does not bring.
+        """
+        world = self._run.world
+
+        async def effect() -> None:
+            now = world.generation(source)
+            if now is not None and now.version != version:
+                raise StorePreconditionError("the source has another version", operation="rename_file", path=source)
+            await self.inner.rename_file(source, destination)
+
+        try:
+            await self.run("rename_file", effect, source, destination)
+        except (StorePreconditionError, StoreExistsError):
+            await self.rename_file(source, destination, identity=identity)
 
     async def _wait(self, call: Call) -> None:
         """The way to the store."""

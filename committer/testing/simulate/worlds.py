@@ -13,6 +13,7 @@ from committer.paths import StorePath
 from committer.stores.base import Store
 from committer.stores.local import LocalStore
 from committer.stores.memory import MemoryStore
+from committer.stores.memory.tree import File
 
 TEMPORARY = "_temporary"
 MAGIC = "__magic_job-"
@@ -133,7 +134,7 @@ class MemoryWorld(World):
         file = self._space.tree.find(self._space.path(name), "read")
         return None if file is None else file.data
 
-    def generation(self, path: StorePath) -> object:
+    def generation(self, path: StorePath) -> File | None:
         """What a rename is bound to where each one makes a new object of a file: the very object that stands there.
 
         A Google Cloud Storage client looks at an object, then moves it on condition of the generation it saw, so a
