@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import msgspec
 
+from committer.advice import call
 from committer.committers.opened_store import paced
 from committer.committers.registry import layout_for, suited_committer
 from committer.committers.trusted_config import trusted_config
 from committer.config import CommitterConfig
 from committer.errors import (
     JobNotFoundError,
+    JobStateError,
     StoreLinkError,
     StoreNotADirectoryError,
     StoreNotFoundError,
@@ -37,13 +39,15 @@ async def find_job(
     `opened` is the store of the destination, without limits. `config` says where reports and kept records go, and where
     outside the destination files may; for a job without setup record it holds altogether.
 
-    A job without one was set up by Hadoop, or is half cleaned up; then its highest job attempt is taken. Where writes
+    A job without one was set up by Hadoop, or is half cleaned up; then its highest job attempt is taken. One that lost
+    it, as a directory tells that this engine's setup alone makes, is joined only if it is decided. Where writes
     make directories again, a task that writes after its job was cleaned up looks almost the same: there another record
     makes a job, or a task attempt of Hadoop's (1 call more), and where directories are not real a record alone: this
     engine's, or a pending set that a task of Hadoop's left (2 calls more).
 
     Raises:
         JobNotFoundError: There is no such job.
+        JobStateError: The job lost its setup record, and is not decided.
         StoreLinkError: No setup record stands, but a link in the place of a directory or a record.
     """
     check_job_id(job_id)
@@ -81,22 +85,32 @@ async def find_job(
                 next_step="it was cleaned up; if Hadoop set it up, `job = await committer.attach_job("
                 f"committer.JobSpec.for_hadoop({str(dest)!r}, {job_id!r}))` joins it",
             )
+        names = _setups_of_directories(store, found)
+        if names and not found.has_records:
+            raise JobStateError(
+                f"job {job_id} lost its setup record, and no driver decided it: how its tasks commit, and what it may "
+                "replace, is not known any more",
+                operation="find_job",
+                path=layout.setup,
+                next_step=f"{call('cleanup', str(dest), job_id=job_id)} removes what it left, with what its tasks "
+                "wrote; then run it again; nothing was published",
+            )
         spec = JobSpec.for_hadoop(dest, job_id, job_attempt, config=config, committer=suited.name)
-        return msgspec.structs.replace(spec, setup=_setup_of_directory(store, found)), None
+        # Old files that its driver moved aside lie in the directory of its setup.
+        return msgspec.structs.replace(spec, setup=names[0] if len(names) == 1 else ""), None
     finally:
         await store.close()
 
 
-def _setup_of_directory(store: Store, found: JobDirectory) -> str:
-    """The setup whose directory stands, of a job that lost its setup record; empty where none does, or not one alone.
+def _setups_of_directories(store: Store, found: JobDirectory) -> list[str]:
+    """The setups whose directories stand, of a job that lost its setup record: Hadoop's has none.
 
-    Old files that its driver moved aside lie there. Only where no late write can have made it.
+    None where a late write can have made them.
     """
     if not store.capabilities.refuses_late_writes:
-        return ""
+        return []
     names = [name for name, child in found.children.items() if child.is_directory and name.startswith(DRIVERS)]
-    setup = names[0].removeprefix(DRIVERS) if len(names) == 1 else ""
-    return setup if is_setup(setup) else ""
+    return [setup for setup in (name.removeprefix(DRIVERS) for name in names) if setup and is_setup(setup)]
 
 
 async def _setup_or_none(store: Store, layout: JobLayout) -> JobSetup | None:

@@ -20,6 +20,7 @@ from committer.errors import (
 from committer.logs import job_logger
 from committer.paths import StorePath
 from committer.records.job_state import JobSetup, encode_record
+from committer.spec import Delivery
 from committer.stages.base import StageContext
 from committer.stages.cleanup import CleanupJob, RemoveDecision, RemoveLastRecords
 from committer.stages.decide import abort_decision, create_decision
@@ -151,7 +152,10 @@ async def _claim(context: StageContext) -> bool:
 
 
 async def _joined(context: StageContext) -> StageContext:
-    """The context of the job as it was set up: one call, two where directories are not real.
+    """The context of the job as it was set up.
+
+    One call, two where directories are not real; one more where files wait in uploads, and no setup record tells how
+    the driver learns of task commits.
 
     Without the name of its setup a cleanup that is stopped would abort, and delete, the job that is set up under the id
     meanwhile. The record is read before anything else is looked at, so that all of that is of this setup, or `is_anew`
@@ -166,13 +170,24 @@ async def _joined(context: StageContext) -> StageContext:
         setup = (await read_setup(store, layout)).spec
     except (StoreNotFoundError, StoreNotADirectoryError):
         # Every record that comes to stand there is another job's, then.
-        spec = msgspec.structs.replace(spec, setup=context.driver)
+        spec = msgspec.structs.replace(spec, setup=context.driver, delivery=await _delivery_shown(context))
     except (StoreIsADirectoryError, RecordError):
-        pass
+        spec = msgspec.structs.replace(spec, delivery=await _delivery_shown(context))
     else:
         committer = setup.committer if is_known(setup.committer) else spec.committer
         spec = msgspec.structs.replace(spec, setup=setup.setup, delivery=setup.delivery, committer=committer)
     return replace(of_spec(context, spec), setup_identity=identity)
+
+
+async def _delivery_shown(context: StageContext) -> Delivery:
+    """How task commits reach the driver of a job that has no setup record, by where its lists of uploads lie.
+
+    At most one listing.
+    """
+    if not context.store.capabilities.publishes_uploads:
+        return context.spec.delivery
+    by_message = msgspec.structs.replace(context.spec, delivery="message").layout
+    return "message" if await children_of(context.store, by_message.uploads) else context.spec.delivery
 
 
 async def _newest_below(context: StageContext, found: JobDirectory) -> float:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 import committer
 from committer import CommitterConfig
 from committer.errors import JobNotFoundError, StorePermissionError
 from committer.testing.faults import Call, Fault, FaultyStore, SimulatedCrash
-from tests.engine.places import MemoryPlace, place_fixture
+from tests.engine.places import Delivery, MemoryPlace, place_fixture
 from tests.engine.uploads import committing, pending
 
 LONG_ID = "0b6d7c1e-5a4f-4c36-9a55-2b1d8f0c9e11"
@@ -217,3 +219,21 @@ async def test_uploads_beside_the_destination_and_of_other_jobs_stay(place: Memo
     assert pending(place) == ["/other/y", "/table10/x", "theirs"]
     await other.commit([message])
     assert place.files() == {"mine": b"mine", "theirs": b"t"}
+
+
+@pytest.mark.parametrize("chosen", [{"job_id": "job"}, {"older_than": 0}], ids=["by name", "by age"])
+@pytest.mark.parametrize("delivery", ["listing", "message"])
+async def test_a_job_that_lost_its_setup_record_is_cleaned_up_whole(
+    place: MemoryPlace, delivery: Delivery, chosen: dict[str, Any]
+) -> None:
+    """Nothing says any more how its driver learns of task commits, and so where its lists of uploads lie."""
+    job = await place.open_job(job_id="job", delivery=delivery)
+    await place.run_task(job, 0, {"x": b"1"})
+    await killed(place, job.spec)
+    await job.close()
+    assert len(pending(place)) == 3
+    place.remove("_temporary/job/setup")
+    report = await committer.cleanup(place.dest, **chosen, storage_options=place.options)
+    assert report.removed == ["job"]
+    assert pending(place) == []
+    assert place.temporary() == set()

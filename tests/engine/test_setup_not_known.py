@@ -10,8 +10,9 @@ import committer
 from committer import CommitterConfig, JobSpec
 from committer.committers.manifest.committer import ManifestCommitter
 from committer.committers.registry import register_committer, unregister_committer
-from committer.errors import UnsupportedError
+from committer.errors import JobStateError, UnsupportedError
 from committer.opening import Opening
+from committer.spec import Delivery
 from committer.testing.faults import Call, FaultyStore, SimulatedCrash
 from tests.neighbours.meeting import Table
 
@@ -99,3 +100,43 @@ async def test_recover_where_the_committer_is_not_registered() -> None:
     report = await committer.recover(table.dest, "job", rollback=True, storage_options=table.options)
     assert not report.success
     assert table.files() == OLD
+
+
+@pytest.mark.parametrize("delivery", ["listing", "message"])
+@pytest.mark.parametrize("joins", ["attach", "recover", "force", "rollback"])
+@pytest.mark.parametrize("profile", ["local", "hdfs"])
+async def test_an_undecided_job_that_lost_its_setup_record_is_not_taken_for_one_of_hadoops(
+    profile: str, joins: str, delivery: Delivery
+) -> None:
+    """Its choices are lost: as a job of Hadoop's it would add to what it was to replace."""
+    table = Table(profile, OLD)
+    job = await committer.open_job(
+        table.dest, job_id="job", delivery=delivery, config=CONFIG, storage_options=table.options
+    )
+    async with job.task_attempt(task=0) as task, task.open("part-9") as file:
+        await file.write(b"new")
+    await job.close()
+    table.remove("_temporary/job/setup")
+    with pytest.raises(JobStateError, match="lost its setup record") as caught:
+        if joins == "attach":
+            async with committer.attach_job(table.dest, job_id="job", storage_options=table.options) as attached:
+                await attached.commit()
+        else:
+            asked = {} if joins == "recover" else {joins: True}
+            await committer.recover(table.dest, "job", storage_options=table.options, **asked)
+    assert caught.value.outcome == "unchanged"
+    assert table.files() == OLD
+    assert f"`await committer.cleanup({table.dest!r}, job_id='job'" in caught.value.next_step
+    await committer.cleanup(table.dest, job_id="job", storage_options=table.options)
+    assert await committer.list_jobs(table.dest, storage_options=table.options) == []
+    assert table.files() == OLD
+
+
+async def test_a_job_that_lost_its_setup_record_is_joined_as_hadoops_by_who_says_so() -> None:
+    table = Table("local", {})
+    await _set_up(table)
+    table.remove("_temporary/job/setup")
+    spec = JobSpec.for_hadoop(table.dest, "job")
+    async with committer.attach_job(spec, storage_options=table.options) as job:
+        await job.commit(tasks=1)
+    assert table.files() == {"part-0": b"new"}
