@@ -22,14 +22,28 @@ if TYPE_CHECKING:
     from committer.spark.datasource import CommitterDataSource
     from committer.spark.for_each_batch import foreach_batch
     from committer.spark.own_writers import foreach_partition, task_attempt
+    from committer.spark.protocol_jar import jar_path
+    from committer.spark.protocol_session import configure, last_report
     from committer.spark.writing import write
 
-__all__ = ["CommitterDataSource", "foreach_batch", "foreach_partition", "task_attempt", "write"]
+__all__ = [
+    "CommitterDataSource",
+    "configure",
+    "foreach_batch",
+    "foreach_partition",
+    "jar_path",
+    "last_report",
+    "task_attempt",
+    "write",
+]
 
 _MODULES = {
     "CommitterDataSource": "datasource",
+    "configure": "protocol_session",
     "foreach_batch": "for_each_batch",
     "foreach_partition": "own_writers",
+    "jar_path": "protocol_jar",
+    "last_report": "protocol_session",
     "task_attempt": "own_writers",
     "write": "writing",
 }

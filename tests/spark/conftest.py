@@ -15,12 +15,14 @@ import pytest
 
 from committer.errors import UnsupportedError
 from committer.spark.java import configure_environment
+from committer.spark.protocol_jar import jar_path
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 HERE = Path(__file__).parent
 TIME_ZONE = "America/New_York"
+SPARKS_OWN = "org.apache.spark.sql.execution.datasources.SQLHadoopMapReduceCommitProtocol"
 
 if importlib.util.find_spec("pyspark") is None or importlib.util.find_spec("pyarrow") is None:
     collect_ignore_glob = ["test_*.py"]
@@ -50,7 +52,7 @@ def compiled_code(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 
 @pytest.fixture(scope="session")
-def spark(compiled_code: None) -> Iterator[SparkSession]:
+def spark(compiled_code: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     with pytest.MonkeyPatch.context() as environment:
         # What configure_environment sets is taken back afterwards.
         environment.delenv("PYSPARK_DRIVER_PYTHON", raising=False)
@@ -66,7 +68,7 @@ def spark(compiled_code: None) -> Iterator[SparkSession]:
         with warnings.catch_warnings(), contextlib.chdir(HERE.parents[1]):
             # PySpark's own remarks about the versions of its dependencies.
             warnings.simplefilter("ignore")
-            session = _start()
+            session = _start(tmp_path_factory.mktemp("warehouse"))
         yield session
         session.stop()
 
@@ -80,7 +82,25 @@ def active_session(request: pytest.FixtureRequest) -> None:
         session._jvm.org.apache.spark.sql.classic.SparkSession.setActiveSession(session._jsparkSession)
 
 
-def _start() -> SparkSession:
+@pytest.fixture
+def committing(spark: SparkSession) -> Iterator[SparkSession]:
+    """The session, whose own writers commit through this package."""
+    from committer.spark import configure
+
+    if not _jar():
+        pytest.skip("there is no JDK to build the jar of the commit protocol with")
+    yield configure(spark)
+    spark.conf.set("spark.sql.sources.commitProtocolClass", SPARKS_OWN)
+
+
+def _jar() -> str:
+    try:
+        return jar_path()
+    except UnsupportedError:
+        return ""
+
+
+def _start(warehouse: Path) -> SparkSession:
     from pyspark.sql import SparkSession
 
     session = (
@@ -96,6 +116,8 @@ def _start() -> SparkSession:
         .config("spark.ui.showConsoleProgress", "false")
         .config("spark.sql.shuffle.partitions", "2")
         .config("spark.sql.session.timeZone", TIME_ZONE)
+        .config("spark.sql.warehouse.dir", str(warehouse))
+        .config("spark.jars", _jar())
         .getOrCreate()
     )
     session.sparkContext.setLogLevel("OFF")

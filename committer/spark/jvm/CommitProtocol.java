@@ -1,0 +1,184 @@
+package io.github.lakecommitter.spark;
+
+import com.fasterxml.jackson.databind.JsonNode;
+import com.fasterxml.jackson.databind.node.ArrayNode;
+import com.fasterxml.jackson.databind.node.ObjectNode;
+import java.io.IOException;
+import java.io.Serializable;
+import java.io.UncheckedIOException;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.Locale;
+import java.util.Map;
+import org.apache.hadoop.conf.Configuration;
+import org.apache.hadoop.fs.FileSystem;
+import org.apache.hadoop.fs.Path;
+import org.apache.hadoop.mapreduce.JobContext;
+import org.apache.hadoop.mapreduce.TaskAttemptContext;
+import org.apache.spark.internal.io.FileCommitProtocol;
+import org.apache.spark.internal.io.FileNameSpec;
+import scala.Option;
+import scala.collection.immutable.Seq;
+import scala.jdk.javaapi.CollectionConverters;
+
+/**
+ * Commits what Spark's own writers write: jobs in Python, task attempts here.
+ *
+ * <p>Spark makes one object in the driver, calls setupJob, and sends copies of it to the tasks. All that a task needs of
+ * the job is in the answer to setupJob.
+ */
+public final class CommitProtocol extends FileCommitProtocol implements Serializable {
+  private static final long serialVersionUID = 1L;
+
+  /** Keys of these prefixes, where the session or the write gave them, are the job's choices. */
+  private static final List<String> CHOICES =
+      List.of("committer.", "mapreduce.manifest.committer.", "mapreduce.fileoutputcommitter.");
+
+  private final String jobId;
+  private final String destination;
+  private final boolean dynamic;
+  private final ArrayList<String> superseded = new ArrayList<>();
+  private String setup;
+  private transient TaskOutput output;
+
+  public CommitProtocol(String jobId, String destination, boolean dynamicPartitionOverwrite) {
+    this.jobId = jobId;
+    this.destination = destination;
+    this.dynamic = dynamicPartitionOverwrite;
+  }
+
+  // -- the job, in the driver ------------------------------------------------------------------------------------
+
+  /** Notes what an overwrite is to replace, and deletes nothing: old files stay until all new ones are there. */
+  @Override
+  public boolean deleteWithJob(FileSystem fs, Path path, boolean recursive) {
+    if (setup != null || !recursive) {
+      throw new CommitException(
+          "Spark asked to delete " + path + (recursive ? " after job setup" : " without what is in it")
+              + ", which this protocol cannot do; outcome: unchanged; next step: report the query that did it");
+    }
+    superseded.add(fs.makeQualified(path).toString());
+    return true;
+  }
+
+  @Override
+  public void setupJob(JobContext context) {
+    ObjectNode request = Driver.JSON.createObjectNode();
+    request.put("job_id", jobId).put("destination", destination).put("dynamic", dynamic);
+    superseded.forEach(request.putArray("superseded")::add);
+    ObjectNode choices = request.putObject("options");
+    Configuration configuration = context.getConfiguration();
+    for (Map.Entry<String, String> entry : configuration) {
+      String key = entry.getKey();
+      if (CHOICES.stream().anyMatch(key::startsWith) && isGiven(configuration, key)) {
+        choices.put(key, configuration.get(key));
+      }
+    }
+    setup = Driver.ask("setup", request, jobId, destination).toString();
+  }
+
+  /** Whether a user gave a value; Hadoop's own defaults are no choice. */
+  private static boolean isGiven(Configuration configuration, String key) {
+    String[] sources = configuration.getPropertySources(key);
+    return sources == null || sources.length == 0 || !sources[sources.length - 1].endsWith("-default.xml");
+  }
+
+  @Override
+  public void commitJob(JobContext context, Seq<TaskCommitMessage> messages) {
+    ObjectNode request = request();
+    ArrayNode texts = request.putArray("task_commits");
+    for (TaskCommitMessage message : CollectionConverters.asJava(messages)) {
+      texts.add((String) message.obj());
+    }
+    Driver.ask("commit", request, jobId, destination);
+  }
+
+  @Override
+  public void abortJob(JobContext context) {
+    if (setup == null) {
+      return;
+    }
+    try {
+      Driver.ask("abort", request(), jobId, destination);
+    } catch (RuntimeException error) {
+      // Spark is about to raise what failed the job, which this must not hide.
+      log().warn("job {} at {} was not aborted: {}", jobId, destination, error.getMessage());
+    }
+  }
+
+  private ObjectNode request() {
+    return Driver.JSON.createObjectNode().put("spec", read(setup).get("spec").asText());
+  }
+
+  // -- a task attempt, in an executor ----------------------------------------------------------------------------
+
+  @Override
+  public void setupTask(TaskAttemptContext context) {
+    try {
+      output = TaskOutput.begin(read(setup), context);
+    } catch (IOException error) {
+      throw new UncheckedIOException(error);
+    }
+  }
+
+  @Override
+  public String newTaskTempFile(TaskAttemptContext context, Option<String> directory, FileNameSpec spec) {
+    String name = fileName(context, spec);
+    return output.newFile(directory.isDefined() ? directory.get() : "", name).toString();
+  }
+
+  @Override
+  public String newTaskTempFile(TaskAttemptContext context, Option<String> directory, String extension) {
+    return newTaskTempFile(context, directory, new FileNameSpec("", extension));
+  }
+
+  @Override
+  public String newTaskTempFileAbsPath(TaskAttemptContext context, String directory, FileNameSpec spec) {
+    throw new CommitException(
+        "a partition of the table at " + destination + " has a location of its own, " + directory + ", where this"
+            + " protocol does not write yet; outcome: unchanged; next step: write it with"
+            + " spark.sql.sources.commitProtocolClass unset, or move the partition below the table's directory");
+  }
+
+  @Override
+  public String newTaskTempFileAbsPath(TaskAttemptContext context, String directory, String extension) {
+    return newTaskTempFileAbsPath(context, directory, new FileNameSpec("", extension));
+  }
+
+  /** Spark's own names: prefix, part, number of the task, id of the write, suffix. */
+  private String fileName(TaskAttemptContext context, FileNameSpec spec) {
+    String base = context.getConfiguration().get("mapreduce.output.basename", "part");
+    int task = context.getTaskAttemptID().getTaskID().getId();
+    return String.format(Locale.ROOT, "%s%s-%05d-%s%s", spec.prefix(), base, task, jobId, spec.suffix());
+  }
+
+  @Override
+  public TaskCommitMessage commitTask(TaskAttemptContext context) {
+    try {
+      return new TaskCommitMessage(output.commit());
+    } catch (IOException error) {
+      throw new UncheckedIOException(error);
+    }
+  }
+
+  @Override
+  public void abortTask(TaskAttemptContext context) {
+    if (output == null) {
+      return;
+    }
+    try {
+      output.abort();
+    } catch (IOException error) {
+      // What is left lies in the job's directory, and goes with it.
+      log().warn("a task attempt of job {} was not removed: {}", jobId, error.toString());
+    }
+  }
+
+  private static JsonNode read(String json) {
+    try {
+      return Driver.JSON.readTree(json);
+    } catch (IOException error) {
+      throw new UncheckedIOException(error);
+    }
+  }
+}

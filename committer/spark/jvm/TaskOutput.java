@@ -1,0 +1,171 @@
+package io.github.lakecommitter.spark;
+
+import com.fasterxml.jackson.databind.JsonNode;
+import com.fasterxml.jackson.databind.node.ObjectNode;
+import java.io.FileNotFoundException;
+import java.io.IOException;
+import java.io.OutputStream;
+import java.nio.charset.StandardCharsets;
+import java.security.MessageDigest;
+import java.security.NoSuchAlgorithmException;
+import java.security.SecureRandom;
+import java.util.LinkedHashMap;
+import java.util.Locale;
+import java.util.Map;
+import org.apache.hadoop.conf.Configuration;
+import org.apache.hadoop.fs.ChecksumFileSystem;
+import org.apache.hadoop.fs.FileStatus;
+import org.apache.hadoop.fs.FileSystem;
+import org.apache.hadoop.fs.Path;
+import org.apache.hadoop.mapreduce.TaskAttemptContext;
+import org.apache.hadoop.mapreduce.lib.output.committer.manifest.files.FileEntry;
+import org.apache.hadoop.mapreduce.lib.output.committer.manifest.files.TaskManifest;
+
+/**
+ * What one task attempt writes: a directory of its own, the files that Spark asked for, and one record.
+ *
+ * <p>Where all that goes, and how it is called, is what the job's setup answered.
+ */
+final class TaskOutput {
+  private static final SecureRandom RANDOM = new SecureRandom();
+
+  private final JsonNode job;
+  private final Configuration configuration;
+  private final int task;
+  private final int attempt;
+  private final String nonce;
+  private final Path directory;
+  private final Map<String, Path> files = new LinkedHashMap<>();
+
+  private TaskOutput(JsonNode job, TaskAttemptContext context) {
+    this.job = job;
+    this.configuration = context.getConfiguration();
+    this.task = context.getTaskAttemptID().getTaskID().getId();
+    this.attempt = context.getTaskAttemptID().getId();
+    byte[] bytes = new byte[6];
+    RANDOM.nextBytes(bytes);
+    StringBuilder drawn = new StringBuilder();
+    for (byte one : bytes) {
+      drawn.append(String.format(Locale.ROOT, "%02x", one));
+    }
+    this.nonce = drawn.toString();
+    this.directory = new Path(text("tasks"), attemptName() + "-" + nonce);
+  }
+
+  /** Makes the attempt's directory. A job that is over fails the attempt: mkdirs may just have made its parents up. */
+  static TaskOutput begin(JsonNode job, TaskAttemptContext context) throws IOException {
+    TaskOutput output = new TaskOutput(job, context);
+    output.checkJobStands();
+    if (!output.bare(output.directory).mkdirs(output.directory)) {
+      throw new IOException("the directory " + output.directory + " could not be made");
+    }
+    try {
+      output.checkJobStands();
+    } catch (IOException | RuntimeException error) {
+      output.abort();
+      throw error;
+    }
+    return output;
+  }
+
+  /** A new file, by its name below the destination. */
+  Path newFile(String below, String name) {
+    String whole = below.isEmpty() ? name : below + "/" + name;
+    Path path = new Path(below.isEmpty() ? directory : new Path(directory, below), name);
+    if (files.put(whole, path) != null) {
+      throw new CommitException(
+          "Spark asked twice for the file " + whole + " in one task attempt; outcome: unchanged");
+    }
+    return path;
+  }
+
+  /** Saves the record and returns the message that names it. */
+  String commit() throws IOException {
+    TaskManifest manifest = new TaskManifest();
+    manifest.setJobId(text("job_id"));
+    manifest.setJobAttemptNumber(0);
+    manifest.setTaskID(String.format(Locale.ROOT, text("task"), task));
+    manifest.setTaskAttemptID(attemptName());
+    manifest.setTaskAttemptDir(directory.toUri().toString());
+    job.get("extra").fields().forEachRemaining(e -> manifest.getExtraData().put(e.getKey(), e.getValue().asText()));
+    Path destination = new Path(text("destination"));
+    long size = 0;
+    for (Map.Entry<String, Path> file : files.entrySet()) {
+      FileStatus status;
+      try {
+        status = bare(file.getValue()).getFileStatus(file.getValue());
+      } catch (FileNotFoundException error) {
+        throw new CommitException(
+            "the file " + file.getKey() + " of " + attemptName() + " is gone, or its writer made none; outcome:"
+                + " unchanged; next step: find out who deletes below " + directory + "; Spark runs the task again",
+            error);
+      }
+      manifest.addFileToCommit(
+          new FileEntry(file.getValue(), new Path(destination, file.getKey()), status.getLen(), null));
+      size += status.getLen();
+    }
+    byte[] record = manifest.toBytes();
+    String name = directory.getName() + text("record_suffix");
+    save(record, new Path(text("attempts"), name));
+    checkJobStands();
+    ObjectNode message = Driver.JSON.createObjectNode();
+    message.put("job_id", text("job_id")).put("task", task).put("attempt", attempt).put("nonce", nonce);
+    message.put("record", text("attempts_uri") + "/" + name).put("digest", digestOf(record));
+    message.put("length", record.length).put("files", files.size()).put("size", size);
+    if (record.length <= job.get("inline_limit").asInt()) {
+      message.put("inline", new String(record, StandardCharsets.UTF_8));
+    }
+    return message.toString();
+  }
+
+  void abort() throws IOException {
+    bare(directory).delete(directory, true);
+  }
+
+  /** Readers of records go by the suffix, which the temporary name has not. */
+  private void save(byte[] record, Path path) throws IOException {
+    FileSystem fs = bare(path);
+    Path temporary = path.suffix(".tmp");
+    try (OutputStream out = fs.create(temporary, false)) {
+      out.write(record);
+    }
+    if (!fs.rename(temporary, path)) {
+      throw new IOException("the record " + path + " could not be saved: its temporary file could not be renamed");
+    }
+  }
+
+  private void checkJobStands() throws IOException {
+    Path mark = new Path(text("stands"));
+    if (!bare(mark).exists(mark)) {
+      throw new CommitException(
+          "job " + text("job_id") + " at " + text("destination") + " is over: it was committed, aborted or cleaned up"
+              + "; outcome: unchanged; next step: stop this task, nothing that it writes can become visible");
+    }
+  }
+
+  /** The file system of a path, without the checksum files that the local one keeps beside what it writes. */
+  private FileSystem bare(Path path) throws IOException {
+    FileSystem fs = path.getFileSystem(configuration);
+    return fs instanceof ChecksumFileSystem ? ((ChecksumFileSystem) fs).getRawFileSystem() : fs;
+  }
+
+  private String attemptName() {
+    return String.format(Locale.ROOT, text("attempt"), task, attempt);
+  }
+
+  private String text(String field) {
+    return job.get(field).asText();
+  }
+
+  private static String digestOf(byte[] data) {
+    try {
+      StringBuilder digest = new StringBuilder();
+      for (byte one : MessageDigest.getInstance("SHA-256").digest(data)) {
+        digest.append(String.format(Locale.ROOT, "%02x", one));
+      }
+      return digest.toString();
+    } catch (NoSuchAlgorithmException error) {
+      throw new IllegalStateException(error);
+    }
+  }
+}

@@ -1,0 +1,222 @@
+"""The job side of Spark's commit protocol: what the JVM of a driver asks Python, and Python's answers.
+
+`CommitProtocol.java` asks three times a write: to set the job up, then to commit or to abort it. Questions and answers
+are JSON. What a task needs to know of the layout is in the first answer: Java computes no path.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+import msgspec
+
+from committer.advice import COMMIT_AGAIN
+from committer.committers.refused_output import without_the_end
+from committer.committers.results import JobReport
+from committer.config import CommitterConfig
+from committer.errors import CommitterError, ConfigurationError, UnsupportedError
+from committer.events import Listener
+from committer.job_opening import attach_job, open_job
+from committer.layout import MANIFEST_SUFFIX, JobLayout
+from committer.logs import job_logger
+from committer.paths import StorePath
+from committer.records.job_state import SETUP
+from committer.records.task_commit import INLINE_LIMIT, TaskCommit
+from committer.spark.destination import look_at_destination
+from committer.spark.jvm import building
+from committer.spark.modes import SaveMode
+from committer.spark.options import parse_options
+from committer.spark.session_settings import choices_of
+from committer.spec import JobSpec
+
+_LOG = job_logger("committer.spark")
+_UNSUITED: Final = {
+    "durability": "fsync",
+    "unique_names": True,
+}
+
+
+class SetupRequest(msgspec.Struct, frozen=True):
+    """What Spark knows of a write before its tasks begin.
+
+    Attributes:
+        job_id: The id that Spark drew.
+        destination: The directory, as Hadoop prints it: without escapes.
+        dynamic: Whether the partitions that are written to are replaced.
+        superseded: What Spark would delete now: the destination, or directories below it.
+        options: Hadoop's and our keys that the session or the write gives.
+        release: The digest of the sources of the jar.
+    """
+
+    job_id: str
+    destination: str
+    dynamic: bool
+    superseded: tuple[str, ...]
+    options: dict[str, str]
+    release: str
+
+
+class EndRequest(msgspec.Struct, frozen=True):
+    """What Spark knows of a job that it commits or aborts.
+
+    Attributes:
+        spec: The job.
+        release: The digest of the sources of the jar.
+        task_commits: The messages of the attempts that Spark chose, one a task.
+    """
+
+    spec: str
+    release: str
+    task_commits: tuple[str, ...] = ()
+
+
+def refuse_other_release(release: str) -> None:
+    """Refuses a jar that was built from other sources than this package's. Reads these: not for an event loop.
+
+    Raises:
+        UnsupportedError: It was.
+    """
+    own = building.release()
+    if release != own:
+        raise UnsupportedError(
+            f"the jar of the commit protocol in Spark's JVM is of release {release or 'unknown'}, the package of {own}",
+            operation="setup_job",
+            next_step="give spark.jars the jar of the installed package, committer.spark.jar_path(), and start the JVM "
+            "anew",
+        )
+
+
+async def set_up(request: SetupRequest, config: CommitterConfig | None = None) -> dict[str, Any]:
+    """Sets the job of a write up.
+
+    Args:
+        request: What Spark says.
+        config: The choices of this process, which win over those of the session.
+
+    Returns:
+        What tasks need: the paths below which they write, and how they call what they write.
+
+    Raises:
+        UnsupportedError: The destination's store is not served yet, or a place outside the destination is to be
+            replaced.
+        ConfigurationError: A choice cannot be honoured.
+        CommitterError: The job could not be set up.
+    """
+    destination = StorePath.of(request.destination)
+    if destination.scheme != "file":
+        raise UnsupportedError(
+            f"Spark's own writers are committed on local disks only so far, not on {destination.scheme}://",
+            operation="setup_job",
+            path=destination,
+            next_step="use committer.spark.write there, or leave spark.sql.sources.commitProtocolClass unset",
+        )
+    replaced = _replaced(request, destination)
+    mode: SaveMode = "overwrite" if replaced else "append"
+    await look_at_destination(parse_options({"path": request.destination}), mode)
+    chosen = config if config is not None else _choices(request.options, mode, destination)
+    job = await open_job(
+        destination, job_id=request.job_id, delivery="message", config=_refuse_unsuited(chosen).replace(**replaced)
+    )
+    spec = job.spec
+    await job.close()
+    return _answer(spec)
+
+
+def _replaced(request: SetupRequest, destination: StorePath) -> dict[str, Any]:
+    """The choices that say what an overwrite replaces; none for a write that adds files."""
+    places = [StorePath.of(text) for text in request.superseded]
+    outside = [place for place in places if place != destination and not place.is_under(destination)]
+    if outside:
+        raise UnsupportedError(
+            f"{outside[0]}, a partition with a location of its own, is to be replaced, and lies outside the table's"
+            f" directory {destination}",
+            operation="setup_job",
+            path=outside[0],
+            next_step="write it with spark.sql.sources.commitProtocolClass unset, or move the partition below the "
+            "table's directory",
+        )
+    if destination in places:
+        return {"conflict_mode": "replace", "superseded_scope": "destination"}
+    if places:
+        names = tuple(place.relative_to(destination) for place in places)
+        return {"conflict_mode": "replace", "superseded_directories": names}
+    return {"conflict_mode": "replace"} if request.dynamic else {}
+
+
+def _choices(options: Mapping[str, str], mode: SaveMode, destination: StorePath) -> CommitterConfig:
+    chosen: dict[str, Any] = choices_of(options, (), mode=mode, place=destination)
+    return CommitterConfig(**chosen)
+
+
+def _refuse_unsuited(config: CommitterConfig) -> CommitterConfig:
+    """Refuses what files that Spark itself writes cannot be given."""
+    for field, value in _UNSUITED.items():
+        if getattr(config, field) == value:
+            raise ConfigurationError(
+                f"{field}={value!r} cannot be had with files that Spark's own writers write",
+                operation="setup_job",
+                next_step=f"leave {field} out, or use committer.spark.write",
+            )
+    if config.conflict_mode != "append" or config.superseded_scope != "directories" or config.superseded_directories:
+        raise ConfigurationError(
+            "what happens to data that is there is what Spark's save mode chooses",
+            operation="setup_job",
+            next_step="leave conflict_mode, superseded_scope and superseded_directories out",
+        )
+    return config
+
+
+def _answer(spec: JobSpec) -> dict[str, Any]:
+    layout: JobLayout = spec.layout
+    return {
+        "spec": spec.encode().decode(),
+        "job_id": spec.job_id,
+        "destination": str(layout.destination),
+        "tasks": str(layout.tasks),
+        "attempts": str(layout.attempts),
+        "attempts_uri": layout.attempts.uri,
+        "stands": str(layout.drivers),
+        "task": _template(layout.task_id(0), "000000", "%06d"),
+        "attempt": _template(layout.task_attempt_id(0, 0), "000000_0", "%06d_%d"),
+        "record_suffix": MANIFEST_SUFFIX,
+        "extra": {SETUP: layout.setup_name},
+        "inline_limit": INLINE_LIMIT,
+    }
+
+
+def _template(name: str, numbers: str, formats: str) -> str:
+    """A name as Java's `String.format` takes it; a job's id holds no per cent sign."""
+    return name.removesuffix(numbers) + formats
+
+
+async def commit(request: EndRequest, listeners: tuple[Listener, ...] = (), progress: Any = None) -> JobReport:
+    """Commits exactly the attempts that Spark's messages name.
+
+    Raises:
+        CommitterError: The job was not committed, or it is not known whether it was.
+    """
+    commits = [TaskCommit.decode(text) for text in request.task_commits]
+    job = await attach_job(JobSpec.decode(request.spec), listeners=listeners, progress=progress)
+    try:
+        return await job.commit(task_commits=commits, tasks=len(commits))
+    except CommitterError as error:
+        # Spark aborts the job of a write that could not be committed.
+        error.next_step = without_the_end(error.next_step).replace(COMMIT_AGAIN, "write again")
+        raise
+    finally:
+        await job.close()
+
+
+async def abort(request: EndRequest) -> None:
+    """Aborts a job, unless it is decided to be committed.
+
+    Raises:
+        JobDecidedError: It is; nothing was deleted.
+        CommitterError: Something could not be removed.
+    """
+    job = await attach_job(JobSpec.decode(request.spec))
+    try:
+        await job.abort()
+    finally:
+        await job.close()

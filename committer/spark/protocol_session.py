@@ -1,0 +1,207 @@
+"""A Spark session whose own writers commit through this engine: `configure`, before the session starts.
+
+Spark makes a `CommitProtocol` (Java) for every write of a file format, by ``df.write``, SQL or a table. Its job side
+runs in this Python process: Java calls it back over the connection that PySpark has to its JVM, on a thread of its own,
+while the thread that writes waits. So a commit goes on where the wait is interrupted.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from functools import partial
+from typing import Any, Final, overload
+
+import msgspec
+from pyspark.sql import SparkSession
+
+from committer.advice import to_blocking_callers
+from committer.committers.results import JobReport
+from committer.config import CommitterConfig, ConfigLike, config_of
+from committer.errors import CommitterError, UnsupportedError
+from committer.events import Listener
+from committer.logs import job_logger
+from committer.spark.batch_writer import log_event
+from committer.spark.protocol_jar import jar_path
+from committer.spark.protocol_jobs import EndRequest, SetupRequest, abort, commit, refuse_other_release, set_up
+from committer.sync.portal import wait_for
+
+PROTOCOL: Final = "io.github.lakecommitter.spark.CommitProtocol"
+"""The class that ``spark.sql.sources.commitProtocolClass`` names."""
+
+_PROTOCOL_KEY: Final = "spark.sql.sources.commitProtocolClass"
+_JARS: Final = "spark.jars"
+_JOB_SIDE: Final = "io.github.lakecommitter.spark.Driver$JobSide"
+_LOG = job_logger("committer.spark")
+
+
+class _Last:
+    """The report of the latest commit of this process."""
+
+    report: JobReport | None = None
+
+
+def last_report() -> JobReport | None:
+    """The report of the latest job that one of Spark's own writers committed through this process; None before one.
+
+    Of several writes at once it is that of the one that ended last: `JobReport.job_id` is in the names of its files.
+    """
+    return _Last.report
+
+
+@overload
+def configure(
+    target: SparkSession.Builder, *, config: ConfigLike | None = None, progress: bool | Listener | None = None
+) -> SparkSession.Builder: ...
+
+
+@overload
+def configure(
+    target: SparkSession, *, config: ConfigLike | None = None, progress: bool | Listener | None = None
+) -> SparkSession: ...
+
+
+def configure(
+    target: SparkSession.Builder | SparkSession,
+    *,
+    config: ConfigLike | None = None,
+    progress: bool | Listener | None = None,
+) -> SparkSession.Builder | SparkSession:
+    """Makes all of Spark's own writers commit through this engine: ``df.write``, ``saveAsTable``, ``INSERT`` and CTAS.
+
+        spark = committer.spark.configure(SparkSession.builder).getOrCreate()
+        df.write.partitionBy("day").mode("overwrite").parquet("/data/events")
+
+    Sets ``spark.jars`` and ``spark.sql.sources.commitProtocolClass``; setting the latter to another class, in the
+    running session too, turns it off. Old data that a write replaces stays until all new data is there.
+
+    Args:
+        target: The builder of the first session of this process, whose JVM then starts with the jar. Or a classic
+            session whose JVM has the jar already (``spark-submit --jars``).
+        config: Choices for every job of the process, in place of those that the session's ``spark.hadoop.*`` make.
+        progress: True shows how far a commit is, as with `committer.open_job`; a callable is told each event.
+
+    Returns:
+        The builder, whose `getOrCreate` connects the session with this process; or the session.
+
+    Raises:
+        UnsupportedError: There is no jar, and none can be built here (`jar_path`); the JVM runs without it, or with
+            that of another release; or it is Spark Connect.
+        ConfigurationError: `config` cannot be honoured.
+    """
+    side = _JobSide(config_of(config), progress)
+    if not isinstance(target, SparkSession.Builder):
+        _connect(target, side)
+        target.conf.set(_PROTOCOL_KEY, PROTOCOL)
+        return target
+    options: dict[str, Any] = target._options
+    if "spark.remote" in options:
+        raise _of_connect()
+    jars = [jar for jar in (options.get(_JARS) or _submitted_jars()).split(",") if jar]
+    own = jar_path()
+    target.config(_JARS, ",".join([*(jar for jar in jars if not _is_same_file(jar, own)), own]))
+    target.config(_PROTOCOL_KEY, PROTOCOL)
+    create = target.getOrCreate
+
+    def get_or_create() -> SparkSession:
+        session = create()
+        try:
+            return configure(session, config=config, progress=progress)
+        except BaseException:
+            # A session that ran before was given the class, too, and could write no file by it.
+            session.conf.unset(_PROTOCOL_KEY)
+            raise
+
+    target.getOrCreate = get_or_create  # type: ignore[method-assign]
+    return target
+
+
+def _submitted_jars() -> str:
+    """What ``spark.jars`` is where spark-submit started the JVM before this process; it goes to executors too."""
+    if "PYSPARK_GATEWAY_PORT" not in os.environ:
+        return ""
+    from pyspark import SparkConf
+
+    return SparkConf().get(_JARS, "") or ""
+
+
+def _is_same_file(jar: str, own: str) -> bool:
+    return os.path.basename(jar) == os.path.basename(own)
+
+
+def _connect(session: SparkSession, side: _JobSide) -> None:
+    """Registers the job side with the session's JVM."""
+    from py4j.java_gateway import JavaClass
+    from pyspark.java_gateway import ensure_callback_server_started
+
+    if type(session).__module__.startswith("pyspark.sql.connect."):
+        raise _of_connect()
+    gateway: Any = session.sparkContext._gateway
+    driver = gateway.jvm.io.github.lakecommitter.spark.Driver
+    if not isinstance(driver, JavaClass):
+        raise UnsupportedError(
+            "the JVM of this process was started without the jar of the commit protocol",
+            operation="configure",
+            next_step="call committer.spark.configure(builder) before the first session of the process; under "
+            "spark-submit give --jars what committer.spark.jar_path() returns",
+        )
+    refuse_other_release(str(driver.release()))
+    ensure_callback_server_started(gateway)  # type: ignore[no-untyped-call]
+    driver.register(side)
+
+
+def _of_connect() -> UnsupportedError:
+    return UnsupportedError(
+        "a client of Spark Connect cannot commit for its server",
+        operation="configure",
+        next_step="use committer.spark.write, which works through Connect",
+    )
+
+
+class _JobSide:
+    """What Java calls, on a thread of py4j's."""
+
+    class Java:
+        implements = (_JOB_SIDE,)
+
+    def __init__(self, config: CommitterConfig | None, progress: bool | Listener | None) -> None:
+        self._config = config
+        self._progress = progress
+
+    def call(self, operation: str, request: str) -> str:
+        """Answers one question of Java's with JSON; an error is an answer too."""
+        answers: dict[str, Callable[[str], dict[str, Any]]] = {
+            "setup": self._set_up,
+            "commit": self._commit,
+            "abort": self._abort,
+        }
+        try:
+            with to_blocking_callers():
+                answer = answers[operation](request)
+        except Exception as error:
+            if not isinstance(error, CommitterError):
+                _LOG.exception("%s of a job of Spark's failed", operation)
+            answer = {"error": _told(error, operation)}
+        return msgspec.json.encode(answer).decode()
+
+    def _set_up(self, text: str) -> dict[str, Any]:
+        request = msgspec.json.decode(text, type=SetupRequest)
+        refuse_other_release(request.release)
+        return wait_for(partial(set_up, request, self._config), "open_job")
+
+    def _commit(self, text: str) -> dict[str, Any]:
+        request = msgspec.json.decode(text, type=EndRequest)
+        report = wait_for(partial(commit, request, (log_event,), self._progress), "commit")
+        _Last.report = report
+        return {}
+
+    def _abort(self, text: str) -> dict[str, Any]:
+        wait_for(partial(abort, msgspec.json.decode(text, type=EndRequest)), "abort")
+        return {}
+
+
+def _told(error: Exception, operation: str) -> str:
+    if isinstance(error, CommitterError):
+        return f"{type(error).__name__}: {error}"
+    outcome = "unknown" if operation == "commit" else "unchanged"
+    return f"{type(error).__name__}: {error}; outcome: {outcome}; next step: look at the log of the Python driver"

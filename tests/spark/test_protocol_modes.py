@@ -1,0 +1,170 @@
+"""What Spark's own writers replace through the commit protocol: only when all new data is there, and nothing else."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from pyspark.errors import AnalysisException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+import committer
+import committer.spark
+from committer import sync
+from committer.errors import ConfigurationError, UnsupportedError
+from committer.spark.jvm import building
+from committer.spark.protocol_jobs import SetupRequest, refuse_other_release, set_up
+
+from .trees import everything, rows_by_directory
+
+MODE = "spark.sql.sources.partitionOverwriteMode"
+
+
+@pytest.fixture
+def table(committing: SparkSession, tmp_path: Path) -> Iterator[str]:
+    """A table of 12 rows in four partitions."""
+    committing.sql("drop table if exists modes")
+    committing.sql(
+        f"create table modes (id bigint, p int, q int) using parquet partitioned by (p, q) location '{tmp_path / 't'}'"
+    )
+    committing.sql("insert into modes select id, id % 2, id % 4 div 2 from range(12)")
+    yield "modes"
+    committing.sql("drop table modes")
+
+
+def rows(spark: SparkSession, path: object) -> int:
+    return spark.read.parquet(str(path)).count()
+
+
+def failing(spark: SparkSession, last: int = 11) -> DataFrame:
+    """Rows the last of which cannot be computed, so that one task writes files and fails."""
+    boom = F.when(F.col("id") == last, F.raise_error(F.lit("boom"))).otherwise(F.col("id"))
+    return spark.range(last + 1).select(boom.cast("bigint").alias("id"), (F.col("id") % 2).alias("p"))
+
+
+def test_static_overwrite_of_what_is_read(committing: SparkSession, tmp_path: Path) -> None:
+    """Spark's own protocol deletes the input first, and then reads it."""
+    spark, out = committing, tmp_path / "out put%20"
+    spark.range(12).selectExpr("id", "id % 3 p").write.partitionBy("p").parquet(str(out))
+    (out / "_notes").write_bytes(b"hidden names stay")
+    again = spark.read.parquet(str(out)).where("p < 2").selectExpr("id + 100 id", "p")
+    again.write.partitionBy("p").mode("overwrite").parquet(str(out))
+    spark.catalog.clearCache()
+    assert rows_by_directory(out, "id") == {"p=0": [100, 103, 106, 109], "p=1": [101, 104, 107, 110]}
+    assert {path for path in everything(out) if "part-" not in path} == {"p=0", "p=1", "_notes", "_SUCCESS"}
+    report = committer.spark.last_report()
+    assert report is not None
+    assert report.job_id in next(out.rglob("part-*.parquet")).name
+    assert sync.validate(str(out)).ok
+
+
+def test_a_failing_write_leaves_what_was_there(committing: SparkSession, tmp_path: Path) -> None:
+    spark, out = committing, tmp_path / "out"
+    spark.range(12).selectExpr("id", "id % 2 p").write.partitionBy("p").parquet(str(out))
+    before = everything(out)
+    for mode in "append", "overwrite":
+        for overwrite in "static", "dynamic":
+            with pytest.raises(Exception, match="boom"):
+                failing(spark).write.option("partitionOverwriteMode", overwrite).partitionBy("p").mode(mode).parquet(
+                    str(out)
+                )
+            assert everything(out) == before
+    assert rows(spark, out) == 12
+
+
+def test_dynamic_overwrite_replaces_the_partitions_written(committing: SparkSession, tmp_path: Path) -> None:
+    spark, out = committing, tmp_path / "out"
+    spark.range(12).selectExpr("id", "id % 3 p").write.partitionBy("p").parquet(str(out))
+    read = spark.read.parquet(str(out)).where("p = 1 and id < 5").selectExpr("id + 50 id", "p")
+    read.write.mode("overwrite").option("partitionOverwriteMode", "dynamic").partitionBy("p").parquet(str(out))
+    assert rows_by_directory(out, "id") == {"p=0": [0, 3, 6, 9], "p=1": [51, 54], "p=2": [2, 5, 8, 11]}
+    assert not (out / "_temporary").exists()
+
+
+def test_error_and_ignore_are_sparks(committing: SparkSession, tmp_path: Path) -> None:
+    spark, out = committing, tmp_path / "out"
+    spark.range(3).write.parquet(str(out))
+    with pytest.raises(AnalysisException, match="PATH_ALREADY_EXISTS"):
+        spark.range(5).write.parquet(str(out))
+    spark.range(5).write.mode("ignore").parquet(str(out))
+    assert rows(spark, out) == 3
+
+
+@pytest.mark.parametrize(
+    ("statement", "left"),
+    [
+        ("insert overwrite {} partition (p = 1, q = 1) select 7L", {(0, 0): 3, (0, 1): 3, (1, 0): 3, (1, 1): 1}),
+        ("insert overwrite {} partition (p = 1, q) select 7L, 5", {(0, 0): 3, (0, 1): 3, (1, 5): 1}),
+        ("insert overwrite {} partition (p = 1, q) select 7L, 5 where false", {(0, 0): 3, (0, 1): 3}),
+        ("insert overwrite {} partition (p = 8, q = 8) select 7L", {(0, 0): 3, (0, 1): 3, (1, 0): 3, (1, 1): 3, (8, 8): 1}),
+        ("insert overwrite {} select 7L, 5, 5", {(5, 5): 1}),
+        ("set " + MODE + "=dynamic; insert overwrite {} select 7L, 1, 1", {(0, 0): 3, (0, 1): 3, (1, 0): 3, (1, 1): 1}),
+        ("set " + MODE + "=dynamic; insert overwrite {} partition (p = 1, q) select 7L, 1", {(0, 0): 3, (0, 1): 3, (1, 0): 3, (1, 1): 1}),
+    ],
+)  # fmt: skip
+def test_insert_overwrite(
+    committing: SparkSession, table: str, statement: str, left: dict[tuple[int, int], int]
+) -> None:
+    try:
+        for one in statement.split("; "):
+            committing.sql(one.format(table))
+    finally:
+        committing.conf.set(MODE, "static")
+    counted = committing.table(table).groupBy("p", "q").count().collect()
+    assert {(row.p, row.q): row["count"] for row in counted} == left
+    shown = {row[0] for row in committing.sql(f"show partitions {table}").collect()}
+    assert shown >= {f"p={p}/q={q}" for p, q in left}
+
+
+def test_a_failing_insert_overwrite_leaves_the_table(committing: SparkSession, table: str) -> None:
+    """Spark's own protocol leaves the partition empty."""
+    failing(committing).createOrReplaceTempView("failing")
+    for target in "", "partition (p = 1, q)", "partition (p = 1, q = 1)":
+        columns = {0: "id, 1, 1", 1: "id, 1", 2: "id"}[target.count("=")]
+        with pytest.raises(Exception, match="boom"):
+            committing.sql(f"insert overwrite {table} {target} select {columns} from failing")
+        assert committing.table(table).count() == 12
+
+
+def test_a_partition_elsewhere_is_refused(committing: SparkSession, table: str, tmp_path: Path) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    committing.sql(f"alter table {table} add partition (p = 9, q = 9) location '{elsewhere}'")
+    with pytest.raises(Exception, match=r"has a location of its own, .*elsewhere"):
+        committing.sql(f"insert into {table} partition (p = 9, q = 9) select 1L")
+    with pytest.raises(Exception, match="a partition with a location of its own, is to be replaced"):
+        committing.sql(f"insert overwrite {table} partition (p = 9, q = 9) select 1L")
+    assert committing.table(table).count() == 12
+    assert os.listdir(elsewhere) == []
+
+
+def test_what_cannot_be_honoured_is_refused_before_a_task_runs(committing: SparkSession, tmp_path: Path) -> None:
+    df = committing.range(3)
+    with pytest.raises(Exception, match="durability='fsync' cannot be had"):
+        df.write.option("committer.durability", "fsync").parquet(str(tmp_path / "a"))
+    (tmp_path / "b" / "_delta_log").mkdir(parents=True)
+    with pytest.raises(Exception, match="the destination is a Delta Lake table"):
+        df.write.mode("append").parquet(str(tmp_path / "b"))
+    assert everything(tmp_path) <= {"a", "b", "b/_delta_log"}
+    df.write.option("mapreduce.manifest.committer.summary.report.directory", str(tmp_path / "reports")).option(
+        "mapreduce.fileoutputcommitter.marksuccessfuljobs", "false"
+    ).parquet(str(tmp_path / "c"))
+    assert not (tmp_path / "c" / "_SUCCESS").exists()
+    assert len(os.listdir(tmp_path / "reports")) == 1
+
+
+def test_a_jar_of_another_release_is_refused() -> None:
+    with pytest.raises(UnsupportedError, match=r"is of release older, .*jar_path\(\)"):
+        refuse_other_release("older")
+    refuse_other_release(building.release())
+
+
+async def test_the_job_side_refuses_what_it_does_not_serve() -> None:
+    asked = SetupRequest("job-1", "s3a://bucket/x", False, (), {}, "")
+    with pytest.raises(UnsupportedError, match="on local disks only"):
+        await set_up(asked)
+    with pytest.raises(ConfigurationError, match="the root of a disk"):
+        await set_up(SetupRequest("job-1", "file:/", False, ("file:/",), {}, ""))
