@@ -5,6 +5,7 @@ from __future__ import annotations
 import pickle
 from collections.abc import AsyncIterator
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 
@@ -25,6 +26,7 @@ from committer.errors import (
     StoreUnavailableError,
     TaskError,
 )
+from committer.paths import StorePath
 from committer.stores.gcs import GcsStore
 from committer.stores.gcs import checksums as gcs_checksums
 from committer.stores.gcs import writer as gcs_writer
@@ -413,3 +415,27 @@ async def test_answer_to_a_change_that_cannot_be_read_leaves_its_outcome_open(
     await writer.write(b"22")
     assert (await writer.close()).size == 2
     assert await channel.files() == {"record": b"1", "file": b"22"}
+
+
+@pytest.mark.parametrize("answered", [b'{"size": "many", "generation": "1"}', b'{"size": 3}', b"[]"])
+async def test_answers_that_no_service_gives_are_errors_of_the_store(
+    store: GcsStore, monkeypatch: pytest.MonkeyPatch, answered: bytes
+) -> None:
+    async def spoiled(*_rest: Any, **_more: Any) -> Answer:
+        return Answer(200, {}, answered)
+
+    monkeypatch.setattr(HttpClient, "send", spoiled)
+    with pytest.raises(StoreUnavailableError):
+        await store.status(ROOT / "file")
+    with pytest.raises(StoreOutcomeUnknownError):
+        await store.put(ROOT / "file", b"")
+    verdicts = {one.name: one.verdict for one in await store.findings(ROOT)}
+    assert verdicts["permissions"] != "ok"
+
+
+@pytest.mark.parametrize("name", ["a", "a/b", "p=1/a b%2F/c", "\u00e9/\u4e2d", "/x", "a/", "a?b#c/&=+"])
+def test_names_in_urls_are_one_segment(emulator: GcsEmulator, name: str) -> None:
+    wire = store_on(emulator)._wire
+    path, whole = StorePath("gs", "data", f"/{name}"), quote(name, safe="")
+    assert wire.object_url(path) == f"{emulator.url}/storage/v1/b/data/o/{whole}"
+    assert wire.move_url(path, path).endswith(f"/o/{whole}/moveTo/o/{whole}")

@@ -22,6 +22,7 @@ from committer.errors import (
 )
 from committer.stores.base import FileStatus
 from committer.stores.gcs import GcsStore
+from committer.stores.http import Answer, HttpClient
 from committer.testing.emulators.gcs import Fault, GcsEmulator, Settings, serve
 from committer.testing.emulators.gcs.objects import StoredObject
 from tests.stores.gcs_bucket import ROOT, BucketChannel, requests, store_on
@@ -93,6 +94,31 @@ async def test_a_service_that_moved_once_is_never_taken_for_one_without() -> Non
         with pytest.raises(StoreError):
             await store.rename_file(TARGET, SOURCE)
         assert requests(emulator, "rewrite") == []
+        await store.close()
+
+
+@pytest.mark.parametrize("has_move", [True, False])
+async def test_doctor_asks_for_the_right_to_move_where_there_are_moves(has_move: bool) -> None:
+    lacking = Settings(has_move=has_move, denied=frozenset({"storage.objects.move"}))
+    async with serve(lacking) as emulator:
+        emulator.make_bucket("data")
+        store = store_on(emulator)
+        found = {one.name: one for one in await store.findings(ROOT)}["permissions"]
+        assert found.verdict == ("failed" if has_move else "ok")
+        assert ("copied" in found.found) is not has_move
+        await store.close()
+
+
+@pytest.mark.parametrize("denied", ["create", "delete", "get"])
+async def test_doctor_names_the_rights_that_copies_need(denied: str) -> None:
+    async with serve(Settings(has_move=False, denied=frozenset({f"storage.objects.{denied}"}))) as emulator:
+        emulator.make_bucket("data")
+        store = store_on(emulator)
+        # What the service says of a move tells nothing of one who may not create or delete.
+        store._renames._moves = False
+        found = {one.name: one for one in await store.findings(ROOT)}["permissions"]
+        assert (found.verdict, found.found) == ("failed", f"missing: storage.objects.{denied}")
+        assert "create, get, list and delete" in found.next_step
         await store.close()
 
 
@@ -269,3 +295,23 @@ async def test_jobs_that_replace_what_was_there(emulator: GcsEmulator) -> None:
     found = await BucketChannel(emulator, dest).files()
     assert found.pop("_SUCCESS")
     assert found == {name: b"new" + content for name, content in FILES.items()}
+
+
+@pytest.mark.parametrize(
+    "answered", [b'{"done": false, "rewriteToken": "t", "totalBytesRewritten": "many"}', b"<html>"]
+)
+async def test_a_copy_s_answer_that_cannot_be_read_leaves_its_outcome_open(
+    store: GcsStore, emulator: GcsEmulator, known: FileStatus, monkeypatch: pytest.MonkeyPatch, answered: bytes
+) -> None:
+    """Nothing was copied: the look for the copy finds none."""
+    send = HttpClient.send
+
+    async def spoiled(self: HttpClient, method: str, url: str, *rest: Any, **more: Any) -> Answer:
+        if "/rewriteTo/" in url:
+            return Answer(200, {}, answered)
+        return await send(self, method, url, *rest, **more)
+
+    monkeypatch.setattr(HttpClient, "send", spoiled)
+    with pytest.raises(StoreOutcomeUnknownError):
+        await store.rename_file(SOURCE, TARGET, identity=known.identity)
+    assert kept(emulator, "source").data == b"data"

@@ -147,15 +147,16 @@ class Copies:
                 return answer
             try:
                 told = _REWRITTEN.decode(answer.body)
-            except UNDECODABLE:
+                copied = int(told.copied)
+            except (*UNDECODABLE, ValueError):
                 raise StoreOutcomeUnknownError(
                     "the answer cannot be read", operation=_OPERATION, path=destination
                 ) from None
             if told.done:
                 return answer
-            if not told.token or int(told.copied) <= before:
+            if not told.token or copied <= before:
                 raise StoreUnavailableError("the copy does not get on", operation=_OPERATION, path=destination)
-            token, before = told.token, int(told.copied)
+            token, before = told.token, copied
 
     async def _stands(
         self, destination: StorePath, seen: ObjectResource, lost: StoreOutcomeUnknownError | None = None

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
-from committer.errors import CommitterError
+from committer.documentation import page
+from committer.errors import CommitterError, StoreUnavailableError
 from committer.paths import StorePath
 from committer.stores.examination import Finding
 from committer.stores.gcs.errors import RIGHTS
@@ -22,20 +23,46 @@ _NEEDED: Final = (
     "storage.objects.delete",
     "storage.objects.get",
     "storage.objects.list",
-    "storage.objects.move",
 )
+_TO_MOVE: Final = "storage.objects.move"
+_RIGHTS_TO_COPY: Final = (
+    f"needed are the rights to create, get, list and delete objects: {page('stores/gcs.md#permissions')}"
+)
+
+
+class _Period(msgspec.Struct, frozen=True):
+    retained_s: int = msgspec.field(default=0, name="retentionPeriod")
+    deleted_s: int = msgspec.field(default=0, name="retentionDurationSeconds")
+
+
+class _Switch(msgspec.Struct, frozen=True):
+    enabled: bool = False
+
+
+class _Told(msgspec.Struct, frozen=True):
+    """What the three calls say, as far as it matters here."""
+
+    namespace: _Switch | None = msgspec.field(default=None, name="hierarchicalNamespace")
+    retention: _Period | None = msgspec.field(default=None, name="retentionPolicy")
+    soft_delete: _Period | None = msgspec.field(default=None, name="softDeletePolicy")
+    versioning: _Switch | None = None
+    permissions: list[str] = []
+
+
+# Numbers of 64 bits are texts in this API.
+_TOLD: Final = msgspec.json.Decoder(_Told, strict=False)
 
 
 async def examine(wire: GcsWire, renames: Renames, directory: StorePath) -> list[Finding]:
     """See `SupportsExamination.findings`; four calls."""
-    return list(
-        await asyncio.gather(
-            _asked("renames", lambda: _moves(renames, directory)),
-            _asked("namespace", lambda: _layout(wire, directory)),
-            _asked("kept objects", lambda: _kept(wire, directory)),
-            _asked("permissions", lambda: _permissions(wire, directory)),
-        )
+    # First: which permissions are needed follows from it.
+    moves = await _asked("renames", lambda: _moves(renames, directory))
+    others = await asyncio.gather(
+        _asked("namespace", lambda: _layout(wire, directory)),
+        _asked("kept objects", lambda: _kept(wire, directory)),
+        _asked("permissions", lambda: _permissions(wire, directory, copied=renames.copied)),
     )
+    return [moves, *others]
 
 
 async def _asked(name: str, question: Callable[[], Awaitable[Finding]]) -> Finding:
@@ -48,13 +75,12 @@ async def _asked(name: str, question: Callable[[], Awaitable[Finding]]) -> Findi
         return Finding(name, "skipped", f"not told: {error.message}")
 
 
-async def _told(wire: GcsWire, directory: StorePath, below: str, query: tuple[tuple[str, str], ...] = ()) -> Any:
+async def _told(wire: GcsWire, directory: StorePath, below: str, query: tuple[tuple[str, str], ...] = ()) -> _Told:
     answer = await wire.done("findings", "GET", directory, f"{wire.bucket_url}{below}", query, changes=False)
     try:
-        told = msgspec.json.decode(answer.body)
+        return _TOLD.decode(answer.body)
     except UNDECODABLE:
-        told = None
-    return told if isinstance(told, dict) else {}
+        raise StoreUnavailableError("the answer cannot be read", operation="findings", path=directory) from None
 
 
 async def _moves(renames: Renames, directory: StorePath) -> Finding:
@@ -70,23 +96,22 @@ async def _moves(renames: Renames, directory: StorePath) -> Finding:
 
 async def _layout(wire: GcsWire, directory: StorePath) -> Finding:
     told = await _told(wire, directory, "/storageLayout")
-    if (told.get("hierarchicalNamespace") or {}).get("enabled"):
+    if told.namespace is not None and told.namespace.enabled:
         return Finding("namespace", "ok", "hierarchical; files are moved one by one, as in a flat bucket")
     return Finding("namespace", "ok", "flat")
 
 
 async def _kept(wire: GcsWire, directory: StorePath) -> Finding:
     told = await _told(wire, directory, "", (("fields", "retentionPolicy,softDeletePolicy,versioning"),))
-    seconds = int((told.get("retentionPolicy") or {}).get("retentionPeriod", 0))
-    if seconds:
+    if told.retention is not None and told.retention.retained_s:
         return Finding(
             "kept objects",
             "failed",
-            f"a retention policy of {seconds} s keeps objects from being moved and deleted",
+            f"a retention policy of {told.retention.retained_s} s keeps objects from being moved and deleted",
             "write to a bucket without a retention policy",
         )
-    days = int((told.get("softDeletePolicy") or {}).get("retentionDurationSeconds", 0)) / 86400
-    versions = bool((told.get("versioning") or {}).get("enabled"))
+    days = told.soft_delete.deleted_s / 86400 if told.soft_delete is not None else 0
+    versions = told.versioning is not None and told.versioning.enabled
     if not days and not versions:
         return Finding("kept objects", "ok", "deleted objects are gone at once")
     said = [f"soft delete keeps deleted objects for {days:g} days"] if days else []
@@ -100,10 +125,13 @@ async def _kept(wire: GcsWire, directory: StorePath) -> Finding:
     )
 
 
-async def _permissions(wire: GcsWire, directory: StorePath) -> Finding:
-    asked = tuple(("permissions", one) for one in _NEEDED)
+async def _permissions(wire: GcsWire, directory: StorePath, *, copied: bool) -> Finding:
+    needed = set(_NEEDED) if copied else {*_NEEDED, _TO_MOVE}
+    asked = tuple(("permissions", one) for one in sorted(needed))
     told = await _told(wire, directory, "/iam/testPermissions", asked)
-    missing = sorted(set(_NEEDED) - set(told.get("permissions") or ()))
+    missing = sorted(needed.difference(told.permissions))
     if missing:
-        return Finding("permissions", "failed", f"missing: {', '.join(missing)}", RIGHTS)
-    return Finding("permissions", "ok", "objects may be created, read, listed, moved and deleted")
+        rights = _RIGHTS_TO_COPY if copied else RIGHTS
+        return Finding("permissions", "failed", f"missing: {', '.join(missing)}", rights)
+    how = "copied" if copied else "moved"
+    return Finding("permissions", "ok", f"objects may be created, read, listed, {how} and deleted")

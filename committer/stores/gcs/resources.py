@@ -64,8 +64,10 @@ def parsed(body: bytes, operation: str, path: StorePath, *, changes: bool = Fals
         StoreOutcomeUnknownError: The same of a call that changes something.
     """
     try:
-        return _OBJECT.decode(body)
-    except UNDECODABLE:
+        found = _OBJECT.decode(body)
+        int(found.size)
+        return found
+    except (*UNDECODABLE, ValueError):
         kind = StoreOutcomeUnknownError if changes else StoreUnavailableError
         raise kind("the answer cannot be read", operation=operation, path=path) from None
 

@@ -6,6 +6,7 @@ import itertools
 import os
 import sys
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import Final
 from urllib.parse import quote
 
@@ -23,6 +24,19 @@ _USER_AGENT: Final = f"lake-committer/{sys.modules['committer'].__version__}"
 IDEMPOTENCY: Final = "x-goog-gcs-idempotency-token"
 
 Query = Sequence[tuple[str, str]]
+
+
+@lru_cache(maxsize=1024)
+def _quoted(text: str) -> str:
+    return quote(text, safe="")
+
+
+def _name_in_url(path: StorePath) -> str:
+    """The name of an object as a URL holds it: one segment. Called once or twice for every file of a job, and files
+    share their directories: to escape a slash makes the library go through a text letter by letter.
+    """
+    above, slash, last = path.path[1:].rpartition("/")
+    return f"{_quoted(above)}%2F{quote(last, safe='')}" if slash else quote(last, safe="")
 
 
 class GcsWire:
@@ -52,15 +66,15 @@ class GcsWire:
 
     def object_url(self, path: StorePath) -> str:
         """The URL of an object."""
-        return f"{self._objects}/{quote(path.path[1:], safe='')}"
+        return f"{self._objects}/{_name_in_url(path)}"
 
     def move_url(self, source: StorePath, destination: StorePath) -> str:
         """The URL that gives an object another name."""
-        return f"{self.object_url(source)}/moveTo/o/{quote(destination.path[1:], safe='')}"
+        return f"{self.object_url(source)}/moveTo/o/{_name_in_url(destination)}"
 
     def rewrite_url(self, source: StorePath, destination: StorePath) -> str:
         """The URL that copies an object within the bucket."""
-        return f"{self.object_url(source)}/rewriteTo/b/{self._name}/o/{quote(destination.path[1:], safe='')}"
+        return f"{self.object_url(source)}/rewriteTo/b/{self._name}/o/{_name_in_url(destination)}"
 
     def target_of(self, path: StorePath) -> str:
         """The URL of an object as a call in a batch names it: without the service's."""
@@ -118,7 +132,7 @@ class GcsWire:
         Raises:
             StoreError: As `HttpClient.send`, and as `Access.prepare`.
         """
-        parameters = "&".join(f"{name}={quote(value, safe='')}" for name, value in (*query, *self._pays))
+        parameters = "&".join([f"{name}={quote(value, safe='')}" for name, value in (*query, *self._pays)])
         target = f"{url}?{parameters}" if parameters else url
         sent = {"User-Agent": _USER_AGENT, **(headers or {})}
         if changes:

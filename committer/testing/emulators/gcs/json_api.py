@@ -66,6 +66,9 @@ class JsonApi:
         Raises:
             ServiceError: The refusal.
         """
+        if request.operation == "move" and not self._settings.has_move:
+            # A server needs no right of a caller to say that it does not know the call.
+            raise ServiceError("notImplemented", status=self._settings.missing_move_status)
         if self._settings.denied:
             replaces = bool(request.name) and self._exists(request)
             self._access.check(request.operation, f"{request.bucket}/{request.name}", replaces=replaces)
@@ -130,8 +133,6 @@ class JsonApi:
         return media_answer(request, one)
 
     def _move(self, request: Request) -> Answer:
-        if not self._settings.has_move:
-            raise ServiceError("notImplemented", status=self._settings.missing_move_status)
         source = (request.source or ("", ""))[1]
         made = self._namespace.move(
             request.bucket, source, request.name, request.preconditions, request.source_preconditions
