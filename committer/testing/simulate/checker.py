@@ -230,6 +230,9 @@ class Checker:
         for watch in deciding:
             if name in watch.blocking:
                 return
+            if name in watch.superseded and not watch.removes_before_outcome:
+                self._fail(f"G13: {name} is gone before the outcome of {watch.job_id}, which may be taken back", visible)
+                return
             if name in watch.superseded and watch.ledger.is_complete(visible):
                 return
         if any(name in watch.ledger.all_names() for watch in deciding):
