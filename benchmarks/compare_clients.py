@@ -149,7 +149,7 @@ def lake(name: str) -> Iterator[Lake]:
 
             async def on_gcs(directory: str, threads: int) -> ManifestCommitterJob:
                 client = await hadoop_google.Gcs(jvm, service, "data", **_threads(threads)).open()
-                return _below(hadoop_google.GoogleManifestJob(jvm, client), directory)
+                return _below(ManifestCommitterJob(jvm, client), directory)
 
             yield Lake(name, bucket, {"endpoint": bucket.url}, jvm, on_gcs)
         else:

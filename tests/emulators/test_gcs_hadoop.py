@@ -9,10 +9,10 @@ import pytest
 from committer.testing.emulators.gcs import Fault, GcsEmulator
 from tests.interop.hadoop import JavaError, in_java
 from tests.interop.jvm import Jvm
-from tests.interop.store_job import NAMES
+from tests.interop.store_job import NAMES, ManifestCommitterJob
 from tests.interop.trees import contents
 
-from .hadoop_google import Gcs, GoogleManifestJob
+from .hadoop_google import Gcs
 
 pytestmark = pytest.mark.java
 
@@ -81,7 +81,7 @@ async def test_it_deletes_a_tree(connector: Gcs, gcs: GcsEmulator) -> None:
 
 
 async def test_the_manifest_committer_commits_a_job(google_jvm: Jvm, connector: Gcs, gcs: GcsEmulator) -> None:
-    job = GoogleManifestJob(google_jvm, connector)
+    job = ManifestCommitterJob(google_jvm, connector)
     await job.setup()
     await job.run_task(0, contents(*NAMES))
     await job.run_task(1, contents("lost.csv", salt="0"), attempt=0, commits=False)

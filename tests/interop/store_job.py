@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from typing import Any
+from functools import reduce
+from typing import Any, ClassVar
 
+from .filesystem import HadoopFileSystem
 from .hadoop import IDENTIFIER, in_java, job_context, task_context
 from .jvm import Jvm
 
@@ -101,7 +103,30 @@ class StoreJob(ABC):
 
 
 class ManifestCommitterJob(StoreJob):
-    """A job of Hadoop's manifest committer."""
+    """A job of Hadoop's manifest committer.
+
+    Args:
+        jvm: Where Java runs.
+        opened: The destination's filesystem, opened: Hadoop's cache is off.
+
+    Attributes:
+        factory: The Java class that makes the committer.
+    """
+
+    factory: ClassVar[str] = "org.apache.hadoop.mapreduce.lib.output.committer.manifest.ManifestCommitterFactory"
+
+    def __init__(self, jvm: Jvm, opened: HadoopFileSystem) -> None:
+        super().__init__(jvm, f"{opened.root}/table", opened.conf)
+        self._opened = opened
+
+    def committer(self, context: Any) -> Any:
+        """As Hadoop's factory makes one."""
+        factory: Any = reduce(getattr, self.factory.split("."), self._jvm.view)
+        return factory().createOutputCommitter(self.path(), context)
+
+    def filesystem(self) -> Any:
+        """The one that was opened."""
+        return self._opened.filesystem
 
     async def commit(self) -> dict[str, int]:
         """Commits the job; the counters of its report."""
