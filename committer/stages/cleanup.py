@@ -178,8 +178,8 @@ async def remove_emptied(context: StageContext) -> None:
         try:
             await store.delete_directory(directory, recursive=False)
         except StoreError:
-            # Another job lives in `_temporary`, or a zombie just wrote into the job's directory: both are found by
-            # list_jobs, and neither changes this job's result.
+            # Another job lives in `_temporary`, or a late task attempt just wrote into the job's directory: both are
+            # found by list_jobs, and neither changes this job's result.
             return
 
 

@@ -29,8 +29,8 @@ async def freeze_manifests(context: StageContext) -> bool:
     """Puts the listing out of reach of late tasks: `manifests` becomes `manifests-frozen`, one call.
 
     A job commit that died after the freeze left it done; a `manifests` that stands beside the frozen one was made
-    again by a zombie (seen with Hadoop 3.5.0) and is never read. With `durability="fsync"` the new name is synced right
-    before the decision, the first that rests on it (`DecideCommit`).
+    again by a late task attempt (seen with Hadoop 3.5.0) and is never read. With `durability="fsync"` the new name is
+    synced right before the decision, the first that rests on it (`DecideCommit`).
 
     Returns:
         False where the store cannot rename a directory atomically; nothing was done then.

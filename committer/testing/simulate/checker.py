@@ -231,7 +231,7 @@ class Checker:
             if name in watch.blocking:
                 return
             if name in watch.superseded and not watch.removes_before_outcome:
-                self._fail(f"G13: {name} is gone before the outcome of {watch.job_id}, which may be taken back", visible)
+                self._fail(f"G13: {name} is gone before the outcome of {watch.job_id}", visible)
                 return
             if name in watch.superseded and watch.ledger.is_complete(visible):
                 return

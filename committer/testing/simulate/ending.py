@@ -161,7 +161,7 @@ def _is_honest(run: Run, error: CommitterError) -> bool:
 
 
 async def _sweep(run: Run, jobs: Mapping[str, JobRun]) -> None:
-    """What zombies left must be found, and removed, by the next cleanup."""
+    """What late task attempts left must be found, and removed, by the next cleanup."""
     destination = run.world.destination
     for _round in range(2):
         options = {"store": Process(f"sweep{_round}", run)}
