@@ -1,9 +1,11 @@
 """What the default run leaves to CI, and which tests one worker keeps together.
 
-Tests that need a server, Java or other processes to kill are dear: the default run takes one in six of them, others at each
-commit (tests/rotation.py). The rest is marked `full`, which `.ci/run` runs right after it. A run that names files, or words of
-tests (`-k`), takes all that it names. A test that is marked `one_in` crosses many parameters: the default run takes a share of
-those, and `-m slow` the rest. What shares a server or a Java runs in one worker of xdist, where it is started once.
+Tests that need a server, Java or other processes to kill are dear: the default run takes one in twelve of them, others at each
+commit (tests/rotation.py). The rest is marked `full`, which `.ci/run` runs right after it; but tests that need Spark
+take too long even there, so that they take turns: both runs of a commit together take one in three, and `-m slow` the rest. A
+run that names files, or words of tests (`-k`), takes all that it names. A test or class that is marked `one_in` crosses many
+parameters, or repeats what other tests run elsewhere: a run takes a share of those, and `-m slow` the rest. What shares a
+server or a Java runs in one worker of xdist, where it is started once.
 """
 
 from __future__ import annotations
@@ -14,9 +16,11 @@ from typing import Final
 
 import pytest
 
-from tests.rotation import rotated
+from tests.rotation import first_of, rotated
 
-ONE_IN: Final = 6
+ONE_IN: Final = 12
+# Of what needs Spark both runs of a commit take one in so many.
+SPARK_ONE_IN: Final = 3
 # A test belongs to the first of these fixtures that it needs.
 _SERVERS: Final = {
     "spark": "spark",
@@ -55,20 +59,26 @@ def leave_to_ci(items: Sequence[pytest.Item]) -> None:
     # The same share whatever else is collected: of every folder its own.
     for folder in {item.path.parent for item in dear}:
         those = [item for item in dear if item.path.parent == folder]
-        taken = {id(item) for item in rotated(those, ONE_IN, folder.name)}
-        for item in those:
-            if id(item) not in taken:
+        first = first_of(min(ONE_IN, len(those)), folder.name)
+        for number, item in enumerate(those):
+            turn = (number - first) % ONE_IN
+            if turn % SPARK_ONE_IN and _needs_spark(item):
+                item.add_marker(pytest.mark.slow)
+            elif turn:
                 item.add_marker(pytest.mark.full)
 
 
 def take_turns(items: Sequence[pytest.Item]) -> None:
-    """Leaves to `slow` what is not in this commit's share of a test that is marked `one_in`."""
+    """Leaves to `slow` what is not in this commit's share of a test, or class of tests, that is marked `one_in`."""
     if os.environ.get(_VARIABLE):
         return
     tests: dict[str, list[pytest.Item]] = {}
     for item in items:
-        if item.get_closest_marker("one_in") is not None:
-            tests.setdefault(item.nodeid.partition("[")[0], []).append(item)
+        node = next((node for node, _mark in item.iter_markers_with_node("one_in")), None)
+        if node is not None:
+            tests.setdefault(
+                node.nodeid if isinstance(node, pytest.Class) else item.nodeid.partition("[")[0], []
+            ).append(item)
     for name, those in tests.items():
         marker = those[0].get_closest_marker("one_in")
         assert marker is not None
@@ -81,6 +91,10 @@ def take_turns(items: Sequence[pytest.Item]) -> None:
 def _server_of(item: pytest.Item) -> str:
     fixtures = getattr(item, "fixturenames", ())
     return next((group for name, group in _SERVERS.items() if name in fixtures), "")
+
+
+def _needs_spark(item: pytest.Item) -> bool:
+    return _server_of(item) == "spark" or item.get_closest_marker("spark") is not None
 
 
 def _is_dear(item: pytest.Item) -> bool:

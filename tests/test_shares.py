@@ -33,6 +33,9 @@ class Item:
     def get_closest_marker(self, name: str) -> Any:
         return next((mark for mark in self.marks if mark.name == name), None)
 
+    def iter_markers_with_node(self, name: str) -> Iterator[tuple[Any, Any]]:
+        return ((self, mark) for mark in self.marks if mark.name == name)
+
     def add_marker(self, mark: Any) -> None:
         self.marks.append(mark)
 
@@ -60,12 +63,27 @@ def test_every_test_has_its_turn(monkeypatch: pytest.MonkeyPatch) -> None:
     taken: list[str] = []
     for offset in range(shares.ONE_IN):
         monkeypatch.setenv(rotation.VARIABLE, str(offset))
-        items = [Item(number, "moto_server") for number in range(20)]
+        items = [Item(number, "moto_server") for number in range(40)]
         shares.leave_to_ci(items)
         some = [item.name for item in items if not item.left_out]
         assert 3 <= len(some) <= 4
+        assert not any(item.is_slow for item in items)
         taken += some
-    assert sorted(taken) == sorted(f"test_{number}" for number in range(20))
+    assert sorted(taken) == sorted(f"test_{number}" for number in range(40))
+
+
+def test_every_test_of_spark_has_its_turn_in_ci(monkeypatch: pytest.MonkeyPatch) -> None:
+    by_default: list[int] = []
+    in_ci: list[int] = []
+    for offset in range(shares.ONE_IN):
+        monkeypatch.setenv(rotation.VARIABLE, str(offset))
+        items = [Item(number, "spark") if number % 2 else Item(number, marks=("spark",)) for number in range(40)]
+        shares.leave_to_ci(items)
+        by_default += [item.number for item in items if not item.left_out and not item.is_slow]
+        in_ci += [item.number for item in items if item.left_out and not item.is_slow]
+        assert 9 <= sum(item.left_out for item in items) <= 11
+    assert sorted(by_default) == list(range(40))
+    assert sorted(in_ci) == sorted([*range(40)] * (shares.ONE_IN // shares.SPARK_ONE_IN - 1))
 
 
 def test_a_folder_with_few_tests_is_not_left_out() -> None:
@@ -75,7 +93,7 @@ def test_a_folder_with_few_tests_is_not_left_out() -> None:
 
 
 def test_tests_that_kill_processes_are_dear() -> None:
-    items = [Item(number, folder="processes") for number in range(12)]
+    items = [Item(number, folder="processes") for number in range(24)]
     shares.leave_to_ci(items)
     assert sum(not item.left_out for item in items) == 2
 

@@ -49,11 +49,11 @@ def namespace() -> tuple[str, ...]:
 
 
 def test_share() -> None:
-    sweep("--kind", "errors", "--kind", "exits", "--kind", "stops", "--share", "150")
+    sweep("--kind", "errors", "--kind", "exits", "--kind", "stops", "--share", "400")
 
 
 def test_share_on_disks_that_get_full_or_read_only(namespace: tuple[str, ...]) -> None:
-    sweep("--kind", "disks", "--disk", "plain", "--victim", "commit", "--share", "150", before=namespace)
+    sweep("--kind", "disks", "--disk", "plain", "--victim", "commit", "--share", "300", before=namespace)
 
 
 def test_share_on_the_disk_of_temporary_files(tmp_path: Path) -> None:

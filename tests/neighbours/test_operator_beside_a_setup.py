@@ -19,6 +19,7 @@ from committer.operations import forget_outcome
 from committer.testing.faults import Call, SimulatedCrash
 from tests.neighbours.meeting import Connection, Table
 from tests.neighbours.test_set_up_anew import OLD, SECOND, Anew
+from tests.rotation import Share
 
 Operation = Callable[[str, dict[str, object]], Awaitable[Any]]
 
@@ -64,9 +65,11 @@ async def window(anew: Anew, operation: Operation) -> range:
 @PROFILES
 @pytest.mark.parametrize("operation", OPERATIONS)
 @pytest.mark.parametrize("aborted", [False, True], ids=["open", "aborted"])
-async def test_operator_who_goes_on_does_not_reach_the_new_setup(profile: str, operation: str, aborted: bool) -> None:
+async def test_operator_who_goes_on_does_not_reach_the_new_setup(
+    profile: str, operation: str, aborted: bool, share: Share
+) -> None:
     run = OPERATIONS[operation]
-    for number in await window(await begun(profile, aborted=aborted), run):
+    for number in share.of(await window(await begun(profile, aborted=aborted), run)):
         anew = await begun(profile, aborted=aborted)
         store = Connection(anew.table.space)
 
@@ -86,13 +89,11 @@ async def test_operator_who_goes_on_does_not_reach_the_new_setup(profile: str, o
 
 
 @PROFILES
-async def test_lock_of_the_new_setup_is_never_released(profile: str) -> None:
+async def test_lock_of_the_new_setup_is_never_released(profile: str, share: Share) -> None:
     """A replacing driver is stopped before each of its calls, until its cleanup lists what it deletes."""
     config = CommitterConfig(conflict_mode="replace")
     taken = False
-    number = 0
-    while True:
-        number += 1
+    for number in share.counted():
         table = Table(profile, {**OLD, "p=1/old": b"old"})
         late = await table.job("job", {"p=1/first": b"1"}, config)
         met = _Met(table, config)

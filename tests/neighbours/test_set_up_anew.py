@@ -19,6 +19,7 @@ from committer.errors import CommitterError, JobDecidedError, JobNotFoundError, 
 from committer.stores.local.disk import Disk
 from committer.testing.faults import Call, SimulatedCrash
 from tests.neighbours.meeting import Party, Table, interrupted
+from tests.rotation import Share
 
 OLD = {"p=0/old": b"old"}
 FIRST = {"p=1/first-0": b"1", "p=1/first-1": b"1"}
@@ -111,10 +112,10 @@ async def calls_before_cleanup(anew: Anew, *, aborting: bool = False) -> int:
 
 
 @PLACES
-async def test_driver_that_goes_on_does_not_reach_the_new_setup(profile: str, delivery: str) -> None:
+async def test_driver_that_goes_on_does_not_reach_the_new_setup(profile: str, delivery: str, share: Share) -> None:
     """Stopped before each of its calls."""
     words = set()
-    for number in range(1, 1 + await calls_before_cleanup(Anew(profile, delivery))):
+    for number in share.of(range(1, 1 + await calls_before_cleanup(Anew(profile, delivery)))):
         anew = Anew(profile, delivery)
         late = await anew.first()
         await interrupted(late, number, anew.set_up_anew)
@@ -127,13 +128,15 @@ async def test_driver_that_goes_on_does_not_reach_the_new_setup(profile: str, de
             words.add("aborted")
         await anew.recover_too_early()
         await anew.commit_second()
-    assert words == {"aborted", "recovered"}
+    share.check_seen(words, {"aborted", "recovered"})
 
 
 @DEATHS
-async def test_driver_that_goes_on_and_dies_does_not_reach_the_new_setup(profile: str, delivery: str) -> None:
+async def test_driver_that_goes_on_and_dies_does_not_reach_the_new_setup(
+    profile: str, delivery: str, share: Share
+) -> None:
     """Stopped before each of its calls, killed after each later one."""
-    for stopped_at in range(1, 1 + await calls_before_cleanup(Anew(profile, delivery))):
+    for stopped_at in share.of(range(1, 1 + await calls_before_cleanup(Anew(profile, delivery)))):
         lives = 0
         while True:
             lives += 1

@@ -91,12 +91,12 @@ async def marks(profile: str, past: CommitterConfig) -> list[tuple[int, str]]:
 @PROFILES
 @PASTS
 async def test_a_driver_that_wakes_when_its_files_are_gone_writes_no_success(
-    profile: str, past: CommitterConfig
+    profile: str, past: CommitterConfig, share: Share
 ) -> None:
     """Another driver ended its job, and what replaced the data took `_SUCCESS` away and left none, as Hadoop's may."""
     files, _config = LATER["replace"]
     unmarked = CommitterConfig(io_concurrency=1, conflict_mode="replace", mark_successful_jobs=False)
-    for at in await calls_after_outcome(profile, past):
+    for at in share.of(await calls_after_outcome(profile, past)):
         table = Table(profile, OLD)
         first, second = await table.job("past", PAST, past), await table.job("later", files, unmarked)
 
@@ -138,14 +138,14 @@ class Recoverer(Party):
 
 
 @PROFILES
-async def test_a_recovery_beside_a_driver_that_ends_the_job_leaves_its_success(profile: str) -> None:
+async def test_a_recovery_beside_a_driver_that_ends_the_job_leaves_its_success(profile: str, share: Share) -> None:
     """The driver stands still once it wrote `_SUCCESS`, and goes on before each call of the recovery.
 
     The recovery found the marker and read no record, so it cannot prove that the files stand. It lets the marker be.
     """
     at = await call_of_success(profile, APPEND) + 1
-    back_at = most = 1
-    while back_at <= most:
+    most = 1
+    for back_at in share.counted():
         table = Table(profile, OLD)
         first = await table.job("past", PAST, APPEND)
         second = Recoverer(first.driver, Connection(table.space), None, table=table)
@@ -154,16 +154,17 @@ async def test_a_recovery_beside_a_driver_that_ends_the_job_leaves_its_success(p
         assert marked(table) == "past", back_at
         assert table.temporary() == set(), back_at
         most = max(most, second.calls)
-        back_at += 1
+        if back_at >= most:
+            break
 
 
 @PROFILES
 @KINDS
 @PASTS
 async def test_a_driver_that_wakes_after_a_later_job_leaves_its_success(
-    profile: str, kind: str, past: CommitterConfig
+    profile: str, kind: str, past: CommitterConfig, share: Share
 ) -> None:
-    for at in await calls_after_outcome(profile, past):
+    for at in share.of(await calls_after_outcome(profile, past)):
         table = Table(profile, OLD)
         first, second = await table.job("past", PAST, past), await later(table, kind)
         await interrupted(first, at, second.commit)

@@ -14,6 +14,7 @@ import committer
 from committer.errors import JobNotFoundError, PreflightError
 from committer.testing.faults import Call
 from tests.neighbours.meeting import Party, Table
+from tests.rotation import Share
 
 TAKEN = {"p=1/first": b"another user's"}
 FIRST = {"p=1/first": b"1"}
@@ -67,11 +68,11 @@ class Late:
 
 @pytest.mark.parametrize("delivery", ["listing", "message"])
 @pytest.mark.parametrize("profile", ["local", "hdfs", "adls", "gcs", "s3"])
-async def test_driver_that_withdraws_late_leaves_the_new_drivers_intent(profile: str, delivery: str) -> None:
+async def test_driver_that_withdraws_late_leaves_the_new_drivers_intent(
+    profile: str, delivery: str, share: Share
+) -> None:
     """Stopped before each of its calls."""
-    stops = 0
-    while True:
-        stops += 1
+    for stops in share.counted():
         case = Late(profile, delivery, stops)
         late = await case.run()
         if case.second is None:

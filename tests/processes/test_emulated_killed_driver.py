@@ -105,6 +105,7 @@ async def finish(served: Served) -> committer.JobReport:
             return await job.commit(tasks=FILES // emulated_driver.FILES_A_TASK)
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("serving", [on_adls, on_gcs])
 @pytest.mark.parametrize("moment", range(MOMENTS))
 async def test_killed_then_recovered(

@@ -18,6 +18,8 @@ import pytest
 import committer
 from committer import CommitterConfig, CommitterError
 from committer.errors import JobUndecidedError, TargetExistsError
+from committer.flow.runtime import use_runtime
+from tests.guarantees.cluster import Impatient
 from tests.processes.harness import visible
 from tests.processes.system_calls import CHANGES, met
 
@@ -114,7 +116,8 @@ async def _sweep(tmp_path: Path, make: Callable[[int], Refusing], config: Commit
     for number in count(1, step):
         refusing = make(number)
         destination = tmp_path / f"{number}/o"
-        with met(refusing):
+        # What is tried again waits for nothing meanwhile.
+        with met(refusing), use_runtime(Impatient(1)):
             error = await _commit_on(destination, config, refusing)
         if refusing.seen < number:
             assert error is None

