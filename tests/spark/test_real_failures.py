@@ -1,6 +1,7 @@
 """Spark that really fails: speculation, lost executors, stages run again, drivers killed in their commit.
 
-Each test runs through the data source, through messages (`foreach_partition`) and through listing (`task_attempt`).
+Each test runs through the data source, through messages (`foreach_partition`) and through listing (`task_attempt`); some
+with Spark's own writers, through the commit protocol.
 """
 
 from __future__ import annotations
@@ -26,6 +27,10 @@ pytestmark = [
 ]
 
 WAYS = ["data source", "messages", "listing"]
+OWN_WRITERS = pytest.param(
+    "own writers",
+    marks=pytest.mark.skipif(shutil.which("javac") is None, reason="there is no JDK to build the jar with"),
+)
 
 
 @pytest.fixture(scope="module")
@@ -112,7 +117,7 @@ def check_the_loser(words: list[Any], result: dict[int, tuple[int, ...]], way: s
         assert (loser["result"], loser["job"]) == ("JobNotFoundError", ["gone"])
 
 
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("way", [*WAYS, OWN_WRITERS])
 def test_an_executor_is_killed(driver: Driver, dest: Path, way: str) -> None:
     words = driver.run("lost_executor", way=way, shuffled=False, dest=str(dest), job_id="lost-1")
     result = check_complete(dest, 50)
@@ -120,7 +125,7 @@ def test_an_executor_is_killed(driver: Driver, dest: Path, way: str) -> None:
     assert len(told(words, 1, 0)) == len(told(words, 1, 1)) == 1
 
 
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("way", [*WAYS, OWN_WRITERS])
 def test_a_stage_is_run_again_with_the_same_attempt_number(driver: Driver, dest: Path, way: str) -> None:
     words = driver.run("lost_executor", way=way, shuffled=True, dest=str(dest), job_id="again-1")
     check_complete(dest, 50)

@@ -1,0 +1,120 @@
+"""What fails while Spark's own writers write through the commit protocol: tasks, commits, drivers."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark import TaskContext
+from pyspark.sql import SparkSession
+
+import committer.spark
+from committer import sync
+from committer.events import JobEvent
+from committer.spark.protocol_jar import jar_path
+
+from .trees import data_files, everything, rows_by_directory
+
+SCRIPT = Path(__file__).with_name("killed_protocol.py")
+
+
+def test_a_task_that_fails_is_run_again(committing: SparkSession, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+
+    def fail_once(batches: Iterator[Any]) -> Iterator[Any]:
+        context = TaskContext.get()
+        assert context is not None
+        yield from batches
+        if context.partitionId() == 1 and context.attemptNumber() == 0:
+            raise RuntimeError("all rows of this attempt were handed over")
+
+    committing.conf.set("spark.sql.maxConcurrentOutputFileWriters", "10")  # else all rows are sorted first
+    try:
+        frame = committing.range(0, 12, 1, 2).selectExpr("id", "id % 2 p").mapInArrow(fail_once, "id long, p long")
+        frame.write.partitionBy("p").parquet(str(out))
+    finally:
+        committing.conf.unset("spark.sql.maxConcurrentOutputFileWriters")
+    assert rows_by_directory(out, "id") == {"p=0": [0, 2, 4, 6, 8, 10], "p=1": [1, 3, 5, 7, 9, 11]}
+    assert len(data_files(out)) == 4
+    assert not (out / "_temporary").exists()
+
+
+@pytest.mark.allow_blocking("the listener takes the place of another program")
+def test_a_commit_that_is_refused_aborts_the_job(committing: SparkSession, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    committing.range(3).write.parquet(str(out))
+    taken: list[Path] = []
+
+    def take_a_name(event: JobEvent) -> None:
+        """Another program puts a file where one of the job's goes."""
+        if event.stage == "job_stage_load_manifests" and not taken:
+            source = next((out / "_temporary").rglob("part-00000-*.parquet"))
+            taken.append(out / source.name)
+            taken[0].write_bytes(b"another's")
+
+    committer.spark.configure(committing, progress=take_a_name)
+    before = everything(out)
+    with pytest.raises(Exception, match=r"a file stands at part-00000-.*outcome: unchanged") as caught:
+        committing.range(5).write.mode("append").parquet(str(out))
+    assert "write again" in str(caught.value) or "run the job again" in str(caught.value)
+    assert everything(out) == before | {taken[0].name}
+    assert taken[0].read_bytes() == b"another's"
+
+
+def test_a_job_that_another_process_aborts_fails_its_tasks(committing: SparkSession, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+
+    def abort_first(batches: Iterator[Any]) -> Iterator[Any]:
+        yield from batches
+        for job in sync.list_jobs(out):
+            with sync.attach_job(out, job_id=job.job_id) as attached:
+                attached.abort()
+
+    frame = committing.range(0, 4, 1, 1).mapInArrow(abort_first, "id long")
+    with pytest.raises(Exception, match=r"is over: it was committed, aborted or cleaned up|is gone, or its writer"):
+        frame.write.parquet(str(out))
+    assert data_files(out) == []
+
+
+@pytest.mark.parametrize("when", ["before the decision", "in the middle", "after the outcome"])
+def test_a_driver_that_is_killed_in_an_overwrite(spark: SparkSession, tmp_path: Path, when: str) -> None:
+    try:
+        jar_path()
+    except committer.CommitterError as error:
+        pytest.skip(str(error))
+    table = tmp_path / "table"
+    spark.range(0, 30, 1, 2).selectExpr("id", "id % 3 p").write.partitionBy("p").parquet(str(table))
+    old = rows_by_directory(table, "id")
+    died = subprocess.run(
+        [sys.executable, str(SCRIPT), when, str(table)],
+        check=False,
+        timeout=200,
+        capture_output=True,
+        text=True,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+    )
+    assert died.returncode == -signal.SIGKILL, died.stderr[-2000:]
+    (job,) = sync.list_jobs(table)
+    new = {f"p={p}": [id for id in range(100, 130) if id % 3 == p] for p in range(3)}
+    if when == "before the decision":
+        assert job.state == "open"
+        assert rows_by_directory(table, "id") == old
+        with sync.attach_job(table, job_id=job.job_id) as attached:
+            attached.abort()
+        assert rows_by_directory(table, "id") == old
+    elif when == "in the middle":
+        assert job.state == "committing"
+        assert sync.recover(table, job.job_id).files_committed == 6
+        assert rows_by_directory(table, "id") == new
+    else:
+        assert job.state == "committed"
+        sync.recover(table, job.job_id)
+        assert rows_by_directory(table, "id") == new
+        assert sync.validate(table).ok
+    assert not (table / "_temporary").exists()
