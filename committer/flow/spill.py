@@ -10,7 +10,7 @@ import asyncio
 import os
 import struct
 import tempfile
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
 from types import TracebackType
 from typing import BinaryIO, Final, Generic, NamedTuple, NoReturn, Self, TypeVar, cast
@@ -84,22 +84,6 @@ class SpillFile(Generic[T]):
         self.count += 1
         if len(self._buffer) >= self._block_bytes:
             await self._write_block()
-
-    async def append_all(self, items: Iterable[T]) -> None:
-        """Adds items one after another; cheaper than as many `append`s.
-
-        Raises:
-            CommitterError: As in `append`.
-        """
-        await self._writable()
-        encode_into = self._encoder.encode_into
-        for item in items:
-            encode_into(item, self._buffer, -1)
-            self._buffered += 1
-            self.count += 1
-            if len(self._buffer) >= self._block_bytes:
-                await self._write_block()
-                await self._writable()
 
     async def read(self) -> AsyncIterator[T]:
         """Iterates over the items appended so far, in order, a block in memory at a time.

@@ -7,7 +7,9 @@ import gc
 import os
 import threading
 import tracemalloc
+from collections.abc import Iterable
 from pathlib import Path
+from typing import TypeVar
 
 import msgspec
 import pytest
@@ -20,9 +22,16 @@ from committer.records.manifest import FileEntry
 
 pytestmark = pytest.mark.every_loop
 
+T = TypeVar("T")
+
 
 def entry(number: int) -> FileEntry:
     return FileEntry(f"file:/tmp/source/part-{number:08d}", f"file:/data/dest/part-{number:08d}", number, None)
+
+
+async def fill(spill: SpillFile[T], items: Iterable[T]) -> None:
+    for item in items:
+        await spill.append(item)
 
 
 # --- The list -----------------------------------------------------------------------------------------------------
@@ -31,15 +40,10 @@ def entry(number: int) -> FileEntry:
 @given(
     numbers=st.lists(st.integers(0, 10**9), max_size=200),
     block=st.sampled_from([1, 50, 500, 1 << 20]),
-    together=st.booleans(),
 )
-async def test_what_goes_in_comes_out_in_order(numbers: list[int], block: int, together: bool) -> None:
+async def test_what_goes_in_comes_out_in_order(numbers: list[int], block: int) -> None:
     async with SpillFile(FileEntry, block_bytes=block) as spill:
-        if together:
-            await spill.append_all(map(entry, numbers))
-        else:
-            for number in numbers:
-                await spill.append(entry(number))
+        await fill(spill, map(entry, numbers))
         assert spill.count == len(numbers)
         for _ in range(2):
             assert [item async for item in spill.read()] == [entry(number) for number in numbers]
@@ -48,7 +52,7 @@ async def test_what_goes_in_comes_out_in_order(numbers: list[int], block: int, t
 async def test_a_short_list_never_touches_the_disk(tmp_path: Path) -> None:
     gone = tmp_path / "not there"
     async with SpillFile(FileEntry, directory=str(gone)) as spill:
-        await spill.append_all(map(entry, range(100)))
+        await fill(spill, map(entry, range(100)))
         assert spill.blocks_on_disk == 0
         assert [item.z async for item in spill.read()] == list(range(100))
 
@@ -62,7 +66,7 @@ async def test_memory_stays_at_a_block() -> None:
     async with SpillFile(FileEntry, block_bytes=1 << 16) as spill:
         tracemalloc.start()
         try:
-            await spill.append_all(map(entry, range(20_000)))
+            await fill(spill, map(entry, range(20_000)))
             seen = 0
             async for item in spill.read():
                 assert item.z == seen
@@ -94,7 +98,7 @@ async def test_many_writers_at_once_lose_nothing() -> None:
 
 async def test_two_readers_do_not_disturb_each_other() -> None:
     async with SpillFile(int, block_bytes=100) as spill:
-        await spill.append_all(range(1000))
+        await fill(spill, range(1000))
 
         async def read() -> list[int]:
             return [item async for item in spill.read()]
@@ -106,7 +110,7 @@ async def test_two_readers_do_not_disturb_each_other() -> None:
 async def test_files_have_no_name_and_are_freed(tmp_path: Path) -> None:
     descriptors = len(os.listdir("/proc/self/fd")) if os.path.isdir("/proc/self/fd") else None
     async with SpillFile(int, directory=str(tmp_path), block_bytes=100) as spill:
-        await spill.append_all(range(1000))
+        await fill(spill, range(1000))
         assert spill.blocks_on_disk > 0
         assert list(tmp_path.iterdir()) == []
     await spill.close()
@@ -121,7 +125,7 @@ async def test_files_have_no_name_and_are_freed(tmp_path: Path) -> None:
 async def test_closing_after_a_failure_leaves_nothing(tmp_path: Path) -> None:
     with pytest.raises(RuntimeError, match="user"):
         async with SpillFile(int, directory=str(tmp_path), block_bytes=100) as spill:
-            await spill.append_all(range(1000))
+            await fill(spill, range(1000))
             raise RuntimeError("the user's own")
     gc.collect()
     assert list(tmp_path.iterdir()) == []
@@ -131,7 +135,7 @@ async def test_a_disk_that_takes_nothing_is_told_and_the_list_is_lost(tmp_path: 
     gone = tmp_path / "not there"
     async with SpillFile(int, directory=str(gone), block_bytes=10) as spill:
         with pytest.raises(CommitterError, match="temporary file") as caught:
-            await spill.append_all(range(1000))
+            await fill(spill, range(1000))
         assert caught.value.operation == "spill"
         assert caught.value.outcome == "unchanged"
         assert "TMPDIR" in caught.value.next_step
@@ -143,7 +147,7 @@ async def test_a_disk_that_takes_nothing_is_told_and_the_list_is_lost(tmp_path: 
 
 async def test_a_file_that_lost_something_is_never_taken_for_whole() -> None:
     async with SpillFile(int, block_bytes=1000) as spill:
-        await spill.append_all(range(5000))
+        await fill(spill, range(5000))
         file = spill._file
         assert file is not None
         os.truncate(file.fileno(), spill._size - 10)
@@ -153,7 +157,7 @@ async def test_a_file_that_lost_something_is_never_taken_for_whole() -> None:
 
 async def test_a_block_that_holds_fewer_items_is_never_taken_for_whole() -> None:
     async with SpillFile(int, block_bytes=1000) as spill:
-        await spill.append_all(range(5000))
+        await fill(spill, range(5000))
         first = spill._blocks[0]
         fewer = msgspec.msgpack.encode([70_000] * (first.length // 5))
         file = spill._file
@@ -165,7 +169,7 @@ async def test_a_block_that_holds_fewer_items_is_never_taken_for_whole() -> None
 
 async def test_a_lost_block_is_never_taken_for_whole() -> None:
     async with SpillFile(int, block_bytes=1000) as spill:
-        await spill.append_all(range(5000))
+        await fill(spill, range(5000))
         del spill._blocks[1]
         with pytest.raises(RecordError, match="came back"):
             _ = [item async for item in spill.read()]
@@ -182,7 +186,7 @@ async def test_cancelling_waits_for_the_thread_and_loses_the_list() -> None:
             write(data, offset)
 
         spill._write = slow  # type: ignore[method-assign]
-        task = asyncio.create_task(spill.append_all(range(10**6)))
+        task = asyncio.create_task(fill(spill, range(10**6)))
         while not entered.is_set():
             await asyncio.sleep(0.001)
         task.cancel()
@@ -209,7 +213,7 @@ async def test_blocks_go_through_a_thread_one_hop_each() -> None:
                 return await run_blocking(call)  # type: ignore[arg-type]
 
         spill._runtime = Counting()
-        await spill.append_all(range(10_000))
+        await fill(spill, range(10_000))
         assert hops == spill.blocks_on_disk
         _ = [item async for item in spill.read()]
         assert hops == 2 * spill.blocks_on_disk

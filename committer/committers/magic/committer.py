@@ -7,12 +7,11 @@ from typing import Final
 
 from committer.committers.base import Committer
 from committer.committers.magic.forms import PendingSetForms
-from committer.committers.magic.hadoop_jobs import last_commit, newest_attempt
-from committer.committers.magic.layout import MagicLayout, run_directory, task_attempt_directory
+from committer.committers.magic.layout import MagicLayout, attempts_directory, run_directory, task_attempt_directory
 from committer.committers.magic.pending_files import PendingFiles
 from committer.committers.publish_action import PublishAction
 from committer.committers.upload_action import UploadAction
-from committer.errors import StoreError
+from committer.errors import StoreError, StoreNotADirectoryError, StoreNotFoundError
 from committer.layout import JobLayout
 from committer.logs import job_logger
 from committer.paths import StorePath
@@ -25,6 +24,7 @@ from committer.stages.manifest_forms import ManifestForms
 from committer.stages.task_output import AttemptIdentity, TaskOutput
 from committer.stages.uploaded_files import UploadedFiles
 from committer.stores.base import Store
+from committer.stores.helpers import children_of
 
 _log = job_logger("committer.committers")
 
@@ -57,12 +57,32 @@ class MagicCommitter(Committer):
         return PendingFiles(context, identity) if by_listing else UploadedFiles(context, identity)
 
     async def newest_hadoop_attempt(self, store: Store, layout: JobLayout) -> int | None:
-        """The newest that a task of Hadoop's committed to: two listings."""
-        return await newest_attempt(store, layout)
+        """The newest that a task of Hadoop's committed to: two listings.
+
+        What late tasks of this engine leave of a job that is over looks almost the same, but they name their records by
+        the job's id, and Hadoop by MapReduce's.
+        """
+        try:
+            attempts = [child.path.name async for child in store.list(attempts_directory(layout)) if child.is_directory]
+            number = max(map(int, filter(str.isdecimal, attempts)), default=0)
+            newest = MagicLayout(layout.destination, layout.job_id, number)
+            own = newest.task_id(0).rpartition("_")[0]
+            async for child in store.list(newest.manifests):
+                name = child.path.name
+                if name.endswith(newest.record_suffix) and not name.startswith(f"{own}_"):
+                    return newest.job_attempt
+        except (StoreNotFoundError, StoreNotADirectoryError):
+            pass
+        return None
 
     async def last_task_commit(self, store: Store, layout: JobLayout) -> float:
         """When the newest pending set was written: one listing, and one a job attempt."""
-        return await last_commit(store, layout)
+        newest = 0.0
+        for attempt in await children_of(store, attempts_directory(layout)):
+            if attempt.is_directory:
+                records = [child for child in await children_of(store, attempt.path) if not child.is_directory]
+                newest = max([newest, *(record.modified or 0.0 for record in records)])
+        return newest
 
     async def commit_task(self, context: StageContext, output: TaskOutput) -> TaskCommit:
         """Runs `CommitTask`; then what told of single files is of no use any more."""

@@ -179,9 +179,3 @@ def _audit_text(job: str, task: str, stage: str) -> str:
         for key, value in (("ji", job), ("ta", task), ("st", stage))
         if value
     )
-
-
-def identity_in(answer: Answer) -> str | None:
-    """The etag without its quotes."""
-    etag = answer.headers.get("ETag")
-    return etag.strip('"') if etag else None
