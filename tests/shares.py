@@ -62,7 +62,8 @@ def leave_to_ci(items: Sequence[pytest.Item]) -> None:
         first = first_of(min(ONE_IN, len(those)), folder.name)
         for number, item in enumerate(those):
             turn = (number - first) % ONE_IN
-            if turn % SPARK_ONE_IN and _needs_spark(item):
+            # Two shares of one test could miss each other at every commit.
+            if turn % SPARK_ONE_IN and _needs_spark(item) and not _takes_turns(item):
                 item.add_marker(pytest.mark.slow)
             elif turn:
                 item.add_marker(pytest.mark.full)
@@ -73,16 +74,17 @@ def take_turns(items: Sequence[pytest.Item]) -> None:
     if os.environ.get(_VARIABLE):
         return
     tests: dict[str, list[pytest.Item]] = {}
+    shares: dict[str, int] = {}
     for item in items:
-        node = next((node for node, _mark in item.iter_markers_with_node("one_in")), None)
-        if node is not None:
-            tests.setdefault(
-                node.nodeid if isinstance(node, pytest.Class) else item.nodeid.partition("[")[0], []
-            ).append(item)
+        marks = list(item.iter_markers_with_node("one_in"))
+        if marks:
+            classes = [node.nodeid for node, _mark in marks if isinstance(node, pytest.Class)]
+            name = classes[0] if classes else item.nodeid.partition("[")[0]
+            tests.setdefault(name, []).append(item)
+            # A parameter and a file may both be marked.
+            shares[name] = max(shares.get(name, 1), *(mark.args[0] for _node, mark in marks))
     for name, those in tests.items():
-        marker = those[0].get_closest_marker("one_in")
-        assert marker is not None
-        taken = {id(item) for item in rotated(those, marker.args[0], name)}
+        taken = {id(item) for item in rotated(those, shares[name], name)}
         for item in those:
             if id(item) not in taken:
                 item.add_marker(pytest.mark.slow)
@@ -91,6 +93,10 @@ def take_turns(items: Sequence[pytest.Item]) -> None:
 def _server_of(item: pytest.Item) -> str:
     fixtures = getattr(item, "fixturenames", ())
     return next((group for name, group in _SERVERS.items() if name in fixtures), "")
+
+
+def _takes_turns(item: pytest.Item) -> bool:
+    return item.get_closest_marker("one_in") is not None
 
 
 def _needs_spark(item: pytest.Item) -> bool:

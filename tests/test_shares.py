@@ -86,6 +86,12 @@ def test_every_test_of_spark_has_its_turn_in_ci(monkeypatch: pytest.MonkeyPatch)
     assert sorted(in_ci) == sorted([*range(40)] * (shares.ONE_IN // shares.SPARK_ONE_IN - 1))
 
 
+def test_a_test_of_spark_that_takes_turns_by_itself_has_no_other_share() -> None:
+    items = [Item(number, "spark", one_in=3) for number in range(40)]
+    shares.leave_to_ci(items)
+    assert not any(item.is_slow for item in items)
+
+
 def test_a_folder_with_few_tests_is_not_left_out() -> None:
     items = [Item(1, "spark", folder="one"), Item(2, "jvm", folder="two"), Item(3, marks=("java",), folder="three")]
     shares.leave_to_ci(items)
@@ -123,6 +129,14 @@ def test_of_a_cross_of_parameters_a_run_takes_a_share(offset: int, monkeypatch: 
     assert {number % 5 for number in taken} == {taken[0]}
     assert len(taken) in (4, 5)
     assert not any(item.is_slow for item in plain)
+
+
+def test_of_two_shares_a_test_has_the_smaller_one() -> None:
+    items = [Item(number, one_in=7) for number in range(14)]
+    for item in items[::2]:
+        item.marks.insert(0, pytest.mark.one_in(2))
+    shares.take_turns(items)
+    assert sum(not item.is_slow for item in items) == 2
 
 
 def test_a_server_is_a_group() -> None:

@@ -33,7 +33,7 @@ BEGIN = {
     "replace-lock-ignored": 20,
     "rollback-by-name": 780,
     "setup-name-ignored": 115,
-    "success-put-back-as-it-was": 490,
+    "success-put-back-as-it-was": 800,
     "success-written-over": 473,
     "superseded-deleted-before-outcome": 1772,
     "superseded-set-listed-anew": 40,
