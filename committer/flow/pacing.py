@@ -29,6 +29,13 @@ _log = job_logger("committer.flow")
 DEFAULT_PAUSE_S: Final = 0.2
 """How long an endpoint rests after a throttled call that did not say for how long."""
 
+BURST_AFTER_REFUSAL_S: Final = 0.1
+"""How many seconds of its rate an endpoint that refused may be sent at once, until its limits are whole again.
+
+A process that had no processor for a while would send all that it saved up: more than a service takes at once that has
+just shown its limit, so that each such moment would look like a ceiling far below.
+"""
+
 LONGEST_PAUSE_S: Final = 300.0
 """The longest pause that a store can ask for."""
 
@@ -109,7 +116,7 @@ class Pacer:
 
     In any stretch of `t` seconds at most ``rate * t + min(burst, rate)`` tokens are given out (at least one at a time),
     those of a permit that costs more than the burst while it waits; and never more than `concurrency` permits are held
-    at once.
+    at once. While limits are cut the burst is `BURST_AFTER_REFUSAL_S` of the rate at most.
 
     The limits are those it is made with until the first `claim`. From then on the lowest rate of the claims that are
     held is its rate. Concurrency only grows, to the greatest that was claimed: each job bounds its own work.
@@ -350,10 +357,14 @@ class Pacer:
             self._bucket = self._at_rate(self._bucket, rate)
 
     def _make_bucket(self, rate: float) -> Bucket:
-        return Bucket(rate, max(1.0, min(self._burst, rate)), self.runtime)
+        return Bucket(rate, self._burst_at(rate), self.runtime)
 
     def _at_rate(self, bucket: Bucket, rate: float) -> Bucket:
-        return bucket.at_rate(rate, max(1.0, min(self._burst, rate)), self.runtime)
+        return bucket.at_rate(rate, self._burst_at(rate), self.runtime)
+
+    def _burst_at(self, rate: float) -> float:
+        most = BURST_AFTER_REFUSAL_S * rate if self._limits.reduced else rate
+        return max(1.0, min(self._burst, most))
 
 
 def _unpickled(endpoint: str, concurrency: int, rate: float | None, burst: int) -> Pacer:

@@ -9,13 +9,14 @@ from __future__ import annotations
 import asyncio
 import random
 from collections import Counter
+from collections.abc import Callable
 
 import pytest
 
 from committer.errors import StoreThrottledError
 from committer.events import Statistics
 from committer.flow.pacing import Pacer
-from committer.flow.runtime import use_runtime
+from committer.flow.runtime import Timer, use_runtime
 from committer.paths import StorePath
 from committer.stores.memory import MemoryStore
 from committer.stores.paced import PacedStore
@@ -82,10 +83,29 @@ class ThrottlingStore(MemoryStore):
         return sum(self.served[second] for second in seconds) / (len(seconds) * self.rate)
 
 
-async def rename_all(store: ThrottlingStore, rate: float | None, calls: int = CALLS) -> Statistics:
+class BusyMachine(VirtualRuntime):
+    """The time of another runtime, on which one timer in fifty comes late, by up to 0.3 s."""
+
+    def __init__(self, actual: VirtualRuntime) -> None:
+        super().__init__()
+        self._actual = actual
+        self._chance = random.Random(3)
+
+    def monotonic(self) -> float:
+        return self._actual.monotonic()
+
+    def call_later(self, seconds: float, callback: Callable[[], object]) -> Timer:
+        if self._chance.random() < 0.02:
+            seconds += 0.3 * self._chance.random()
+        return self._actual.call_later(seconds, callback)
+
+
+async def rename_all(
+    store: ThrottlingStore, rate: float | None, calls: int = CALLS, *, busy: bool = False
+) -> Statistics:
     """Renames `calls` files with 256 workers, each of which fails the run when one rename fails."""
     statistics = Statistics(store.runtime)
-    pacer = Pacer("e", concurrency=256, rate=rate, runtime=store.runtime)
+    pacer = Pacer("e", concurrency=256, rate=rate, runtime=BusyMachine(store.runtime) if busy else store.runtime)
     paced = PacedStore(store, pacer=pacer, statistics=statistics)
     left = iter(range(calls))
 
@@ -137,6 +157,15 @@ async def test_as_the_emulated_bucket_of_the_storm() -> None:
     store = ThrottlingStore(VirtualRuntime(), 200.0, 0.1, retry_after_s=None, latency_s=0.02)
     await rename_all(store, TOO_FAST * 200.0, calls=3000)
     assert store.goodput(after_s=5) >= 0.9
+
+
+@pytest.mark.parametrize("retry_after_s", [None, 1.0])
+async def test_a_client_that_is_late_now_and_then_sends_no_burst(retry_after_s: float | None) -> None:
+    """What it saved up while another program had the processor was refused, and halved its rate: 0.4 of R."""
+    store = ThrottlingStore(VirtualRuntime(), 200.0, 0.1, retry_after_s, latency_s=0.02)
+    await rename_all(store, TOO_FAST * 200.0, calls=4000, busy=True)
+    assert store.goodput(after_s=5) >= 0.7
+    assert sum(store.refused.values()) <= 100
 
 
 async def test_without_a_rate_concurrency_alone_gives_way() -> None:
