@@ -4,7 +4,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-all=(far near many no-op scale rate-cap task-commit spark-write clients adls-rename s3-complete scaling suites)
+all=(far near many no-op scale rate-cap task-commit spark-write clients gcs-move adls-rename s3-complete scaling suites)
 [ "$#" -gt 0 ] && all=("$@")
 
 run() { uv run --locked --extra spark --extra cli "$@"; }
@@ -20,7 +20,8 @@ for name in "${all[@]}"; do
         rate-cap) run benchmarks/rate_cap.py ;;
         task-commit) run benchmarks/task_commit.py ;;
         spark-write) run benchmarks/spark_write.py ;;
-        clients) run --extra gcs --extra adls python -m benchmarks.compare_clients ;;
+        clients) run --extra gcs --extra adls --extra s3 python -m benchmarks.compare_clients ;;
+        gcs-move) run --extra gcs python -m benchmarks.gcs_move ;;
         adls-rename) run python -m benchmarks.adls_rename ;;
         # It pins a botocore of its own, so it gets an environment of its own.
         s3-complete) run --with aiobotocore python -m benchmarks.s3_complete ;;

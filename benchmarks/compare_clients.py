@@ -1,12 +1,13 @@
-"""Job commits on emulated cloud stores: this engine beside Hadoop's manifest committer with the vendor's Java client.
+"""Job commits on emulated cloud stores: this engine beside Hadoop's committers with the vendor's Java client.
 
-    uv run --extra spark --extra gcs --extra adls python -m benchmarks.compare_clients [gcs|adls]...
+    uv run --extra spark --extra gcs --extra adls --extra s3 python -m benchmarks.compare_clients [gcs|adls|s3]...
         [--shape 1000x10x100] [--threads 64,256] [--rounds 3] [--json DIRECTORY]
 
-On Google Cloud Storage Java's side is gcs-connector, on Azure Data Lake Storage Gen2 hadoop-azure; Maven fetches them
-once into build/. A shape is tasks x files of a task x directories. All sides commit jobs whose tasks this engine ran,
-of empty files, against one emulator in a process of its own, each in its default configuration and by plain HTTP; the
-virtual machine is warm after two jobs. Every round measures each side once, in an order that turns, so only ratios
+On Google Cloud Storage Java's side is the manifest committer with gcs-connector, on Azure Data Lake Storage Gen2 the
+same with hadoop-azure, on S3 (SeaweedFS) the magic committer of hadoop-aws; Maven fetches them once into build/. A
+shape is tasks x files of a task x directories. All sides commit jobs whose tasks this engine ran, of empty files,
+against one server in a process of its own, each in its default configuration and by plain HTTP; the virtual machine is
+warm after two jobs. Every round measures each side once, in an order that turns, so only ratios
 within a round are claims. CPU is that of the client's process, its compiler and garbage collector among it. Wall time
 is the emulator's as much as the client's: it answers one request at a time. Three rounds or more are kept in
 `benchmarks/results/`.
@@ -17,7 +18,6 @@ from __future__ import annotations
 import argparse
 import asyncio
 import os
-import statistics
 import sys
 import tempfile
 import time
@@ -28,27 +28,31 @@ from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, NamedTuple
+from uuid import uuid4
 
 import uvloop
 
 import committer
-from benchmarks.compare_java import OURS, OURS_ON_UVLOOP, Sides, Work, is_java, ratio
+from benchmarks.client_sides import rows
+from benchmarks.compare_java import OURS, OURS_ON_UVLOOP, Sides, Work
 from benchmarks.kept import ROUNDS, aligned, java_version, keep, machine
-from committer import JobSpec
+from committer import CommitterConfig, JobSpec
+from committer.records.success import SuccessData
 from tests.emulators import hadoop_azure, hadoop_google
 from tests.interop.jvm import Jvm
 from tests.interop.python_side import FOR_JAVA_DRIVER
-from tests.interop.store_job import ManifestCommitterJob
+from tests.interop.store_job import ManifestCommitterJob, StoreJob
+from tests.s3 import hadoop_s3a
+from tests.s3.servers import BUCKET, KEY, KEY_ID, Server, seaweedfs
 from tests.stores.adls_process import Account, account_process
 from tests.stores.gcs_process import RemoteBucket, bucket_process
 
-STORES = ("gcs", "adls")
+STORES = ("gcs", "adls", "s3")
 WARM_UP = Work.of("100x10x10")
 WARM_UPS = 2
 # The tests' virtual machine starts quickly, with the quick compiler alone; this one is to run fast.
 FAST = "-XX:TieredStopAtLevel=4 -Xmx2g"
 _AT_ONCE = 16
-_COLUMNS = ("wall s", "CPU us/file", "requests/file", "ours/this: wall", "CPU")
 
 
 class Measured(NamedTuple):
@@ -64,23 +68,32 @@ class Lake:
 
     Args:
         name: One of `STORES`.
-        remote: The server.
+        above: The URI of what all destinations lie in.
         options: Storage options that lead this engine there.
-        java: Makes a job of Hadoop's manifest committer, given a directory and the number of its threads.
+        jvm: Where Java runs.
+        java: Makes a job of Hadoop's, given the last name of its destination and the number of its threads.
+        requests: How many requests the server got; None where it does not say.
+        tasks: How the tasks of Java's jobs are configured.
     """
 
     def __init__(
         self,
         name: str,
-        remote: Account | RemoteBucket,
+        above: str,
         options: Mapping[str, object],
         jvm: Jvm,
-        java: Callable[[str, int], Awaitable[ManifestCommitterJob]],
+        java: Callable[[str, int], Awaitable[StoreJob]],
+        *,
+        requests: Callable[[], int] | None = None,
+        tasks: CommitterConfig | None = None,
     ) -> None:
         self.name = name
-        self._remote = remote
+        self.committer = "magic" if name == "s3" else "manifest"
+        self._above = above
         self._options = options
         self._java = java
+        self._requests = requests or (lambda: 0)
+        self._tasks = tasks
         self._pid = int(jvm.view.java.lang.ProcessHandle.current().pid())
         self._numbers = iter(range(1_000_000))
 
@@ -95,7 +108,7 @@ class Lake:
             return runner.run(self._javas(work, threads))
 
     async def _ours(self, work: Work) -> Measured:
-        uri = self._remote.uri(f"ours-{next(self._numbers)}")
+        uri = f"{self._above}/ours-{next(self._numbers)}"
         async with committer.open_job(uri, storage_options=self._options) as job:
             await self._run_tasks(job.spec, work)
             before = self._requests()
@@ -108,12 +121,14 @@ class Lake:
     async def _javas(self, work: Work, threads: int) -> Measured:
         job = await self._java(f"java-{next(self._numbers)}", threads)
         await job.setup()
-        await self._run_tasks(JobSpec.for_hadoop(job.uri, job.id, config=FOR_JAVA_DRIVER), work)
+        await self._run_tasks(JobSpec.for_hadoop(job.uri, job.id, config=self._tasks), work)
         before = self._requests()
         cpu, wall = _cpu_of(self._pid), time.perf_counter()
-        counters = await job.commit()
+        await job.commit()
         cpu, wall = _cpu_of(self._pid) - cpu, time.perf_counter() - wall
-        assert counters["committer_files_committed"] == work.tasks * work.files
+        marker = await committer.load_record(f"{job.uri}/_SUCCESS", storage_options=self._options)
+        assert isinstance(marker, SuccessData)
+        assert (marker.jobId, len(marker.filenames)) == (job.id, min(100, work.tasks * work.files))
         requests = self._requests() - before
         await asyncio.to_thread(job.filesystem().close)
         return Measured(wall, cpu, requests)
@@ -131,9 +146,6 @@ class Lake:
 
         await asyncio.gather(*(run() for _ in range(_AT_ONCE)))
 
-    def _requests(self) -> int:
-        return int(self._remote.control("GET", "counters")["served"])
-
 
 @contextmanager
 def lake(name: str) -> Iterator[Lake]:
@@ -141,28 +153,48 @@ def lake(name: str) -> Iterator[Lake]:
     with ExitStack() as stack:
         temporary = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="compare-clients-")))
         os.environ["_JAVA_OPTIONS"] = FAST
-        found = hadoop_google.jars() if name == "gcs" else hadoop_azure.jars()
+        found = {"gcs": hadoop_google, "adls": hadoop_azure, "s3": hadoop_s3a}[name].jars()
         jvm = stack.enter_context(closing(Jvm(temporary, found)))
         if name == "gcs":
-            bucket = stack.enter_context(bucket_process())
-            service: Any = SimpleNamespace(url=bucket.url, settings=SimpleNamespace(project="emulated"))
-
-            async def on_gcs(directory: str, threads: int) -> ManifestCommitterJob:
-                client = await hadoop_google.Gcs(jvm, service, "data", **_threads(threads)).open()
-                return _below(ManifestCommitterJob(jvm, client), directory)
-
-            yield Lake(name, bucket, {"endpoint": bucket.url}, jvm, on_gcs)
+            yield _on_gcs(jvm, stack.enter_context(bucket_process()))
+        elif name == "adls":
+            yield _on_adls(jvm, stack.enter_context(account_process()))
         else:
-            account = stack.enter_context(account_process())
-            place = SimpleNamespace(account=account.url.rpartition("/")[2], key=account.key)
-            emulator: Any = SimpleNamespace(url=account.url, settings=place)
+            yield _on_s3(jvm, stack.enter_context(seaweedfs(temporary)))
 
-            async def on_adls(directory: str, threads: int) -> ManifestCommitterJob:
-                client = await hadoop_azure.Abfs(jvm, emulator, "data", **_threads(threads)).open()
-                return _below(hadoop_azure.ManifestJob(jvm, client), directory)
 
-            options = {"endpoint": account.endpoint, "account_key": account.key}
-            yield Lake(name, account, options, jvm, on_adls)
+def _on_gcs(jvm: Jvm, bucket: RemoteBucket) -> Lake:
+    service: Any = SimpleNamespace(url=bucket.url, settings=SimpleNamespace(project="emulated"))
+
+    async def java(name: str, threads: int) -> StoreJob:
+        client = await hadoop_google.Gcs(jvm, service, "data", **_threads(threads)).open()
+        return _at(ManifestCommitterJob(jvm, client), name)
+
+    options = {"endpoint": bucket.url}
+    return Lake("gcs", "gs://data", options, jvm, java, requests=_counted(bucket), tasks=FOR_JAVA_DRIVER)
+
+
+def _on_adls(jvm: Jvm, account: Account) -> Lake:
+    place = SimpleNamespace(account=account.url.rpartition("/")[2], key=account.key)
+    emulator: Any = SimpleNamespace(url=account.url, settings=place)
+
+    async def java(name: str, threads: int) -> StoreJob:
+        client = await hadoop_azure.Abfs(jvm, emulator, "data", **_threads(threads)).open()
+        return _at(hadoop_azure.ManifestJob(jvm, client), name)
+
+    above, options = account.uri("x").rpartition("/")[0], {"endpoint": account.endpoint, "account_key": account.key}
+    return Lake("adls", above, options, jvm, java, requests=_counted(account), tasks=FOR_JAVA_DRIVER)
+
+
+def _on_s3(jvm: Jvm, server: Server) -> Lake:
+    async def java(name: str, threads: int) -> StoreJob:
+        # Its pool of connections, of 500, holds more than any number of threads here asks for.
+        return hadoop_s3a.MagicJob(
+            jvm, server, f"s3a://{BUCKET}/{name}", str(uuid4()), **{"fs.s3a.committer.threads": str(threads)}
+        )
+
+    options = {"endpoint_url": server.url, "region": "us-east-1", "access_key_id": KEY_ID, "secret_access_key": KEY}
+    return Lake("s3", f"s3a://{BUCKET}", options, jvm, java)
 
 
 def compare(one: Lake, work: Work, threads: list[int], rounds: int) -> Sides:
@@ -170,7 +202,7 @@ def compare(one: Lake, work: Work, threads: list[int], rounds: int) -> Sides:
     sides: dict[str, Callable[[Work], Measured]] = {
         OURS: partial(one.commit_ours, fast=False),
         OURS_ON_UVLOOP: partial(one.commit_ours, fast=True),
-        **{f"manifest, {count} threads": partial(one.commit_java, threads=count) for count in threads},
+        **{f"{one.committer}, {count} threads": partial(one.commit_java, threads=count) for count in threads},
     }
     for _ in range(WARM_UPS):
         for commit in sides.values():
@@ -185,21 +217,13 @@ def compare(one: Lake, work: Work, threads: list[int], rounds: int) -> Sides:
     return found
 
 
-def rows(files: int, sides: Sides) -> list[tuple[str, ...]]:
-    """A table of what was measured; the first row is the heading."""
-    found: list[tuple[str, ...]] = [("", *_COLUMNS)]
-    for name, measured in sides.items():
-        wall, cpu, requests = (
-            statistics.median(one[key] for one in measured) for key in ("wall_s", "cpu_s", "requests")
-        )
-        ratios = tuple(str(ratio(sides, [name], key)) for key in ("wall_s", "cpu_s")) if is_java(name) else ("", "")
-        found.append((name, f"{wall:.2f}", f"{cpu / files * 1e6:.0f}", f"{requests / files:.2f}", *ratios))
-    return found
-
-
-def _below(job: ManifestCommitterJob, directory: str) -> ManifestCommitterJob:
-    job.uri = f"{job.uri.rpartition('/')[0]}/{directory}"
+def _at(job: ManifestCommitterJob, name: str) -> ManifestCommitterJob:
+    job.uri = f"{job.uri.rpartition('/')[0]}/{name}"
     return job
+
+
+def _counted(remote: Account | RemoteBucket) -> Callable[[], int]:
+    return lambda: int(remote.control("GET", "counters")["served"])
 
 
 def _threads(count: int) -> dict[str, str]:

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from benchmarks import client_cpu, rate_cap, scale, scaling, spark_write, task_commit
+from benchmarks import client_cpu, client_sides, rate_cap, scale, scaling, spark_write, task_commit
 from benchmarks.compare_java import COLUMNS, OURS, OURS_ON_UVLOOP, Ratio, is_java, lines, ratio
 from benchmarks.kept import RESULTS, ROOT, kept
 from benchmarks.suite import HEADINGS, cells
@@ -27,6 +27,7 @@ _PLACE = re.compile(r"(<!-- measured: (\S+) -->\n)(.*?)(<!-- end measured -->)",
 _FAR = "compare-1000x10x100-20ms"
 _NEAR = "compare-1000x10x100"
 _MANY = "compare-1000x100x1000"
+_CLIENT_SHAPES = ("1000x10x100", "500x10x100", "300x10x50")
 
 Results = Callable[[str], dict[str, Any] | None]
 """What a benchmark kept, by its name."""
@@ -57,6 +58,16 @@ def comparison(results: Results, name: str) -> str:
     files = found["tasks"] * found["files"]
     rows: list[tuple[str, ...]] = [(found["work"], *COLUMNS)]
     rows.extend((line.side, *line.cells) for line in lines(files, found["sides"]))
+    rounds = len(found["sides"][OURS])
+    return f"{markdown(rows)}\n\n{rounds} rounds; medians, ratios as median (least to most). {about(found['machine'])}"
+
+
+def clients(results: Results, name: str) -> str:
+    """The table of what clients of one cloud store took, of the largest jobs that were kept."""
+    found = next(filter(None, (results(f"clients-{name}-{shape}") for shape in _CLIENT_SHAPES)), None)
+    if found is None:
+        return _missing("benchmarks/compare_clients.py")
+    rows = client_sides.rows(found["tasks"] * found["files"], found["sides"], heading=found["work"])
     rounds = len(found["sides"][OURS])
     return f"{markdown(rows)}\n\n{rounds} rounds; medians, ratios as median (least to most). {about(found['machine'])}"
 
@@ -171,6 +182,10 @@ PLACES: Final[dict[str, Callable[[Results], str]]] = {
     ),
     "adls-rename": lambda results: simple(results, client_cpu.ADLS_RENAME, client_cpu.rows, "adls_rename"),
     "s3-complete": lambda results: simple(results, client_cpu.S3_COMPLETE, client_cpu.rows, "s3_complete"),
+    "gcs-move": lambda results: simple(results, client_cpu.GCS_MOVE, client_cpu.rows, "gcs_move"),
+    "clients-gcs": lambda results: clients(results, "gcs"),
+    "clients-adls": lambda results: clients(results, "adls"),
+    "clients-s3": lambda results: clients(results, "s3"),
     "suites": suites,
     "scaling": picture,
 }

@@ -15,7 +15,7 @@ from tests.interop.jvm import NoJavaError
 pytestmark = [pytest.mark.java, pytest.mark.xdist_group("java")]
 
 
-@pytest.mark.parametrize("store", ["gcs", "adls"])
+@pytest.mark.parametrize("store", ["gcs", "adls", "s3"])
 def test_all_sides_commit_a_small_job(store: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from benchmarks import compare_clients
 
@@ -27,5 +27,8 @@ def test_all_sides_commit_a_small_job(store: str, tmp_path: Path, monkeypatch: p
         pytest.skip(str(error))
     (file,) = tmp_path.iterdir()
     sides = json.loads(file.read_text())["sides"]
-    assert sides.keys() == {"committer", "committer, uvloop", "manifest, 4 threads"}
-    assert all(one["requests"] >= 6 for measured in sides.values() for one in measured)
+    java = "magic, 4 threads" if store == "s3" else "manifest, 4 threads"
+    assert sides.keys() == {"committer", "committer, uvloop", java}
+    counted = [one["requests"] for measured in sides.values() for one in measured]
+    # SeaweedFS does not count.
+    assert all(count == 0 if store == "s3" else count >= 6 for count in counted)
