@@ -17,6 +17,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from committer import errors as errors
     from committer import spark as spark
     from committer import sync as sync
     from committer.committers.results import CommitPlan, JobReport, committed_files
@@ -93,10 +94,13 @@ _HOMES = {
 }
 
 
+_MODULES = ("errors", "spark", "sync")
+
+
 if not TYPE_CHECKING:  # a type checker must see the names above and no others
 
     def __getattr__(name: str) -> object:
-        if name in ("spark", "sync"):  # attributes too, so that `import committer` is all a user needs
+        if name in _MODULES:  # attributes too, so that `import committer` is all a user needs
             return import_module(f"committer.{name}")
         home = _HOMES.get(name)
         if home is None:
@@ -107,4 +111,4 @@ if not TYPE_CHECKING:  # a type checker must see the names above and no others
 
 
 def __dir__() -> list[str]:
-    return sorted(__all__)
+    return sorted([*__all__, *_MODULES])

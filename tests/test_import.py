@@ -51,7 +51,7 @@ def test_no_vendor_library_is_loaded(use: str) -> None:
     assert not loaded & set(VENDORS.split())
 
 
-@pytest.mark.parametrize("name", ["spark.write", "spark.foreach_partition", "sync.open_job"])
+@pytest.mark.parametrize("name", ["spark.write", "spark.foreach_partition", "sync.open_job", "errors.JobError"])
 def test_importing_the_package_is_all_that_a_user_needs(name: str) -> None:
     if name.startswith("spark"):
         pytest.importorskip("pyspark")
@@ -65,7 +65,7 @@ def test_the_public_names() -> None:
     for name in committer.__all__:
         value = getattr(committer, name)
         assert value is getattr(committer, name)
-    assert set(committer.__all__) <= set(dir(committer))
+    assert dir(committer) == sorted([*committer.__all__, "errors", "spark", "sync"])
     namespace: dict[str, object] = {}
     exec("from committer import *", namespace)
     assert set(committer.__all__) <= set(namespace)

@@ -19,6 +19,7 @@ from committer.paths import Destination
 from committer.spark.arguments import check_frame, column_names, option_texts
 from committer.spark.carried_errors import error_behind
 from committer.spark.micro_batches import batch_job_id, forget_batch, options_of_batches, was_committed
+from committer.spark.one_write_a_batch import check_repetition, run_of
 from committer.spark.options import parse_options, path_option
 from committer.spark.saving import save
 from committer.spark.session_settings import add_from_session, telling
@@ -76,7 +77,8 @@ def foreach_batch(
         compression: The codec, as the data source's option; the format's default when None.
         query: What tells this query from all others, and stays the same when it is started again; None takes Spark's
             own id. Spark Connect does not tell that id to the function, so there it must be given.
-        sink: A name for this write, where one query writes several times into the same destination.
+        sink: A name for this write, where one query writes several times into the same destination. Without it the
+            second write of a batch would be taken for a repetition of the first, and is refused.
         options: Further options of the data source, by name. In a classic session its keys ``spark.hadoop.*`` make the
             choices that these do not, and say how to reach the store, but for secrets.
 
@@ -147,10 +149,13 @@ class _BatchSink:
             _LOG.warning("%s", withheld)
         options = options_of_batches(parse_options(settings))
         with telling(withheld):
+            written = (settings, self._mode)
             if asyncio.run(was_committed(options, job_id)):
+                check_repetition(run_of(df), options.path, job_id, df, written)
                 _LOG.info("batch %d of query %s is committed already, as job %s", batch_id, query, job_id)
             else:
                 self._save(df, settings, job_id)
+                check_repetition(run_of(df), options.path, job_id, df, written)
             asyncio.run(forget_batch(options, query, batch_id - 2, self._sink))
 
     def _save(self, df: DataFrame, settings: Mapping[str, str], job_id: str) -> None:

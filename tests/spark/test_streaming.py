@@ -259,6 +259,54 @@ def test_several_writes_of_one_batch_are_told_apart_by_name(spark: SparkSession,
     assert stream.files() == before
 
 
+@pytest.mark.parametrize("made", ["once", "twice", "for each batch"])
+def test_a_second_write_of_a_batch_without_a_name_is_refused(spark: SparkSession, tmp_path: Path, made: str) -> None:
+    """It would be taken for a repetition of the first, and its rows would be lost in silence."""
+    stream = Stream(spark, tmp_path, "foreach_batch")
+    stream.add([1, 2], [3, 4])
+    table = str(stream.table)
+    first = foreach_batch(table)
+    second = first if made == "once" else foreach_batch(table)
+
+    def write_both(df: DataFrame, batch_id: int) -> None:
+        writers = [foreach_batch(table), foreach_batch(table)] if made == "for each batch" else [first, second]
+        for number, write in enumerate(writers):
+            write(df.where(f"odd = {number}"), batch_id)
+
+    def run(write: Callable[[DataFrame, int], None]) -> None:
+        writer = stream.frame().writeStream.foreachBatch(write).trigger(availableNow=True)
+        writer.option("checkpointLocation", str(stream.checkpoint)).start().awaitTermination()
+
+    # Also when it is started again: the first write is a repetition then, and the second none of it.
+    for _start in range(2):
+        with pytest.raises(StreamingQueryException, match='sink="'):
+            run(write_both)
+        assert stream.rows() == [2]
+
+    named = foreach_batch(table, sink="odd")
+
+    def as_told(df: DataFrame, batch_id: int) -> None:
+        first(df.where("odd = 0"), batch_id)
+        named(df.where("odd = 1"), batch_id)
+
+    run(as_told)
+    assert stream.rows() == [1, 2, 3, 4]
+
+
+def test_a_function_that_tries_a_write_again_repeats_it(spark: SparkSession, tmp_path: Path) -> None:
+    stream = Stream(spark, tmp_path, "foreach_batch")
+    stream.add([1, 2], [3])
+    write = foreach_batch(str(stream.table))
+
+    def twice(df: DataFrame, batch_id: int) -> None:
+        for _try in range(2):
+            write(df.where("id > 0").selectExpr("id"), batch_id)
+
+    writer = stream.frame().writeStream.foreachBatch(twice).trigger(availableNow=True)
+    writer.option("checkpointLocation", str(stream.checkpoint)).start().awaitTermination()
+    assert stream.rows() == [1, 2, 3]
+
+
 def test_a_batch_by_hand_needs_the_name_of_its_query(spark: SparkSession, tmp_path: Path) -> None:
     write = foreach_batch(str(tmp_path / "t"))
     with pytest.raises(ConfigurationError, match='query="'):

@@ -27,7 +27,7 @@ from committer.stores.gcs import GcsStore
 from committer.stores.gcs import access as gcs_access
 from committer.stores.registry import open_store
 from committer.testing.emulators.gcs import Fault, GcsEmulator, Settings, serve
-from tests.stores.gcs_bucket import ROOT, store_on
+from tests.stores.gcs_bucket import ROOT, requests, store_on
 
 CANARY = "ya29.canary-of-a-token"
 
@@ -125,6 +125,32 @@ async def test_a_token_that_ends_before_its_time_is_got_anew(emulator: GcsEmulat
     emulator.access.revoke()
     await works(store)
     assert emulator.access.given_out == 2
+
+
+@pytest.mark.parametrize("ended", ["before", "between"])
+async def test_a_token_that_ends_in_a_batch_is_got_anew(emulator: GcsEmulator, tmp_path: Path, ended: str) -> None:
+    """The service answers 200 to the batch, and 401 to calls in it."""
+    store = store_on(emulator, service_file=str(user_file(tmp_path, emulator)))
+    paths = [ROOT / f"file-{number}" for number in range(5)]
+    for path in paths:
+        await store.put(path, b"1")
+    if ended == "before":
+        emulator.access.revoke()
+    else:
+        emulator.conduct.faults.append(
+            Fault("error", operation="delete", status=401, code="authError", skip=2, count=2)
+        )
+    emulator.conduct.log.clear()
+    assert await store.delete_files(paths) == {}
+    assert emulator.access.given_out == 2
+    assert emulator.namespace.buckets["data"].objects == {}
+    # What was done is not sent again.
+    assert len(requests(emulator, "delete")) == (10 if ended == "before" else 7)
+    # Once: what is refused with the new token, too, is told.
+    emulator.conduct.faults.append(Fault("error", operation="delete", status=401, code="authError"))
+    assert {type(error) for error in (await store.delete_files(paths[:2])).values()} == {StorePermissionError}
+    assert emulator.access.given_out == 3
+    await store.close()
 
 
 async def test_a_token_that_is_given_is_not_got_anew(emulator: GcsEmulator) -> None:

@@ -96,7 +96,7 @@ class Deletes:
         if self._batches and len(paths) > 1:
             answer = await self._sent(operation, paths)
             if answer.status < 300:
-                return self._refused(operation, paths, answer)
+                return await self._refused(operation, paths, answer)
             if answer.status not in _NOT_KNOWN:
                 raise error_of(answer, operation, paths[0])
             self._batches = False
@@ -125,19 +125,38 @@ class Deletes:
         headers = {"Content-Type": f"multipart/mixed; boundary={boundary}"}
         return await self._wire.send(operation, "POST", paths[0], self._wire.batch_url, (), headers, data=body)
 
-    def _refused(self, operation: str, paths: Sequence[StorePath], answer: Answer) -> Mapping[StorePath, StoreError]:
-        answers = _answers_in(answer)
+    async def _refused(
+        self, operation: str, paths: Sequence[StorePath], answer: Answer
+    ) -> Mapping[StorePath, StoreError]:
+        answers = _answers_by_path(operation, paths, answer)
+        again = [path for path, found in answers.items() if found.status == 401]
+        if again and self._wire.refused():
+            # A token can end between the calls of a batch. Nothing was done of those, so they may be sent again.
+            answer = await self._sent(operation, again)
+            if answer.status >= 300:
+                raise error_of(answer, operation, again[0])
+            answers |= _answers_by_path(operation, again, answer)
         refused: dict[StorePath, StoreError] = {}
-        for number, path in enumerate(paths):
-            found = answers.get(number)
-            if found is None:
-                raise StoreOutcomeUnknownError("the answer is not whole", operation=operation, path=path)
+        for path, found in answers.items():
             if found.status >= 300 and (found.status != 404 or says_no_bucket(found)):
                 error = error_of(found, operation, path)
                 if not isinstance(error, StoreError):
                     raise error
                 refused[path] = error
         return refused
+
+
+def _answers_by_path(operation: str, paths: Sequence[StorePath], answer: Answer) -> dict[StorePath, Answer]:
+    """What a batch's answer says of each path.
+
+    Raises:
+        StoreOutcomeUnknownError: It does not speak of all.
+    """
+    answers = _answers_in(answer)
+    for number, path in enumerate(paths):
+        if number not in answers:
+            raise StoreOutcomeUnknownError("the answer is not whole", operation=operation, path=path)
+    return {path: answers[number] for number, path in enumerate(paths)}
 
 
 def _answers_in(answer: Answer) -> dict[int, Answer]:

@@ -158,7 +158,7 @@ class GcsWire:
         answer = await self._http.send(
             method, target, headers, operation=operation, path=path, changes=changes, data=data
         )
-        if answer.status == 401 and access.refused():
+        if answer.status == 401 and self.refused():
             # A token can end before its time. Nothing was done, so it may be sent again.
             await access.prepare()
             self._authorise(headers)
@@ -188,6 +188,10 @@ class GcsWire:
         if answer.status >= 300:
             raise error_of(answer, operation, path, changes=changes)
         return answer
+
+    def refused(self) -> bool:
+        """Told of a 401, of a call in a batch too; whether what was refused may be sent again, with another token."""
+        return self._access.refused()
 
     def _authorise(self, headers: dict[str, str]) -> None:
         if self._access.token:
