@@ -71,7 +71,9 @@ def check_absolute_name(name: str, roots: Collection[str]) -> str:
     root = root_of(name, roots)
     if root is None:
         raise InvalidPathError(
-            f"{name!a} lies outside the destination, and below none of the roots that were given", path=ascii(name)
+            f"{name!a} lies outside the destination, and below none of the roots that were given",
+            path=ascii(name),
+            next_step="give a path below the destination, or name its root in absolute_roots",
         )
     reserved = _RESERVED_SEGMENT.search(name, len(root))
     if reserved is not None:
@@ -108,7 +110,9 @@ def _check_unicode(name: str) -> None:
         try:
             name.encode()
         except UnicodeEncodeError as error:
-            raise InvalidPathError("a file name is not valid Unicode", path=ascii(name)) from error
+            raise InvalidPathError(
+                "a file name is not valid Unicode", path=ascii(name), next_step="give a name that UTF-8 can encode"
+            ) from error
 
 
 def root_of(name: str, roots: Collection[str]) -> str | None:

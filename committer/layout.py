@@ -218,12 +218,17 @@ class JobLayout:
             if text.startswith("/") and not text.startswith("//"):
                 text = f"{StorePath(destination.scheme, destination.authority, '')}{text}"
             elif not text.startswith("/") and ":" not in text.partition("/")[0]:
-                raise InvalidPathError("a path outside the destination must be absolute", path=ascii(text))
+                raise InvalidPathError(
+                    "a path outside the destination must be absolute",
+                    path=ascii(text),
+                    next_step="give a URI, or a path that begins with a slash",
+                )
             path = StorePath.of(text)
         if (path.scheme, path.authority) != (destination.scheme, destination.authority):
             raise InvalidPathError(
                 f"{path} is not in the store of the destination {destination}: a file can only be renamed within one",
                 path=path,
+                next_step="give a place in the destination's store",
             )
         return path.path
 

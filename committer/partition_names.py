@@ -35,6 +35,6 @@ def partition_directory(partition: Iterable[tuple[str, str | None]]) -> str:
     names = []
     for column, value in partition:
         if not column:
-            raise InvalidPathError("a partition column has no name")
+            raise InvalidPathError("a partition column has no name", next_step="give every partition column a name")
         names.append(f"{escape_path_name(column)}={escape_path_name(value) if value else HIVE_DEFAULT_PARTITION}")
     return "/".join(names)

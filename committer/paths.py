@@ -194,7 +194,9 @@ def _local_path(path: str) -> str:
         try:
             path = f"{os.getcwd()}/{path}"
         except OSError as error:
-            raise InvalidPathError("a path is relative and the current directory is gone", path=path) from error
+            raise InvalidPathError(
+                "a path is relative and the current directory is gone", path=path, next_step="give an absolute path"
+            ) from error
     return normalised(path, path, above_root=True)
 
 

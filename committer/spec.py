@@ -100,5 +100,9 @@ class JobSpec(msgspec.Struct, frozen=True, kw_only=True):
             check_setup(spec.setup)
             StorePath.from_uri(spec.destination)
         except (*UNDECODABLE, ConfigurationError) as error:
-            raise RecordError(f"not a job spec: {error}", operation="decode JobSpec") from error
+            raise RecordError(
+                f"not a job spec: {error}",
+                operation="decode JobSpec",
+                next_step="pass what JobSpec.encode() returned, whole, with the same release on both sides",
+            ) from error
         return spec

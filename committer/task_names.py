@@ -47,7 +47,9 @@ class TaskNames:
         layout = self._context.layout
         try:
             if not isinstance(path, StorePath) and os.fspath(path).endswith("/"):
-                raise InvalidPathError("a file's path ends in a slash", path=ascii(os.fspath(path)))
+                raise InvalidPathError(
+                    "a file's path ends in a slash", path=ascii(os.fspath(path)), next_step="give the name of a file"
+                )
             return self._take(check_absolute_name(layout.absolute(path), layout.roots))
         except InvalidPathError as error:
             error.operation = "open_absolute"

@@ -87,7 +87,7 @@ def _checked_authority(authority: str) -> str:
     if ":" in user:
         raise InvalidPathError("a URI holds a password", next_step="give credentials as storage options")
     if _BAD_AUTHORITY.search(authority) or not _HOST.fullmatch(host):
-        raise InvalidPathError("a URI has a malformed authority")
+        raise InvalidPathError("a URI has a malformed authority", next_step="write it as scheme://bucket/path")
     return authority
 
 
@@ -116,7 +116,7 @@ def normalised(path: str, text: str, *, above_root: bool = False) -> str:
         InvalidPathError: It holds a NUL, or climbs above the root.
     """
     if "\0" in path:
-        raise InvalidPathError("a path holds a NUL", path=ascii(text))
+        raise InvalidPathError("a path holds a NUL", path=ascii(text), next_step="give a path without it")
     if path and not path.endswith("/") and "//" not in path and "/." not in path:
         return path
     segments: list[str] = []
@@ -125,7 +125,9 @@ def normalised(path: str, text: str, *, above_root: bool = False) -> str:
             if segments:
                 segments.pop()
             elif not above_root:
-                raise InvalidPathError("a path climbs above the root", path=text)
+                raise InvalidPathError(
+                    "a path climbs above the root", path=text, next_step="leave out the .. that lead above it"
+                )
         elif segment and segment != ".":
             segments.append(segment)
     return "/" + "/".join(segments)
@@ -145,5 +147,9 @@ def _has_illegal(text: str, plain: bytes) -> bool:
 def _escaped_match(match: re.Match[str]) -> str:
     character = match[0]
     if "\ud800" <= character <= "\udfff":
-        raise InvalidPathError("a path is not valid Unicode and has no URI", path=ascii(match.string))
+        raise InvalidPathError(
+            "a path is not valid Unicode and has no URI",
+            path=ascii(match.string),
+            next_step="rename the file so that UTF-8 can encode its name",
+        )
     return "".join(f"%{byte:02X}" for byte in character.encode()) if _must_escape(character) else character

@@ -139,7 +139,11 @@ def commit(
 def _check_winners(task_commits: str | None, tasks: int | None, *, from_attempts: bool) -> None:
     """Refuses a command line that names the winners twice, or not how many there are."""
     if tasks is not None and tasks < 0:
-        raise ConfigurationError(f"--tasks cannot be {tasks}", operation="command line")
+        raise ConfigurationError(
+            f"--tasks cannot be {tasks}",
+            operation="command line",
+            next_step="give the number of the job's tasks, 0 or more",
+        )
     if from_attempts and (task_commits is not None or tasks is None):
         raise ConfigurationError(
             "--from-attempts needs --tasks, and goes without --task-commits",

@@ -244,7 +244,10 @@ def read_messages(path: str | None) -> list[TaskCommit] | None:
                 lines = file.read().splitlines()
     except OSError as error:
         raise ConfigurationError(
-            f"the file of task commit messages cannot be read: {error.strerror}", operation="command line", path=path
+            f"the file of task commit messages cannot be read: {error.strerror}",
+            operation="command line",
+            path=path,
+            next_step="give a file of messages, one a line, or - for standard input",
         ) from error
     messages = []
     for number, text in enumerate(lines, 1):
@@ -253,7 +256,9 @@ def read_messages(path: str | None) -> list[TaskCommit] | None:
                 messages.append(TaskCommit.decode(text))
             except CommitterError as error:
                 raise ConfigurationError(
-                    f"line {number} of {path} is no task commit message: {error.message}", operation="command line"
+                    f"line {number} of {path} is no task commit message: {error.message}",
+                    operation="command line",
+                    next_step="give what TaskCommit.encode() returned, one a line",
                 ) from error
     return messages
 

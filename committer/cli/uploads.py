@@ -54,6 +54,7 @@ async def plan_abort(
         raise ConfigurationError(
             "uploads abort takes one of --older-than and --all: the uploads of running jobs are among them",
             operation="command line",
+            next_step="give --older-than, with an age that no running job has; or --all where no job runs",
         )
     found = await _find(session, uri, older_than)
     parts = [line(f"uploads below {uri}", "bold")]

@@ -51,6 +51,7 @@ def task_commits(messages: Sequence[WriterCommitMessage | None], job_id: str) ->
             raise TaskMissingError(
                 f"Spark asks to commit, but partition {position} of {len(messages)} has no task commit message",
                 operation="commit_job",
+                next_step="nothing was published: run the write again",
             )
         if not isinstance(message, TaskCommitMessage):
             raise RecordError(
@@ -69,11 +70,13 @@ def task_commits(messages: Sequence[WriterCommitMessage | None], job_id: str) ->
                 f"task {commit.task} has two task commit messages, of attempts {commits[commit.task].attempt} and"
                 f" {commit.attempt}",
                 operation="commit_job",
+                next_step="nothing was published: run the write again",
             )
         if commit.task >= len(messages):
             raise TaskMissingError(
                 f"there is a message of task {commit.task}, but the job has {len(messages)} tasks",
                 operation="commit_job",
+                next_step="nothing was published: run the write again",
             )
         commits[commit.task] = commit
     return list(commits.values())

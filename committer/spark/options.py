@@ -223,7 +223,11 @@ def _records(text: str) -> int:
 
 def _flag(key: str, text: str) -> bool:
     if text.lower() not in {"true", "false"}:
-        raise ConfigurationError(f"the option {key} cannot be {text!r}: it must be true or false", operation="save")
+        raise ConfigurationError(
+            f"the option {key} cannot be {text!r}: it must be true or false",
+            operation="save",
+            next_step="give true or false, or leave it out",
+        )
     return text.lower() == "true"
 
 
@@ -242,7 +246,9 @@ def _converted(values: Mapping[str, str], problem: str) -> CommitterConfig:
     try:
         return CommitterConfig.from_text(values)
     except (msgspec.ValidationError, ConfigurationError) as error:
-        raise ConfigurationError(f"{problem}: {error}", operation="save") from error
+        raise ConfigurationError(
+            f"{problem}: {error}", operation="save", next_step="correct it, or leave it out"
+        ) from error
 
 
 def _unknown(key: str, known: list[str]) -> ConfigurationError:

@@ -63,7 +63,11 @@ def partition_texts(values: pa.Array, spark_type: str = "") -> list[str | None]:
     elif types.is_string(kind) or types.is_large_string(kind):
         _check_utf8(values)
     elif not types.is_integer(kind):
-        raise UnsupportedError(f"values of type {kind} cannot name partitions", operation="partition")
+        raise UnsupportedError(
+            f"values of type {kind} cannot name partitions",
+            operation="partition",
+            next_step="cast the column to a string, a number, a date or a timestamp",
+        )
     return [None if value is None else spell(value) for value in values.to_pylist()]
 
 
@@ -162,7 +166,11 @@ def _digits(text: str) -> tuple[str, str, int]:
     """Sign, digits without zeros at either end, and the decimal exponent of the first digit."""
     found = _NUMBER.fullmatch(text)
     if found is None:
-        raise UnsupportedError(f"a number spelled {text!r} cannot name a partition", operation="partition")
+        raise UnsupportedError(
+            f"a number spelled {text!r} cannot name a partition",
+            operation="partition",
+            next_step="cast the column to a string",
+        )
     sign, whole, fraction, exponent = found[1], found[2], found[3] or "", int(found[4] or 0)
     digits = (whole + fraction).lstrip("0")
     point = len(whole) + len(digits) - len(whole + fraction)

@@ -61,13 +61,21 @@ def plan_files(
     names = schema.fieldNames()
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
-        raise ConfigurationError(f"several columns are named {', '.join(map(repr, twice))}", operation="save")
+        raise ConfigurationError(
+            f"several columns are named {', '.join(map(repr, twice))}",
+            operation="save",
+            next_step="rename all but one of them",
+        )
     if not case_sensitive:
         _refuse_case_only(names)
     positions = tuple(_position(name, names) for name in partition_by)
     for position in positions:
         if positions.count(position) > 1:
-            raise ConfigurationError(f"partitionBy names the column {names[position]!r} twice", operation="save")
+            raise ConfigurationError(
+                f"partitionBy names the column {names[position]!r} twice",
+                operation="save",
+                next_step="name each column once",
+            )
         _check_partition_type(schema[position].dataType, names[position])
     columns = tuple(position for position in range(len(names)) if position not in positions)
     if not columns:
@@ -76,6 +84,7 @@ def plan_files(
             if names
             else "there is no column to write",
             operation="save",
+            next_step="leave a column out of partitionBy, or select one to write",
         )
     for position in columns:
         _check_file_type(schema[position].dataType, names[position], file_format)
@@ -115,7 +124,11 @@ def _position(name: str, names: list[str]) -> int:
     if len(found) == 1:
         return found[0]
     if found:
-        raise ConfigurationError(f"the partition column {name!r} may be any of several columns", operation="save")
+        raise ConfigurationError(
+            f"the partition column {name!r} may be any of several columns",
+            operation="save",
+            next_step="spell it as the column is, or set spark.sql.caseSensitive=true",
+        )
     raise ConfigurationError(
         f"there is no column {name!r} to partition by", operation="save", next_step=_meant(name, names)
     )

@@ -159,6 +159,7 @@ def query_of(messages: Sequence[WriterCommitMessage | None], batch: int) -> str 
             raise TaskMissingError(
                 f"Spark asks to commit, but partition {position} of {len(messages)} has no task commit message",
                 operation="commit_job",
+                next_step="nothing was published: run the query again",
             )
         if not isinstance(message, BatchMessage) or message.batch != batch:
             what = f"batch {message.batch}" if isinstance(message, BatchMessage) else type(message).__name__

@@ -192,7 +192,9 @@ def _settings(more: Mapping[str, object] | None, **own: str | None) -> dict[str,
     for key, value in option_texts(more, "options", "write").items():
         if key.lower() in taken:
             raise ConfigurationError(
-                f"{key} is given twice, or is an argument of write, not an option", operation="save"
+                f"{key} is given twice, or is an argument of write, not an option",
+                operation="save",
+                next_step="give it once, as the argument of write",
             )
         settings[key] = value
     return settings

@@ -39,6 +39,7 @@ class StagedFiles(AttemptFiles):
                 operation="open",
                 path=destination,
                 causes=[error],
+                next_step="give each file a name of its own",
             ) from error
 
     def written(self, staged: str, status: FileStatus, *, absolute: str) -> WrittenFile:

@@ -143,4 +143,9 @@ class UploadWriter(FileWriter):
         if self._failure is not None:
             raise self._failure
         if self._ended:
-            raise TaskError("the file is closed, or was given up", operation="write", path=self._path)
+            raise TaskError(
+                "the file is closed, or was given up",
+                operation="write",
+                path=self._path,
+                next_step="open another file, under another name",
+            )

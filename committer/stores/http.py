@@ -208,7 +208,9 @@ class HttpClient:
         if self._given is not None:
             if self._given.closed:
                 raise ConfigurationError(
-                    "the HTTP session given as the option http_session is closed", operation="send"
+                    "the HTTP session given as the option http_session is closed",
+                    operation="send",
+                    next_step="give an open session, or leave it out",
                 )
             return self._given
         loop = asyncio.get_running_loop()
@@ -243,7 +245,12 @@ def _failure(
     kind = "" if isinstance(error, _AnswerLostError) else type(error).__name__
     said = redact(": ".join(part for part in (kind, str(error)) if part))
     if isinstance(error, ValueError) and not isinstance(error, OSError):
-        return ConfigurationError(f"a request cannot be sent: {type(error).__name__}", operation=operation, path=path)
+        return ConfigurationError(
+            f"a request cannot be sent: {type(error).__name__}",
+            operation=operation,
+            path=path,
+            next_step="check the endpoint, the proxy and the names that were given",
+        )
     if isinstance(error, _NOT_SENT):
         return StoreUnavailableError(
             f"the service cannot be reached: {said}",
@@ -295,14 +302,16 @@ def check_name(path: StorePath, longest: int) -> None:
     """
     name = path.path
     if "\0" in name:
-        raise InvalidPathError("a path holds a NUL", path=ascii(str(path)))
+        raise InvalidPathError("a path holds a NUL", path=ascii(str(path)), next_step="give a name without it")
     try:
         if len(name) * 4 > longest and len(name.encode()) - 1 > longest:
-            raise InvalidPathError(f"a path is longer than {longest} bytes", path=path)
+            raise InvalidPathError(f"a path is longer than {longest} bytes", path=path, next_step="give a shorter name")
         if not name.isascii():
             name.encode()
     except UnicodeEncodeError:
-        raise InvalidPathError("a name is not valid Unicode", path=ascii(str(path))) from None
+        raise InvalidPathError(
+            "a name is not valid Unicode", path=ascii(str(path)), next_step="give a name that UTF-8 can encode"
+        ) from None
 
 
 def redact(text: str) -> str:

@@ -126,18 +126,24 @@ def options_of(scheme: str) -> OptionTable | None:
 def _live_store(path: StorePath, options: Mapping[str, object]) -> Store:
     store = options["store"]
     if not isinstance(store, Store):
-        raise ConfigurationError(f"the option 'store' is no store but a {type(store).__name__}", operation="open_store")
+        raise ConfigurationError(
+            f"the option 'store' is no store but a {type(store).__name__}",
+            operation="open_store",
+            next_step="give a committer.stores.base.Store, or leave it out",
+        )
     others = sorted(options.keys() - {"store", "http_session"})
     if others:
         raise ConfigurationError(
             f"the option 'store' is a store that is open already; {others[0]!r} would have no effect",
             operation="open_store",
+            next_step="give the options to the store, or leave store out",
         )
     if store.scheme != path.scheme:
         raise ConfigurationError(
             f"the option 'store' is a store for {store.scheme!r} and cannot hold this",
             operation="open_store",
             path=path,
+            next_step="give a store for the path's scheme, or leave it out",
         )
     return store
 

@@ -104,7 +104,11 @@ class CsvFormat(TextFormat):
 
     def _check(self) -> None:
         if self.sep in {self.quote, self.escape}:
-            raise UnsupportedError("the option sep cannot be the quote or the escape character too", operation="save")
+            raise UnsupportedError(
+                "the option sep cannot be the quote or the escape character too",
+                operation="save",
+                next_step="give another sep, quote or escape",
+            )
         for option, value in (("nullValue", self.null_value), ("emptyValue", self.empty_value)):
             plain = option == "emptyValue" and value == '""'
             if not plain and (

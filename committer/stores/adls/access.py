@@ -112,7 +112,9 @@ class SharedKey(Access):
             self._key = b""
         if not self._key:
             raise ConfigurationError(
-                f"the option {self._secret.option} holds no account key: that is base64", operation="open_store"
+                f"the option {self._secret.option} holds no account key: that is base64",
+                operation="open_store",
+                next_step="copy the key from the account's page Access keys",
             )
         self.ready = True
 
@@ -163,6 +165,7 @@ class SharedAccessSignature(Access):
             raise ConfigurationError(
                 f"the option {self._secret.option} holds no shared access signature: that is a query string with sig=",
                 operation="open_store",
+                next_step="give what follows the question mark of a URL with a signature",
             )
         self.signature = text
         self.ready = True

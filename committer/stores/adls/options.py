@@ -144,6 +144,7 @@ def from_client(client: Any, account: str, container: str) -> dict[str, object]:
         raise ConfigurationError(
             f"the option client is for {its_container}@{client.account_name}, and the path for {container}@{account}",
             operation="open_store",
+            next_step="give a client of that account and container, or correct the path",
         )
     url, _, query = str(client.url).partition("?")
     endpoint = url.rstrip("/")
@@ -176,7 +177,9 @@ def parse_connection_string(text: object) -> dict[str, str]:
             name, equals, content = part.partition("=")
             if not equals:
                 raise ConfigurationError(
-                    "the option connection_string is none: it has a part without an equals sign", operation="open_store"
+                    "the option connection_string is none: it has a part without an equals sign",
+                    operation="open_store",
+                    next_step="copy the string from the account's page Access keys",
                 )
             parts[name.strip().lower()] = content.strip()
     return parts
@@ -200,7 +203,9 @@ def from_connection_string(text: object, account: str, endpoint: str | None, opt
     parts = parse_connection_string(text)
     if parts.get("accountname", account) != account:
         raise ConfigurationError(
-            f"the option connection_string is for another account than the path's, {account}", operation="open_store"
+            f"the option connection_string is for another account than the path's, {account}",
+            operation="open_store",
+            next_step="give the string of that account, or correct the path",
         )
     for part, option in (("accountkey", "account_key"), ("sharedaccesssignature", "sas_token")):
         if parts.get(part):

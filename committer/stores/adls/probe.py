@@ -42,6 +42,7 @@ async def probe(store: Store, wire: AdlsWire, directory: StorePath) -> None:
                 "this account changes a file's etag when it is renamed, so nothing proves which file was renamed",
                 operation="probe",
                 path=directory,
+                next_step="write to an account of the service itself; an emulator or a proxy may differ",
             )
         again = await store.put(one, b"again", exclusive=True)
         try:
@@ -55,6 +56,7 @@ async def probe(store: Store, wire: AdlsWire, directory: StorePath) -> None:
             "this account lets a rename replace a file that it was told not to replace",
             operation="probe",
             path=directory,
+            next_step="write to an account of the service itself; an emulator or a proxy may differ",
         )
     finally:
         for path in (one, other):

@@ -148,4 +148,9 @@ class AdlsWriter(FileWriter):
     def _check_usable(self, operation: str) -> None:
         if not self._open or self._broken:
             what = "it was closed or aborted" if not self._open else "an earlier write failed"
-            raise TaskError(f"a file cannot be written any more: {what}", operation=operation, path=self._path)
+            raise TaskError(
+                f"a file cannot be written any more: {what}",
+                operation=operation,
+                path=self._path,
+                next_step="open another file, under another name",
+            )

@@ -83,7 +83,11 @@ class GivenToken(Access):
         """Reads it."""
         text = await current_runtime().run_blocking(self._secret.reveal)
         if not text or not text.isascii() or not text.isprintable() or " " in text:
-            raise ConfigurationError(f"the option {self._secret.option} holds no OAuth token", operation="open_store")
+            raise ConfigurationError(
+                f"the option {self._secret.option} holds no OAuth token",
+                operation="open_store",
+                next_step="give a token, as gcloud auth print-access-token prints one, or leave it out",
+            )
         self.token = text
         self.ready = True
 

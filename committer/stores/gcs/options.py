@@ -85,7 +85,7 @@ class GcsOptions(msgspec.Struct, frozen=True, kw_only=True):
         if self.service_file is not None and (self.token is not None or self.anonymous):
             raise exclusive("service_file", "token")
         if self.user_project is not None and not (self.user_project.isascii() and self.user_project.isprintable()):
-            raise _bad("the option user_project is none")
+            raise _bad("the option user_project is none", "give the id of a project, such as my-project-123")
         if self.endpoint is None:
             return self
         return msgspec.structs.replace(self, endpoint=checked_endpoint(self.endpoint, "endpoint", SERVICE))

@@ -296,7 +296,11 @@ class GcsStore(Store):
         name = path.path
         # "Object names": these the service does not take.
         if "\r" in name or "\n" in name or name.startswith("/.well-known/acme-challenge/"):
-            raise InvalidPathError("the service can hold no such name", path=ascii(str(path)))
+            raise InvalidPathError(
+                "the service can hold no such name",
+                path=ascii(str(path)),
+                next_step="give a name of at most 1,024 bytes of UTF-8 without line breaks",
+            )
         return path
 
 

@@ -229,7 +229,9 @@ class GcsWriter(FileWriter):
     def _refusal(self, answer: Answer, operation: str) -> CommitterError:
         """What a refusal of the upload is; one that is known no more can only be begun anew."""
         if answer.status in _CANCELLED and self._session:
-            return TaskError("the upload is known no more", operation=operation, path=self._path)
+            return TaskError(
+                "the upload is known no more", operation=operation, path=self._path, next_step="run the task again"
+            )
         return error_of(answer, operation, self._path, changes=False)
 
     @staticmethod
@@ -240,4 +242,9 @@ class GcsWriter(FileWriter):
     def _check_usable(self, operation: str) -> None:
         if not self._open or self._broken:
             what = "it was closed or aborted" if not self._open else "an earlier write failed"
-            raise TaskError(f"a file cannot be written any more: {what}", operation=operation, path=self._path)
+            raise TaskError(
+                f"a file cannot be written any more: {what}",
+                operation=operation,
+                path=self._path,
+                next_step="open another file, under another name",
+            )

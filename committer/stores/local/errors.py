@@ -45,6 +45,7 @@ _SIMPLE: Final[dict[int, tuple[type[StoreError], str]]] = {
 _HOLDS_A_HANDLE: Final = frozenset({"write", "close"})
 _REFUSED: Final = frozenset({errno.EACCES, errno.EPERM, errno.EROFS})
 _EXHAUSTED: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN, errno.EBUSY})
+_RIGHTS: Final = "give the user of this process the right to it"
 _NOT_OFFERED: Final = frozenset({errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP})
 _FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
 # What the system finds out before it does anything.
@@ -67,7 +68,12 @@ def translate(
         destination: Its second path, if it takes two.
     """
     if isinstance(error, ValueError):
-        return InvalidPathError("no file can have this name", operation=operation, path=ascii(str(path)))
+        return InvalidPathError(
+            "no file can have this name",
+            operation=operation,
+            path=ascii(str(path)),
+            next_step="give a name without NUL that the file system's encoding holds",
+        )
     number = error.errno or 0
     reason = os.strerror(number) if number else str(error)
     at = path
@@ -81,13 +87,27 @@ def translate(
         kind, message = _SIMPLE[number]
         return kind(message, operation=operation, path=at)
     if number == errno.ENAMETOOLONG:
-        return InvalidPathError("a name or path is longer than this disk allows", operation=operation, path=at)
+        return InvalidPathError(
+            "a name or path is longer than this disk allows",
+            operation=operation,
+            path=at,
+            next_step="give a shorter name",
+        )
     if number in _NOT_OFFERED:
         return UnsupportedError(
-            f"this file system, or a rule of this machine, does not allow it: {reason}", operation=operation, path=at
+            f"this file system, or a rule of this machine, does not allow it: {reason}",
+            operation=operation,
+            path=at,
+            next_step="write to another file system",
         )
     if number in _REFUSED:
-        return StorePermissionError(f"the system refused: {reason}", operation=operation, path=at)
+        read_only = number == errno.EROFS
+        return StorePermissionError(
+            f"the system refused: {reason}",
+            operation=operation,
+            path=at,
+            next_step="mount the file system for writing, or write elsewhere" if read_only else _RIGHTS,
+        )
     if number in _FULL:
         return StoreError(
             f"the disk is full: {reason}", operation=operation, path=at, next_step=f"free space{AND_RUN_IT_AGAIN}"
@@ -104,7 +124,12 @@ def translate(
     if number in _EXHAUSTED and operation not in _HOLDS_A_HANDLE:
         return StoreUnavailableError(f"the system is short of something: {reason}", operation=operation, path=at)
     if operation in _LOOKS or number in _INVALID or number in _EXHAUSTED:
-        return StoreError(f"the system refused: {reason}", operation=operation, path=at)
+        return StoreError(
+            f"the system refused: {reason}",
+            operation=operation,
+            path=at,
+            next_step="give the user of this process the right to it",
+        )
     # A disk or a file server that fails half way (EIO, ESTALE, ETIMEDOUT, EINTR, ENOTCONN, …) does not say how far it
     # got.
     return StoreOutcomeUnknownError(f"the disk failed: {reason}", operation=operation, path=at)

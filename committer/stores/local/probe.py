@@ -25,6 +25,7 @@ def probe(disk: Disk, directory: StorePath, nonce: str) -> None:
                 "this file system changes the inode or time of a file that is renamed",
                 operation="probe",
                 path=directory,
+                next_step="write to another file system",
             )
         disk.put(first, b"probe", third, False, False)
         _expect_refusal(lambda: disk.rename_file(first, second, False), directory)
@@ -54,5 +55,8 @@ def _expect_refusal(rename: Callable[[], None], directory: StorePath) -> None:
     except StoreExistsError:
         return
     raise UnsupportedError(
-        "this file system replaces a file although it was told not to", operation="probe", path=directory
+        "this file system replaces a file although it was told not to",
+        operation="probe",
+        path=directory,
+        next_step="write to another file system",
     )

@@ -52,11 +52,20 @@ class LocalStore(Store):
         case_folding: bool | None = None,
     ) -> None:
         if no_replace not in ("auto", "link"):
-            raise ConfigurationError(f"no_replace is {no_replace!r}; it can be 'auto' or 'link'")
+            raise ConfigurationError(
+                f"no_replace is {no_replace!r}; it can be 'auto' or 'link'",
+                next_step="give 'auto' or 'link', or leave it out",
+            )
         if type(threads) is not int or threads < 1:
-            raise ConfigurationError(f"threads is {threads!r}; it must be a number of at least 1")
+            raise ConfigurationError(
+                f"threads is {threads!r}; it must be a number of at least 1",
+                next_step="give a number of threads, or leave it out",
+            )
         if case_folding is not None and not isinstance(case_folding, bool):
-            raise ConfigurationError(f"case_folding is {case_folding!r}; it must be true or false")
+            raise ConfigurationError(
+                f"case_folding is {case_folding!r}; it must be true or false",
+                next_step="give true or false, or leave it out",
+            )
         self._options = (threads, no_replace, case_folding)
         self._batches = BatchExecutor(threads)
         self._disk = Disk(exclusive_rename=no_replace == "auto")
@@ -308,7 +317,12 @@ class _LocalWriter(FileWriter):
     def _opened(self, operation: str) -> int:
         if self._handle is None or self._broken:
             what = "an earlier write failed" if self._broken else "it was closed or aborted"
-            raise TaskError(f"a file cannot be written any more: {what}", operation=operation, path=self._path)
+            raise TaskError(
+                f"a file cannot be written any more: {what}",
+                operation=operation,
+                path=self._path,
+                next_step="open another file, under another name",
+            )
         return self._handle
 
 
@@ -328,7 +342,7 @@ def _checked(path: StorePath) -> StorePath:
         )
     if "\0" in path.path:
         # The system would cut the name there.
-        raise InvalidPathError("a path holds a NUL", path=ascii(str(path)))
+        raise InvalidPathError("a path holds a NUL", path=ascii(str(path)), next_step="give a name without it")
     return path
 
 

@@ -221,7 +221,11 @@ def _make(
 def _checked(keys: tuple[str, str, str]) -> tuple[str, str, str]:
     # They go into a header and must not end it.
     if not all(key.isascii() and key.isprintable() and " " not in key for key in keys):
-        raise ConfigurationError("what was given as keys for S3 are none: they are ASCII text", operation="open_store")
+        raise ConfigurationError(
+            "what was given as keys for S3 are none: they are ASCII text",
+            operation="open_store",
+            next_step="give access_key_id and secret_access_key as the service showed them",
+        )
     return keys
 
 

@@ -151,7 +151,10 @@ def checked_bucket(scheme: str, authority: str) -> str:
         raise InvalidPathError(f"{scheme}://{authority} names no bucket", next_step=f"write {scheme}://bucket/path")
     if authority.endswith("--x-s3"):
         raise UnsupportedError(
-            "directory buckets (S3 Express One Zone) are not in this release", operation="open_store", path=authority
+            "directory buckets (S3 Express One Zone) are not in this release",
+            operation="open_store",
+            path=authority,
+            next_step="write to a general purpose bucket",
         )
     return authority
 

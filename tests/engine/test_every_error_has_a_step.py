@@ -1,0 +1,71 @@
+"""Every error that a user can meet says what to do next; those without a step are listed here, with why."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import committer
+from committer import errors
+from committer.errors import CommitterError, MultipleError, RecordError, StoreError
+
+PACKAGE = Path(committer.__file__).parent
+# What a store says of one path tells its caller in the engine, which says what to do. Records are of the engine's own
+# making, or another program's: what a user does about one depends on where it was found.
+OF_THE_ENGINE = (StoreError, RecordError, MultipleError)
+FOR_USERS = {errors.DestinationNotFoundError, errors.StorePermissionError}
+
+# A file, with part of the message or none, and why none is needed.
+WITHOUT = {
+    ("stores/memory/", ""): "a store for tests",
+    ("testing/", ""): "for tests",
+    ("stores/uploads.py", ""): "authors of committers read it",
+    ("", "the path belongs to another store"): "authors of committers read it",
+    ("", "names: a call takes"): "authors of committers read it",
+    ("", "renames no "): "authors of committers read it: jobs ask what a store can do",
+    ("stores/s3/store.py", "no directories to rename"): "authors of committers read it: jobs ask what a store can do",
+    ("stores/helpers.py", "neither renames nor deletes"): "authors of committers read it",
+    ("stores/s3/store.py", "deletes whatever is there"): "authors of committers read it",
+    ("stores/local/renames.py", ""): "jobs ask first, and go another way",
+    ("stages/base.py", "ran already"): "authors of committers read it",
+    ("layout.py", "the name of a setup"): "of a record or a spec: who decodes it says what to do",
+    ("paths.py", ""): "of a URI in a record: who decodes it says what to do",
+    ("uri_text.py", ""): "of a URI in a record: who decodes it says what to do",
+    ("records/uris.py", ""): "of a URI in a record: who decodes it says what to do",
+    ("committers/magic/pending_sets.py", ""): "of a record: who decodes it says what to do",
+    ("stages/decide.py", "job's own directory"): "preflight says what to do",
+}
+
+
+def test_errors_say_what_to_do_next() -> None:
+    lacking = [site for site in _sites() if not any(_is(site, known) for known in WITHOUT)]
+    assert not lacking, "\n".join(lacking)
+
+
+def test_the_list_of_errors_without_a_step_is_in_use() -> None:
+    sites = [*_sites(), "testing/"]
+    assert not [known for known in WITHOUT if not any(_is(site, known) for site in sites)]
+
+
+def _is(site: str, known: tuple[str, str]) -> bool:
+    return site.startswith(known[0]) and known[1] in site
+
+
+def _sites() -> Iterator[str]:
+    """Where an error for users is made without a step: its file, line and message."""
+    for file in sorted(PACKAGE.rglob("*.py")):
+        name = file.relative_to(PACKAGE).as_posix()
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and _is_for_users(node.func.id):
+                given = {keyword.arg for keyword in node.keywords}
+                # Without a name: all that the caller was given.
+                if not given & {"next_step", None} and node.args:
+                    yield f"{name}:{node.lineno}: {ast.unparse(node.args[0])}"
+
+
+def _is_for_users(name: str) -> bool:
+    kind = getattr(errors, name, None)
+    if not (isinstance(kind, type) and issubclass(kind, CommitterError)):
+        return False
+    return kind in FOR_USERS or not issubclass(kind, OF_THE_ENGINE)
