@@ -374,11 +374,8 @@ def _check_alone(kind: type[CommitterConfig], field: str, value: Any, origin: st
     try:
         kind(**{field: value})
     except ConfigurationError as error:
-        raise ConfigurationError(
-            f"the option {origin}: {error.message}",
-            operation="from_hadoop",
-            next_step=error.next_step or "give another value, or leave it out",
-        ) from None
+        told = f"the option {origin}: {error.message}"
+        raise ConfigurationError(told, operation="from_hadoop", next_step=error.next_step) from None
 
 
 def _is_rate(value: object) -> bool:

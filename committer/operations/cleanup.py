@@ -249,7 +249,8 @@ async def _cleanup(
             if job_id is not None:
                 raise
             # One job's trouble is no reason to keep the others.
-            reason = f"{error.message}; {error.next_step}" if error.next_step else error.message
+            at = f": {error.path}" if error.path and error.path not in error.message else ""
+            reason = f"{error.message}{at}" + (f"; {error.next_step}" if error.next_step else "")
         if reason is None:
             removed.append(name)
         else:

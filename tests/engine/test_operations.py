@@ -453,3 +453,11 @@ async def test_load_record_of_nothing_and_of_too_much(place: Place) -> None:
         await committer.load_record(
             f"{place.dest}/record", storage_options=place.options, config=CommitterConfig(record_size_limit=100)
         )
+
+
+async def test_a_job_that_is_kept_because_a_right_is_missing_says_to_what(memory: MemoryPlace) -> None:
+    await memory.open_job(job_id="job-1")
+    memory.faults(Fault(kind="forbidden", operation="put", path="decision"))
+    report = await clean(memory, older_than=0)
+    assert report.removed == []
+    assert memory.layout("job-1").decision.uri in report.kept["job-1"]
