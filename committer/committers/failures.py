@@ -11,6 +11,7 @@ from committer.advice import AND_RUN_IT_AGAIN, LOOK_BEFORE
 from committer.committers.advising import with_options
 from committer.errors import (
     CommitterError,
+    DestinationNotFoundError,
     JobDecidedError,
     JobError,
     JobNotFoundError,
@@ -32,6 +33,11 @@ from committer.stages.job_stands import set_up_anew
 _log = job_logger("committer.committers")
 
 _MEANINGS = (JobError, RecordError, TaskError)
+
+_GONE = (
+    "what the job wrote is gone with its bucket or container: create that, and run the job again; where it comes back "
+    "with all that was in it"
+)
 
 Refusal: TypeAlias = TargetExistsError | StoreCrossDeviceError | StorePartsError
 
@@ -82,6 +88,8 @@ def what_first(error: CommitterError) -> str:
     """What an error says to do before its job can be brought to its end, so that the same call does not fail again."""
     causes = error.causes if isinstance(error, MultipleError) else (error,)
     for cause in causes:
+        if isinstance(cause, DestinationNotFoundError):
+            return _GONE
         step = cause.next_step if isinstance(cause, CommitterError) else ""
         # What names a call speaks of another state of the job, and a refused target could be changed while it was not
         # decided.
@@ -146,9 +154,9 @@ def saying_what_is_left(context: StageContext) -> Iterator[None]:
 def leave_rest(context: StageContext, error: CommitterError) -> None:
     """Says of a failure after the outcome that nothing is missing, and what does the rest."""
     error.outcome = "committed"
-    error.next_step = (
-        f"the output is complete; {what_first(error)}, then call {context.recover_call()} to finish the rest"
-    )
+    first = what_first(error)
+    complete = "the output was complete" if first == _GONE else "the output is complete"
+    error.next_step = f"{complete}; {first}, then call {context.recover_call()} to finish the rest"
 
 
 def advise_recovery(

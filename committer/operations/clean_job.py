@@ -35,6 +35,10 @@ _log = job_logger("committer.operations")
 
 _CLAIMED: Final = "another driver took the id, or removed what was left of it, at this moment"
 DECIDED: Final = "it is decided to be committed and did not end: recover it"
+_FUTURE: Final = (
+    "it is younger: its newest record is of the future, so this machine's clock or the store's is wrong; only its "
+    "id removes it"
+)
 _FOREIGN: Final = "it holds no record of a job: another committer's, perhaps alive; only its id with force removes it"
 KEPT: Final = (
     "it committed, and its outcome is kept for a stream: without it that batch, should it be repeated, is published a "
@@ -89,8 +93,9 @@ async def clean_job(
         newest = max(found.newest, await _newest_below(context, found)) or await _age_of_empty(context, found)
         if not newest:
             return "its age is unknown: the store does not say when its records were written"
-        if context.runtime.now().timestamp() - newest < age_s:
-            return "it is younger"
+        now = context.runtime.now().timestamp()
+        if now - newest < age_s:
+            return _FUTURE if newest > now else "it is younger"
     named = age_s is None
     # By age all that stands beside a kept outcome is removed: `_remove` says at its end that it stays.
     spares_kept = not forgets and (dry or named)

@@ -461,3 +461,13 @@ async def test_a_job_that_is_kept_because_a_right_is_missing_says_to_what(memory
     report = await clean(memory, older_than=0)
     assert report.removed == []
     assert memory.layout("job-1").decision.uri in report.kept["job-1"]
+
+
+async def test_a_job_of_the_future_is_kept_and_says_why(memory: MemoryPlace) -> None:
+    """Another machine's clock is ahead."""
+    with use_runtime(VirtualRuntime(start=datetime(2026, 3, 2, tzinfo=UTC))):
+        await memory.open_job(job_id="job-1")
+    with use_runtime(VirtualRuntime(start=datetime(2026, 3, 1, tzinfo=UTC))):
+        report = await clean(memory, older_than=0)
+        assert "of the future" in report.kept["job-1"]
+        assert (await clean(memory, job_id="job-1")).removed == ["job-1"]
