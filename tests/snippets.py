@@ -35,6 +35,7 @@ LEFT_OUT: Final = {
     ("docs/getting-started.md", "pip install lake-committer"): "installs from PyPI",
     ("README.md", "examples/flights.py"): "installs from PyPI; .ci/run runs the example",
     ("README.md", "pytest -n 2"): "installs from PyPI, and is what runs this",
+    ("README.md", "committer.spark.configure"): "a JDK, which builds the jar: tests/spark/test_protocol_modes.py",
     ("docs/spark.md", "committer.spark.configure"): "a JDK, which builds the jar: tests/spark/test_protocol_modes.py",
     (
         "docs/spark.md",

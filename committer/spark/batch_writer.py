@@ -24,11 +24,11 @@ from committer.advice import COMMIT_AGAIN, blocking, to_blocking_callers
 from committer.committers.refused_output import without_the_end
 from committer.committers.results import JobReport
 from committer.errors import CommitterError, JobDecidedError, JobNotFoundError, TargetExistsError
-from committer.events import JobEvent
 from committer.job_opening import attach_job, open_job
 from committer.logs import job_logger
 from committer.records.task_commit import TaskCommit
 from committer.spark.carried_errors import to_caller
+from committer.spark.commit_log import log_event
 from committer.spark.destination import look_at_destination
 from committer.spark.kept_report import keep_report
 from committer.spark.messages import TaskCommitMessage, encoded, task_commits
@@ -196,21 +196,3 @@ async def _abort(spec: JobSpec, options: WriteOptions) -> None:
         await job.abort()
     finally:
         await job.close()
-
-
-def log_event(event: JobEvent) -> None:
-    """Logs the progress of a commit.
-
-    The process is not the user's: until `_SUCCESS` is there, its log alone says how far the commit is.
-    """
-    if event.kind in {"heartbeat", "message"}:
-        _LOG.info(
-            "job %s: %s %d of %s, %d bytes, after %.1f s %s",
-            event.job_id,
-            event.stage,
-            event.done,
-            "?" if event.total is None else event.total,
-            event.bytes_done,
-            event.at_s,
-            event.message,
-        )

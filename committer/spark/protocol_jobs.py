@@ -24,7 +24,6 @@ from committer.paths import StorePath
 from committer.records.job_state import SETUP
 from committer.records.task_commit import INLINE_LIMIT, TaskCommit
 from committer.spark.destination import look_at_destination
-from committer.spark.jvm import building
 from committer.spark.modes import SaveMode
 from committer.spark.options import parse_options
 from committer.spark.session_settings import choices_of
@@ -69,22 +68,6 @@ class EndRequest(msgspec.Struct, frozen=True):
     spec: str
     release: str
     task_commits: tuple[str, ...] = ()
-
-
-def refuse_other_release(release: str) -> None:
-    """Refuses a jar that was built from other sources than this package's. Reads these: not for an event loop.
-
-    Raises:
-        UnsupportedError: It was.
-    """
-    own = building.release()
-    if release != own:
-        raise UnsupportedError(
-            f"the jar of the commit protocol in Spark's JVM is of release {release or 'unknown'}, the package of {own}",
-            operation="setup_job",
-            next_step="give spark.jars the jar of the installed package, committer.spark.jar_path(), and start the JVM "
-            "anew",
-        )
 
 
 async def set_up(request: SetupRequest, config: CommitterConfig | None = None) -> dict[str, Any]:

@@ -8,23 +8,16 @@ while the thread that writes waits. So a commit goes on where the wait is interr
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
-from functools import partial
 from typing import Any, Final, overload
 
-import msgspec
 from pyspark.sql import SparkSession
 
-from committer.advice import to_blocking_callers
 from committer.committers.results import JobReport
 from committer.config import CommitterConfig, ConfigLike, config_of
-from committer.errors import CommitterError, UnsupportedError
+from committer.errors import UnsupportedError
 from committer.events import Listener
-from committer.logs import job_logger
-from committer.spark.batch_writer import log_event
+from committer.spark.job_side import answered, refuse_other_release
 from committer.spark.protocol_jar import jar_path
-from committer.spark.protocol_jobs import EndRequest, SetupRequest, abort, commit, refuse_other_release, set_up
-from committer.sync.portal import wait_for
 
 PROTOCOL: Final = "io.github.lakecommitter.spark.CommitProtocol"
 """The class that ``spark.sql.sources.commitProtocolClass`` names."""
@@ -32,7 +25,6 @@ PROTOCOL: Final = "io.github.lakecommitter.spark.CommitProtocol"
 _PROTOCOL_KEY: Final = "spark.sql.sources.commitProtocolClass"
 _JARS: Final = "spark.jars"
 _JOB_SIDE: Final = "io.github.lakecommitter.spark.Driver$JobSide"
-_LOG = job_logger("committer.spark")
 
 
 class _Last:
@@ -169,39 +161,9 @@ class _JobSide:
         self._progress = progress
 
     def call(self, operation: str, request: str) -> str:
-        """Answers one question of Java's with JSON; an error is an answer too."""
-        answers: dict[str, Callable[[str], dict[str, Any]]] = {
-            "setup": self._set_up,
-            "commit": self._commit,
-            "abort": self._abort,
-        }
-        try:
-            with to_blocking_callers():
-                answer = answers[operation](request)
-        except Exception as error:
-            if not isinstance(error, CommitterError):
-                _LOG.exception("%s of a job of Spark's failed", operation)
-            answer = {"error": _told(error, operation)}
-        return msgspec.json.encode(answer).decode()
-
-    def _set_up(self, text: str) -> dict[str, Any]:
-        request = msgspec.json.decode(text, type=SetupRequest)
-        refuse_other_release(request.release)
-        return wait_for(partial(set_up, request, self._config), "open_job")
-
-    def _commit(self, text: str) -> dict[str, Any]:
-        request = msgspec.json.decode(text, type=EndRequest)
-        report = wait_for(partial(commit, request, (log_event,), self._progress), "commit")
-        _Last.report = report
-        return {}
-
-    def _abort(self, text: str) -> dict[str, Any]:
-        wait_for(partial(abort, msgspec.json.decode(text, type=EndRequest)), "abort")
-        return {}
+        """Answers one question of Java's."""
+        return answered(operation, request, config=self._config, progress=self._progress, committed=_keep)
 
 
-def _told(error: Exception, operation: str) -> str:
-    if isinstance(error, CommitterError):
-        return f"{type(error).__name__}: {error}"
-    outcome = "unknown" if operation == "commit" else "unchanged"
-    return f"{type(error).__name__}: {error}; outcome: {outcome}; next step: look at the log of the Python driver"
+def _keep(report: JobReport) -> None:
+    _Last.report = report

@@ -24,7 +24,8 @@ from committer.job_opening import attach_job
 from committer.logs import job_logger
 from committer.operations import recover
 from committer.records.task_commit import TaskCommit
-from committer.spark.batch_writer import CommitterWriter, log_event
+from committer.spark.batch_writer import CommitterWriter
+from committer.spark.commit_log import log_event
 from committer.spark.messages import TaskCommitMessage, task_commits
 from committer.spark.micro_batches import abort_batch, batch_job_id, enter_batch, forget_batch, options_of_batches
 from committer.spark.options import WriteOptions, parse_options

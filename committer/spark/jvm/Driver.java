@@ -7,6 +7,7 @@ import com.fasterxml.jackson.databind.node.ObjectNode;
 import java.io.IOException;
 import java.io.InputStream;
 import java.nio.charset.StandardCharsets;
+import org.apache.spark.SparkEnv;
 
 /** The way from Spark's driver to the Python process that holds the job side of the commit protocol. */
 public final class Driver {
@@ -35,24 +36,34 @@ public final class Driver {
     }
   }
 
-  /** Asks Python; what it answers, or its error as an exception. */
-  static JsonNode ask(String operation, ObjectNode request, String jobId, String destination) {
-    JobSide side = jobSide;
-    if (side == null) {
+  private static JobSide process(String destination) {
+    SparkEnv environment = SparkEnv.get();
+    String python = environment == null ? "" : environment.conf().get(PythonProcess.SETTING, "");
+    if (python.isEmpty()) {
       throw new CommitException(
           "no Python process commits the jobs of this JVM, so the write to " + destination + " was not begun"
-              + "; outcome: unchanged; next step: start the session from Python with committer.spark.configure(builder)"
-              + ", or leave spark.sql.sources.commitProtocolClass out; drivers without Python are not served yet");
+              + "; outcome: unchanged; next step: in a PySpark driver call committer.spark.configure(builder); in any"
+              + " other set " + PythonProcess.SETTING + " to an interpreter that has lake-committer[spark]");
     }
+    return new PythonProcess(python);
+  }
+
+  /** Asks Python; what it answers, or its error as an exception. */
+  static JsonNode ask(String operation, ObjectNode request, String jobId, String destination) {
+    JobSide side = jobSide == null ? process(destination) : jobSide;
     String answer;
     try {
       answer = side.call(operation, request.put("release", release()).toString());
+    } catch (CommitException error) {
+      throw error;
     } catch (RuntimeException error) {
-      String known = operation.equals("commit") ? "unknown" : "unchanged";
+      boolean first = operation.equals("setup");
       throw new CommitException(
-          "the Python process did not answer when asked to " + operation + " job " + jobId + " at " + destination
-              + "; outcome: " + known + "; next step: `committer jobs " + destination + "` shows how far the job is, and"
-              + " what ends it",
+          "Python did not answer when asked to " + operation + " job " + jobId + " at " + destination + ": "
+              + error.getMessage() + "; outcome: " + (operation.equals("commit") ? "unknown" : "unchanged")
+              + "; next step: " + (first ? "put right what it says (a module that is missing: `pip install"
+              + " 'lake-committer[spark]'` for that interpreter); " : "") + "`committer jobs " + destination
+              + "` shows how far the job is, and what ends it",
           error);
     }
     try {

@@ -1,0 +1,108 @@
+"""The job side of Spark's commit protocol as Java asks for it: one operation, JSON in, JSON out.
+
+A PySpark driver is called back in its own process (`committer.spark.configure`). For any other driver the JVM starts
+
+    python -m committer.spark.job_side setup|commit|abort
+
+with the interpreter that ``spark.committer.python`` names: the question on standard input, the answer on standard
+output, the log on standard error. A commit goes on to its end also when the JVM dies meanwhile.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import msgspec
+
+from committer.advice import to_blocking_callers
+from committer.committers.results import JobReport
+from committer.config import CommitterConfig
+from committer.errors import CommitterError, UnsupportedError
+from committer.events import Listener
+from committer.logs import job_logger
+from committer.spark.commit_log import log_event
+from committer.spark.jvm import building
+from committer.spark.protocol_jobs import EndRequest, SetupRequest, abort, commit, set_up
+from committer.sync.portal import wait_for
+
+_LOG = job_logger("committer.spark")
+
+
+def refuse_other_release(release: str) -> None:
+    """Refuses a jar that was built from other sources than this package's. Reads these: not for an event loop.
+
+    Raises:
+        UnsupportedError: It was.
+    """
+    own = building.release()
+    if release != own:
+        raise UnsupportedError(
+            f"the jar of the commit protocol in Spark's JVM is of release {release or 'unknown'}, the package of {own}",
+            operation="setup_job",
+            next_step="give spark.jars the jar of the installed package, committer.spark.jar_path(), and start the JVM "
+            "anew",
+        )
+
+
+def answered(
+    operation: str,
+    request: str,
+    *,
+    config: CommitterConfig | None = None,
+    progress: bool | Listener | None = None,
+    committed: Callable[[JobReport], object] | None = None,
+) -> str:
+    """Does what Java asks for and answers with JSON; an error is an answer too. Blocks.
+
+    Args:
+        operation: ``setup``, ``commit`` or ``abort``.
+        request: What Java says of the job.
+        config: Choices that win over those of the session.
+        progress: As for `committer.open_job`.
+        committed: Called with the report of a commit.
+    """
+
+    def setup() -> dict[str, Any]:
+        asked = msgspec.json.decode(request, type=SetupRequest)
+        refuse_other_release(asked.release)
+        return wait_for(partial(set_up, asked, config), "open_job")
+
+    def end() -> dict[str, Any]:
+        asked = msgspec.json.decode(request, type=EndRequest)
+        if operation == "abort":
+            wait_for(partial(abort, asked), "abort")
+            return {}
+        report = wait_for(partial(commit, asked, (log_event,), progress), "commit")
+        if committed is not None:
+            committed(report)
+        return {}
+
+    try:
+        with to_blocking_callers():
+            answer = setup() if operation == "setup" else end()
+    except Exception as error:
+        if not isinstance(error, CommitterError):
+            _LOG.exception("%s of a job of Spark's failed", operation)
+        answer = {"error": _told(error, operation)}
+    return msgspec.json.encode(answer).decode()
+
+
+def _told(error: Exception, operation: str) -> str:
+    if isinstance(error, CommitterError):
+        return f"{type(error).__name__}: {error}"
+    outcome = "unknown" if operation == "commit" else "unchanged"
+    return f"{type(error).__name__}: {error}; outcome: {outcome}; next step: look at the log of the Python driver"
+
+
+def main() -> None:
+    """Answers the question on standard input."""
+    logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(name)s: %(message)s")
+    sys.stdout.write(answered(sys.argv[1], sys.stdin.buffer.read().decode()))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,79 @@
+package io.github.lakecommitter.spark;
+
+import java.io.BufferedReader;
+import java.io.IOException;
+import java.io.InputStreamReader;
+import java.io.OutputStream;
+import java.nio.charset.StandardCharsets;
+import java.util.ArrayDeque;
+import org.slf4j.Logger;
+import org.slf4j.LoggerFactory;
+
+/** The job side in a Python process of its own, one a question, for drivers that are not PySpark's. */
+final class PythonProcess implements Driver.JobSide {
+  /** The setting that names the interpreter. */
+  static final String SETTING = "spark.committer.python";
+
+  private static final Logger LOG = LoggerFactory.getLogger(PythonProcess.class);
+  private static final int LINES_KEPT = 5;
+
+  private final String python;
+
+  PythonProcess(String python) {
+    this.python = python;
+  }
+
+  @Override
+  public String call(String operation, String request) {
+    Process process;
+    try {
+      process = new ProcessBuilder(python, "-m", "committer.spark.job_side", operation).start();
+    } catch (IOException error) {
+      throw new CommitException(
+          "the interpreter " + python + " of " + SETTING + " cannot be started: " + error.getMessage()
+              + "; outcome: unchanged; next step: name one that is there, with `pip install 'lake-committer[spark]'`",
+          error);
+    }
+    ArrayDeque<String> said = new ArrayDeque<>();
+    Thread listener = new Thread(() -> listen(process, said), "committer-python-log");
+    listener.setDaemon(true);
+    listener.start();
+    String answer;
+    int code;
+    try {
+      try (OutputStream in = process.getOutputStream()) {
+        in.write(request.getBytes(StandardCharsets.UTF_8));
+      } catch (IOException error) {
+        // It ended without reading all; its exit code and what it said tell why.
+        LOG.debug("{} did not read its request", python, error);
+      }
+      answer = new String(process.getInputStream().readAllBytes(), StandardCharsets.UTF_8);
+      code = process.waitFor();
+      listener.join();
+    } catch (IOException error) {
+      throw new IllegalStateException(python + " gave no answer: " + error.getMessage(), error);
+    } catch (InterruptedException error) {
+      Thread.currentThread().interrupt();
+      throw new IllegalStateException("the wait for " + python + " was interrupted; it goes on", error);
+    }
+    if (code != 0) {
+      throw new IllegalStateException(python + " ended with exit code " + code + ": " + String.join(" | ", said));
+    }
+    return answer;
+  }
+
+  private static void listen(Process process, ArrayDeque<String> said) {
+    try (BufferedReader lines =
+        new BufferedReader(new InputStreamReader(process.getErrorStream(), StandardCharsets.UTF_8))) {
+      for (String line = lines.readLine(); line != null; line = lines.readLine()) {
+        LOG.info("{}", line);
+        said.addLast(line);
+        if (said.size() > LINES_KEPT) {
+          said.removeFirst();
+        }
+      }
+    } catch (IOException error) {
+      LOG.debug("the log of the Python process ended", error);
+    }
+  }
+}

@@ -1,0 +1,127 @@
+"""Drivers without Python of their own: the job side in a process that the JVM starts."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from committer import sync
+from committer.spark import jar_path
+from committer.spark.protocol_session import PROTOCOL
+
+from .trees import data_files, everything, rows_by_directory
+
+Use = Callable[[str], None]
+
+
+@pytest.fixture
+def use_python(committing: SparkSession) -> Iterator[Use]:
+    """Says which interpreter the JVM starts; in place of this process, which is not registered any more."""
+    jvm = committing.sparkContext._jvm
+    assert jvm is not None
+    jvm.io.github.lakecommitter.spark.Driver.register(None)
+    conf = committing.sparkContext._jsc.sc().conf()
+    yield lambda python: conf.set("spark.committer.python", python)
+    conf.remove("spark.committer.python")
+
+
+def wrapper(path: Path, command: str) -> str:
+    path.write_text(f"#!/bin/sh\n{command}\n")
+    path.chmod(0o755)
+    return str(path)
+
+
+def test_a_process_sets_up_commits_and_aborts(committing: SparkSession, use_python: Use, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    use_python(sys.executable)
+    committing.range(6).selectExpr("id", "id % 2 p").write.partitionBy("p").parquet(str(out))
+    assert rows_by_directory(out, "id") == {"p=0": [0, 2, 4], "p=1": [1, 3, 5]}
+    assert sync.validate(out).ok
+    before = everything(out)
+    with pytest.raises(Exception, match="boom"):
+        committing.sql("select raise_error('boom') id").write.mode("overwrite").parquet(str(out))
+    assert everything(out) == before
+    with pytest.raises(Exception, match="durability='fsync' cannot be had"):
+        committing.range(1).write.mode("append").option("committer.durability", "fsync").parquet(str(out))
+
+
+def test_what_is_wrong_with_the_interpreter_is_said(committing: SparkSession, use_python: Use, tmp_path: Path) -> None:
+    frame, out = committing.range(1), tmp_path / "out"
+    with pytest.raises(Exception, match=r"no Python process commits the jobs of this JVM.*spark\.committer\.python"):
+        frame.write.parquet(str(out))
+    use_python(str(tmp_path / "nowhere"))
+    with pytest.raises(Exception, match=r"nowhere of spark\.committer\.python cannot be started.*outcome: unchanged"):
+        frame.write.parquet(str(out))
+    use_python(wrapper(tmp_path / "bare", f'exec {sys.executable} -I -S "$@"'))
+    with pytest.raises(Exception, match=r"exit code 1: .*No module named 'committer'.*outcome: unchanged.*pip install"):
+        frame.write.parquet(str(out))
+    assert not out.exists()
+
+
+def test_a_process_that_dies_in_the_commit(committing: SparkSession, use_python: Use, tmp_path: Path) -> None:
+    """What came of the commit is not known: the job stays as it is, and the error says how to find out."""
+    out = tmp_path / "out"
+    python = wrapper(
+        tmp_path / "dies", f'[ "$3" = commit ] && kill -9 $$\n[ "$3" = abort ] && exit 3\nexec {sys.executable} "$@"'
+    )
+    use_python(python)
+    with pytest.raises(Exception, match=r"exit code 137: .*outcome: unknown; next step: `committer jobs .*out`"):
+        committing.range(4).write.parquet(str(out))
+    (job,) = sync.list_jobs(out)
+    assert job.state == "open"
+    assert data_files(out) == []
+
+
+@pytest.mark.slow
+@pytest.mark.java
+@pytest.mark.skipif(shutil.which("javac") is None, reason="there is no JDK to build the jar with")
+def test_spark_sql_with_a_catalog_in_derby(tmp_path: Path) -> None:
+    import pyspark
+
+    statements = [
+        "create table t (id bigint, p int) using parquet partitioned by (p)",
+        "insert into t select id, id % 3 from range(9)",
+        "insert overwrite t partition (p = 1) select 100",
+        "create table h (id bigint) partitioned by (p int) stored as parquet",
+        "set hive.exec.dynamic.partition.mode=nonstrict",
+        "insert into h select id, id % 3 from range(9)",
+        "insert overwrite h partition (p = 2) select 200",
+        "create table x (id bigint) stored as textfile",
+        "insert into x select id from range(4)",
+        "insert overwrite x select 300",
+        "select concat('t', p, ':', count(*), ':', max(id)) from t group by p",
+        "select concat('h', p, ':', count(*), ':', max(id)) from h group by p",
+        "select concat('x:', count(*), ':', max(id)) from x",
+    ]
+    settings = {
+        "spark.sql.sources.commitProtocolClass": PROTOCOL,
+        "spark.committer.python": sys.executable,
+        "spark.ui.enabled": "false",
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.sql.warehouse.dir": str(tmp_path / "warehouse"),
+    }
+    command = [str(Path(pyspark.__file__).parent / "bin" / "spark-sql"), "--master", "local[2]", "--jars", jar_path()]
+    for key, value in settings.items():
+        command += ["--conf", f"{key}={value}"]
+    done = subprocess.run(
+        [*command, "-e", "; ".join(statements)],
+        cwd=tmp_path,
+        env={**os.environ, "SPARK_HOME": str(Path(pyspark.__file__).parent)},
+        capture_output=True,
+        text=True,
+        timeout=220,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    told = {line for line in done.stdout.splitlines() if ":" in line}
+    assert told >= {"t0:3:6", "t1:1:100", "t2:3:8", "h0:3:6", "h1:3:7", "h2:1:200", "x:1:300"}
+    assert sync.validate(tmp_path / "warehouse" / "t").ok
+    assert not list((tmp_path / "warehouse").rglob("_temporary"))
