@@ -49,7 +49,7 @@ _STANDS_THERE: Final = _NOT_EMPTY | {
 
 RIGHTS: Final = (
     "needed is the role Storage Blob Data Contributor; or --x on every directory above the destination, and rwx on it"
-    f" and below; or a signature with rwdlc for containers and objects: {page('stores/adls.md#permissions')}"
+    f" and below; or a signature with rwdlc for containers and objects ({page('stores/adls.md#permissions')})"
 )
 
 

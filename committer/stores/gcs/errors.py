@@ -42,7 +42,7 @@ NAME_PAUSE_S: Final = 1.0
 
 RIGHTS: Final = (
     "needed is the role Storage Object User (roles/storage.objectUser) on the bucket, which may create, get, list,"
-    f" move and delete objects: {page('stores/gcs.md#permissions')}"
+    f" move and delete objects ({page('stores/gcs.md#permissions')})"
 )
 
 

@@ -26,7 +26,7 @@ _NEEDED: Final = (
 )
 _TO_MOVE: Final = "storage.objects.move"
 _RIGHTS_TO_COPY: Final = (
-    f"needed are the rights to create, get, list and delete objects: {page('stores/gcs.md#permissions')}"
+    f"needed are the rights to create, get, list and delete objects ({page('stores/gcs.md#permissions')})"
 )
 
 

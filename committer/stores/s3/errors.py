@@ -51,7 +51,7 @@ _IN_OTHER_REGION: Final = frozenset({
 RIGHTS: Final = (
     "needed are s3:GetObject, s3:PutObject, s3:DeleteObject, s3:ListMultipartUploadParts and s3:AbortMultipartUpload on"
     " the destination, s3:ListBucket and s3:ListBucketMultipartUploads on the bucket, with aws:kms also"
-    f" kms:GenerateDataKey and kms:Decrypt of the key: {page('stores/s3.md#permissions')}"
+    f" kms:GenerateDataKey and kms:Decrypt of the key ({page('stores/s3.md#permissions')})"
 )
 _UNKNOWN_KEYS: Final = frozenset({"InvalidAccessKeyId", "SignatureDoesNotMatch", "InvalidToken", "InvalidSecurity"})
 _CHECK_KEYS: Final = (
