@@ -27,7 +27,7 @@ _PLACE = re.compile(r"(<!-- measured: (\S+) -->\n)(.*?)(<!-- end measured -->)",
 _FAR = "compare-1000x10x100-20ms"
 _NEAR = "compare-1000x10x100"
 _MANY = "compare-1000x100x1000"
-_CLIENT_SHAPES = ("1000x10x100", "500x10x100", "300x10x50")
+_CLIENT_SHAPES = ("1000x10x100", "300x10x50", "100x10x20")
 
 Results = Callable[[str], dict[str, Any] | None]
 """What a benchmark kept, by its name."""
