@@ -14,6 +14,7 @@ from committer.errors import (
     StoreNotADirectoryError,
     StoreNotFoundError,
 )
+from committer.events import names
 from committer.flow.workers import run_workers
 from committer.paths import StorePath
 from committer.stages.base import Stage, StageContext
@@ -63,8 +64,7 @@ class AbortTask(Stage[AbortRequest, None]):
     Hadoop: ``AbortTaskStage``.
     """
 
-    name = "task_stage_abort_task"
-    statistic = "task_stage_abort_task"
+    name = statistic = names.TASK_STAGE_ABORT_TASK
 
     def __init__(self, context: StageContext) -> None:
         super().__init__(context)

@@ -14,6 +14,7 @@ from committer.errors import (
     StoreNotADirectoryError,
     StoreNotFoundError,
 )
+from committer.events import names
 from committer.flow.shielded import UNDO_BOUND_S, run_shielded
 from committer.flow.together import together
 from committer.flow.workers import run_workers
@@ -51,8 +52,7 @@ class CleanupJob(Stage[Found | None, list[str]]):
     Hadoop: ``CleanupJobStage``.
     """
 
-    name = "job_stage_cleanup"
-    statistic = "job_stage_cleanup"
+    name = statistic = names.JOB_STAGE_CLEANUP
 
     async def execute(self, value: Found | None) -> list[str]:
         """Deletes children of the job's directory, task attempts in parallel before their parent.

@@ -54,8 +54,7 @@ class CommitTask(Stage[TaskOutput, TaskCommit]):
     Hadoop: ``CommitTaskStage``, ``SaveTaskManifestStage``.
     """
 
-    name = "task_stage_commit"
-    statistic = "task_stage_commit"
+    name = statistic = names.TASK_STAGE_COMMIT
 
     async def execute(self, value: TaskOutput) -> TaskCommit:
         """Builds the record, saves it."""

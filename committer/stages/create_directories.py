@@ -26,8 +26,7 @@ class CreateDirectories(Stage[list[str], int]):
     Hadoop: ``CreateOutputDirectoriesStage``.
     """
 
-    name = "job_stage_create_target_dirs"
-    statistic = "job_stage_create_target_dirs"
+    name = statistic = names.JOB_STAGE_CREATE_TARGET_DIRS
 
     async def execute(self, value: list[str]) -> int:
         """Makes the leaves of `value` in parallel; returns how many that were."""

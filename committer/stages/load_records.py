@@ -95,8 +95,7 @@ class LoadRecords(Stage[list[RecordRef], LoadedRecords]):
     Hadoop: ``LoadManifestsStage``.
     """
 
-    name = "job_stage_load_manifests"
-    statistic = "job_stage_load_manifests"
+    name = statistic = names.JOB_STAGE_LOAD_MANIFESTS
 
     def __init__(self, context: StageContext, *, freeze_copies: bool = False) -> None:
         super().__init__(context)

@@ -100,8 +100,7 @@ class PublishFiles(Stage[CommitState, Published]):
     Hadoop: ``RenameFilesStage``.
     """
 
-    name = "job_stage_rename_files"
-    statistic = "job_stage_rename_files"
+    name = statistic = names.JOB_STAGE_RENAME_FILES
 
     def __init__(self, context: StageContext) -> None:
         super().__init__(context)

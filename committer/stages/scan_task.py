@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from committer.errors import StoreNotFoundError, TaskError
+from committer.events import names
 from committer.flow.workers import run_workers
 from committer.paths import StorePath
 from committer.stages.base import Stage
@@ -22,8 +23,7 @@ class ScanTask(Stage[StorePath, tuple[list[FileStatus], list[StorePath]]]):
     Hadoop: ``TaskAttemptScanDirectoryStage``.
     """
 
-    name = "task_stage_scan_directory"
-    statistic = "task_stage_scan_directory"
+    name = statistic = names.TASK_STAGE_SCAN_DIRECTORY
 
     async def execute(self, value: StorePath) -> tuple[list[FileStatus], list[StorePath]]:
         """Lists level by level."""

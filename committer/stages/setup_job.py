@@ -17,6 +17,7 @@ from committer.errors import (
     StoreOutcomeUnknownError,
     UnsupportedError,
 )
+from committer.events import names
 from committer.flow.shielded import UNDO_BOUND_S, run_shielded
 from committer.flow.together import both, together
 from committer.flow.workers import run_workers
@@ -57,8 +58,7 @@ class SetupJob(Stage[None, str | None]):
     Hadoop: ``SetupJobStage``.
     """
 
-    name = "job_stage_setup"
-    statistic = "job_stage_setup"
+    name = statistic = names.JOB_STAGE_SETUP
 
     def __init__(self, context: StageContext, needs: Mapping[str, str]) -> None:
         super().__init__(context)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from committer.errors import JobNotFoundError, StoreNotFoundError
+from committer.events import names
 from committer.paths import StorePath
 from committer.stages.base import Stage
 from committer.stages.job_stands import check_job_stands
@@ -21,8 +22,7 @@ class SetupTask(Stage[AttemptIdentity, StorePath]):
     Hadoop: ``SetupTaskStage``, which does not look at the job.
     """
 
-    name = "task_stage_setup"
-    statistic = "task_stage_setup"
+    name = statistic = names.TASK_STAGE_SETUP
 
     async def execute(self, value: AttemptIdentity) -> StorePath:
         """Looks at the job, makes the directory."""

@@ -13,6 +13,7 @@ from committer.errors import (
     StoreOutcomeUnknownError,
     StorePreconditionError,
 )
+from committer.events import names
 from committer.flow.workers import run_workers
 from committer.layout import SUCCESS
 from committer.paths import StorePath, by_hand
@@ -123,8 +124,8 @@ class SaveSuccess(Stage[SuccessData, None]):
     Hadoop: ``SaveSuccessFileStage``.
     """
 
-    name = "committer_commit_job"
-    statistic = "job_stage_save_success_marker"
+    name = names.COMMITTER_COMMIT_JOB
+    statistic = names.JOB_STAGE_SAVE_SUCCESS_MARKER
 
     def __init__(
         self,

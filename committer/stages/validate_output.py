@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from committer.errors import StoreNotFoundError, ValidationError
+from committer.events import names
 from committer.flow.workers import run_workers
 from committer.stages.base import Stage, StageContext
 from committer.stages.commit_state import CommitState, is_forward_only, other_end
@@ -27,8 +28,7 @@ class ValidateOutput(Stage[tuple[CommitState, Published], None]):
     Hadoop: ``ValidateRenamedFilesStage``.
     """
 
-    name = "job_stage_optional_validate_output"
-    statistic = "job_stage_optional_validate_output"
+    name = statistic = names.JOB_STAGE_OPTIONAL_VALIDATE_OUTPUT
 
     async def execute(self, value: tuple[CommitState, Published]) -> None:
         """Compares counts, then files."""
