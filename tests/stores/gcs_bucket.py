@@ -2,13 +2,46 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
 from committer.paths import StorePath
 from committer.stores.gcs import GcsStore
-from committer.testing.emulators.gcs import GcsEmulator
+from committer.testing.emulators.gcs import GcsEmulator, Settings, serve
 from committer.testing.emulators.gcs.namespace import Draft
 from committer.testing.emulators.gcs.preconditions import Preconditions
 
 ROOT = StorePath("gs", "data", "/test/root")
+
+
+def emulator_fixture(settings: Settings | None = None) -> Any:
+    """The fixture `emulator`: a service with an empty bucket, `data`."""
+
+    @pytest.fixture
+    async def emulator() -> AsyncIterator[GcsEmulator]:
+        async with serve(settings) as emulator:
+            emulator.make_bucket("data")
+            yield emulator
+
+    return emulator
+
+
+def bucket_fixtures(settings: Settings | None = None) -> tuple[Any, Any, Any]:
+    """The fixtures `emulator`, `store` on it, and `channel`: the way to its files past any store."""
+
+    @pytest.fixture
+    async def store(emulator: GcsEmulator) -> AsyncIterator[GcsStore]:
+        store = store_on(emulator)
+        yield store
+        await store.close()
+
+    @pytest.fixture
+    def channel(emulator: GcsEmulator) -> BucketChannel:
+        return BucketChannel(emulator)
+
+    return emulator_fixture(settings), store, channel
 
 
 def store_on(emulator: GcsEmulator, **options: object) -> GcsStore:

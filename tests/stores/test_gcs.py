@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import AsyncIterator
 from typing import Any
 from urllib.parse import quote
 
@@ -36,28 +35,12 @@ from committer.stores.memory.profiles import PROFILES
 from committer.testing.emulators.gcs import Fault, GcsEmulator, Settings, serve
 from committer.testing.emulators.gcs.namespace import Draft
 from committer.testing.emulators.gcs.preconditions import Preconditions
-from tests.stores.gcs_bucket import ROOT, BucketChannel, requests, store_on
+from tests.stores.gcs_bucket import ROOT, BucketChannel, bucket_fixtures, requests, store_on
 
 CHUNK = 256 * 1024
 
 
-@pytest.fixture
-async def emulator() -> AsyncIterator[GcsEmulator]:
-    async with serve() as emulator:
-        emulator.make_bucket("data")
-        yield emulator
-
-
-@pytest.fixture
-async def store(emulator: GcsEmulator) -> AsyncIterator[GcsStore]:
-    store = store_on(emulator)
-    yield store
-    await store.close()
-
-
-@pytest.fixture
-def channel(emulator: GcsEmulator) -> BucketChannel:
-    return BucketChannel(emulator)
+emulator, store, channel = bucket_fixtures()
 
 
 @pytest.fixture

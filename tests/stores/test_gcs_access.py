@@ -6,7 +6,6 @@ import asyncio
 import json
 import logging
 import pickle
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -26,18 +25,13 @@ from committer.paths import StorePath
 from committer.stores.gcs import GcsStore
 from committer.stores.gcs import access as gcs_access
 from committer.stores.registry import open_store
-from committer.testing.emulators.gcs import Fault, GcsEmulator, Settings, serve
-from tests.stores.gcs_bucket import ROOT, requests, store_on
+from committer.testing.emulators.gcs import Fault, GcsEmulator, Settings
+from tests.stores.gcs_bucket import ROOT, emulator_fixture, requests, store_on
 
 CANARY = "ya29.canary-of-a-token"
 
 
-@pytest.fixture
-async def emulator() -> AsyncIterator[GcsEmulator]:
-    """One that wants a token."""
-    async with serve(Settings(bearer_tokens=frozenset({CANARY}))) as emulator:
-        emulator.make_bucket("data")
-        yield emulator
+emulator = emulator_fixture(Settings(bearer_tokens=frozenset({CANARY})))
 
 
 @pytest.fixture(autouse=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
@@ -25,24 +24,13 @@ from committer.stores.gcs import GcsStore
 from committer.stores.http import Answer, HttpClient
 from committer.testing.emulators.gcs import Fault, GcsEmulator, Settings, serve
 from committer.testing.emulators.gcs.objects import StoredObject
-from tests.stores.gcs_bucket import ROOT, BucketChannel, requests, store_on
+from tests.stores.gcs_bucket import ROOT, BucketChannel, bucket_fixtures, requests, store_on
 
 SOURCE, TARGET = ROOT / "source", ROOT / "target"
 FILES = {f"p={number}/part-{number:05}": b"x" * number for number in range(6)}
 
 
-@pytest.fixture
-async def emulator() -> AsyncIterator[GcsEmulator]:
-    async with serve(Settings(has_move=False)) as emulator:
-        emulator.make_bucket("data")
-        yield emulator
-
-
-@pytest.fixture
-async def store(emulator: GcsEmulator) -> AsyncIterator[GcsStore]:
-    store = store_on(emulator)
-    yield store
-    await store.close()
+emulator, store, channel = bucket_fixtures(Settings(has_move=False))
 
 
 @pytest.fixture
@@ -54,11 +42,6 @@ async def known(store: GcsStore, emulator: GcsEmulator) -> FileStatus:
     status = await store.put(SOURCE, b"data")
     emulator.conduct.log.clear()
     return status
-
-
-@pytest.fixture
-def channel(emulator: GcsEmulator) -> BucketChannel:
-    return BucketChannel(emulator)
 
 
 def kept(emulator: GcsEmulator, name: str) -> StoredObject:

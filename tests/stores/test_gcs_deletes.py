@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
@@ -17,26 +16,9 @@ from committer.errors import (
 from committer.stores.gcs import GcsStore
 from committer.testing.emulators.gcs import Fault, GcsEmulator, Settings, serve
 from committer.testing.emulators.gcs.wire import Answer
-from tests.stores.gcs_bucket import ROOT, BucketChannel, requests, store_on
+from tests.stores.gcs_bucket import ROOT, BucketChannel, bucket_fixtures, requests, store_on
 
-
-@pytest.fixture
-async def emulator() -> AsyncIterator[GcsEmulator]:
-    async with serve(Settings(list_page=250)) as emulator:
-        emulator.make_bucket("data")
-        yield emulator
-
-
-@pytest.fixture
-async def store(emulator: GcsEmulator) -> AsyncIterator[GcsStore]:
-    store = store_on(emulator)
-    yield store
-    await store.close()
-
-
-@pytest.fixture
-def channel(emulator: GcsEmulator) -> BucketChannel:
-    return BucketChannel(emulator)
+emulator, store, channel = bucket_fixtures(Settings(list_page=250))
 
 
 @pytest.fixture

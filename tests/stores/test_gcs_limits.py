@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import AsyncIterator
 
 import pytest
 
@@ -12,7 +11,7 @@ from committer import CommitterConfig
 from committer.errors import PreflightError, StorePermissionError
 from committer.testing.emulators.gcs import GcsEmulator, Settings, serve
 from committer.testing.emulators.gcs.objects import timestamp
-from tests.stores.gcs_bucket import ROOT, BucketChannel, store_on
+from tests.stores.gcs_bucket import ROOT, BucketChannel, emulator_fixture, store_on
 
 DEST = ROOT / "table"
 REPLACING = CommitterConfig(existing_target="replace")
@@ -20,11 +19,7 @@ SUPERSEDING = CommitterConfig(conflict_mode="replace")
 LOCKS = ["hold", "event hold", "object", "bucket"]
 
 
-@pytest.fixture
-async def emulator() -> AsyncIterator[GcsEmulator]:
-    async with serve() as emulator:
-        emulator.make_bucket("data")
-        yield emulator
+emulator = emulator_fixture()
 
 
 async def run(emulator: GcsEmulator, data: bytes, config: CommitterConfig | None = None) -> committer.JobReport:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-
 import msgspec
 import pytest
 
@@ -20,25 +18,14 @@ from committer.records.manifest import decode_task_manifest, encode_task_manifes
 from committer.stores.base import FileStatus
 from committer.stores.gcs import GcsStore
 from committer.testing.emulators.gcs import Fault, GcsEmulator, Settings, serve
-from tests.stores.gcs_bucket import ROOT, requests, store_on
+from tests.stores.gcs_bucket import ROOT, bucket_fixtures, requests, store_on
 
 SOURCE, TARGET = ROOT / "source", ROOT / "target"
 TABLE = ROOT / "table"
 FILES = {f"p={number % 2}/part-{number}.csv": b"x" * number for number in range(6)}
 
 
-@pytest.fixture
-async def emulator() -> AsyncIterator[GcsEmulator]:
-    async with serve() as emulator:
-        emulator.make_bucket("data")
-        yield emulator
-
-
-@pytest.fixture
-async def store(emulator: GcsEmulator) -> AsyncIterator[GcsStore]:
-    store = store_on(emulator)
-    yield store
-    await store.close()
+emulator, store, _channel = bucket_fixtures()
 
 
 async def publish(store: GcsStore, status: FileStatus) -> None:
