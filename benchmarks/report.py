@@ -27,7 +27,8 @@ _PLACE = re.compile(r"(<!-- measured: (\S+) -->\n)(.*?)(<!-- end measured -->)",
 _FAR = "compare-1000x10x100-20ms"
 _NEAR = "compare-1000x10x100"
 _MANY = "compare-1000x100x1000"
-_CLIENT_SHAPES = ("1000x10x100", "300x10x50", "100x10x20")
+_MOVES = ("store, one request", "aiohttp alone")
+_CLIENT_SHAPES = ("1000x10x100", "300x10x50", "100x10x20", "30x10x10")
 
 Results = Callable[[str], dict[str, Any] | None]
 """What a benchmark kept, by its name."""
@@ -64,12 +65,16 @@ def comparison(results: Results, name: str) -> str:
 
 def clients(results: Results, name: str) -> str:
     """The table of what clients of one cloud store took, of the largest jobs that were kept."""
-    found = next(filter(None, (results(f"clients-{name}-{shape}") for shape in _CLIENT_SHAPES)), None)
+    found = _clients(results, name)
     if found is None:
         return _missing("benchmarks/compare_clients.py")
     rows = client_sides.rows(found["tasks"] * found["files"], found["sides"], heading=found["work"])
     rounds = len(found["sides"][OURS])
     return f"{markdown(rows)}\n\n{rounds} rounds; medians, ratios as median (least to most). {about(found['machine'])}"
+
+
+def _clients(results: Results, name: str) -> dict[str, Any] | None:
+    return next(filter(None, (results(f"clients-{name}-{shape}") for shape in _CLIENT_SHAPES)), None)
 
 
 def simple(results: Results, name: str, rows: Callable[[dict[str, Any]], list[tuple[str, ...]]], script: str) -> str:
@@ -139,6 +144,14 @@ def _targets(results: Results) -> Iterator[tuple[str, str, str]]:
     completions = results(client_cpu.S3_COMPLETE)
     told_cpu = f"{completions['cases']['store, uvloop']['cpu_us']:.0f} us" if completions else "not measured"
     yield "completion of an upload on S3: CPU of the client, uvloop, plain HTTP", "<= 250 us", told_cpu
+    moves = results(client_cpu.GCS_MOVE)
+    ours, alone = (f"{moves['cases'][f'{case}, uvloop']['cpu_us']:.0f} us" for case in _MOVES) if moves else ("", "")
+    told_cpu = f"{ours}; aiohttp alone {alone}" if moves else "not measured"
+    yield "move on Google Cloud Storage: CPU of the client, uvloop, plain HTTP", "<= 130 us", told_cpu
+    google = _clients(results, "gcs")
+    for key, what, aim in (("wall_s", "wall", "<= 0.5"), ("cpu_s", "CPU of the client", "<= 0.3")):
+        work = f"job commit {google['work']}" if google else "job commit"
+        yield f"{work} on emulated Google Cloud Storage, Google's connector: {what}", aim, told(google, bool, key)
     spark = results(spark_write.NAME)
     for table in spark["tables"] if spark else []:
         for writer, target in ((spark_write.STOCK, "<= 1.10"), (spark_write.BARE, _bare_target(table))):
