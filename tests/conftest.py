@@ -7,6 +7,7 @@ import builtins
 import gc
 import io
 import os
+import shlex
 import signal
 import sys
 from collections.abc import Callable, Iterator, Mapping
@@ -132,6 +133,15 @@ def share(request: pytest.FixtureRequest) -> rotation.Share:
 def pytest_report_header() -> str:
     """Says which share it is, so that what it finds can be found again."""
     return f"this commit's share of sweeps and servers; {rotation.VARIABLE}={rotation.offset()} takes the same again"
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Says how to run what failed again, with the same share of its sweep."""
+    failed = [report for kind in ("failed", "error") for report in terminalreporter.stats.get(kind, ())]
+    for test in dict.fromkeys(rotation.name_of(report.nodeid) for report in failed):
+        terminalreporter.write_line(
+            f"again: {rotation.VARIABLE}={rotation.offset()} uv run pytest -m '' {shlex.quote(test)}"
+        )
 
 
 # --- Blocking calls -----------------------------------------------------------------------------------------------

@@ -6,6 +6,7 @@ What a run leaves out because of its share, other commits' runs take, and `-m sl
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import zlib
 from collections.abc import Iterator, Sequence
@@ -46,6 +47,11 @@ def first_of(share: int, what: str = "") -> int:
 def rotated(whole: Sequence[T], share: int, what: str = "") -> Sequence[T]:
     """One in `share`, at least one where there is any."""
     return whole[first_of(min(share, len(whole)), what) :: share] if whole else whole
+
+
+def name_of(nodeid: str) -> str:
+    """What names a test to pytest: without the group that xdist puts behind it."""
+    return re.sub(r"@[\w-]+$", "", nodeid)
 
 
 class Share:

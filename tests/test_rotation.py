@@ -93,5 +93,34 @@ def test_a_run_says_its_number_and_goes_by_the_one_it_is_given(tmp_path: Path) -
     assert f"{rotation.VARIABLE}=4711" in told
 
 
+def test_what_failed_is_told_with_the_command_that_runs_it_again(tmp_path: Path) -> None:
+    test = "tests/test_rotation.py::test_what_fails_only_when_asked"
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", f"--basetemp={tmp_path / 'base'}", test],
+        cwd=ROOT,
+        env={**os.environ, rotation.VARIABLE: "4711", "COMMITTER_TEST_FAILS": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert f"again: {rotation.VARIABLE}=4711 uv run pytest -m '' {test}" in done.stdout
+
+
+def test_what_fails_only_when_asked() -> None:
+    assert "COMMITTER_TEST_FAILS" not in os.environ
+
+
+@pytest.mark.parametrize(
+    ("nodeid", "name"),
+    [
+        ("tests/a.py::test[x@y]", "tests/a.py::test[x@y]"),
+        ("tests/a.py::test[x@y]@java-interop", "tests/a.py::test[x@y]"),
+    ],
+)
+def test_a_test_is_named_without_its_group(nodeid: str, name: str) -> None:
+    assert rotation.name_of(nodeid) == name
+
+
 def test_every_process_of_a_run_goes_by_its_number() -> None:
     assert os.environ[rotation.VARIABLE] == str(rotation.offset())
