@@ -90,7 +90,7 @@ def _kept(head: str, report: CleanupReport) -> list[Part]:
 
 
 async def run_clean(target: Target, *, older_than: timedelta | None, force: bool) -> Answer:
-    """``committer cleanup``, once it may; exit code 1 when the named job was kept."""
+    """``committer cleanup``, once it may; exit code 1 when the named job was kept, or another could not be removed."""
     session, job_id = target.session, target.job_id or None
     held = job_id is not None and await holds_lock(target)
     try:
@@ -114,14 +114,28 @@ async def run_clean(target: Target, *, older_than: timedelta | None, force: bool
         *named("of these, removed without their last steps, which failed", given_up),
         *_kept("kept", report),
     ]
-    code = Exit.FAILED if job_id in report.kept else Exit.OK
-    data = {"done": code is Exit.OK, "removed": report.removed, "kept": report.kept, "given_up": report.given_up}
+    code = Exit.FAILED if job_id in report.kept or report.failed else Exit.OK
+    data = {
+        "done": code is Exit.OK,
+        "removed": report.removed,
+        "kept": report.kept,
+        "given_up": report.given_up,
+        "failed": report.failed,
+    }
     return Answer(data, parts, code)
 
 
 def _released(target: Target) -> Answer:
     words = "its replace lock is released; nothing else of it stood"
     return Answer(
-        {"done": True, "job_id": target.job_id, "result": words, "removed": [], "kept": {}, "given_up": {}},
+        {
+            "done": True,
+            "job_id": target.job_id,
+            "result": words,
+            "removed": [],
+            "kept": {},
+            "given_up": {},
+            "failed": [],
+        },
         [line(f"job {target.job_id}: {words}")],
     )

@@ -32,6 +32,7 @@ class CleanupReport(Shown, frozen=True, kw_only=True):
     Attributes:
         removed: Ids of jobs whose directories were removed.
         kept: Ids of jobs that were kept, with the reason.
+        failed: Of these, the ids of jobs whose records could not be read, or that could not be removed: a call failed.
         given_up: Ids of jobs that were removed with `force` although their last steps could not be done, with the
             reason. What such a job had published and not taken back stays; old files that it had moved aside are gone.
     """
@@ -39,6 +40,7 @@ class CleanupReport(Shown, frozen=True, kw_only=True):
     removed: list[str]
     kept: dict[str, str]
     given_up: dict[str, str] = msgspec.field(default_factory=dict[str, str])
+    failed: list[str] = msgspec.field(default_factory=list[str])
 
 
 @advised
@@ -229,6 +231,7 @@ async def _cleanup(
     removed: list[str] = []
     kept: dict[str, str] = {}
     given_up: dict[str, str] = {}
+    failed: list[str] = []
 
     async def clean(name: str) -> None:
         try:
@@ -251,6 +254,7 @@ async def _cleanup(
             # One job's trouble is no reason to keep the others.
             at = f": {error.path}" if error.path and error.path not in error.message else ""
             reason = f"{error.message}{at}" + (f"; {error.next_step}" if error.next_step else "")
+            failed.append(name)
         if reason is None:
             removed.append(name)
         else:
@@ -265,5 +269,8 @@ async def _cleanup(
                 await listed.close()
         await run_workers(chosen, clean, workers=min(8, config.io_concurrency), operation="cleanup")
     return CleanupReport(
-        removed=sorted(removed), kept=dict(sorted(kept.items())), given_up=dict(sorted(given_up.items()))
+        removed=sorted(removed),
+        kept=dict(sorted(kept.items())),
+        given_up=dict(sorted(given_up.items())),
+        failed=sorted(failed),
     )

@@ -415,3 +415,13 @@ def test_roots_outside_the_destination_are_given_again(run: Run, tmp_path: Path)
     assert done.code == 0
     assert "no effect" not in done.err
     assert (outside / "p/part-0").read_bytes() == b"1"
+
+
+def test_a_cleanup_that_could_not_remove_a_job_fails(run: Run, lake: Lake) -> None:
+    """So that what runs it every night is told; the other jobs are removed."""
+    for job_id in ("damaged", "dead"):
+        lake.open(job_id)
+    (lake.temporary / "damaged" / "decision").write_text("{")
+    done = run("cleanup", lake.path, "--older-than", "0s", "--yes", "--output", "json")
+    assert (done.code, done.json["removed"], done.json["failed"]) == (1, ["dead"], ["damaged"])
+    assert run("cleanup", lake.path, "--older-than", "7d", "--yes").code == 0
