@@ -159,6 +159,7 @@ def _answer(spec: JobSpec) -> dict[str, Any]:
         "tasks": str(layout.tasks),
         "attempts": str(layout.attempts),
         "attempts_uri": layout.attempts.uri,
+        "roots": [str(layout.target(root)) for root in sorted(layout.roots)],
         "stands": str(layout.drivers),
         "task": _template(layout.task_id(0), "000000", "%06d"),
         "attempt": _template(layout.task_attempt_id(0, 0), "000000_0", "%06d_%d"),

@@ -30,7 +30,7 @@ def contents(root: Path) -> dict[str, bytes]:
 
 
 def written_metrics(spark: SparkSession) -> dict[str, str]:
-    """What Spark's UI shows of the latest write: files, bytes, rows and partitions."""
+    """What Spark's UI shows of the latest write: files, bytes and partitions. Rows are those of every node of the plan."""
     store = spark._jsparkSession.sharedState().statusStore()
     spark.sparkContext._jsc.sc().listenerBus().waitUntilEmpty()
     execution = max(
@@ -38,7 +38,7 @@ def written_metrics(spark: SparkSession) -> dict[str, str]:
         key=lambda one: one.executionId(),
     )
     values = store.executionMetrics(execution.executionId())
-    names = ("number of written files", "written output", "number of output rows", "number of dynamic part")
+    names = ("number of written files", "written output", "number of dynamic part")
     found = {}
     for number in range(execution.metrics().size()):
         metric = execution.metrics().apply(number)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -134,12 +135,59 @@ def test_a_partition_elsewhere_is_refused(committing: SparkSession, table: str, 
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
     committing.sql(f"alter table {table} add partition (p = 9, q = 9) location '{elsewhere}'")
-    with pytest.raises(Exception, match=r"has a location of its own, .*elsewhere"):
+    with pytest.raises(
+        Exception, match=r"has a location of its own, .*elsewhere.*spark\.hadoop\.committer\.absolute_roots"
+    ):
         committing.sql(f"insert into {table} partition (p = 9, q = 9) select 1L")
     with pytest.raises(Exception, match="a partition with a location of its own, is to be replaced"):
         committing.sql(f"insert overwrite {table} partition (p = 9, q = 9) select 1L")
     assert committing.table(table).count() == 12
     assert os.listdir(elsewhere) == []
+
+
+def test_a_partition_elsewhere_below_a_root(committing: SparkSession, table: str, tmp_path: Path) -> None:
+    elsewhere = tmp_path / "roots" / "else where%20"
+    elsewhere.mkdir(parents=True)
+    committer.spark.configure(committing, config={"absolute_roots": (str(tmp_path / "roots"),)})
+    committing.sql(f"alter table {table} add partition (p = 9, q = 9) location '{elsewhere}'")
+    committing.sql(f"alter table {table} add partition (p = 8, q = 8) location '{tmp_path / 't' / 'inside'}'")
+    committing.sql(f"insert into {table} select id, 9 - id % 2, 9 - id % 2 from range(6)")
+    counted = committing.table(table).where("p > 7").groupBy("p").count().collect()
+    assert {row.p: row["count"] for row in counted} == {8: 3, 9: 3}
+    assert len(list(elsewhere.glob("part-*"))) == 2
+    assert len(list((tmp_path / "t" / "inside").glob("part-*"))) == 2
+    before = everything(tmp_path / "roots")
+    failing(committing).createOrReplaceTempView("failing")
+    with pytest.raises(Exception, match="boom"):
+        committing.sql(f"insert into {table} partition (p = 9, q = 9) select id from failing")
+    assert everything(tmp_path / "roots") == before
+    try:
+        committing.conf.set(MODE, "dynamic")
+        committing.sql(f"insert overwrite {table} select 77L, 9, 9")
+    finally:
+        committing.conf.set(MODE, "static")
+    assert [row.id for row in committing.table(table).where("p = 9").collect()] == [77]
+    assert committing.table(table).count() == 16
+
+
+def test_a_relative_path_is_the_one_of_the_jvm(
+    committing: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A writer of the second data source API hands the path over as the user wrote it."""
+    before = committing.conf.get("spark.sql.sources.useV1SourceList")
+    name = f"build/{tmp_path.name}-relative"
+    path = committing.sparkContext._jvm.java.io.File(name).getAbsolutePath()  # type: ignore[union-attr]
+    monkeypatch.chdir(tmp_path)
+    try:
+        committing.conf.set("spark.sql.sources.useV1SourceList", "")
+        committing.range(3).write.parquet(path)
+        committing.range(5).write.mode("append").parquet(name)
+        committing.conf.set("spark.sql.sources.useV1SourceList", before)
+        assert rows(committing, path) == 8
+        assert os.listdir(tmp_path) == []
+    finally:
+        committing.conf.set("spark.sql.sources.useV1SourceList", before)
+        shutil.rmtree(path, ignore_errors=True)
 
 
 def test_what_cannot_be_honoured_is_refused_before_a_task_runs(committing: SparkSession, tmp_path: Path) -> None:

@@ -64,10 +64,10 @@ public final class CommitProtocol extends FileCommitProtocol implements Serializ
   @Override
   public void setupJob(JobContext context) {
     ObjectNode request = Driver.JSON.createObjectNode();
-    request.put("job_id", jobId).put("destination", destination).put("dynamic", dynamic);
+    Configuration configuration = context.getConfiguration();
+    request.put("job_id", jobId).put("destination", qualified(configuration)).put("dynamic", dynamic);
     superseded.forEach(request.putArray("superseded")::add);
     ObjectNode choices = request.putObject("options");
-    Configuration configuration = context.getConfiguration();
     for (Map.Entry<String, String> entry : configuration) {
       String key = entry.getKey();
       if (CHOICES.stream().anyMatch(key::startsWith) && isGiven(configuration, key)) {
@@ -75,6 +75,16 @@ public final class CommitProtocol extends FileCommitProtocol implements Serializ
       }
     }
     setup = Driver.ask("setup", request, jobId, destination).toString();
+  }
+
+  /** Not every caller in Spark gives a whole path, and Python may have another working directory. */
+  private String qualified(Configuration configuration) {
+    try {
+      Path path = new Path(destination);
+      return path.getFileSystem(configuration).makeQualified(path).toString();
+    } catch (IOException error) {
+      throw new UncheckedIOException(error);
+    }
   }
 
   /** Whether a user gave a value; Hadoop's own defaults are no choice. */
@@ -134,10 +144,11 @@ public final class CommitProtocol extends FileCommitProtocol implements Serializ
 
   @Override
   public String newTaskTempFileAbsPath(TaskAttemptContext context, String directory, FileNameSpec spec) {
-    throw new CommitException(
-        "a partition of the table at " + destination + " has a location of its own, " + directory + ", where this"
-            + " protocol does not write yet; outcome: unchanged; next step: write it with"
-            + " spark.sql.sources.commitProtocolClass unset, or move the partition below the table's directory");
+    try {
+      return output.newFileAt(directory, fileName(context, spec)).toString();
+    } catch (IOException error) {
+      throw new UncheckedIOException(error);
+    }
   }
 
   @Override

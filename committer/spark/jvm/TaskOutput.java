@@ -35,7 +35,8 @@ final class TaskOutput {
   private final int attempt;
   private final String nonce;
   private final Path directory;
-  private final Map<String, Path> files = new LinkedHashMap<>();
+  /** Where each file goes, and where it is until the job commits. */
+  private final Map<Path, Path> files = new LinkedHashMap<>();
 
   private TaskOutput(JsonNode job, TaskAttemptContext context) {
     this.job = job;
@@ -70,11 +71,41 @@ final class TaskOutput {
 
   /** A new file, by its name below the destination. */
   Path newFile(String below, String name) {
-    String whole = below.isEmpty() ? name : below + "/" + name;
-    Path path = new Path(below.isEmpty() ? directory : new Path(directory, below), name);
-    if (files.put(whole, path) != null) {
+    Path destination = new Path(text("destination"));
+    return note(
+        new Path(below.isEmpty() ? destination : new Path(destination, below), name),
+        new Path(below.isEmpty() ? directory : new Path(directory, below), name));
+  }
+
+  /** A new file for a partition with a location of its own, which lies below a root that the session named. */
+  Path newFileAt(String location, String name) throws IOException {
+    Path place = new Path(location);
+    place = place.getFileSystem(configuration).makeQualified(place);
+    boolean known = isIn(place, new Path(text("destination")));
+    for (JsonNode root : job.get("roots")) {
+      known = known || isIn(place, new Path(root.asText()));
+    }
+    if (!known) {
       throw new CommitException(
-          "Spark asked twice for the file " + whole + " in one task attempt; outcome: unchanged");
+          "a partition of the table at " + text("destination") + " has a location of its own, " + place
+              + ", and no root names it; outcome: unchanged; next step: set spark.hadoop.committer.absolute_roots to a"
+              + " directory that it lies in, in the same store, or move the partition below the table's directory");
+    }
+    // No directory of a partition has such a name: theirs hold an equals sign.
+    return note(new Path(place, name), new Path(new Path(directory, "elsewhere-" + files.size()), name));
+  }
+
+  private static boolean isIn(Path place, Path directory) {
+    String inner = place.toUri().getPath();
+    String outer = directory.toUri().getPath();
+    return place.toUri().getScheme().equals(directory.toUri().getScheme())
+        && (inner.equals(outer) || inner.startsWith(outer + "/"));
+  }
+
+  private Path note(Path target, Path path) {
+    if (files.put(target, path) != null) {
+      throw new CommitException(
+          "Spark asked twice for the file " + target + " in one task attempt; outcome: unchanged");
     }
     return path;
   }
@@ -88,9 +119,8 @@ final class TaskOutput {
     manifest.setTaskAttemptID(attemptName());
     manifest.setTaskAttemptDir(directory.toUri().toString());
     job.get("extra").fields().forEachRemaining(e -> manifest.getExtraData().put(e.getKey(), e.getValue().asText()));
-    Path destination = new Path(text("destination"));
     long size = 0;
-    for (Map.Entry<String, Path> file : files.entrySet()) {
+    for (Map.Entry<Path, Path> file : files.entrySet()) {
       FileStatus status;
       try {
         status = bare(file.getValue()).getFileStatus(file.getValue());
@@ -101,7 +131,7 @@ final class TaskOutput {
             error);
       }
       manifest.addFileToCommit(
-          new FileEntry(file.getValue(), new Path(destination, file.getKey()), status.getLen(), null));
+          new FileEntry(file.getValue(), file.getKey(), status.getLen(), null));
       size += status.getLen();
     }
     byte[] record = manifest.toBytes();
