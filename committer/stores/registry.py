@@ -27,6 +27,7 @@ _BUILT_IN: Final = {
     "abfss": EntryPoint("abfss", "committer.stores.adls:AdlsStore", GROUP),
     "file": EntryPoint("file", "committer.stores.local:LocalStore", GROUP),
     "gs": EntryPoint("gs", "committer.stores.gcs:GcsStore", GROUP),
+    "hdfs": EntryPoint("hdfs", "committer.stores.hdfs:HdfsStore", GROUP),
     "memory": EntryPoint("memory", "committer.stores.memory:MemoryStore", GROUP),
     "s3": EntryPoint("s3", "committer.stores.s3:S3Store", GROUP),
     "s3a": EntryPoint("s3a", "committer.stores.s3:S3Store", GROUP),
@@ -37,7 +38,6 @@ _OTHER_NAMES: Final = {
     **dict.fromkeys(("gcs",), "gs://BUCKET/PATH"),
     **dict.fromkeys(("az", "azure", "wasb", "wasbs"), "abfss://CONTAINER@ACCOUNT.dfs.core.windows.net/PATH"),
 }
-_FORESEEN: Final = {"hdfs": "HDFS"}
 
 _registered: dict[str, StoreFactory] = {}
 _loaded: dict[str, StoreFactory] = {}
@@ -176,9 +176,6 @@ def _no_store(scheme: str) -> UnsupportedError:
     other = _OTHER_NAMES.get(scheme)
     if other:
         message, step = f"there is no store for {scheme}: paths, which go by another name here", f"write {other}"
-    elif scheme in _FORESEEN:
-        message = f"this release has no store for {scheme}: paths ({_FORESEEN[scheme]})"
-        step = f"write to another store: {known}"
     else:
         message = f"no store is known for {scheme}: paths"
         step = f"{known}; another comes with a package that has an entry point in {GROUP}, or with register_store"

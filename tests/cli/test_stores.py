@@ -18,9 +18,8 @@ COMMANDS = ("jobs", "validate", "doctor", "cleanup --older-than 1d", "plan job-1
     ("uri", "said"),
     [
         ("gcs://b/x", "write gs://BUCKET/PATH"),
-        ("hdfs://nn:8020/x", "this release has no store for hdfs: paths"),
         ("s3n://b/x", "write s3a://BUCKET/PATH"),
-        ("ftp://host/x", "stores for abfs:, abfss:, file:, gs:, memory:, s3:, s3a: paths"),
+        ("ftp://host/x", "stores for abfs:, abfss:, file:, gs:, hdfs:, memory:, s3:, s3a: paths"),
     ],
 )
 def test_a_scheme_without_store(run: Run, command: str, uri: str, said: str) -> None:

@@ -483,7 +483,7 @@ async def test_an_account_that_changes_etags_is_refused() -> None:
     async with serve(Settings(etag_through_rename="changed")) as emulator:
         put_files(emulator)
         store = store_on(emulator)
-        with pytest.raises(UnsupportedError, match="etag"):
+        with pytest.raises(UnsupportedError, match="identity"):
             await store.probe(ROOT)
         assert await AccountChannel(emulator).files() == {}
         await store.close()

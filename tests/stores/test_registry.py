@@ -37,16 +37,6 @@ def test_unknown_options_are_refused() -> None:
         open_store(StorePath.of("memory://registry/x"), {"profil": "gcs"})
 
 
-@pytest.mark.parametrize("uri", ["hdfs://nn:8020/x"])
-async def test_a_store_that_this_release_has_not(uri: str) -> None:
-    """No extra brings it, so none is advised."""
-    path = StorePath.of(uri)
-    with pytest.raises(UnsupportedError, match=f"this release has no store for {path.scheme}: paths") as caught:
-        await find_store(path)
-    assert "pip install" not in str(caught.value)
-    assert "stores for abfs:, abfss:, file:, gs:, memory:, s3:, s3a: paths" in caught.value.next_step
-
-
 @pytest.mark.parametrize(
     ("uri", "instead"),
     [
@@ -65,13 +55,7 @@ async def test_another_name_of_a_store(uri: str, instead: str) -> None:
 async def test_an_unknown_scheme_tells_the_known_ones() -> None:
     with pytest.raises(UnsupportedError, match="ftp:") as caught:
         await find_store(StorePath.of("ftp://host/x"))
-    assert "stores for abfs:, abfss:, file:, gs:, memory:, s3:, s3a: paths" in caught.value.next_step
-
-
-def test_every_extra_is_used() -> None:
-    """An extra that brings what nothing here imports would be advice that cannot help."""
-    extras = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["optional-dependencies"]
-    assert "hdfs" not in extras
+    assert "stores for abfs:, abfss:, file:, gs:, hdfs:, memory:, s3:, s3a: paths" in caught.value.next_step
 
 
 def test_the_extra_of_spark_connect_brings_what_its_client_imports() -> None:

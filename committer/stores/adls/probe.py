@@ -2,22 +2,15 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
 from typing import Final
 
-from committer.errors import (
-    StoreError,
-    StoreExistsError,
-    StoreNotFoundError,
-    StoreOutcomeUnknownError,
-    UnsupportedError,
-)
-from committer.flow.runtime import current_runtime
+from committer.errors import StoreNotFoundError, UnsupportedError
 from committer.paths import StorePath
 from committer.stores.adls.errors import code_of, error_of
 from committer.stores.adls.wire import AdlsWire
 from committer.stores.base import Store
 from committer.stores.helpers import status_or_none
+from committer.stores.rename_probe import probe_renames
 
 FLAT: Final = "this storage account has no hierarchical namespace: its renames are copies and deletes, file by file"
 FLAT_STEP: Final = "use an account with hierarchical namespace; the committer 'block-list' is foreseen for others"
@@ -26,42 +19,10 @@ FLAT_STEP: Final = "use an account with hierarchical namespace; the committer 'b
 async def probe(store: Store, wire: AdlsWire, directory: StorePath) -> None:
     """See `Store.probe`."""
     await _refuse_flat(wire, directory)
-    nonce = current_runtime().nonce()
-    one, other = directory / f".probe-{nonce}-1", directory / f".probe-{nonce}-2"
     if await status_or_none(store, directory) is None:
-        # The put below would make it up.
+        # A put would make it up.
         raise StoreNotFoundError("the directory to probe is missing", operation="probe", path=directory)
-    try:
-        put = await store.put(one, b"probe", exclusive=True)
-        # A lost answer is no verdict: what is there afterwards tells.
-        with suppress(StoreOutcomeUnknownError, StoreNotFoundError):
-            await store.rename_file(one, other, identity=put.identity)
-        moved = await store.status(other)
-        if moved.identity != put.identity:
-            raise UnsupportedError(
-                "this account changes a file's etag when it is renamed, so nothing proves which file was renamed",
-                operation="probe",
-                path=directory,
-                next_step="write to an account of the service itself; an emulator or a proxy may differ",
-            )
-        again = await store.put(one, b"again", exclusive=True)
-        try:
-            await store.rename_file(one, other, identity=again.identity)
-        except StoreExistsError:
-            return
-        except StoreOutcomeUnknownError:
-            if (await store.status(other)).identity == put.identity:
-                return
-        raise UnsupportedError(
-            "this account lets a rename replace a file that it was told not to replace",
-            operation="probe",
-            path=directory,
-            next_step="write to an account of the service itself; an emulator or a proxy may differ",
-        )
-    finally:
-        for path in (one, other):
-            with suppress(StoreError):
-                await store.delete_file(path)
+    await probe_renames(store, directory, subject="this account", instead="write to an account of the service itself")
 
 
 async def _refuse_flat(wire: AdlsWire, directory: StorePath) -> None:

@@ -1,0 +1,5 @@
+"""Hadoop's distributed file system."""
+
+from committer.stores.hdfs.store import HdfsStore
+
+__all__ = ["HdfsStore"]

@@ -1,0 +1,95 @@
+"""What a Hadoop client's configuration directory says that this store has to know itself."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+from xml.etree import ElementTree as ET
+
+import msgspec
+
+from committer.errors import ConfigurationError
+
+_FILES: Final = ("core-site.xml", "hdfs-site.xml")
+_DEFAULT_UMASK: Final = 0o022
+
+
+class ClientConfiguration(msgspec.Struct, frozen=True, kw_only=True):
+    """What is known of a cluster.
+
+    Attributes:
+        directory: Where it was read; empty without any.
+        name_nodes: How many NameNodes serve the authority.
+        umask: What is taken off the permissions of what is made: `fs.permissions.umask-mode`.
+    """
+
+    directory: str
+    name_nodes: int
+    umask: int
+
+
+def read_configuration(authority: str, directory: str | None) -> ClientConfiguration:
+    """Reads the configuration files, if there are any; blocks.
+
+    Args:
+        authority: A host with a port, or a nameservice.
+        directory: Where they are; None looks where Hadoop does: `HADOOP_CONF_DIR`, else `HADOOP_HOME`/etc/hadoop.
+
+    Raises:
+        ConfigurationError: The directory is not there, or a file in it cannot be read.
+    """
+    place = directory if directory is not None else _directory_of_environment()
+    if directory is not None and not Path(directory).is_dir():
+        raise ConfigurationError(
+            f"the option config_directory names no directory: {directory}",
+            operation="open_store",
+            next_step="give the directory that holds core-site.xml and hdfs-site.xml",
+        )
+    properties: dict[str, str] = {}
+    for name in _FILES if place else ():
+        properties.update(_read(Path(place, name)))
+    serving = properties.get(f"dfs.ha.namenodes.{authority}", "")
+    return ClientConfiguration(
+        directory=place,
+        name_nodes=max(1, len([one for one in serving.split(",") if one.strip()])),
+        umask=_umask_of(properties),
+    )
+
+
+def _directory_of_environment() -> str:
+    home = os.environ.get("HADOOP_HOME", "")
+    return os.environ.get("HADOOP_CONF_DIR") or (str(Path(home, "etc", "hadoop")) if home else "")
+
+
+def _read(file: Path) -> dict[str, str]:
+    try:
+        root = ET.fromstring(file.read_bytes())  # noqa: S314 - the user's own file
+    except FileNotFoundError:
+        return {}
+    except (OSError, ET.ParseError) as error:
+        raise ConfigurationError(
+            f"{file} cannot be read: {error}", operation="open_store", next_step="correct it, or its permissions"
+        ) from error
+    found = {}
+    for one in root.iter("property"):
+        name, value = one.findtext("name"), one.findtext("value")
+        if name and value is not None:
+            found[name.strip()] = value.strip()
+    return found
+
+
+def _umask_of(properties: Mapping[str, str]) -> int:
+    text = properties.get("fs.permissions.umask-mode", "")
+    try:
+        umask = int(text, 8) if text else _DEFAULT_UMASK
+    except ValueError:
+        umask = -1
+    if not 0 <= umask <= 0o777:
+        raise ConfigurationError(
+            f"fs.permissions.umask-mode is {text!r}, which is no mask in octal digits",
+            operation="open_store",
+            next_step="give octal digits, such as 022",
+        )
+    return umask

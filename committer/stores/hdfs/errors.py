@@ -1,0 +1,137 @@
+"""What the NameNode, and the client, say when a call fails, as this library's errors: the one mapping.
+
+The client (hdfs-native) raises Python's own `FileNotFoundError`, `FileExistsError` and `OSError`, and for all else that
+the NameNode says a `RuntimeError` whose text holds the Java class and its message with a stack trace, which is cut off.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final, Protocol
+
+from committer.advice import LOOK_BEFORE
+from committer.errors import (
+    CommitterError,
+    InvalidPathError,
+    StoreError,
+    StoreExistsError,
+    StoreIsADirectoryError,
+    StoreNotADirectoryError,
+    StoreNotEmptyError,
+    StoreNotFoundError,
+    StoreOutcomeUnknownError,
+    StorePermissionError,
+    StoreUnavailableError,
+)
+from committer.paths import StorePath
+
+_REMOTE: Final = re.compile(r'RPCError\("([\w.$]+)", "(.*)', re.DOTALL)
+_STACK: Final = re.compile(r"(\\n|\n)(\\t|\t)at .*", re.DOTALL)
+# The request never reached a NameNode that serves requests: nothing was done.
+_UNSENT: Final = ("Connection refused", "failed to lookup", "No route to host", "Network is unreachable")
+_BUSY: Final = ("SafeModeException", "StandbyException", "RetriableException", "ObserverRetryOnActiveException")
+_QUOTA: Final = "raise the quota (hdfs dfsadmin -setQuota, -setSpaceQuota), or delete what is not needed"
+_SNAPSHOT: Final = "delete the snapshots that hold it (hdfs dfs -deleteSnapshot), or choose another directory"
+_ZONE: Final = "a file cannot be renamed into or out of an encryption zone: the job's destination must lie in one whole"
+_RIGHTS: Final = "give the user the right to do so (hdfs dfs -chmod, -chown, -setfacl), or run as another user"
+_LOGIN: Final = "log in (kinit), and see that hadoop.security.authentication is the cluster's"
+_EXISTS: Final = "something stands there"
+_QUOTAS: Final = ("NSQuotaExceededException", "DSQuotaExceededException", "QuotaByStorageTypeExceededException")
+# Java classes, or what the message holds; the type, the message, and what to do. The first that fits counts.
+_REFUSALS: Final[tuple[tuple[tuple[str, ...], str, type[CommitterError], str, str], ...]] = (
+    (
+        ("ParentNotDirectoryException",), "(is not a directory)",
+        StoreNotADirectoryError, "a file stands at one of its parents", "",
+    ),
+    (("PathIsNotEmptyDirectoryException",), "", StoreNotEmptyError, "the directory is not empty", ""),
+    ((), "is a directory or file under source", InvalidPathError, "a directory cannot be moved into itself", ""),
+    (
+        ("InvalidPathException", "PathComponentTooLongException"), "Pathname too long",
+        InvalidPathError, "HDFS takes no such name: {}", "",
+    ),
+    (_BUSY, "", StoreUnavailableError, "the NameNode does not serve this now: {}", ""),
+    (
+        ("AccessControlException", "AuthorizationException"), "",
+        StorePermissionError, "the NameNode refuses this: {}", _RIGHTS,
+    ),
+    (_QUOTAS, "", StoreError, "a quota is used up: {}", _QUOTA),
+    (("SnapshotException",), "", StoreError, "a snapshot holds it: {}", _SNAPSHOT),
+    ((), "encryption zone", StoreError, "{}", _ZONE),
+)  # fmt: skip
+
+
+def error_of(
+    error: BaseException,
+    operation: str,
+    path: StorePath,
+    *,
+    source: StorePath | None = None,
+    changes: bool = True,
+    replaces: bool = False,
+) -> CommitterError:
+    """The error that a call failed with.
+
+    Args:
+        error: What the client raised.
+        operation: The method of the store.
+        path: What it was about; the destination of a rename.
+        source: The source of a rename.
+        changes: Whether the call changes something, so that a lost answer leaves open whether it did.
+        replaces: Whether a file that stands at `path` is to be replaced.
+    """
+    kind, text = _told_by(error)
+
+    def made(what: type[CommitterError], message: str, at: StorePath | None = None, step: str = "") -> CommitterError:
+        return what(message, operation=operation, path=at or path, next_step=step)
+
+    if kind == "FileNotFoundError":
+        return _missing(text, made, source)
+    if kind == "FileExistsError":
+        return made(StoreIsADirectoryError if replaces and "as a directory" in text else StoreExistsError, _EXISTS)
+    if not kind.endswith("Exception") or kind == "PanicException":
+        return _broken(text, made, changes=changes)
+    if "must both be directories" in text:
+        return made(StoreIsADirectoryError if replaces else StoreExistsError, _EXISTS)
+    if not changes and "(is not a directory)" in text:
+        return made(StoreNotFoundError, "nothing is there: a file stands at one of its parents")
+    for known, holds, what, message, step in _REFUSALS:
+        if kind in known or (holds and holds in text):
+            return made(what, message.format(text), step=step)
+    return made(StoreError, f"the NameNode refuses this: {kind}: {text}")
+
+
+def _told_by(error: BaseException) -> tuple[str, str]:
+    """The Java class without its package, or Python's, and the first line of the message."""
+    remote = _REMOTE.search(str(error))
+    if remote is not None:
+        name = re.split(r"[.$]", remote[1])[-1]
+        return name, _STACK.sub("", remote[2]).removesuffix('")').replace("\\n", " ").strip()
+    return type(error).__name__, _STACK.sub("", str(error)).strip()
+
+
+def _missing(text: str, made: _Maker, source: StorePath | None) -> CommitterError:
+    if "Path is not a file" in text:
+        return made(StoreIsADirectoryError, "a directory is there")
+    if source is not None and "destination parent" not in text:
+        return made(StoreNotFoundError, "nothing is there", source)
+    parent = "destination parent" in text or "Parent directory" in text
+    return made(StoreNotFoundError, "the parent is missing" if parent else "nothing is there")
+
+
+def _broken(text: str, made: _Maker, *, changes: bool) -> CommitterError:
+    """The error of a call that no NameNode answered."""
+    if any(reason in text for reason in _UNSENT):
+        return made(StoreUnavailableError, f"no NameNode can be reached: {text}")
+    if "GSSAPI" in text or "SASL" in text or "Kerberos" in text:
+        return made(StorePermissionError, f"authentication failed: {text}", step=_LOGIN)
+    if not changes:
+        return made(StoreUnavailableError, f"the connection broke: {text}")
+    return made(StoreOutcomeUnknownError, f"the connection broke, and it may have been done: {text}", step=LOOK_BEFORE)
+
+
+class _Maker(Protocol):
+    """How an error is made: its type, its message, where not at the path, and what to do."""
+
+    def __call__(
+        self, what: type[CommitterError], message: str, at: StorePath | None = None, step: str = ""
+    ) -> CommitterError: ...

@@ -1,0 +1,325 @@
+"""Hadoop's distributed file system as a store, for `hdfs:` paths."""
+
+from __future__ import annotations
+
+import getpass
+import os
+from collections.abc import AsyncIterator, Mapping
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, ClassVar, Final
+
+from committer.advice import LOOK_BEFORE
+from committer.errors import (
+    CommitterError,
+    ConfigurationError,
+    InvalidPathError,
+    RecordError,
+    StoreIsADirectoryError,
+    StoreNotADirectoryError,
+    StoreOutcomeUnknownError,
+)
+from committer.flow.runtime import current_runtime
+from committer.flow.shielded import UNDO_BOUND_S, run_shielded
+from committer.option_values import SPARK_HADOOP
+from committer.paths import StorePath
+from committer.storage_options import OptionTable
+from committer.stores.base import Capabilities, FileStatus, FileWriter, Store
+from committer.stores.hdfs.connection import CALL_S, Connection
+from committer.stores.hdfs.names import HADOOP_FAMILIES, TABLE
+from committer.stores.hdfs.writer import HdfsWriter
+from committer.stores.helpers import status_or_none
+from committer.stores.rename_probe import probe_renames
+
+if TYPE_CHECKING:
+    from hdfs_native import AsyncClient, AsyncFileWriter
+
+_MAX_PATH: Final = 8000
+# ``dfs.namenode.fs-limits.max-component-length``, and ``HdfsConstants.MAX_PATH_LENGTH``, which counts characters.
+_CAPABILITIES: Final = Capabilities(max_name_bytes=255, max_path_bytes=_MAX_PATH)
+PUT_S: Final = 5 * CALL_S
+"""How long the calls of one put may take together."""
+
+_FILE_MODE: Final = 0o666
+_DIRECTORY_MODE: Final = 0o777
+
+
+class HdfsStore(Store):
+    """One file system of Hadoop's, over the NameNode's own protocol (the package hdfs-native).
+
+    What its signatures do not show:
+
+    - A file's identity is its file id where the client tells it, else when it was last written, in milliseconds. A
+      rename keeps both. What else could pass for a file then has its length too, and was closed in the same
+      millisecond, under that very name.
+    - A rename takes files and directories alike. Where the caller gives no identity of what it renames, that is looked
+      at first, one call more.
+    - Deleting looks first: the NameNode's own delete takes empty directories with files.
+    - ``put`` writes a file beside its place and renames it: 5 calls.
+    - No call is sent twice by the client, but reads. One that is not answered within a minute is given up.
+    - What is made has the permissions that Hadoop's client gives it: ``fs.permissions.umask-mode``, 022 by default.
+
+    Args:
+        authority: A host with a port, or a nameservice; empty for Hadoop's ``fs.defaultFS``.
+        config_directory: Where Hadoop's configuration is; None looks where Hadoop does.
+        hadoop: Hadoop's keys that win over the configuration.
+    """
+
+    def __init__(
+        self, authority: str, *, config_directory: str | None = None, hadoop: Mapping[str, str] | None = None
+    ) -> None:
+        self._authority = authority
+        self._config_directory = config_directory
+        self._hadoop = dict(hadoop or {})
+        self._connection = Connection(authority, config_directory, self._hadoop)
+
+    storage_options: ClassVar[OptionTable] = TABLE
+
+    @classmethod
+    def open_for(cls, path: StorePath, options: Mapping[str, object]) -> HdfsStore:
+        """Makes the store for `path` from ``storage_options``, by any name that `storage_options` knows.
+
+        Raises:
+            ConfigurationError: An option is unknown or has a value it cannot have.
+        """
+        hadoop: dict[str, str] = {}
+        others: dict[str, object] = {}
+        for key, value in options.items():
+            plain = key.removeprefix(SPARK_HADOOP)
+            if plain.lower().startswith(HADOOP_FAMILIES):
+                hadoop[plain] = str(value)
+            else:
+                others[key] = value
+        found = TABLE.named(others)
+        _check_user(found.get("user"))
+        directory = found.get("config_directory")
+        return cls(path.authority, config_directory=str(directory) if directory else None, hadoop=hadoop)
+
+    def __repr__(self) -> str:
+        return f"HdfsStore(hdfs://{self._authority})"
+
+    def __reduce__(self) -> tuple[object, ...]:
+        # Connections, and the client's threads, belong to this process.
+        return _make, (self._authority, self._config_directory, self._hadoop)
+
+    @property
+    def scheme(self) -> str:
+        """``hdfs``."""
+        return "hdfs"
+
+    @property
+    def endpoint(self) -> str:
+        """The file system: its limits are those of its NameNode."""
+        return f"hdfs://{self._authority}"
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """What HDFS can do."""
+        return _CAPABILITIES
+
+    async def probe(self, directory: StorePath) -> None:
+        """Tries renames in `directory`."""
+        await probe_renames(
+            self, _checked(directory), subject="this file system", instead="write to a NameNode of Hadoop's own"
+        )
+
+    async def status(self, path: StorePath) -> FileStatus:
+        """Looks at a path."""
+        name = _checked(path).path
+        found = await self._connection.call(lambda client: client.get_file_info(name), "status", path, changes=False)
+        return _status(found, path)
+
+    async def list(self, directory: StorePath) -> AsyncIterator[FileStatus]:
+        """Iterates over the children; the client asks for them by the page (``dfs.ls.limit``, 1,000)."""
+        name = _checked(directory).path
+        scheme, authority = directory.scheme, directory.authority
+        async for found in self._connection.each(lambda client: client.list_status(name), "list", directory):
+            if found.path == name and not found.isdir:
+                # A file lists itself.
+                raise StoreNotADirectoryError("a file is there", operation="list", path=directory)
+            yield _status(found, StorePath(scheme, authority, found.path))
+
+    async def read(self, path: StorePath, *, limit: int) -> bytes:
+        """Reads a whole file."""
+        name = _checked(path).path
+
+        async def read(client: AsyncClient) -> bytes | None:
+            reader = await client.read(name)
+            length = len(reader)
+            return await reader.read_range(0, length) if length <= limit else None
+
+        data = await self._connection.call(read, "read", path, changes=False)
+        if data is None:
+            raise RecordError(f"a file is longer than the {limit} bytes it may have", operation="read", path=path)
+        return data
+
+    async def put(
+        self,
+        path: StorePath,
+        data: bytes,
+        *,
+        exclusive: bool = False,
+        temporary: StorePath | None = None,
+        durable: bool = False,
+    ) -> FileStatus:
+        """Writes a small file beside its place, and renames it.
+
+        A caller that is cancelled waits until that is done: a create that is under way would make the file beside its
+        place when it was cleaned up.
+        """
+        _checked(path)
+        beside = temporary or path.parent / f".{current_runtime().nonce()}.tmp"
+        done: list[FileStatus] = []
+
+        async def put() -> None:
+            done.append(await self._put(path, data, beside, exclusive=exclusive))
+
+        if not await run_shielded(put, bound_s=PUT_S):
+            raise StoreOutcomeUnknownError(
+                f"the file was not written within {PUT_S:.0f} s, and may be there",
+                operation="put",
+                path=path,
+                next_step=LOOK_BEFORE,
+            )
+        return done[0]
+
+    async def _put(self, path: StorePath, data: bytes, temporary: StorePath, *, exclusive: bool) -> FileStatus:
+        try:
+            inner = await self._create(temporary, "put", overwrite=True)
+            writer = HdfsWriter(self._connection, self, temporary, inner)
+            await writer.write(data)
+            written = await writer.close()
+            source, target = temporary.path, path.path
+            await self._connection.call(
+                lambda client: client.rename(source, target, overwrite=not exclusive),
+                "put",
+                path,
+                replaces=not exclusive,
+            )
+        except BaseException:
+            await run_shielded(lambda: self._delete_quietly(temporary), bound_s=UNDO_BOUND_S)
+            raise
+        return FileStatus(path, False, len(data), written.modified, written.identity)
+
+    async def open_writer(self, path: StorePath, *, durable: bool = False) -> FileWriter:
+        """Creates the file, empty until the writer is closed."""
+        return HdfsWriter(self._connection, self, path, await self._create(path, "open_writer", overwrite=False))
+
+    async def make_directory(self, path: StorePath, *, parents: bool) -> bool:
+        """Makes a directory; looks first, since the NameNode does not say whether it was there."""
+        found = await status_or_none(self, path)
+        if found is not None and found.is_directory:
+            return False
+        name, mode = path.path, await self._mode(_DIRECTORY_MODE)
+        await self._connection.call(
+            lambda client: client.mkdirs(name, mode, create_parent=parents), "make_directory", path
+        )
+        return True
+
+    async def rename_file(
+        self, source: StorePath, destination: StorePath, *, replace: bool = False, identity: str | None = None
+    ) -> None:
+        """Renames a file; one call where `identity` is given, else two."""
+        if identity is None and (await self.status(source)).is_directory:
+            raise StoreIsADirectoryError("a directory is there", operation="rename_file", path=source)
+        await self._rename("rename_file", source, destination, replace=replace)
+
+    async def rename_directory(self, source: StorePath, destination: StorePath) -> None:
+        """Renames a directory; two calls."""
+        if not (await self.status(source)).is_directory:
+            raise StoreNotADirectoryError("a file is there", operation="rename_directory", path=source)
+        await self._rename("rename_directory", source, destination, replace=False)
+
+    async def delete_file(self, path: StorePath) -> bool:
+        """Deletes a file; two calls."""
+        found = await status_or_none(self, path)
+        if found is None:
+            return False
+        if found.is_directory:
+            raise StoreIsADirectoryError("a directory is there", operation="delete_file", path=path)
+        return await self._delete("delete_file", path, recursive=False)
+
+    async def delete_directory(self, path: StorePath, *, recursive: bool) -> bool:
+        """Deletes a directory; two calls."""
+        found = await status_or_none(self, path)
+        if found is None:
+            return False
+        if not found.is_directory:
+            raise StoreNotADirectoryError("a file is there", operation="delete_directory", path=path)
+        return await self._delete("delete_directory", path, recursive=recursive)
+
+    async def close(self) -> None:
+        """Forgets the client, and with it its connections."""
+        self._connection.close()
+
+    async def _create(self, path: StorePath, operation: str, *, overwrite: bool) -> AsyncFileWriter:
+        from hdfs_native import WriteOptions
+
+        mode = await self._mode(_FILE_MODE)
+        options = WriteOptions(permission=mode, overwrite=overwrite, create_parent=False)
+        name = _checked(path).path
+        return await self._connection.call(
+            lambda client: client.create(name, options), operation, path, replaces=overwrite
+        )
+
+    async def _rename(self, operation: str, source: StorePath, destination: StorePath, *, replace: bool) -> None:
+        here, there = _checked(source).path, _checked(destination).path
+        await self._connection.call(
+            lambda client: client.rename(here, there, overwrite=replace),
+            operation,
+            destination,
+            source=source,
+            replaces=replace,
+        )
+
+    async def _delete(self, operation: str, path: StorePath, *, recursive: bool) -> bool:
+        name = path.path
+        return await self._connection.call(lambda client: client.delete(name, recursive), operation, path)
+
+    async def _delete_quietly(self, path: StorePath) -> None:
+        with suppress(CommitterError):
+            await self._delete("put", path, recursive=False)
+
+    async def _mode(self, mode: int) -> int:
+        return mode & ~(await self._connection.configuration()).umask
+
+
+def _make(authority: str, config_directory: str | None, hadoop: dict[str, str]) -> HdfsStore:
+    return HdfsStore(authority, config_directory=config_directory, hadoop=hadoop)
+
+
+def _checked(path: StorePath) -> StorePath:
+    """Returns a path that the NameNode takes as it stands (``DFSUtil.isValidName``)."""
+    name, why = path.path, ""
+    if ":" in name or "\0" in name:
+        why = "with a colon or a NUL"
+    elif len(name) > _MAX_PATH:
+        why = f"that is longer than {_MAX_PATH} characters"
+    elif not name.isascii():
+        try:
+            name.encode()
+        except UnicodeEncodeError:
+            why = "that is not Unicode text"
+    if why:
+        raise InvalidPathError(f"HDFS takes no name {why}", path=ascii(name), next_step="choose another name")
+    return path
+
+
+def _status(found: Any, path: StorePath) -> FileStatus:
+    modified = found.modification_time / 1000
+    if found.isdir:
+        return FileStatus(path, True, 0, modified)
+    file_id = getattr(found, "file_id", None)
+    identity = str(file_id) if file_id else f"m{found.modification_time}"
+    return FileStatus(path, False, found.length, modified, identity)
+
+
+def _check_user(user: object) -> None:
+    """Refuses a user who is not the one that the client goes by, which no argument of its tells."""
+    effective = os.environ.get("HADOOP_USER_NAME") or getpass.getuser()
+    if user is not None and user != effective:
+        raise ConfigurationError(
+            f"the option user is {user!r}, and this process is {effective!r} to HDFS",
+            operation="open_store",
+            next_step=f"set the environment variable HADOOP_USER_NAME={user} before the process starts, and leave "
+            "the option out",
+        )

@@ -1,0 +1,1 @@
+"""The store of HDFS, on a real NameNode."""

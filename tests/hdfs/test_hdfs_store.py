@@ -1,0 +1,247 @@
+"""What the store of HDFS says and does beyond the common suite: refusals, permissions, configuration, processes."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import pickle
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import committer
+from committer.errors import (
+    ConfigurationError,
+    InvalidPathError,
+    StoreError,
+    StorePermissionError,
+    StoreUnavailableError,
+)
+from committer.paths import StorePath
+from committer.stores.hdfs import HdfsStore
+from committer.stores.hdfs.configuration import read_configuration
+from tests.hdfs.cluster import Cluster
+
+WITHOUT_RIGHTS = """
+import asyncio, sys
+from committer.errors import StorePermissionError
+from committer.paths import StorePath
+from committer.stores.hdfs import HdfsStore
+
+async def main():
+    path = StorePath.of(sys.argv[1])
+    store = HdfsStore.open_for(path, {"user": "bob"})
+    try:
+        await store.put(path / "f", b"x")
+    except StorePermissionError as error:
+        print("refused", error.next_step, "at org.apache" in str(error))
+
+asyncio.run(main())
+"""
+FORKING = """
+import asyncio, os, sys
+from committer.paths import StorePath
+from committer.stores.hdfs import HdfsStore
+
+path = StorePath.of(sys.argv[1])
+store = HdfsStore.open_for(path, {})
+asyncio.run(store.put(path / "parent", b"p"))
+child = os.fork()
+if child == 0:
+    asyncio.run(store.put(path / "child", b"c"))
+    sys.exit(0)
+print("child", os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+asyncio.run(store.put(path / "after", b"a"))
+"""
+
+
+async def run_script(script: str, *arguments: str, **environment: str) -> str:
+    def run() -> str:
+        done = subprocess.run(
+            [sys.executable, "-c", script, *arguments],
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+            env={**os.environ, **environment},
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    return await asyncio.to_thread(run)
+
+
+def quota(cluster: Cluster, directory: StorePath, names: int) -> None:
+    cluster.hdfs.setQuota(cluster.path(directory.path), names, 2**63 - 1)
+
+
+async def test_a_user_without_rights(directory: StorePath) -> None:
+    said = await run_script(WITHOUT_RIGHTS, directory.uri, HADOOP_USER_NAME="bob")
+    assert said.startswith("refused give the user the right")
+    assert said.rstrip().endswith("False")
+
+
+async def test_another_user_than_the_process_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HADOOP_USER_NAME", "alice")
+    path = StorePath.of("hdfs://nn:8020/x")
+    HdfsStore.open_for(path, {"user": "alice"})
+    with pytest.raises(ConfigurationError, match="'alice'") as caught:
+        HdfsStore.open_for(path, {"user": "bob"})
+    assert "HADOOP_USER_NAME=bob" in caught.value.next_step
+
+
+async def test_a_quota_that_is_used_up(cluster: Cluster, directory: StorePath, hdfs_store: HdfsStore) -> None:
+    await asyncio.to_thread(quota, cluster, directory, 2)
+    await hdfs_store.put(directory / "one", b"")
+    with pytest.raises(StoreError, match="a quota is used up") as caught:
+        await hdfs_store.put(directory / "two", b"")
+    assert "setQuota" in caught.value.next_step
+
+
+async def test_safe_mode_may_pass(cluster: Cluster, directory: StorePath, hdfs_store: HdfsStore) -> None:
+    await asyncio.to_thread(cluster.safe_mode, "ENTER")
+    try:
+        with pytest.raises(StoreUnavailableError, match="does not serve this now"):
+            await hdfs_store.put(directory / "one", b"")
+    finally:
+        await asyncio.to_thread(cluster.safe_mode, "LEAVE")
+    await hdfs_store.put(directory / "one", b"")
+
+
+async def test_modes_are_those_of_hadoops_client(
+    cluster: Cluster, directory: StorePath, hdfs_store: HdfsStore, tmp_path: Path
+) -> None:
+    (tmp_path / "core-site.xml").write_text(
+        "<configuration><property><name>fs.permissions.umask-mode</name><value>077</value></property></configuration>"
+    )
+    private = HdfsStore.open_for(directory, {"config_directory": str(tmp_path)})
+    for store, name in ((hdfs_store, "open"), (private, "closed")):
+        await store.make_directory(directory / name, parents=False)
+        await store.put(directory / name / "file", b"")
+
+    def modes() -> list[str]:
+        names = ("open", "open/file", "closed", "closed/file")
+        paths = [cluster.path(f"{directory.path}/{name}") for name in names]
+        return [str(cluster.hdfs.getFileStatus(path).getPermission()) for path in paths]
+
+    assert await asyncio.to_thread(modes) == ["rwxr-xr-x", "rw-r--r--", "rwx------", "rw-------"]
+
+
+async def test_a_forked_child_has_a_client_of_its_own(directory: StorePath, hdfs_store: HdfsStore) -> None:
+    assert await run_script(FORKING, directory.uri) == "child 0\n"
+    assert {one.path.name async for one in hdfs_store.list(directory)} == {"parent", "child", "after"}
+
+
+async def test_a_file_that_is_given_up_is_gone(directory: StorePath, hdfs_store: HdfsStore) -> None:
+    writer = await hdfs_store.open_writer(directory / "f")
+    await writer.write(b"x" * (3 << 20))
+    await writer.abort()
+    assert [one async for one in hdfs_store.list(directory)] == []
+
+
+async def test_a_long_file(directory: StorePath, hdfs_store: HdfsStore) -> None:
+    writer = await hdfs_store.open_writer(directory / "f")
+    for number in range(40):
+        await writer.write(bytes([number]) * 300_000)
+    assert (await writer.close()).size == 12_000_000
+    assert await hdfs_store.read(directory / "f", limit=1 << 24) == b"".join(
+        bytes([number]) * 300_000 for number in range(40)
+    )
+
+
+async def test_the_store_travels(directory: StorePath, hdfs_store: HdfsStore) -> None:
+    await hdfs_store.put(directory / "f", b"x")
+    other: HdfsStore = pickle.loads(pickle.dumps(hdfs_store))
+    assert await other.read(directory / "f", limit=10) == b"x"
+
+
+async def test_a_job_by_the_command_line(directory: StorePath) -> None:
+    job = await committer.open_job(directory.uri, job_id="J")
+    await job.close()
+
+    def call(*words: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, "-m", "committer.cli", *words], capture_output=True, text=True, timeout=120, check=False
+        )
+
+    shown = await asyncio.to_thread(call, "jobs", directory.uri)
+    assert (shown.returncode, "J" in shown.stdout) == (0, True), shown.stderr
+    doctor = await asyncio.to_thread(call, "doctor", directory.uri)
+    assert doctor.returncode == 0, doctor.stdout
+    gone = await asyncio.to_thread(call, "jobs", f"{directory.uri}/missing")
+    assert gone.returncode == 4, gone.stderr
+
+
+@pytest.mark.parametrize(
+    ("option", "advice"),
+    [
+        ("host", "write it into the path"),
+        ("kerb_ticket", "kinit"),
+        ("replication", "hdfs-site.xml"),
+        ("confg_directory", "config_directory"),
+    ],
+)
+def test_options_of_other_tools(option: str, advice: str) -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        HdfsStore.open_for(StorePath.of("hdfs://nn:8020/x"), {option: "1"})
+    assert advice in caught.value.next_step
+
+
+def test_names_that_hdfs_cannot_hold() -> None:
+    store = HdfsStore.open_for(StorePath.of("hdfs://nn:8020/x"), {})
+    for name in ("a:b", "a\0b", "n" * 8001):
+        with pytest.raises(InvalidPathError):
+            asyncio.run(store.status(StorePath("hdfs", "nn:8020", f"/{name}")))
+
+
+def test_the_configuration_says_how_many_name_nodes_there_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The client tries each once: more tries end in a failure of its own."""
+    (tmp_path / "hdfs-site.xml").write_text(
+        "<configuration>"
+        "<property><name>dfs.nameservices</name><value>lake</value></property>"
+        "<property><name>dfs.ha.namenodes.lake</name><value>nn1, nn2,nn3</value></property>"
+        "</configuration>"
+    )
+    monkeypatch.setenv("HADOOP_CONF_DIR", str(tmp_path))
+    assert read_configuration("lake", None).name_nodes == 3
+    assert read_configuration("nn:8020", None).name_nodes == 1
+    assert read_configuration("lake", str(tmp_path)).umask == 0o022
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("<configuration>", "cannot be read"),
+        (
+            "<c><property><name>fs.permissions.umask-mode</name><value>rwx</value></property></c>",
+            "no mask in octal digits",
+        ),
+    ],
+)
+def test_a_configuration_that_cannot_be_read(tmp_path: Path, text: str, said: str) -> None:
+    (tmp_path / "core-site.xml").write_text(text)
+    with pytest.raises(ConfigurationError, match=said):
+        read_configuration("lake", str(tmp_path))
+
+
+async def test_a_nameservice_that_no_configuration_knows(tmp_path: Path) -> None:
+    path = StorePath.of("hdfs://lake/x")
+    with pytest.raises(ConfigurationError, match="cannot be reached with this configuration") as caught:
+        await HdfsStore.open_for(path, {"config_directory": str(tmp_path)}).status(path)
+    assert "HADOOP_CONF_DIR" in caught.value.next_step
+
+
+def test_a_directory_of_configuration_that_is_not_there() -> None:
+    with pytest.raises(ConfigurationError, match="names no directory"):
+        read_configuration("lake", "/nowhere/at/all")
+
+
+def test_a_refusal_names_no_java_stack() -> None:
+    from committer.stores.hdfs.errors import error_of
+
+    text = 'RPCError("org.apache.hadoop.security.AccessControlException", "Permission denied: user=bob\\n\\tat org.x.Y(Z)")'
+    error = error_of(RuntimeError(text), "put", StorePath.of("hdfs://nn:8020/x"))
+    assert isinstance(error, StorePermissionError)
+    assert error.message == "the NameNode refuses this: Permission denied: user=bob"
