@@ -27,7 +27,7 @@ from committer.stages.base import StageContext
 from committer.stages.job_stands import check_job_stands
 from committer.stages.scan_task import ScanTask
 from committer.stages.staged_files import local_path_of, make_local_directories
-from committer.stages.task_output import AttemptIdentity, TaskOutput, WrittenFile
+from committer.stages.task_output import AttemptIdentity, TaskOutput, WrittenFile, oldest_first
 from committer.stores.base import FileStatus, FileWriter
 from committer.task_files import IN_ANOTHER_PROCESS, TaskFile, check_awaited
 from committer.task_names import TaskNames
@@ -305,7 +305,7 @@ class TaskAttempt(OneProcess):
         return TaskOutput(
             identity=self._identity,
             directory=self.directory,
-            files=[files[name] for name in sorted(files)],
+            files=oldest_first(files.values(), self._writing.uploads()),
             directories=directories,
         )
 

@@ -108,7 +108,10 @@ class AbortTask(Stage[AbortRequest, None]):
         await self.context.store.delete_directory(run, recursive=True)
 
     async def _end_uploads_in(self, place: StorePath) -> None:
-        await end_uploads(self.context, [upload async for upload in self.context.forms.uploads_in(self.context, place)])
+        found = [upload async for upload in self.context.forms.uploads_in(self.context, place)]
+        # The oldest alone: if the run goes on and commits, a job commit looks at that one.
+        await end_uploads(self.context, found[:1])
+        await end_uploads(self.context, found[1:])
 
     async def _remove_records(self, value: AbortRequest, attempt_id: str) -> None:
         layout, store = self.context.layout, self.context.store

@@ -48,4 +48,4 @@ class AttemptFiles(ABC):
 
     @abstractmethod
     def uploads(self) -> Sequence[tuple[StorePath, str]]:
-        """Every upload that was begun and not aborted since, by path and id; no call."""
+        """Every upload that was begun and not aborted since, by path and id, the oldest first; no call."""

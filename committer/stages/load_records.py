@@ -192,8 +192,8 @@ class LoadRecords(Stage[list[RecordRef], LoadedRecords]):
     async def _check_sources(self, record: str, task: str, files: RecordEntries, loaded: LoadedRecords) -> None:
         """Refuses a record whose sources are another record's, and notes one whose attempt was aborted: one call.
 
-        An attempt that commits although it was aborted leaves a record without files, which would be found out only
-        half way through publishing; its first file speaks for all.
+        An attempt that goes on although it was aborted commits files that are gone, which would be found out only half
+        way through publishing. Its first file is its oldest, and speaks for all: an abort takes no other without it.
         """
         attempts = _attempts_of(files.sources)
         if len(attempts) > 1 or not loaded.attempts.keys().isdisjoint(attempts):

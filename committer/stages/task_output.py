@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from committer.paths import StorePath
@@ -58,7 +59,7 @@ class TaskOutput:
     Attributes:
         identity: Which run of which attempt.
         directory: The task attempt directory.
-        files: Its files.
+        files: Its files, the oldest first.
         directories: Directories to have at the destination, relative; parents of files need not be named.
     """
 
@@ -66,3 +67,17 @@ class TaskOutput:
     directory: StorePath
     files: list[WrittenFile]
     directories: list[str]
+
+
+def oldest_first(files: Iterable[WrittenFile], begun: Iterable[tuple[StorePath, str]]) -> list[WrittenFile]:
+    """Uploads in the order in which they were begun, other files in the one they come in: that of their closing.
+
+    An abort from elsewhere takes what the attempt has by then. If it takes anything that an attempt which goes on
+    commits, it takes the oldest, which a job commit looks at (`LoadRecords`).
+
+    Args:
+        files: What was written.
+        begun: Every upload of the attempt, by path and id, the oldest first.
+    """
+    order = {upload_id: number for number, (_path, upload_id) in enumerate(begun)}
+    return sorted(files, key=lambda file: 0 if file.upload is None else order[file.upload.id])

@@ -9,7 +9,7 @@ import pytest
 
 import committer
 from committer import Job
-from committer.errors import CommitterError, JobDecidedError, JobNotFoundError, JobStateError
+from committer.errors import CommitterError, JobDecidedError, JobNotFoundError, JobStateError, PreflightError
 from committer.testing.faults import Call, Fault, FaultyStore
 from tests.engine.places import Delivery, MemoryPlace, Place
 from tests.engine.uploads import pending
@@ -149,6 +149,29 @@ async def test_abort_whose_record_a_freeze_did_not_see_is_no_refusal(profile: st
     go_on.set()
     assert (await committing[0]).files_committed == len(OTHERS)
     assert place.files() == OTHERS
+
+
+@BOTH
+@pytest.mark.parametrize("profile", ["gcs", "s3"])
+async def test_an_attempt_that_goes_on_after_its_abort_is_refused_whatever_its_files_are_called(
+    delivery: Delivery, profile: str
+) -> None:
+    """The abort took what there was then; what sorts before that was written later, and stands."""
+    place = MemoryPlace(profile)
+    job = await place.open_job(job_id="job-1", delivery=delivery)
+    task = await place.open_task(job.spec, 0)
+    for name in ("written-first", "and-then"):
+        async with task.open(name) as file:
+            await file.write(b"x")
+        if name == "written-first":
+            other = await place.attach_job("job-1")
+            await other.abort_task(0, 0)
+    message = await task.commit()
+    with pytest.raises(PreflightError, match="its task attempt was aborted"):
+        await job.commit([message] if delivery == "message" else None)
+    assert place.files() == {}
+    await job.abort()
+    assert pending(place) == []
 
 
 async def test_zombie_whose_look_at_the_job_comes_late_keeps_the_files_a_commit_counts_on() -> None:
