@@ -30,3 +30,8 @@ def claim_limits(endpoint: str, *, concurrency: int, rate: float | None = None) 
     if pacer is None:
         pacer = pacers[key] = Pacer(endpoint, concurrency=concurrency, rate=rate)
     return pacer.claim(concurrency, rate)
+
+
+def forget_limits(loop: asyncio.AbstractEventLoop) -> None:
+    """Lets go of the pacers of a loop that is closed: one whose runtime refers to the loop would keep it for ever."""
+    _shared.pop(loop, None)

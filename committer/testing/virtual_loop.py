@@ -18,6 +18,7 @@ from datetime import datetime, timedelta
 from heapq import heappop, heappush
 from typing import Any, TypeVar, TypeVarTuple, Unpack
 
+from committer.flow.endpoints import forget_limits
 from committer.flow.runtime import SystemRuntime, use_runtime
 from committer.testing.virtual_time import BEGINNING
 
@@ -211,6 +212,7 @@ def virtual_loop(seed: int = 0) -> Iterator[VirtualLoop]:
                 loop.run_until_complete(loop.shutdown_asyncgens())
     finally:
         loop.close()
+        forget_limits(loop)
 
 
 def run_virtually(main: Callable[[], Coroutine[Any, Any, T]], *, seed: int = 0) -> T:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import time
+import weakref
 
 import anyio
 import pytest
 
+from committer.flow.endpoints import claim_limits
 from committer.flow.runtime import current_runtime
 from committer.testing.virtual_loop import DeadlockError, run_virtually
 
@@ -133,3 +136,16 @@ def test_what_is_left_running_is_cancelled() -> None:
 
     run_virtually(main)
     assert ended == ["cancelled"]
+
+
+def test_a_loop_that_is_over_is_let_go_of() -> None:
+    """A search of a hundred thousand seeds has as many loops, each with limits for its stores."""
+    loops: list[weakref.ref[asyncio.AbstractEventLoop]] = []
+
+    async def main() -> None:
+        loops.append(weakref.ref(asyncio.get_running_loop()))
+        claim_limits("somewhere", concurrency=1).release()
+
+    run_virtually(main)
+    gc.collect()
+    assert loops[0]() is None
