@@ -311,7 +311,7 @@ async def test_job_ids_of_every_allowed_form(place: Place) -> None:
     assert len(place.files()) == 4
 
 
-@pytest.mark.parametrize("uri", ["hdfs://nn/t", "ftp://h/t"])
+@pytest.mark.parametrize("uri", ["viewfs://cluster/t", "ftp://h/t"])
 async def test_unsupported_scheme(uri: str) -> None:
     with pytest.raises(UnsupportedError):
         await committer.open_job(uri)
