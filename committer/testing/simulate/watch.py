@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from datetime import datetime
 
 import msgspec
 
@@ -34,7 +35,8 @@ class JobWatch:
         decided: Whether a commit decision was seen, or a model of another committer said so.
         aborted: Whether an abort decision was seen.
         outcome: The first outcome seen.
-        ended_at: When its driver says that it ended; empty before that, and for a model of another committer.
+        ended_at: When its driver says that it ended, in milliseconds, as `_SUCCESS` tells it; 0 before that, and for a
+            model of another committer.
         replacing: Whether the job said that it takes old files away.
         running: Whether it is decided and not ended.
         superseded: Files that stood there at its decision and that it takes away.
@@ -62,7 +64,7 @@ class JobWatch:
         self.aborted: bool = False
         self._over = False
         self.outcome: str | None = None
-        self.ended_at: str = ""
+        self.ended_at: int = 0
         self.replacing: bool = ledger.config.conflict_mode == "replace"
         self.superseded: set[str] = set()
         self.blocking: set[str] = set()
@@ -179,7 +181,8 @@ class JobWatch:
             return f"G7: {self.job_id} ended {self.outcome}, and then {outcome.outcome}"
         if self.aborted:
             return f"G4: {self.job_id} was decided to be aborted and ended {outcome.outcome}"
-        self.outcome, self.ended_at = outcome.outcome, outcome.created
+        self.outcome = outcome.outcome
+        self.ended_at = int(datetime.fromisoformat(outcome.created).timestamp() * 1000)
         self.just_committed = outcome.outcome == "committed"
         return None
 
