@@ -47,8 +47,8 @@ class AbortUploads(Stage[None, list[str]]):
     Failure modes: a store error leaves some pending; running it again ends them.
     Cost: 3 calls, and one a thousand uploads pending at the destination; for an attempt that did not win one listing,
     and one read and 2 calls for each of its uploads. A root outside the destination one call more. Where names tell
-    something, one listing for each directory above such an upload. Where task commits are pending sets, one listing
-    more, and three a job attempt.
+    something, one listing for each directory above such an upload. Where task commits are pending sets, two
+    listings more, and three a job attempt.
     """
 
     name = "job_stage_abort_uploads"
