@@ -98,6 +98,7 @@ async def test_a_job_whose_calls_lose_their_answers(
     """One connection is cut in the middle: the job ends right, or says how it ends, and a recovery does so."""
     async with relay_to(cluster.authority) as relay:
         dest = StorePath("hdfs", relay.authority, directory.path).uri
+        hit = 0
         for skip in (0, 5, 31):
             name = f"J{skip}"
             try:
@@ -110,6 +111,7 @@ async def test_a_job_whose_calls_lose_their_answers(
                 relay.times = 0
                 report = await committer.recover(f"{dest}/{name}", name, force=True)
             relay.times = 0
+            hit += relay.cuts
             assert (report.success, report.files_committed) == (True, len(FILES)), (skip, report)
             found = {
                 path.removeprefix(f"{name}/")
@@ -117,6 +119,7 @@ async def test_a_job_whose_calls_lose_their_answers(
                 if path.startswith(f"{name}/") and "_temporary" not in path
             }
             assert found == {*FILES, "_SUCCESS"}, skip
+        assert hit
 
 
 async def test_safe_mode_within_a_commit_is_waited_for(

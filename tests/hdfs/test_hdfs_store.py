@@ -16,12 +16,14 @@ from committer.errors import (
     ConfigurationError,
     InvalidPathError,
     StoreError,
+    StoreOutcomeUnknownError,
     StorePermissionError,
     StoreUnavailableError,
 )
 from committer.paths import StorePath
 from committer.stores.hdfs import HdfsStore
 from committer.stores.hdfs.configuration import read_configuration
+from committer.stores.hdfs.errors import error_of
 from tests.hdfs.cluster import Cluster
 
 WITHOUT_RIGHTS = """
@@ -47,11 +49,16 @@ from committer.stores.hdfs import HdfsStore
 
 path = StorePath.of(sys.argv[1])
 store = HdfsStore.open_for(path, {})
+
+async def names():
+    return sorted([one.path.name async for one in store.list(path)])
+
 asyncio.run(store.put(path / "parent", b"p"))
+asyncio.run(names())
 child = os.fork()
 if child == 0:
     asyncio.run(store.put(path / "child", b"c"))
-    sys.exit(0)
+    sys.exit(0 if asyncio.run(names()) == ["child", "parent"] else 1)
 print("child", os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 asyncio.run(store.put(path / "after", b"a"))
 """
@@ -208,6 +215,8 @@ def test_the_configuration_says_how_many_name_nodes_there_are(tmp_path: Path, mo
     assert read_configuration("lake", None).name_nodes == 3
     assert read_configuration("nn:8020", None).name_nodes == 1
     assert read_configuration("lake", str(tmp_path)).umask == 0o022
+    assert read_configuration("", str(tmp_path), {"fs.defaultFS": "hdfs://lake/x"}).name_nodes == 3
+    assert read_configuration("other", str(tmp_path), {"dfs.ha.namenodes.other": "a,b"}).name_nodes == 2
 
 
 @pytest.mark.parametrize(
@@ -238,9 +247,19 @@ def test_a_directory_of_configuration_that_is_not_there() -> None:
         read_configuration("lake", "/nowhere/at/all")
 
 
-def test_a_refusal_names_no_java_stack() -> None:
-    from committer.stores.hdfs.errors import error_of
+def test_a_secret_does_not_travel() -> None:
+    with pytest.raises(ConfigurationError, match="in the clear"):
+        HdfsStore.open_for(StorePath.of("hdfs://nn:8020/x"), {"hadoop.security.keystore.password": "x"})
 
+
+@pytest.mark.parametrize("changes", [True, False])
+def test_a_failure_inside_the_name_node_leaves_open_what_was_done(changes: bool) -> None:
+    error = RuntimeError('RPCError("java.lang.NullPointerException", "at x")')
+    told = error_of(error, "rename_file", StorePath.of("hdfs://nn:8020/x"), changes=changes)
+    assert isinstance(told, StoreOutcomeUnknownError) is changes
+
+
+def test_a_refusal_names_no_java_stack() -> None:
     text = 'RPCError("org.apache.hadoop.security.AccessControlException", "Permission denied: user=bob\\n\\tat org.x.Y(Z)")'
     error = error_of(RuntimeError(text), "put", StorePath.of("hdfs://nn:8020/x"))
     assert isinstance(error, StorePermissionError)

@@ -21,21 +21,28 @@ class ClientConfiguration(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         directory: Where it was read; empty without any.
-        name_nodes: How many NameNodes serve the authority.
+        authority: A host with a port, or a nameservice.
+        name_nodes: How many NameNodes serve it.
         umask: What is taken off the permissions of what is made: `fs.permissions.umask-mode`.
+        socket_timeout_is_set: Whether it says how long DataNodes are waited for: `dfs.client.socket-timeout`.
     """
 
     directory: str
+    authority: str
     name_nodes: int
     umask: int
+    socket_timeout_is_set: bool
 
 
-def read_configuration(authority: str, directory: str | None) -> ClientConfiguration:
+def read_configuration(
+    authority: str, directory: str | None, options: Mapping[str, str] | None = None
+) -> ClientConfiguration:
     """Reads the configuration files, if there are any; blocks.
 
     Args:
-        authority: A host with a port, or a nameservice.
+        authority: A host with a port, or a nameservice; empty for that of ``fs.defaultFS``.
         directory: Where they are; None looks where Hadoop does: `HADOOP_CONF_DIR`, else `HADOOP_HOME`/etc/hadoop.
+        options: Hadoop's keys that win over the files.
 
     Raises:
         ConfigurationError: The directory is not there, or a file in it cannot be read.
@@ -50,11 +57,16 @@ def read_configuration(authority: str, directory: str | None) -> ClientConfigura
     properties: dict[str, str] = {}
     for name in _FILES if place else ():
         properties.update(_read(Path(place, name)))
+    properties.update(options or {})
+    if not authority:
+        authority = properties.get("fs.defaultFS", "").removeprefix("hdfs://").partition("/")[0]
     serving = properties.get(f"dfs.ha.namenodes.{authority}", "")
     return ClientConfiguration(
         directory=place,
+        authority=authority,
         name_nodes=max(1, len([one for one in serving.split(",") if one.strip()])),
         umask=_umask_of(properties),
+        socket_timeout_is_set="dfs.client.socket-timeout" in properties,
     )
 
 

@@ -36,6 +36,20 @@ _ZONE: Final = "a file cannot be renamed into or out of an encryption zone: the 
 _RIGHTS: Final = "give the user the right to do so (hdfs dfs -chmod, -chown, -setfacl), or run as another user"
 _LOGIN: Final = "log in (kinit), and see that hadoop.security.authentication is the cluster's"
 _EXISTS: Final = "something stands there"
+# Of what has no row of its own: it checks what it is asked for, and does nothing.
+_REFUSING: Final = frozenset(
+    {
+        "AlreadyBeingCreatedException",
+        "FileAlreadyExistsException",
+        "HadoopIllegalArgumentException",
+        "IOException",
+        "IllegalArgumentException",
+        "LeaseExpiredException",
+        "RecoveryInProgressException",
+        "UnresolvedPathException",
+        "UnsupportedOperationException",
+    }
+)
 _QUOTAS: Final = ("NSQuotaExceededException", "DSQuotaExceededException", "QuotaByStorageTypeExceededException")
 # Java classes, or what the message holds; the type, the message, and what to do. The first that fits counts.
 _REFUSALS: Final[tuple[tuple[tuple[str, ...], str, type[CommitterError], str, str], ...]] = (
@@ -55,6 +69,10 @@ _REFUSALS: Final[tuple[tuple[tuple[str, ...], str, type[CommitterError], str, st
         StorePermissionError, "the NameNode refuses this: {}", _RIGHTS,
     ),
     (_QUOTAS, "", StoreError, "a quota is used up: {}", _QUOTA),
+    (
+        ("NotReplicatedYetException",), "could only be written to 0 of",
+        StoreUnavailableError, "the DataNodes do not keep up: {}", "",
+    ),
     (("SnapshotException",), "", StoreError, "a snapshot holds it: {}", _SNAPSHOT),
     ((), "encryption zone", StoreError, "{}", _ZONE),
 )  # fmt: skip
@@ -97,6 +115,9 @@ def error_of(
     for known, holds, what, message, step in _REFUSALS:
         if kind in known or (holds and holds in text):
             return made(what, message.format(text), step=step)
+    if changes and kind not in _REFUSING:
+        # A failure inside the NameNode, or of a router on the way to it.
+        return made(StoreOutcomeUnknownError, f"it may have been done: {kind}: {text}", step=LOOK_BEFORE)
     return made(StoreError, f"the NameNode refuses this: {kind}: {text}")
 
 

@@ -36,5 +36,5 @@ TABLE: Final = OptionTable(
     },
 )  # fmt: skip
 
-HADOOP_FAMILIES: Final = ("dfs.", "hadoop.security.", "hadoop.rpc.", "fs.defaultfs", "fs.viewfs.")
+HADOOP_FAMILIES: Final = ("dfs.", "hadoop.security.", "hadoop.rpc.", "fs.defaultfs")
 """What Hadoop's keys begin with that the client reads itself."""

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import getpass
 import os
+import pwd
 from collections.abc import AsyncIterator, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, ClassVar, Final
@@ -24,7 +24,7 @@ from committer.option_values import SPARK_HADOOP
 from committer.paths import StorePath
 from committer.storage_options import OptionTable
 from committer.stores.base import Capabilities, FileStatus, FileWriter, Store
-from committer.stores.hdfs.connection import CALL_S, Connection
+from committer.stores.hdfs.connection import DATA_S, Connection
 from committer.stores.hdfs.names import HADOOP_FAMILIES, TABLE
 from committer.stores.hdfs.writer import HdfsWriter
 from committer.stores.helpers import status_or_none
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 _MAX_PATH: Final = 8000
 # ``dfs.namenode.fs-limits.max-component-length``, and ``HdfsConstants.MAX_PATH_LENGTH``, which counts characters.
 _CAPABILITIES: Final = Capabilities(max_name_bytes=255, max_path_bytes=_MAX_PATH)
-PUT_S: Final = 5 * CALL_S
+PUT_S: Final = DATA_S
 """How long the calls of one put may take together."""
 
 _FILE_MODE: Final = 0o666
@@ -86,7 +86,7 @@ class HdfsStore(Store):
         for key, value in options.items():
             plain = key.removeprefix(SPARK_HADOOP)
             if plain.lower().startswith(HADOOP_FAMILIES):
-                hadoop[plain] = str(value)
+                hadoop[plain] = _no_secret(plain, str(value))
             else:
                 others[key] = value
         found = TABLE.named(others)
@@ -132,7 +132,7 @@ class HdfsStore(Store):
         """Iterates over the children; the client asks for them by the page (``dfs.ls.limit``, 1,000)."""
         name = _checked(directory).path
         scheme, authority = directory.scheme, directory.authority
-        async for found in self._connection.each(lambda client: client.list_status(name), "list", directory):
+        async for found in self._connection.entries(name, "list", directory):
             if found.path == name and not found.isdir:
                 # A file lists itself.
                 raise StoreNotADirectoryError("a file is there", operation="list", path=directory)
@@ -147,7 +147,7 @@ class HdfsStore(Store):
             length = len(reader)
             return await reader.read_range(0, length) if length <= limit else None
 
-        data = await self._connection.call(read, "read", path, changes=False)
+        data = await self._connection.call(read, "read", path, changes=False, bound_s=DATA_S)
         if data is None:
             raise RecordError(f"a file is longer than the {limit} bytes it may have", operation="read", path=path)
         return data
@@ -167,7 +167,9 @@ class HdfsStore(Store):
         place when it was cleaned up.
         """
         _checked(path)
-        beside = temporary or path.parent / f".{current_runtime().nonce()}.tmp"
+        # A name of this call alone: what an earlier try of the caller sent, and was late, finds nothing there.
+        beside = temporary or path.parent / ".put.tmp"
+        beside = beside.parent / f"{beside.name}-{current_runtime().nonce()}"
         done: list[FileStatus] = []
 
         async def put() -> None:
@@ -315,11 +317,27 @@ def _status(found: Any, path: StorePath) -> FileStatus:
 
 def _check_user(user: object) -> None:
     """Refuses a user who is not the one that the client goes by, which no argument of its tells."""
-    effective = os.environ.get("HADOOP_USER_NAME") or getpass.getuser()
-    if user is not None and user != effective:
+    if user is None:
+        return
+    effective = os.environ.get("HADOOP_USER_NAME", "")
+    if not effective:
+        with suppress(KeyError):
+            effective = pwd.getpwuid(os.geteuid()).pw_name
+    if user != effective:
         raise ConfigurationError(
             f"the option user is {user!r}, and this process is {effective!r} to HDFS",
             operation="open_store",
             next_step=f"set the environment variable HADOOP_USER_NAME={user} before the process starts, and leave "
             "the option out",
         )
+
+
+def _no_secret(key: str, value: str) -> str:
+    """Returns a value that may travel with the store to other processes, in the clear."""
+    if "password" in key.lower() or "secret" in key.lower():
+        raise ConfigurationError(
+            f"the option {key} would travel to other processes in the clear",
+            operation="open_store",
+            next_step="leave it in Hadoop's configuration files, and give config_directory",
+        )
+    return value

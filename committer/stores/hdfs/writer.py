@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from committer.errors import CommitterError, StoreOutcomeUnknownError, TaskError
 from committer.flow.shielded import UNDO_BOUND_S, run_shielded
 from committer.paths import StorePath
 from committer.stores.base import FileStatus, FileWriter, Store
-from committer.stores.hdfs.connection import Connection
+from committer.stores.hdfs.connection import DATA_S, Connection
 from committer.stores.helpers import bytes_of
 
 if TYPE_CHECKING:
@@ -52,7 +54,7 @@ class HdfsWriter(FileWriter):
         if self._buffer:
             await self._send("close")
         self._broken = True
-        await self._connection.call(lambda _client: self._inner.close(), "close", self._path)
+        await self._call("close", self._inner.close)
         found = await self._store.status(self._path)
         if found.size != self._length:
             raise StoreOutcomeUnknownError(
@@ -70,20 +72,24 @@ class HdfsWriter(FileWriter):
             return
         self._open = False
         self._buffer = bytearray()
-        if not self._broken:
-            await run_shielded(self._release, bound_s=UNDO_BOUND_S)
+        # A pipeline that is not closed keeps its connections to DataNodes alive, also where a write to it failed.
+        await run_shielded(self._release, bound_s=UNDO_BOUND_S)
         await self._store.delete_file(self._path)
 
     async def _release(self) -> None:
         with suppress(CommitterError):
-            await self._connection.call(lambda _client: self._inner.close(), "abort", self._path)
+            await self._call("abort", self._inner.close)
+
+    async def _call(self, operation: str, send: Callable[[], Awaitable[object]]) -> None:
+        await self._connection.call(lambda _client: send(), operation, self._path, bound_s=DATA_S)
 
     async def _send(self, operation: str) -> None:
-        data = bytes(self._buffer)
         # How much of it arrived is not known when this fails: nothing can be written after it.
         self._broken = True
-        await self._connection.call(lambda _client: self._inner.write(data), operation, self._path)
-        self._length += len(data)
+        for start in range(0, len(self._buffer), CHUNK_BYTES):
+            part = bytes(self._buffer[start : start + CHUNK_BYTES])
+            await self._call(operation, partial(self._inner.write, part))
+            self._length += len(part)
         self._buffer = bytearray()
         self._broken = False
 
