@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from itertools import islice
@@ -17,7 +17,7 @@ from committer.stages.decide import DecisionContent, check_superseded
 from committer.stages.inspect_destination import DestinationView, InspectDestination, InspectionRequest
 from committer.stages.listed_records import freeze_manifests, list_manifests
 from committer.stages.load_records import LoadedRecords, LoadRecords
-from committer.stages.names import NameFolding, is_absolute
+from committer.stages.names import NameFolding, is_absolute, with_ancestors
 from committer.stages.planned_files import PlannedFiles
 from committer.stages.preflight import MOST_CONFLICTS, Conflicts, Preflight, PreflightRequest, refused_moves
 from committer.stages.record_refs import (
@@ -29,6 +29,7 @@ from committer.stages.record_refs import (
 )
 from committer.stages.superseded import ListSuperseded
 from committer.stages.target_directories import LookIntoTargets
+from committer.stores.abilities import LINKS
 from committer.stores.base import FileStatus
 from committer.stores.helpers import exists
 
@@ -123,6 +124,7 @@ async def prepare(
     finally:
         await loaded.repeats.close()
     if context.config.conflict_mode == "replace":
+        conflicts.targets.extend(await _links_named(context, loaded.written))
         superseded.update(await ListSuperseded(context).run(_superseded_scope(context, sorted(loaded.written))))
     if not conflicts.rights:
         conflicts.rights_step = _steps(superseded)
@@ -140,6 +142,22 @@ def _superseded_scope(context: StageContext, written: list[str]) -> list[str]:
         # Those that are written to below them are named too: a link on the way there is gone through.
         return sorted({*named.values(), *filter(config.supersedes, written)})
     return ["", *filter(is_absolute, written)] if config.superseded_scope == "destination" else written
+
+
+async def _links_named(context: StageContext, written: Collection[str]) -> list[str]:
+    """What to say of a link on the way to a directory that the caller named, and the job does not write to.
+
+    Gone through, it would have files deleted that are another directory's. At most one call.
+    """
+    layout, fold = context.layout, NameFolding(context.store.capabilities).fold
+    gone_through = {fold(directory) for directory in with_ancestors(sorted(written), layout.roots)}
+    named = [name for name in context.config.superseded_directories if fold(name) not in gone_through]
+    if not (named and context.store.capabilities.links):
+        return []
+    link = await LINKS.required(context.store, "find_link").find_link(layout.destination, named)
+    if link is None:
+        return []
+    return [f"{link} is a link, and is to be superseded: the files behind it are another directory's"]
 
 
 async def _make_way(context: StageContext, view: DestinationView) -> dict[str, FileStatus]:

@@ -28,6 +28,7 @@ from committer.spark.modes import SaveMode
 from committer.spark.options import parse_options
 from committer.spark.session_settings import choices_of
 from committer.spec import JobSpec
+from committer.stages.names import is_hidden
 
 _LOG = job_logger("committer.spark")
 _UNSUITED: Final = {
@@ -97,7 +98,7 @@ async def set_up(request: SetupRequest, config: CommitterConfig | None = None) -
     replaced = _replaced(request, destination)
     mode: SaveMode = "overwrite" if replaced else "append"
     await look_at_destination(parse_options({"path": request.destination}), mode)
-    chosen = config if config is not None else _choices(request.options, mode, destination)
+    chosen = config if config is not None else _choices(request.options, destination)
     job = await open_job(
         destination, job_id=request.job_id, delivery="message", config=_refuse_unsuited(chosen).replace(**replaced)
     )
@@ -119,6 +120,16 @@ def _replaced(request: SetupRequest, destination: StorePath) -> dict[str, Any]:
             next_step="write it with spark.sql.sources.commitProtocolClass unset, or move the partition below the "
             "table's directory",
         )
+    inside = [place for place in places if place != destination]
+    hidden = [place for place in inside if is_hidden(place.relative_to(destination).partition("/")[0])]
+    if destination in places and hidden:
+        raise UnsupportedError(
+            f"{hidden[0]} is to be replaced with the table's directory {destination}, in which names that start with"
+            " _ or . stay",
+            operation="setup_job",
+            path=hidden[0],
+            next_step="move the partition to a name without _ or . at its beginning, or overwrite it alone",
+        )
     if destination in places:
         return {"conflict_mode": "replace", "superseded_scope": "destination"}
     if places:
@@ -127,8 +138,8 @@ def _replaced(request: SetupRequest, destination: StorePath) -> dict[str, Any]:
     return {"conflict_mode": "replace"} if request.dynamic else {}
 
 
-def _choices(options: Mapping[str, str], mode: SaveMode, destination: StorePath) -> CommitterConfig:
-    chosen: dict[str, Any] = choices_of(options, (), mode=mode, place=destination)
+def _choices(options: Mapping[str, str], destination: StorePath) -> CommitterConfig:
+    chosen: dict[str, Any] = choices_of(options, (), mode=None, place=destination)
     return CommitterConfig(**chosen)
 
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 
 import msgspec
 import pytest
 
+import committer
 from committer import CommitterConfig, JobReport
-from committer.errors import CommitterError, DestinationBusyError, TargetExistsError
+from committer.errors import CommitterError, DestinationBusyError, PreflightError, TargetExistsError
 from committer.testing.faults import Call, Fault
 from tests.engine.places import Place
 
@@ -324,3 +326,36 @@ async def test_old_files_are_listed_in_many_directories_at_once(place: Place, sc
     place.store.before_call = None
     assert waiting == days
     assert place.files() == {f"{day}/new": b"new" for day in days}
+
+
+@pytest.mark.parametrize("leads_to", ["elsewhere", "p=1"])
+async def test_a_named_directory_that_is_a_link_is_refused(tmp_path: Path, leads_to: str) -> None:
+    """What is behind it belongs to another directory: a job that writes nothing there must not empty that."""
+    table, precious = tmp_path / "table", tmp_path / leads_to
+    if leads_to == "p=1":
+        precious = table / "p=1"
+    await asyncio.to_thread(precious.mkdir, parents=True)
+    (precious / "old").write_bytes(b"old")
+    table.mkdir(exist_ok=True)
+    (table / "p=3").symlink_to(precious)
+    named = config("replace", superseded_directories=("p=3",))
+    with pytest.raises(PreflightError, match="p=3 is a link") as caught:
+        async with committer.open_job(table, config=named) as job:
+            async with job.task_attempt(0) as task, task.open("p=2/new") as file:
+                await file.write(b"new")
+    assert caught.value.outcome == "unchanged"
+    assert (precious / "old").read_bytes() == b"old"
+    assert (table / "p=3").is_symlink()
+    assert not (table / "p=2").exists()
+
+
+async def test_a_named_directory_that_is_a_link_and_written_to_is_gone_through(tmp_path: Path) -> None:
+    table, place = tmp_path / "table", tmp_path / "place"
+    await asyncio.to_thread(table.mkdir)
+    place.mkdir()
+    (place / "old").write_bytes(b"old")
+    (table / "p=3").symlink_to(place)
+    async with committer.open_job(table, config=config("replace", superseded_directories=("p=3",))) as job:
+        async with job.task_attempt(0) as task, task.open("p=3/new") as file:
+            await file.write(b"new")
+    assert [path.name for path in place.iterdir()] == ["new"]

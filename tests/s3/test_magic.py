@@ -13,7 +13,7 @@ import pytest
 
 import committer
 from committer import CommitterConfig
-from committer.errors import JobUndecidedError, RecordError, TargetExistsError
+from committer.errors import JobUndecidedError, PreflightError, RecordError, TargetExistsError
 from committer.paths import StorePath
 from tests.engine.uploads import peak_of_a_stream
 from tests.processes.harness import TIMEOUT_S, environment
@@ -287,7 +287,7 @@ async def test_an_old_file_that_no_record_may_name_is_refused_before_the_decisio
     """A recoverer that had to finish the job, or take it back, would refuse a decision that names it."""
     channel, options = BucketChannel(moto_server.client, root), options_for(moto_server)
     await channel.write("a=1/..", b"old")
-    with pytest.raises(TargetExistsError, match=r"'a=1/\.\.' is to be replaced, and no record may name it") as caught:
+    with pytest.raises(PreflightError, match=r"a=1/\.\. cannot be moved aside") as caught:
         await commit(root, options, {"a=1/new": b"new"}, config=CommitterConfig(conflict_mode="replace"))
     assert caught.value.outcome == "unchanged"
     assert await channel.files() == {"a=1/..": b"old"}

@@ -387,7 +387,7 @@ async def test_manifest_is_refused_and_magic_is_named(server: Server) -> None:
     with pytest.raises(UnsupportedError) as caught:
         await committer.open_job(f"s3://{BUCKET}/refused", committer="manifest", storage_options=options)
     text = str(caught.value)
-    for said in ("'manifest'", "rename", "'magic' completes uploads"):
+    for said in ("'manifest'", "rename", "leave `committer` out"):
         assert said in text
     assert caught.value.outcome == "unchanged"
 
