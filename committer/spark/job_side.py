@@ -2,7 +2,7 @@
 
 A PySpark driver is called back in its own process (`committer.spark.configure`). For any other driver the JVM starts
 
-    python -m committer.spark.job_side setup|commit|abort
+    python -P -m committer.spark.job_side setup|commit|abort
 
 with the interpreter that ``spark.committer.python`` names: the question on standard input, the answer on standard
 output, the log on standard error. A commit goes on to its end also when the JVM dies meanwhile.
@@ -74,12 +74,11 @@ def answered(
     def end() -> dict[str, Any]:
         asked = msgspec.json.decode(request, type=EndRequest)
         if operation == "abort":
-            wait_for(partial(abort, asked), "abort")
-            return {}
+            return {"aborted": wait_for(partial(abort, asked), "abort")}
         report = wait_for(partial(commit, asked, (log_event,), progress), "commit")
         if committed is not None:
             committed(report)
-        return {}
+        return {"committed": report.job_id}
 
     try:
         with to_blocking_callers():

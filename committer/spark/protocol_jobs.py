@@ -203,8 +203,11 @@ async def commit(request: EndRequest, listeners: tuple[Listener, ...] = (), prog
         await job.close()
 
 
-async def abort(request: EndRequest) -> None:
+async def abort(request: EndRequest) -> str:
     """Aborts a job, unless it is decided to be committed.
+
+    Returns:
+        The job's id.
 
     Raises:
         JobDecidedError: It is; nothing was deleted.
@@ -213,5 +216,6 @@ async def abort(request: EndRequest) -> None:
     job = await attach_job(JobSpec.decode(request.spec))
     try:
         await job.abort()
+        return job.spec.job_id
     finally:
         await job.close()

@@ -69,7 +69,7 @@ def test_a_process_that_dies_in_the_commit(committing: SparkSession, use_python:
     """What came of the commit is not known: the job stays as it is, and the error says how to find out."""
     out = tmp_path / "out"
     python = wrapper(
-        tmp_path / "dies", f'[ "$3" = commit ] && kill -9 $$\n[ "$3" = abort ] && exit 3\nexec {sys.executable} "$@"'
+        tmp_path / "dies", f'[ "$4" = commit ] && kill -9 $$\n[ "$4" = abort ] && exit 3\nexec {sys.executable} "$@"'
     )
     use_python(python)
     with pytest.raises(Exception, match=r"exit code 137: .*outcome: unknown; next step: `committer jobs .*out`"):
@@ -77,6 +77,39 @@ def test_a_process_that_dies_in_the_commit(committing: SparkSession, use_python:
     (job,) = sync.list_jobs(out)
     assert job.state == "open"
     assert data_files(out) == []
+
+
+@pytest.mark.parametrize("answer", ["", "null", "0", "{}", "no JSON", '{"committed": "another"}'])
+def test_a_commit_without_its_answer_is_no_success(
+    committing: SparkSession, use_python: Use, tmp_path: Path, answer: str
+) -> None:
+    out = tmp_path / "out"
+    silent = f'[ "$4" != setup ] && {{ printf %s \'{answer}\'; exit 0; }}\nexec {sys.executable} "$@"'
+    use_python(wrapper(tmp_path / "silent", silent))
+    told = (
+        r"asked to commit job (\S+) at .*outcome: unknown; next step: `committer jobs .*`committer recover \S*out \1`"
+    )
+    with pytest.raises(Exception, match=told):
+        committing.range(2).write.parquet(str(out))
+    assert data_files(out) == []
+    assert [job.state for job in sync.list_jobs(out)] == ["open"]
+
+
+def test_a_setup_without_its_answer(committing: SparkSession, use_python: Use, tmp_path: Path) -> None:
+    use_python(wrapper(tmp_path / "silent", "exit 0"))
+    with pytest.raises(Exception, match=r"asked to setup job .*outcome: unchanged; next step: put right what it says"):
+        committing.range(2).write.parquet(str(tmp_path / "out"))
+
+
+def test_modules_in_the_working_directory_are_not_the_engine(
+    committing: SparkSession, use_python: Use, tmp_path: Path
+) -> None:
+    out, stranger = tmp_path / "out", tmp_path / "work" / "committer"
+    stranger.mkdir(parents=True)
+    (stranger / "__init__.py").write_text("raise SystemExit('another package')")
+    use_python(wrapper(tmp_path / "there", f'cd {stranger.parent}\nexec {sys.executable} "$@"'))
+    committing.range(2).write.parquet(str(out))
+    assert len(data_files(out)) == 2
 
 
 @pytest.mark.slow

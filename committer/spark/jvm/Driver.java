@@ -7,16 +7,21 @@ import com.fasterxml.jackson.databind.node.ObjectNode;
 import java.io.IOException;
 import java.io.InputStream;
 import java.nio.charset.StandardCharsets;
+import java.util.Map;
 import org.apache.spark.SparkEnv;
 
 /** The way from Spark's driver to the Python process that holds the job side of the commit protocol. */
 public final class Driver {
-  /** What Python implements; both texts are JSON objects. */
+  /** What Python implements; both texts are JSON objects, and an answer names its job. */
   public interface JobSide {
     String call(String operation, String request);
   }
 
   static final ObjectMapper JSON = new ObjectMapper();
+
+  /** The field of each answer that holds the job's id. */
+  private static final Map<String, String> ANSWERS =
+      Map.of("setup", "job_id", "commit", "committed", "abort", "aborted");
 
   private static volatile JobSide jobSide;
 
@@ -48,7 +53,7 @@ public final class Driver {
     return new PythonProcess(python);
   }
 
-  /** Asks Python; what it answers, or its error as an exception. */
+  /** Asks Python; what it answers, or its error as an exception. Any other answer than the one it owes is none. */
   static JsonNode ask(String operation, ObjectNode request, String jobId, String destination) {
     JobSide side = jobSide == null ? process(destination) : jobSide;
     String answer;
@@ -57,23 +62,37 @@ public final class Driver {
     } catch (CommitException error) {
       throw error;
     } catch (RuntimeException error) {
-      boolean first = operation.equals("setup");
-      throw new CommitException(
-          "Python did not answer when asked to " + operation + " job " + jobId + " at " + destination + ": "
-              + error.getMessage() + "; outcome: " + (operation.equals("commit") ? "unknown" : "unchanged")
-              + "; next step: " + (first ? "put right what it says (a module that is missing: `pip install"
-              + " 'lake-committer[spark]'` for that interpreter); " : "") + "`committer jobs " + destination
-              + "` shows how far the job is, and what ends it",
-          error);
+      throw unanswered(operation, jobId, destination, error.getMessage(), error);
     }
+    JsonNode read;
     try {
-      JsonNode read = JSON.readTree(answer);
-      if (read.hasNonNull("error")) {
-        throw new CommitException(read.get("error").asText());
-      }
-      return read;
-    } catch (JsonProcessingException error) {
-      throw new CommitException("the Python process gave no JSON: " + answer, error);
+      read = JSON.readTree(answer);
+    } catch (JsonProcessingException | IllegalArgumentException error) {
+      throw unanswered(operation, jobId, destination, "this is no JSON: " + answer, error);
     }
+    if (read.hasNonNull("error")) {
+      throw new CommitException(read.get("error").asText());
+    }
+    if (!read.path(ANSWERS.get(operation)).asText().equals(jobId) || isSetup(operation) && !read.hasNonNull("spec")) {
+      throw unanswered(operation, jobId, destination, "this is not its answer: '" + answer + "'", null);
+    }
+    return read;
+  }
+
+  private static boolean isSetup(String operation) {
+    return operation.equals("setup");
+  }
+
+  private static CommitException unanswered(
+      String operation, String jobId, String destination, String why, Throwable cause) {
+    String look = "`committer jobs " + destination + "` shows how far the job is";
+    return new CommitException(
+        "Python did not answer when asked to " + operation + " job " + jobId + " at " + destination + ": " + why
+            + (isSetup(operation)
+                ? "; outcome: unchanged; next step: put right what it says (a module that is missing: `pip install"
+                    + " 'lake-committer[spark]'` for that interpreter); " + look + ", and what ends it"
+                : "; outcome: unknown; next step: " + look + "; if it is committing, `committer recover " + destination
+                    + " " + jobId + "` finishes it; if there is no such job any more, look at the data"),
+        cause);
   }
 }

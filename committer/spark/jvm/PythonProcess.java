@@ -27,7 +27,8 @@ final class PythonProcess implements Driver.JobSide {
   public String call(String operation, String request) {
     Process process;
     try {
-      process = new ProcessBuilder(python, "-m", "committer.spark.job_side", operation).start();
+      // -P: without it Python looks for modules in the JVM's working directory first.
+      process = new ProcessBuilder(python, "-P", "-m", "committer.spark.job_side", operation).start();
     } catch (IOException error) {
       throw new CommitException(
           "the interpreter " + python + " of " + SETTING + " cannot be started: " + error.getMessage()
