@@ -11,6 +11,7 @@ output, the log on standard error. A commit goes on to its end also when the JVM
 from __future__ import annotations
 
 import logging
+import os
 import sys
 from collections.abc import Callable
 from functools import partial
@@ -98,9 +99,11 @@ def _told(error: Exception, operation: str) -> str:
 
 
 def main() -> None:
-    """Answers the question on standard input."""
-    logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(name)s: %(message)s")
-    sys.stdout.write(answered(sys.argv[1], sys.stdin.buffer.read().decode()))
+    """Answers the question on standard input, in UTF-8. What else is printed meanwhile goes to standard error."""
+    with open(os.dup(1), "wb") as answers:
+        os.dup2(2, 1)
+        logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(levelname)s %(name)s: %(message)s")
+        answers.write(answered(sys.argv[1], sys.stdin.buffer.read().decode()).encode())
 
 
 if __name__ == "__main__":

@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from pyspark.sql import SparkSession
 import committer.spark
 from committer import sync
 from committer.events import JobEvent
+from committer.spark import job_side
 from committer.spark.protocol_jar import jar_path
 
 from .trees import data_files, everything, rows_by_directory
@@ -80,6 +82,22 @@ def test_a_job_that_another_process_aborts_fails_its_tasks(committing: SparkSess
     with pytest.raises(Exception, match=r"is over: it was committed, aborted or cleaned up|is gone, or its writer"):
         frame.write.parquet(str(out))
     assert data_files(out) == []
+
+
+def test_no_job_is_committed_on_the_main_thread(
+    committing: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ctrl-C raises there, and would stop a commit half way."""
+    called_on: list[threading.Thread] = []
+
+    def note(operation: str, *args: Any, **kwargs: Any) -> str:
+        called_on.append(threading.current_thread())
+        return job_side.answered(operation, *args, **kwargs)
+
+    monkeypatch.setattr("committer.spark.protocol_session.answered", note)
+    committing.range(5).write.parquet(str(tmp_path / "out"))
+    assert len(called_on) == 2
+    assert threading.main_thread() not in called_on
 
 
 @pytest.mark.parametrize("when", ["before the decision", "in the middle", "after the outcome"])

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -52,6 +54,35 @@ def test_a_process_sets_up_commits_and_aborts(committing: SparkSession, use_pyth
         committing.range(1).write.mode("append").option("committer.durability", "fsync").parquet(str(out))
 
 
+@pytest.mark.allow_blocking("it starts the process that a JVM would")
+def test_the_answer_is_utf_8_and_nothing_else(tmp_path: Path) -> None:
+    noisy = """
+import os, sys
+from committer.spark import job_side
+answer = job_side.answered
+def noise(*asked):
+    print("a library's print")
+    os.system("echo from a child")
+    return answer(*asked)
+job_side.answered = noise
+sys.argv = ["job_side", "setup"]
+job_side.main()
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", noisy],
+        input=json.dumps(
+            {"job_id": "j", "destination": "gs://é", "dynamic": False, "superseded": [], "options": {}, "release": "é"}
+        ).encode(),
+        env={**os.environ, "PYTHONIOENCODING": "ascii"},
+        capture_output=True,
+        timeout=100,
+        check=True,
+    )
+    assert "is of release é" in json.loads(done.stdout.decode())["error"]
+    assert b"a library's print" in done.stderr
+    assert b"from a child" in done.stderr
+
+
 def test_what_is_wrong_with_the_interpreter_is_said(committing: SparkSession, use_python: Use, tmp_path: Path) -> None:
     frame, out = committing.range(1), tmp_path / "out"
     with pytest.raises(Exception, match=r"no Python process commits the jobs of this JVM.*spark\.committer\.python"):
@@ -93,6 +124,33 @@ def test_a_commit_without_its_answer_is_no_success(
         committing.range(2).write.parquet(str(out))
     assert data_files(out) == []
     assert [job.state for job in sync.list_jobs(out)] == ["open"]
+
+
+@pytest.mark.allow_blocking("it waits for the process that commits")
+def test_an_interrupt_leaves_a_commit_alone(committing: SparkSession, use_python: Use, tmp_path: Path) -> None:
+    """Spark interrupts the Java thread that writes: the commit goes on, and its answer counts."""
+    out, begun, go_on = tmp_path / "out", tmp_path / "begun", tmp_path / "go_on"
+    os.mkfifo(begun)
+    os.mkfifo(go_on)
+    wait = f'[ "$4" = commit ] && {{ echo > {begun}; read line < {go_on}; }}\nexec {sys.executable} "$@"'
+    use_python(wrapper(tmp_path / "waits", wait))
+    thread = committing.sparkContext._jvm.java.lang.Thread  # type: ignore[union-attr]
+    writing = thread.currentThread()
+
+    def interrupt() -> None:
+        begun.read_text()
+        writing.interrupt()
+        go_on.write_text("\n")
+
+    other = threading.Thread(target=interrupt, daemon=True)
+    other.start()
+    try:
+        committing.range(5).write.parquet(str(out))
+    finally:
+        interrupted = thread.interrupted()
+    other.join()
+    assert interrupted
+    assert rows_by_directory(out, "id") == {".": [0, 1, 2, 3, 4]}
 
 
 def test_a_setup_without_its_answer(committing: SparkSession, use_python: Use, tmp_path: Path) -> None:

@@ -8,6 +8,9 @@ import java.io.IOException;
 import java.io.InputStream;
 import java.nio.charset.StandardCharsets;
 import java.util.Map;
+import java.util.concurrent.Callable;
+import java.util.concurrent.ExecutionException;
+import java.util.concurrent.FutureTask;
 import org.apache.spark.SparkEnv;
 
 /** The way from Spark's driver to the Python process that holds the job side of the commit protocol. */
@@ -58,7 +61,8 @@ public final class Driver {
     JobSide side = jobSide == null ? process(destination) : jobSide;
     String answer;
     try {
-      answer = side.call(operation, request.put("release", release()).toString());
+      String question = request.put("release", release()).toString();
+      answer = uninterrupted(() -> side.call(operation, question));
     } catch (CommitException error) {
       throw error;
     } catch (RuntimeException error) {
@@ -77,6 +81,36 @@ public final class Driver {
       throw unanswered(operation, jobId, destination, "this is not its answer: '" + answer + "'", null);
     }
     return read;
+  }
+
+  /**
+   * Calls on a thread of its own and waits to the end, whoever interrupts the wait: a commit that has begun goes on, and
+   * its answer counts. On the caller's thread py4j would call Python's main thread, which Ctrl-C interrupts.
+   */
+  private static String uninterrupted(Callable<String> call) {
+    FutureTask<String> task = new FutureTask<>(call);
+    Thread thread = new Thread(task, "committer-job-side");
+    thread.setDaemon(true);
+    thread.start();
+    boolean interrupted = false;
+    try {
+      while (true) {
+        try {
+          return task.get();
+        } catch (InterruptedException error) {
+          interrupted = true;
+        }
+      }
+    } catch (ExecutionException error) {
+      if (error.getCause() instanceof RuntimeException) {
+        throw (RuntimeException) error.getCause();
+      }
+      throw new IllegalStateException(error.getCause());
+    } finally {
+      if (interrupted) {
+        Thread.currentThread().interrupt();
+      }
+    }
   }
 
   private static boolean isSetup(String operation) {

@@ -6,6 +6,7 @@ import java.io.InputStreamReader;
 import java.io.OutputStream;
 import java.nio.charset.StandardCharsets;
 import java.util.ArrayDeque;
+import java.util.List;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
@@ -16,6 +17,8 @@ final class PythonProcess implements Driver.JobSide {
 
   private static final Logger LOG = LoggerFactory.getLogger(PythonProcess.class);
   private static final int LINES_KEPT = 5;
+  /** How Python's lines of the levels that a user is to see begin. */
+  private static final List<String> WARNINGS = List.of("WARNING ", "ERROR ", "CRITICAL ");
 
   private final String python;
 
@@ -54,7 +57,7 @@ final class PythonProcess implements Driver.JobSide {
     } catch (IOException error) {
       throw new IllegalStateException(python + " gave no answer: " + error.getMessage(), error);
     } catch (InterruptedException error) {
-      Thread.currentThread().interrupt();
+      // Nobody knows this thread, which is the driver's own for the call.
       throw new IllegalStateException("the wait for " + python + " was interrupted; it goes on", error);
     }
     if (code != 0) {
@@ -67,7 +70,11 @@ final class PythonProcess implements Driver.JobSide {
     try (BufferedReader lines =
         new BufferedReader(new InputStreamReader(process.getErrorStream(), StandardCharsets.UTF_8))) {
       for (String line = lines.readLine(); line != null; line = lines.readLine()) {
-        LOG.info("{}", line);
+        if (WARNINGS.stream().anyMatch(line::startsWith)) {
+          LOG.warn("{}", line);
+        } else {
+          LOG.info("{}", line);
+        }
         said.addLast(line);
         if (said.size() > LINES_KEPT) {
           said.removeFirst();

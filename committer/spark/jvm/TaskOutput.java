@@ -105,7 +105,8 @@ final class TaskOutput {
   private Path note(Path target, Path path) {
     if (files.put(target, path) != null) {
       throw new CommitException(
-          "Spark asked twice for the file " + target + " in one task attempt; outcome: unchanged");
+          "Spark asked twice for the file " + target + " in one task attempt; outcome: unchanged; next step: report"
+              + " the query that did it, and write with spark.sql.sources.commitProtocolClass unset");
     }
     return path;
   }
@@ -169,7 +170,9 @@ final class TaskOutput {
     if (!bare(mark).exists(mark)) {
       throw new CommitException(
           "job " + text("job_id") + " at " + text("destination") + " is over: it was committed, aborted or cleaned up"
-              + "; outcome: unchanged; next step: stop this task, nothing that it writes can become visible");
+              + ", or it lies on a disk of the driver's that this executor does not see; outcome: unchanged; next step:"
+              + " stop this task, nothing that it writes can become visible; a local destination must be the same"
+              + " directory of the same disk on the driver and on all executors");
     }
   }
 
