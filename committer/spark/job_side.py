@@ -14,7 +14,7 @@ import logging
 import os
 import sys
 from collections.abc import Callable
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 import msgspec
@@ -33,17 +33,23 @@ from committer.sync.portal import wait_for
 _LOG = job_logger("committer.spark")
 
 
-def refuse_other_release(release: str) -> None:
+@cache
+def _own_release() -> str:
+    """The release that runs here: what is installed over it while a job runs changes nothing in this process."""
+    return building.release()
+
+
+def refuse_other_release(release: str, operation: str = "setup_job") -> None:
     """Refuses a jar that was built from other sources than this package's. Reads these: not for an event loop.
 
     Raises:
         UnsupportedError: It was.
     """
-    own = building.release()
+    own = _own_release()
     if release != own:
         raise UnsupportedError(
             f"the jar of the commit protocol in Spark's JVM is of release {release or 'unknown'}, the package of {own}",
-            operation="setup_job",
+            operation=operation,
             next_step="give spark.jars the jar of the installed package, committer.spark.jar_path(), and start the JVM "
             "anew",
         )
@@ -70,12 +76,14 @@ def answered(
     def setup() -> dict[str, Any]:
         asked = msgspec.json.decode(request, type=SetupRequest)
         refuse_other_release(asked.release)
-        return wait_for(partial(set_up, asked, config), "open_job")
+        # Tasks compare the release with that of their executor's jar.
+        return {**wait_for(partial(set_up, asked, config), "open_job"), "release": asked.release}
 
     def end() -> dict[str, Any]:
         asked = msgspec.json.decode(request, type=EndRequest)
         if operation == "abort":
             return {"aborted": wait_for(partial(abort, asked), "abort")}
+        refuse_other_release(asked.release, "commit")
         report = wait_for(partial(commit, asked, (log_event,), progress), "commit")
         if committed is not None:
             committed(report)

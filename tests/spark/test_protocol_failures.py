@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -98,6 +99,27 @@ def test_no_job_is_committed_on_the_main_thread(
     committing.range(5).write.parquet(str(tmp_path / "out"))
     assert len(called_on) == 2
     assert threading.main_thread() not in called_on
+
+
+def test_an_executor_with_another_jar(
+    committing: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def older(operation: str, *args: Any, **kwargs: Any) -> str:
+        answer = json.loads(job_side.answered(operation, *args, **kwargs))
+        return json.dumps(answer | {"release": "older"})
+
+    monkeypatch.setattr("committer.spark.protocol_session.answered", older)
+    with pytest.raises(
+        Exception, match=r"on this executor is of release \w+, the driver's of older; outcome: unchanged"
+    ):
+        committing.range(5).write.parquet(str(tmp_path / "out"))
+    assert data_files(tmp_path / "out") == []
+
+
+def test_a_commit_that_a_jar_of_another_release_asks_for() -> None:
+    answer = json.loads(job_side.answered("commit", json.dumps({"spec": "", "release": "older"})))
+    assert "in Spark's JVM is of release older" in answer["error"]
+    assert "outcome: unchanged" in answer["error"]
 
 
 @pytest.mark.parametrize("when", ["before the decision", "in the middle", "after the outcome"])

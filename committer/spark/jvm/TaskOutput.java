@@ -53,8 +53,18 @@ final class TaskOutput {
     this.directory = new Path(text("tasks"), attemptName() + "-" + nonce);
   }
 
-  /** Makes the attempt's directory. A job that is over fails the attempt: mkdirs may just have made its parents up. */
+  /**
+   * Makes the attempt's directory. A jar of another release may know another layout, and is refused. A job that is over
+   * fails the attempt: mkdirs may just have made its parents up.
+   */
   static TaskOutput begin(JsonNode job, TaskAttemptContext context) throws IOException {
+    String release = job.path("release").asText();
+    if (!release.equals(Driver.release())) {
+      throw new CommitException(
+          "the jar of the commit protocol on this executor is of release " + Driver.release() + ", the driver's of "
+              + release + "; outcome: unchanged; next step: give driver and executors one jar,"
+              + " committer.spark.jar_path(), by spark.jars, and start them anew");
+    }
     TaskOutput output = new TaskOutput(job, context);
     output.checkJobStands();
     if (!output.bare(output.directory).mkdirs(output.directory)) {
