@@ -64,6 +64,21 @@ asyncio.run(store.put(path / "after", b"a"))
 """
 
 
+ENDING = """
+import asyncio, sys
+from committer.paths import StorePath
+from committer.stores.hdfs import HdfsStore
+
+async def main():
+    path = StorePath.of(sys.argv[1])
+    store = HdfsStore.open_for(path, {})
+    [one async for one in store.list(path)]
+    await store.put(path / "f", b"x")
+
+asyncio.run(main())
+"""
+
+
 async def run_script(script: str, *arguments: str, **environment: str) -> str:
     def run() -> str:
         done = subprocess.run(
@@ -139,6 +154,12 @@ async def test_modes_are_those_of_hadoops_client(
 async def test_a_forked_child_has_a_client_of_its_own(directory: StorePath, hdfs_store: HdfsStore) -> None:
     assert await run_script(FORKING, directory.uri) == "child 0\n"
     assert {one.path.name async for one in hdfs_store.list(directory)} == {"parent", "child", "after"}
+
+
+async def test_a_process_that_ends_right_after_its_last_call_ends_well(directory: StorePath) -> None:
+    """The client's threads may still hold things of Python's, and would abort a process that is shut down."""
+    for _run in range(6):
+        assert await run_script(ENDING, directory.uri) == ""
 
 
 async def test_a_file_that_is_given_up_is_gone(directory: StorePath, hdfs_store: HdfsStore) -> None:
