@@ -85,6 +85,28 @@ def test_a_job_that_another_process_aborts_fails_its_tasks(committing: SparkSess
     assert data_files(out) == []
 
 
+@pytest.mark.parametrize("beside", [".", "p=0"])
+def test_a_file_that_a_format_writes_beside_its_own_is_not_lost(
+    committing: SparkSession, tmp_path: Path, beside: str
+) -> None:
+    """Spark asks the protocol for one path a file, and a format may write more: its file is in no record."""
+    out = tmp_path / "out"
+
+    def write_beside(batches: Iterator[Any]) -> Iterator[Any]:
+        yield from batches
+        for attempt in out.glob("_temporary/*/00/tasks/*"):
+            (attempt / beside).mkdir(exist_ok=True)
+            (attempt / beside / "_KEY_MATERIAL_FOR_part-00000.json").write_text("{}")
+
+    frame = committing.range(0, 4, 1, 1).selectExpr("id", "id % 2 p").mapInArrow(write_beside, "id long, p long")
+    with pytest.raises(
+        Exception, match=r"files beside those .*\(1\), .*: \S*_KEY_MATERIAL_FOR_part-00000\.json; outcome: unchanged"
+    ):
+        frame.write.partitionBy("p").parquet(str(out))
+    assert data_files(out) == []
+    assert not (out / "_temporary").exists()
+
+
 def test_no_job_is_committed_on_the_main_thread(
     committing: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -2,7 +2,6 @@ package io.github.lakecommitter.spark;
 
 import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.node.ObjectNode;
-import java.io.FileNotFoundException;
 import java.io.IOException;
 import java.io.OutputStream;
 import java.nio.charset.StandardCharsets;
@@ -12,6 +11,9 @@ import java.security.SecureRandom;
 import java.util.LinkedHashMap;
 import java.util.Locale;
 import java.util.Map;
+import java.util.Set;
+import java.util.TreeSet;
+import java.util.stream.Collectors;
 import org.apache.hadoop.conf.Configuration;
 import org.apache.hadoop.fs.ChecksumFileSystem;
 import org.apache.hadoop.fs.FileStatus;
@@ -28,6 +30,7 @@ import org.apache.hadoop.mapreduce.lib.output.committer.manifest.files.TaskManif
  */
 final class TaskOutput {
   private static final SecureRandom RANDOM = new SecureRandom();
+  private static final int OTHERS_SHOWN = 5;
 
   private final JsonNode job;
   private final Configuration configuration;
@@ -131,15 +134,19 @@ final class TaskOutput {
     manifest.setTaskAttemptDir(directory.toUri().toString());
     job.get("extra").fields().forEachRemaining(e -> manifest.getExtraData().put(e.getKey(), e.getValue().asText()));
     long size = 0;
+    Map<String, FileStatus> written = new LinkedHashMap<>();
+    if (!files.isEmpty() || bare(directory).exists(directory)) {
+      addWritten(directory, written);
+    }
+    Set<String> others = new TreeSet<>(written.keySet());
+    files.values().forEach(path -> others.remove(path.toUri().getPath()));
+    refuseOthers(others);
     for (Map.Entry<Path, Path> file : files.entrySet()) {
-      FileStatus status;
-      try {
-        status = bare(file.getValue()).getFileStatus(file.getValue());
-      } catch (FileNotFoundException error) {
+      FileStatus status = written.get(file.getValue().toUri().getPath());
+      if (status == null) {
         throw new CommitException(
             "the file " + file.getKey() + " of " + attemptName() + " is gone, or its writer made none; outcome:"
-                + " unchanged; next step: find out who deletes below " + directory + "; Spark runs the task again",
-            error);
+                + " unchanged; next step: find out who deletes below " + directory + "; Spark runs the task again");
       }
       manifest.addFileToCommit(
           new FileEntry(file.getValue(), file.getKey(), status.getLen(), null));
@@ -157,6 +164,33 @@ final class TaskOutput {
       message.put("inline", new String(record, StandardCharsets.UTF_8));
     }
     return message.toString();
+  }
+
+  /**
+   * Adds every file below a directory. The file system lists its checksum files itself only in the bare: this one leaves
+   * them out. One call a directory is less than one a file.
+   */
+  private void addWritten(Path place, Map<String, FileStatus> found) throws IOException {
+    for (FileStatus status : place.getFileSystem(configuration).listStatus(place)) {
+      if (status.isDirectory()) {
+        addWritten(status.getPath(), found);
+      } else {
+        found.put(status.getPath().toUri().getPath(), status);
+      }
+    }
+  }
+
+  /** A format may write more than Spark asked a path for, as Parquet does with keys. No record names it: it would be lost. */
+  private void refuseOthers(Set<String> others) {
+    if (others.isEmpty()) {
+      return;
+    }
+    String shown = others.stream().limit(OTHERS_SHOWN).collect(Collectors.joining(", "));
+    throw new CommitException(
+        "the format wrote files beside those that Spark asked for (" + others.size() + "), which this protocol cannot"
+            + " commit: " + shown + (others.size() > OTHERS_SHOWN ? ", …" : "") + "; outcome: unchanged; next step: let"
+            + " the format write none (Parquet's keys: parquet.encryption.key.material.store.internally=true), or write"
+            + " with spark.sql.sources.commitProtocolClass unset");
   }
 
   void abort() throws IOException {
