@@ -7,7 +7,6 @@ while the thread that writes waits. So a commit goes on where the wait is interr
 
 from __future__ import annotations
 
-import os
 from typing import Any, Final, overload
 
 from pyspark.sql import SparkSession
@@ -17,13 +16,13 @@ from committer.config import CommitterConfig, ConfigLike, config_of
 from committer.errors import UnsupportedError
 from committer.events import Listener
 from committer.spark.job_side import answered, refuse_other_release
+from committer.spark.launching import JARS, running_gateway, with_jar
 from committer.spark.protocol_jar import jar_path
 
 PROTOCOL: Final = "io.github.lakecommitter.spark.CommitProtocol"
 """The class that ``spark.sql.sources.commitProtocolClass`` names."""
 
 _PROTOCOL_KEY: Final = "spark.sql.sources.commitProtocolClass"
-_JARS: Final = "spark.jars"
 _JOB_SIDE: Final = "io.github.lakecommitter.spark.Driver$JobSide"
 
 
@@ -89,9 +88,12 @@ def configure(
     options: dict[str, Any] = target._options
     if "spark.remote" in options:
         raise _of_connect()
-    jars = [jar for jar in (options.get(_JARS) or _submitted_jars()).split(",") if jar]
-    own = jar_path()
-    target.config(_JARS, ",".join([*(jar for jar in jars if not _is_same_file(jar, own)), own]))
+    gateway = running_gateway()
+    if gateway is None:
+        target.config(JARS, with_jar(options.get(JARS), jar_path()))
+    else:
+        # Its class path is what it is, and its own spark.jars, which executors get, is not to be lost.
+        _driver_of(gateway)
     target.config(_PROTOCOL_KEY, PROTOCOL)
     create = target.getOrCreate
 
@@ -108,27 +110,26 @@ def configure(
     return target
 
 
-def _submitted_jars() -> str:
-    """What ``spark.jars`` is where spark-submit started the JVM before this process; it goes to executors too."""
-    if "PYSPARK_GATEWAY_PORT" not in os.environ:
-        return ""
-    from pyspark import SparkConf
-
-    return SparkConf().get(_JARS, "") or ""
-
-
-def _is_same_file(jar: str, own: str) -> bool:
-    return os.path.basename(jar) == os.path.basename(own)
-
-
 def _connect(session: SparkSession, side: _JobSide) -> None:
     """Registers the job side with the session's JVM."""
-    from py4j.java_gateway import JavaClass
     from pyspark.java_gateway import ensure_callback_server_started
 
     if type(session).__module__.startswith("pyspark.sql.connect."):
         raise _of_connect()
     gateway: Any = session.sparkContext._gateway
+    driver = _driver_of(gateway)
+    ensure_callback_server_started(gateway)  # type: ignore[no-untyped-call]
+    driver.register(side)
+
+
+def _driver_of(gateway: Any) -> Any:
+    """The class `Driver` of a JVM that was started with this package's jar.
+
+    Raises:
+        UnsupportedError: It was started without it, or with that of another release.
+    """
+    from py4j.java_gateway import JavaClass
+
     driver = gateway.jvm.io.github.lakecommitter.spark.Driver
     if not isinstance(driver, JavaClass):
         raise UnsupportedError(
@@ -138,8 +139,7 @@ def _connect(session: SparkSession, side: _JobSide) -> None:
             "spark-submit give --jars what committer.spark.jar_path() returns",
         )
     refuse_other_release(str(driver.release()))
-    ensure_callback_server_started(gateway)  # type: ignore[no-untyped-call]
-    driver.register(side)
+    return driver
 
 
 def _of_connect() -> UnsupportedError:
