@@ -275,15 +275,17 @@ class SupportsVersions(Protocol):
 
         The version is a condition of that call, and a proof of the file as long as it is met. Where it is not (the file
         was renamed and back since, a record says something that is none), the source is looked at as by
-        `Store.rename_file`, and its identity counts.
+        `Store.rename_file`, and its identity counts. Without an identity nothing but the version proves the file, and
+        one of another version stays.
 
         Args:
             source: The file.
             destination: Its new path.
             version: What `FileStatus.version` said of it.
-            identity: What it must be, where it has another version.
+            identity: What it must be, where it has another version; None where no identity is known.
 
         Raises:
+            StorePreconditionError: The source is another file, or nothing proves that it is not.
             StoreError: As `Store.rename_file`.
         """
 

@@ -8,7 +8,7 @@ from committer.errors import StoreError
 from committer.events import names
 from committer.flow.retry import RetryPolicy, nothing_was_done
 from committer.paths import StorePath
-from committer.stores.abilities import BATCH_DELETE, BATCH_RENAME, VERSIONS
+from committer.stores.abilities import BATCH_DELETE, BATCH_RENAME
 from committer.stores.base import Store
 from committer.stores.forwarding import DELETE_FILES, MAKE_DIRECTORY, RENAME_FILE
 from committer.stores.paced_calls import PacedCalls, out_of_memory
@@ -85,13 +85,8 @@ class PacedStore(PacedCalls):
         self, source: StorePath, destination: StorePath, *, version: str, identity: str | None
     ) -> None:
         """See `SupportsVersions.rename_version`; never repeated after a lost answer."""
-        inner = VERSIONS.required(self.inner, "rename_file", source)
-        await self.call(
-            RENAME_FILE,
-            lambda: inner.rename_version(source, destination, version=version, identity=identity),
-            source,
-            destination,
-        )
+        # A class that overrides `rename_file` alone lacks the ability (`Ability`).
+        await super().rename_version(source, destination, version=version, identity=identity)
 
     async def rename_files(self, renames: Sequence[tuple[StorePath, StorePath]]) -> dict[int, StoreError]:
         """See `SupportsBatchRename.rename_files`; one permit, and as many tokens and counts as there are files."""

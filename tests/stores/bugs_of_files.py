@@ -86,6 +86,15 @@ class KnowsVersionsOnly(MemoryStore):
         await self.rename_file(source, destination)
 
 
+class TakesNoIdentityForAny(MemoryStore):
+    profile = "gcs"
+
+    async def rename_version(
+        self, source: StorePath, destination: StorePath, *, version: str, identity: str | None
+    ) -> None:
+        await self.rename_file(source, destination, identity=identity)
+
+
 class ReplacesByVersion(MemoryStore):
     profile = "gcs"
 

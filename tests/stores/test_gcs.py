@@ -344,7 +344,7 @@ async def test_a_retained_object_is_refused_with_what_to_do(store: GcsStore, emu
 async def test_a_probe_leaves_nothing(store: GcsStore, emulator: GcsEmulator) -> None:
     await store.probe(ROOT)
     assert emulator.namespace.buckets["data"].objects == {}
-    assert len(emulator.conduct.log) == 12
+    assert len(emulator.conduct.log) == 15
 
 
 @pytest.mark.parametrize("name", ["line\nbreak", "x" * 1025])

@@ -120,14 +120,38 @@ async def test_doctor_says_how_files_are_renamed(has_move: bool, verdict: str) -
 
 @pytest.mark.parametrize(
     "ignored",
-    [("rewrite", "ifSourceGenerationMatch"), ("rewrite", "ifGenerationMatch"), ("delete", "ifGenerationMatch")],
+    [
+        ("rewrite", "ifSourceGenerationMatch"),
+        ("rewrite", "ifGenerationMatch"),
+        ("delete", "ifGenerationMatch"),
+        ("move", "ifSourceGenerationMatch"),
+        ("move", "ifSourceMetagenerationMatch"),
+        ("move", "ifGenerationMatch"),
+        ("insert", "ifGenerationMatch"),
+    ],
+    ids="-".join,
 )
 async def test_a_service_that_ignores_a_condition_is_refused_at_setup(ignored: tuple[str, str]) -> None:
     """As fake-gcs-server does, which heeds those of inserts only."""
-    async with serve(Settings(has_move=False, ignored_conditions=frozenset({ignored}))) as emulator:
+    settings = Settings(has_move=ignored[0] == "move", ignored_conditions=frozenset({ignored}))
+    async with serve(settings) as emulator:
         emulator.make_bucket("data")
         store = store_on(emulator)
         with pytest.raises(UnsupportedError, match=ignored[1]):
+            await store.probe(ROOT)
+        assert emulator.namespace.buckets["data"].objects == {}
+        await store.close()
+
+
+@pytest.mark.parametrize("status", [429, 503])
+@pytest.mark.parametrize("trial", ["move", "rewrite"])
+async def test_a_trial_that_the_service_did_not_answer_proves_nothing(trial: str, status: int) -> None:
+    async with serve(Settings(has_move=trial == "move")) as emulator:
+        emulator.make_bucket("data")
+        store = store_on(emulator)
+        # A rename, and one that is refused, come first.
+        emulator.conduct.faults.append(Fault("error", operation=trial, skip=2, status=status, code="backendError"))
+        with pytest.raises(StoreThrottledError if status == 429 else StoreOutcomeUnknownError):
             await store.probe(ROOT)
         assert emulator.namespace.buckets["data"].objects == {}
         await store.close()

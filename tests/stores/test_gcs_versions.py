@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 import pytest
 
@@ -18,7 +20,7 @@ from committer.records.manifest import decode_task_manifest, encode_task_manifes
 from committer.stores.base import FileStatus
 from committer.stores.gcs import GcsStore
 from committer.testing.emulators.gcs import Fault, GcsEmulator, Settings, serve
-from tests.stores.gcs_bucket import ROOT, bucket_fixtures, requests, store_on
+from tests.stores.gcs_bucket import ROOT, BucketChannel, bucket_fixtures, requests, store_on
 
 SOURCE, TARGET = ROOT / "source", ROOT / "target"
 TABLE = ROOT / "table"
@@ -96,6 +98,57 @@ async def test_a_file_that_was_published_before_is_named_as_such(store: GcsStore
         await publish(store, status)
     assert caught.value.outcome == "unknown"
     assert requests(emulator)[1:] == ["move", "move", "get"]
+
+
+@pytest.mark.parametrize("place", ["file", "metadata", "nothing"])
+async def test_without_an_identity_only_the_version_proves_the_source(
+    store: GcsStore, emulator: GcsEmulator, place: str
+) -> None:
+    """An object whose metadata changed has the same bytes; another one is left alone, however long it is."""
+    status = await store.put(SOURCE, b"data")
+    assert status.version is not None
+    objects = emulator.namespace.buckets["data"].objects
+    if place == "file":
+        await store.put(SOURCE, b"else")
+        with pytest.raises(StorePreconditionError):
+            await store.rename_version(SOURCE, TARGET, version=status.version, identity=None)
+        assert object_at(emulator, "source") == b"else"
+    elif place == "metadata":
+        objects["test/root/source"].metageneration += 1
+        await store.rename_version(SOURCE, TARGET, version=status.version, identity=None)
+        assert object_at(emulator, "target") == b"data"
+    else:
+        await store.delete_file(SOURCE)
+        with pytest.raises(StoreNotFoundError):
+            await store.rename_version(SOURCE, TARGET, version=status.version, identity=None)
+    for odd in ("no version", ""):
+        objects.clear()
+        await store.put(SOURCE, b"data")
+        with pytest.raises(StorePreconditionError):
+            await store.rename_version(SOURCE, TARGET, version=odd, identity=None)
+    assert set(objects) == {"test/root/source"}
+
+
+async def test_without_an_identity_the_source_can_change_after_the_look(
+    store: GcsStore, emulator: GcsEmulator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    status = await store.put(SOURCE, b"data")
+    objects = emulator.namespace.buckets["data"].objects
+    objects["test/root/source"].metageneration += 1
+    send, moves = store._wire.send, 0
+
+    async def between(operation: str, method: str, *more: Any, **named: Any) -> Any:
+        nonlocal moves
+        moves += method == "POST"
+        if method == "POST" and moves == 2:
+            await BucketChannel(emulator).write("source", b"else")
+        return await send(operation, method, *more, **named)
+
+    monkeypatch.setattr(store._wire, "send", between)
+    assert status.version is not None
+    with pytest.raises(StorePreconditionError):
+        await store.rename_version(SOURCE, TARGET, version=status.version, identity=None)
+    assert (object_at(emulator, "source"), object_at(emulator, "target")) == (b"else", None)
 
 
 async def test_a_second_arrival_of_the_request_moves_nothing(store: GcsStore, emulator: GcsEmulator) -> None:

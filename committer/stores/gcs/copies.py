@@ -17,7 +17,7 @@ from committer.errors import (
     StoreUnavailableError,
 )
 from committer.paths import StorePath
-from committer.stores.gcs.errors import error_of, says_no_bucket, unsupported
+from committer.stores.gcs.errors import check_heeded, error_of, says_no_bucket, unsupported
 from committer.stores.gcs.resources import STAMP, ObjectResource, identity_of, object_at
 from committer.stores.gcs.wire import GcsWire
 from committer.stores.helpers import unseen
@@ -123,13 +123,11 @@ class Copies:
         """
         # No object has this generation: they are counted in microseconds.
         answer = await self._rewritten(path, unused, [("ifSourceGenerationMatch", "1"), ("ifGenerationMatch", "0")])
-        if answer.status < 300:
-            raise unsupported("copies what it was told not to copy (ifSourceGenerationMatch)", path)
+        check_heeded(answer, "ifSourceGenerationMatch of rewriteTo", _OPERATION, path)
         answer = await self._wire.send(
             _OPERATION, "DELETE", path, self._wire.object_url(path), (("ifGenerationMatch", "1"),)
         )
-        if answer.status < 300:
-            raise unsupported("deletes what it was told not to delete (ifGenerationMatch)", path)
+        check_heeded(answer, "ifGenerationMatch of a delete", _OPERATION, path)
 
     async def _rewritten(self, source: StorePath, destination: StorePath, conditions: list[tuple[str, str]]) -> Answer:
         """The last answer of a copy, which the service may make in parts ("Objects: rewrite")."""

@@ -125,6 +125,20 @@ def unsupported(what: str, path: StorePath) -> UnsupportedError:
     )
 
 
+def check_heeded(answer: Answer, condition: str, operation: str, path: StorePath) -> None:
+    """Checks the answer to a request on a condition that was not met.
+
+    Raises:
+        UnsupportedError: The service did what it was told not to do.
+        StoreError: It did not look at the condition: it asks to slow down, or failed. The trial can be made again.
+    """
+    if answer.status < 300:
+        raise unsupported(f"ignores a condition ({condition})", path)
+    refused = error_of(answer, operation, path)
+    if isinstance(refused, StoreThrottledError | StoreOutcomeUnknownError | StoreNotFoundError | StorePermissionError):
+        raise refused
+
+
 def _other(status: int, reason: str, answer: Answer) -> tuple[type[CommitterError], str, str]:
     if status in (404, 410):
         return StoreNotFoundError, "nothing is there", ""

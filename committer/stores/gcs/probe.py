@@ -18,10 +18,10 @@ from committer.stores.gcs.renames import Renames
 
 
 async def probe(store: Store, renames: Renames, directory: StorePath) -> None:
-    """See `Store.probe`: renames a file of its own, and tries to replace what it must not replace.
+    """See `Store.probe`: renames a file of its own, and tries every condition of a commit where it is not met.
 
     Raises:
-        UnsupportedError: The service renames nothing, replaces what it was told to spare, or keeps no metadata.
+        UnsupportedError: The service renames nothing, ignores a condition, or keeps no metadata.
     """
     nonce = current_runtime().nonce()
     # No name changes twice, but to go: the service allows one change of a name in about a second.
@@ -37,15 +37,13 @@ async def probe(store: Store, renames: Renames, directory: StorePath) -> None:
             await store.rename_file(one, other, identity=put.identity)
         if (await store.status(other)).identity != put.identity:
             raise unsupported("does not keep the metadata of an object that is renamed", directory)
-        made = [other, third]
+        made = [other, third, fourth]
         again = await store.put(third, b"again", exclusive=True)
         with suppress(StoreExistsError, StoreOutcomeUnknownError):
             await store.rename_file(third, other, identity=again.identity)
         if (await store.status(other)).identity != put.identity:
             raise unsupported("lets a rename replace what it was told not to replace (ifGenerationMatch=0)", directory)
-        if renames.copied:
-            made.append(fourth)
-            await renames.copies.prove(other, fourth)
+        await renames.prove(third, fourth)
     finally:
         for path in made:
             with suppress(StoreError):

@@ -14,7 +14,7 @@ from committer.errors import (
 from committer.flow.runtime import current_runtime
 from committer.paths import StorePath
 from committer.stores.gcs.copies import Copies
-from committer.stores.gcs.errors import error_of, says_no_bucket
+from committer.stores.gcs.errors import check_heeded, error_of, says_no_bucket
 from committer.stores.gcs.resources import identity_of, object_at
 from committer.stores.gcs.wire import GcsWire
 from committer.stores.http import Answer
@@ -65,19 +65,55 @@ class Renames:
             self._moves = _says_no_object(answer)
         return self._moves
 
-    async def rename(self, source: StorePath, destination: StorePath, *, replace: bool, identity: str | None) -> None:
+    async def prove(self, path: StorePath, unused: StorePath) -> None:
+        """Tries that the service heeds the conditions that a rename sets for its source; two calls.
+
+        Args:
+            path: An object that was just made, and may be lost.
+            unused: A name that nothing has.
+
+        Raises:
+            UnsupportedError: It does not.
+        """
+        if self.copied:
+            await self.copies.prove(path, unused)
+            return
+        # No object has this generation: they are counted in microseconds. A new object's metageneration is 1.
+        for name, false in (("ifSourceGenerationMatch", "1"), ("ifSourceMetagenerationMatch", "2")):
+            answer = await self._move(path, unused, [*_NEW, (name, false)])
+            check_heeded(answer, f"{name} of moveTo", OPERATION, path)
+
+    async def rename(
+        self,
+        source: StorePath,
+        destination: StorePath,
+        *,
+        replace: bool,
+        identity: str | None,
+        version: str | None = None,
+    ) -> None:
         """Renames an object; see `Store.rename_file`.
 
         One call, and one more where `identity` is given. Without moves three, and one more for each further part of a
         copy that the service makes in parts.
+
+        Args:
+            source: The object.
+            destination: Its new name.
+            replace: Whether it may replace what stands there.
+            identity: What it must be.
+            version: The generation that it must have, where no identity is known.
         """
         seen = None
-        if identity is not None or source == destination or self.copied:
+        proved = identity is not None or version is not None
+        if proved or source == destination or self.copied:
             seen = await object_at(self._wire, OPERATION, source)
             if seen is None:
                 raise await self._source_is_gone(source, destination, identity)
-            if identity not in (None, identity_of(seen)):
-                raise StorePreconditionError("the source is another file", operation=OPERATION, path=source)
+            if (identity is not None and identity_of(seen) != identity) or (
+                identity is None and version not in (None, seen.generation)
+            ):
+                raise _is_another(source)
             if source == destination and not replace:
                 raise StoreExistsError("something stands there", operation=OPERATION, path=destination)
             if source == destination:
@@ -98,10 +134,10 @@ class Renames:
                 return
             if await self._knows_no_moves(answer, source):
                 self._moves = False
-                await self.rename(source, destination, replace=replace, identity=identity)
+                await self.rename(source, destination, replace=replace, identity=identity, version=version)
                 return
         if answer.status == 412:
-            raise await self._not_met(source, destination, identity, replace=replace)
+            raise await self._not_met(source, destination, identity, proved=proved, replace=replace)
         raise await self._refused(answer, source, destination, identity)
 
     async def rename_version(
@@ -114,13 +150,13 @@ class Renames:
         proves, at the moment of the move. A second arrival of the request moves nothing: a move changes the generation.
         """
         if self.copied or source == destination or _GENERATION.fullmatch(version) is None:
-            await self.rename(source, destination, replace=False, identity=identity)
+            await self.rename(source, destination, replace=False, identity=identity, version=version)
             return
         answer = await self._move(source, destination, [*_NEW, ("ifSourceGenerationMatch", version), *_UNCHANGED])
         if answer.status < 300:
             self._moves = True
         elif answer.status == 412 or _is_not_known(answer):
-            await self.rename(source, destination, replace=False, identity=identity)
+            await self.rename(source, destination, replace=False, identity=identity, version=version)
         else:
             raise await self._refused(answer, source, destination, identity)
 
@@ -158,20 +194,24 @@ class Renames:
         return StoreNotFoundError("nothing is there", operation=OPERATION, path=source)
 
     async def _not_met(
-        self, source: StorePath, destination: StorePath, identity: str | None, *, replace: bool
+        self, source: StorePath, destination: StorePath, identity: str | None, *, proved: bool, replace: bool
     ) -> StoreNotFoundError | StoreExistsError | StorePreconditionError:
         """Which condition of a rename failed: the service does not say, so both ends are looked at."""
         taken = None if replace else await object_at(self._wire, OPERATION, destination)
         if taken is not None and (identity is None or identity_of(taken) != identity):
             return StoreExistsError("something stands there", operation=OPERATION, path=destination)
-        if identity is not None and await object_at(self._wire, OPERATION, source) is None:
+        if proved and await object_at(self._wire, OPERATION, source) is None:
             return await self._source_is_gone(source, destination, identity)
         if taken is not None:
             return StoreExistsError("something stands there", operation=OPERATION, path=destination)
-        if identity is None:
+        if not proved:
             # What stood there is gone again: nothing was done, and a caller that asks again may do better.
             return StoreExistsError("something stood there", operation=OPERATION, path=destination)
-        return StorePreconditionError("the source is another file", operation=OPERATION, path=source)
+        return _is_another(source)
+
+
+def _is_another(source: StorePath) -> StorePreconditionError:
+    return StorePreconditionError("the source is another file", operation=OPERATION, path=source)
 
 
 def _says_no_object(answer: Answer) -> bool:

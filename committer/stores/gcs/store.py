@@ -137,7 +137,7 @@ class GcsStore(Store):
         return _CAPABILITIES
 
     async def probe(self, directory: StorePath) -> None:
-        """Tries renames and conditions in `directory`; 12 calls, 20 on a service that knows no moves.
+        """Tries renames and conditions in `directory`; 15 calls, 20 on a service that knows no moves.
 
         Raises:
             UnsupportedError: The service cannot do what a commit relies on, as most emulators.

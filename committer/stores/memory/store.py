@@ -12,6 +12,7 @@ from committer.errors import (
     ConfigurationError,
     RecordError,
     StoreError,
+    StorePreconditionError,
     UnsupportedError,
 )
 from committer.flow.runtime import current_runtime
@@ -235,6 +236,8 @@ class MemoryStore(Store):
         tree = (await self._turn_if("versions", "rename_file", source, destination)).tree
         file = tree.find(source, "rename_file")
         met = file is not None and file.version == version
+        if file is not None and not met and identity is None:
+            raise StorePreconditionError("the source is another file", operation="rename_file", path=source)
         tree.rename_file(source, destination, replace=False, identity=None if met else identity)
 
     async def rename_directory(self, source: StorePath, destination: StorePath) -> None:
