@@ -55,6 +55,22 @@ def refuse_other_release(release: str, operation: str = "setup_job") -> None:
         )
 
 
+def refuse_other_spark(compiled_for: str, spark: str) -> None:
+    """Refuses a jar that was compiled for another feature release of Spark, whose classes may differ.
+
+    Raises:
+        UnsupportedError: It was.
+    """
+    if not building.serves(compiled_for, spark):
+        raise UnsupportedError(
+            f"the jar of the commit protocol was compiled for Spark {compiled_for or 'of an unknown version'}, and this"
+            f" is Spark {spark}",
+            operation="setup_job",
+            next_step="give spark.jars what committer.spark.jar_path() returns where SPARK_HOME, or the installed"
+            " PySpark, is of this version, and start the JVM anew",
+        )
+
+
 def answered(
     operation: str,
     request: str,
@@ -76,6 +92,7 @@ def answered(
     def setup() -> dict[str, Any]:
         asked = msgspec.json.decode(request, type=SetupRequest)
         refuse_other_release(asked.release)
+        refuse_other_spark(asked.compiled_for, asked.spark)
         # Tasks compare the release with that of their executor's jar.
         return {**wait_for(partial(set_up, asked, config), "open_job"), "release": asked.release}
 

@@ -12,9 +12,9 @@ from committer.spark.jvm import building
 def jar_path() -> str:
     """The jar by which Spark's own writers commit through this package: for ``spark.jars``, or ``--jars``.
 
-    A wheel that was built where a JDK is brings it. Elsewhere it is built at the first call, which takes some seconds,
-    into ``lake-committer`` in the user's cache directory (``XDG_CACHE_HOME``, else ``~/.cache``), by the digest of its
-    sources and the version of Spark.
+    A wheel that was built where a JDK is brings it, for one feature release of Spark (as 4.3). Elsewhere, and for
+    another, it is built at the first call, which takes some seconds, into ``lake-committer`` in the user's cache
+    directory (``XDG_CACHE_HOME``, else ``~/.cache``), by the digest of its sources and the version of Spark.
 
     Returns:
         An absolute path.
@@ -23,20 +23,32 @@ def jar_path() -> str:
         UnsupportedError: It has to be built, and there is no JDK of Java 17 or later, or no Spark.
     """
     release = building.release()
-    if building.release_of(building.PACKAGED) == release:
+    brought = building.release_of(building.PACKAGED) == release
+    compiled_for = building.compiled_for(building.PACKAGED) if brought else ""
+    try:
+        running = building.spark_version(building.spark_jars())
+    except building.CannotBuildError as error:
+        if brought:
+            return str(building.PACKAGED)
+        raise _no_jar(error) from error
+    if brought and building.serves(compiled_for, running):
         return str(building.PACKAGED)
     try:
-        kept = _kept(building.spark_version(building.spark_jars()), release)
+        kept = _kept(running, release)
         if building.release_of(kept) != release:
             building.build(kept)
     except (building.CannotBuildError, OSError) as error:
-        raise UnsupportedError(
-            f"the jar of the commit protocol did not come with this package, and cannot be built: {error}",
-            operation="jar_path",
-            next_step="install a JDK of Java 17 or later (javac) beside PySpark, or a wheel that was built where both "
-            "are; committer.spark.write and the data source need no jar",
-        ) from error
+        raise _no_jar(error, f" for Spark {running}, only for {compiled_for}," if brought else "") from error
     return str(kept)
+
+
+def _no_jar(error: Exception, which: str = "") -> UnsupportedError:
+    return UnsupportedError(
+        f"the jar of the commit protocol did not come with this package{which} and cannot be built: {error}",
+        operation="jar_path",
+        next_step="install a JDK of Java 17 or later (javac) beside PySpark, or a wheel that was built where both are"
+        " (for this version of Spark); committer.spark.write and the data source need no jar",
+    )
 
 
 def _kept(spark: str, release: str) -> Path:

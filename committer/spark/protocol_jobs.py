@@ -47,6 +47,8 @@ class SetupRequest(msgspec.Struct, frozen=True):
         superseded: What Spark would delete now: the destination, or directories below it.
         options: Hadoop's and our keys that the session or the write gives.
         release: The digest of the sources of the jar.
+        compiled_for: The versions of Scala and Spark that the jar was compiled for.
+        spark: The version of Spark that runs.
     """
 
     job_id: str
@@ -55,6 +57,8 @@ class SetupRequest(msgspec.Struct, frozen=True):
     superseded: tuple[str, ...]
     options: dict[str, str]
     release: str
+    compiled_for: str = ""
+    spark: str = ""
 
 
 class EndRequest(msgspec.Struct, frozen=True):

@@ -15,7 +15,7 @@ from committer.committers.results import JobReport
 from committer.config import CommitterConfig, ConfigLike, config_of
 from committer.errors import UnsupportedError
 from committer.events import Listener
-from committer.spark.job_side import answered, refuse_other_release
+from committer.spark.job_side import answered, refuse_other_release, refuse_other_spark
 from committer.spark.launching import JARS, running_gateway, with_jar
 from committer.spark.protocol_jar import jar_path
 
@@ -139,6 +139,7 @@ def _driver_of(gateway: Any) -> Any:
             "spark-submit give --jars what committer.spark.jar_path() returns",
         )
     refuse_other_release(str(driver.release()))
+    refuse_other_spark(str(driver.compiledFor()), str(driver.spark()))
     return driver
 
 

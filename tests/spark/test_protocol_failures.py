@@ -20,6 +20,7 @@ import committer.spark
 from committer import sync
 from committer.events import JobEvent
 from committer.spark import job_side
+from committer.spark.jvm import building
 from committer.spark.protocol_jar import jar_path
 
 from .trees import data_files, everything, rows_by_directory
@@ -113,9 +114,11 @@ def test_no_job_is_committed_on_the_main_thread(
     """Ctrl-C raises there, and would stop a commit half way."""
     called_on: list[threading.Thread] = []
 
-    def note(operation: str, *args: Any, **kwargs: Any) -> str:
+    def note(operation: str, request: str, **kwargs: Any) -> str:
         called_on.append(threading.current_thread())
-        return job_side.answered(operation, *args, **kwargs)
+        assert json.loads(request)["spark"] == committing.version
+        assert building.serves(json.loads(request)["compiled_for"], committing.version)
+        return job_side.answered(operation, request, **kwargs)
 
     monkeypatch.setattr("committer.spark.protocol_session.answered", note)
     committing.range(5).write.parquet(str(tmp_path / "out"))

@@ -12,6 +12,7 @@ import java.util.concurrent.Callable;
 import java.util.concurrent.ExecutionException;
 import java.util.concurrent.FutureTask;
 import org.apache.spark.SparkEnv;
+import org.apache.spark.package$;
 
 /** The way from Spark's driver to the Python process that holds the job side of the commit protocol. */
 public final class Driver {
@@ -37,7 +38,21 @@ public final class Driver {
 
   /** The digest of the sources that this jar was made of. */
   public static String release() {
-    try (InputStream text = Driver.class.getResourceAsStream("release")) {
+    return resource("release");
+  }
+
+  /** The version of Spark, after that of Scala, that this jar was compiled for. */
+  public static String compiledFor() {
+    return resource("spark");
+  }
+
+  /** The version of Spark that runs. */
+  public static String spark() {
+    return package$.MODULE$.SPARK_VERSION();
+  }
+
+  private static String resource(String name) {
+    try (InputStream text = Driver.class.getResourceAsStream(name)) {
       return text == null ? "" : new String(text.readAllBytes(), StandardCharsets.US_ASCII).trim();
     } catch (IOException error) {
       return "";
@@ -61,7 +76,8 @@ public final class Driver {
     JobSide side = jobSide == null ? process(destination) : jobSide;
     String answer;
     try {
-      String question = request.put("release", release()).toString();
+      request.put("release", release()).put("compiled_for", compiledFor()).put("spark", spark());
+      String question = request.toString();
       answer = uninterrupted(() -> side.call(operation, question));
     } catch (CommitException error) {
       throw error;
@@ -124,7 +140,7 @@ public final class Driver {
         "Python did not answer when asked to " + operation + " job " + jobId + " at " + destination + ": " + why
             + (isSetup(operation)
                 ? "; outcome: unchanged; next step: put right what it says (a module that is missing: `pip install"
-                    + " 'lake-committer[spark]'` for that interpreter); " + look + ", and what ends it"
+                    + " 'lake-committer[spark]'` for that interpreter, Python 3.11 or later); " + look + ", and what ends it"
                 : "; outcome: unknown; next step: " + look + "; if it is committing, `committer recover " + destination
                     + " " + jobId + "` finishes it; if there is no such job any more, look at the data"),
         cause);

@@ -22,6 +22,7 @@ PACKAGED: Final = HERE / "committer-spark.jar"
 
 _PACKAGE: Final = "io/github/lakecommitter/spark"
 _RELEASE: Final = f"{_PACKAGE}/release"
+_SPARK: Final = f"{_PACKAGE}/spark"
 _OLDEST_JAVA: Final = "17"
 _TIMEOUT_S: Final = 300.0
 _ZIP_EPOCH: Final = (1980, 1, 1, 0, 0, 0)
@@ -47,11 +48,34 @@ def release() -> str:
 
 def release_of(jar: Path) -> str:
     """The digest of the sources that a jar was built from; empty where that cannot be read."""
+    return _read(jar, _RELEASE)
+
+
+def compiled_for(jar: Path) -> str:
+    """The version of Spark that a jar was compiled against, as `spark_version`; empty where that cannot be read."""
+    return _read(jar, _SPARK)
+
+
+def _read(jar: Path, name: str) -> str:
     try:
         with zipfile.ZipFile(jar) as archive:
-            return archive.read(_RELEASE).decode("ascii").strip()
+            return archive.read(name).decode("ascii").strip()
     except (OSError, KeyError, ValueError, zipfile.BadZipFile):
         return ""
+
+
+def serves(compiled: str, running: str) -> bool:
+    """Whether what was compiled for one version of Spark runs on another: both of one feature release, as 4.3.
+
+    Args:
+        compiled: As `spark_version`.
+        running: The same, or without the version of Scala.
+    """
+    return _feature(compiled.partition("-")[2]) == _feature(running.removeprefix(f"{compiled.partition('-')[0]}-"))
+
+
+def _feature(version: str) -> list[str]:
+    return version.split(".")[:2]
 
 
 def spark_jars(environment: Mapping[str, str] = os.environ) -> Path:
@@ -111,14 +135,14 @@ def build(jar: Path, environment: Mapping[str, str] = os.environ) -> None:
             said = done.stderr.strip() or done.stdout.strip()
             raise CannotBuildError(f"{javac} refused the sources, against Spark {spark_version(jars)}: {said[:2000]}")
         whole = Path(directory, "whole.jar")
-        _archive(classes, whole)
+        _archive(classes, spark_version(jars), whole)
         whole.replace(jar)
 
 
-def _archive(classes: Path, jar: Path) -> None:
+def _archive(classes: Path, spark: str, jar: Path) -> None:
     """Packs compiled classes, the same ones always into the same bytes."""
     contents = {path.relative_to(classes).as_posix(): path.read_bytes() for path in classes.rglob("*.class")}
-    contents[_RELEASE] = release().encode("ascii")
+    contents |= {_RELEASE: release().encode("ascii"), _SPARK: spark.encode("ascii")}
     with zipfile.ZipFile(jar, "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr(zipfile.ZipInfo("META-INF/MANIFEST.MF", _ZIP_EPOCH), b"Manifest-Version: 1.0\n")
         for name in sorted(contents):
