@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 
@@ -37,6 +37,7 @@ from committer.stages.identity import (
     may_be_file_of,
     stands_as_directory,
 )
+from committer.stages.many_at_once import run_together
 from committer.stages.planned_files import PlannedFile
 from committer.stages.preflight import end_it_first
 from committer.stages.target_directories import job_inside
@@ -46,12 +47,6 @@ from committer.stores.base import FileStatus
 # How often one file is looked at and tried again. Each round either ends or saw the store change under it, so a
 # handful is plenty; more would be a livelock with a process that keeps changing it.
 _ROUNDS = 5
-
-
-# Files of one call where a store renames many at once, at most, and how many such calls it is given: as many as help
-# where renames are slow. How many run at a time is the store's to say.
-_TOGETHER = 128
-_BATCHES_AT_ONCE = 4
 
 
 @dataclass(slots=True)
@@ -148,13 +143,10 @@ class PublishFiles(Stage[CommitState, Published]):
         """Publishes files at whose targets nothing is known to stand, many in one call; says how many."""
         done = 0
         advance = self.context.progress.advance
-        # No more in flight than the job allows, as where each file is a call of its own.
         most = self.context.config.io_concurrency
-        together = max(1, min(_TOGETHER, most // 2))
 
-        async def publish(start: int) -> None:
+        async def publish(some: Sequence[PlannedFile]) -> None:
             nonlocal done
-            some = files[start : start + together]
             renames = [self._ends(file) for file in some]
             errors = await store.rename_files(renames)
 
@@ -165,9 +157,7 @@ class PublishFiles(Stage[CommitState, Published]):
             done += len(some)
             advance(len(some), sum([file.size for file in some]))
 
-        starts = range(0, len(files), together)
-        at_once = min(_BATCHES_AT_ONCE, most // together)
-        await run_workers(starts, publish, workers=at_once, operation=self.name)
+        await run_together(files, publish, io_concurrency=most, operation=self.name)
         return done
 
     async def _settle(self, file: PlannedFile, source: StorePath, target: StorePath, error: StoreError | None) -> None:

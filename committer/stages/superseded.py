@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Sequence
 
 import msgspec
 
@@ -21,8 +22,10 @@ from committer.records.job_state import Fact
 from committer.stages.base import Stage, StageContext
 from committer.stages.commit_state import aside_is_gone, looking_again
 from committer.stages.identity import as_entry, is_recorded, stands_as_directory
+from committer.stages.many_at_once import run_together
 from committer.stages.names import NameFolding, is_absolute, is_hidden, with_ancestors
 from committer.stages.take_away import take_away
+from committer.stores.abilities import BATCH_RENAME
 from committer.stores.base import FileStatus, Refusals
 
 
@@ -105,7 +108,7 @@ class MoveAside(Stage[list[Fact], int]):
 
     Preconditions: the decision stands and no rollback began (a fence makes every late move fail).
     Postconditions: none of the recorded files is at its old place.
-    Cost: 2 calls a file; 1 where a rename can be told the identity of its source.
+    Cost: 2 calls a file; 1 where a rename can be told the identity of its source, or looks and renames many at once.
     """
 
     name = "job_stage_move_aside"
@@ -113,19 +116,37 @@ class MoveAside(Stage[list[Fact], int]):
     async def execute(self, value: list[Fact]) -> int:
         """Moves all, many at once; returns how many were moved by this call."""
         moved = 0
+        most, advance = self.context.config.io_concurrency, self.context.progress.advance
 
         async def move(fact: Fact) -> None:
             nonlocal moved
             if await looking_again(lambda: self._move(fact)):
                 moved += 1
-            self.context.progress.advance()
+            advance()
 
-        await run_workers(value, move, workers=self.context.config.io_concurrency, operation=self.name)
+        able = BATCH_RENAME.of(self.context.store)
+        if able is None:
+            await run_workers(value, move, workers=most, operation=self.name)
+            return moved
+
+        async def move_together(facts: Sequence[Fact]) -> None:
+            nonlocal moved
+            seen = [(fact.identity, fact.size) for fact in facts]
+            errors = await able.rename_files([self._ends(fact) for fact in facts], seen=seen)
+            moved += len(facts) - len(errors)
+            advance(len(facts) - len(errors))
+            # What came since, what was moved before, and what failed are told apart by a look at each.
+            await run_workers([facts[index] for index in errors], move, workers=most, operation=self.name)
+
+        await run_together(value, move_together, io_concurrency=most, operation=self.name)
         return moved
 
+    def _ends(self, fact: Fact) -> tuple[StorePath, StorePath]:
+        return self.context.layout.target(fact.path), self.context.layout.superseded / f"{fact.aside:08d}"
+
     async def _move(self, fact: Fact) -> bool:
-        layout, store = self.context.layout, self.context.store
-        path, aside = layout.target(fact.path), layout.superseded / f"{fact.aside:08d}"
+        store = self.context.store
+        path, aside = self._ends(fact)
         conditional = store.capabilities.conditional_rename and fact.identity is not None
         try:
             if not conditional:

@@ -251,14 +251,19 @@ class SupportsLocalPaths(Protocol):
 class SupportsBatchRename(Protocol):
     """Many files can be renamed for little more than what one costs here: on a disk, by one hop to a thread."""
 
-    async def rename_files(self, renames: Sequence[tuple[StorePath, StorePath]]) -> dict[int, StoreError]:
-        """Renames files as `Store.rename_file` does one, replacing nothing, in any order; no link among them.
+    async def rename_files(
+        self, renames: Sequence[tuple[StorePath, StorePath]], *, seen: Sequence[tuple[str | None, int]] | None = None
+    ) -> dict[int, StoreError]:
+        """Renames files as `Store.rename_file` does one, replacing nothing, in any order; without `seen` no link among
+        them.
 
         What a thread has begun is ended before a cancellation goes on. It costs least where files that go into one
         directory stand next to one another.
 
         Args:
             renames: Source and destination of each.
+            seen: Identity and length that each source must have, looked at right before its rename. What has others is
+                not renamed: `StorePreconditionError`, or `StoreIsADirectoryError`.
 
         Returns:
             What went wrong, by index in `renames`; every other file was renamed.

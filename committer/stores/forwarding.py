@@ -203,12 +203,14 @@ class ForwardingStore(Wrapper, Store):
             destination,
         )
 
-    async def rename_files(self, renames: Sequence[tuple[StorePath, StorePath]]) -> dict[int, StoreError]:
+    async def rename_files(
+        self, renames: Sequence[tuple[StorePath, StorePath]], *, seen: Sequence[tuple[str | None, int]] | None = None
+    ) -> dict[int, StoreError]:
         """See `SupportsBatchRename.rename_files`; `call` is told the first of them."""
         if not renames:
             return {}
         inner = BATCH_RENAME.required(self.inner, "rename_files", renames[0][0])
-        return await self.call(RENAME_FILES, lambda: inner.rename_files(renames), *renames[0])
+        return await self.call(RENAME_FILES, lambda: inner.rename_files(renames, seen=seen), *renames[0])
 
     async def rename_directory(self, source: StorePath, destination: StorePath) -> None:
         """See `Store.rename_directory`."""

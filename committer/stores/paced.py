@@ -88,7 +88,9 @@ class PacedStore(PacedCalls):
         # A class that overrides `rename_file` alone lacks the ability (`Ability`).
         await super().rename_version(source, destination, version=version, identity=identity)
 
-    async def rename_files(self, renames: Sequence[tuple[StorePath, StorePath]]) -> dict[int, StoreError]:
+    async def rename_files(
+        self, renames: Sequence[tuple[StorePath, StorePath]], *, seen: Sequence[tuple[str | None, int]] | None = None
+    ) -> dict[int, StoreError]:
         """See `SupportsBatchRename.rename_files`; one permit, and as many tokens and counts as there are files."""
         inner = BATCH_RENAME.required(self.inner, "rename_files")
         statistics, many = self.statistics, len(renames)
@@ -98,7 +100,7 @@ class PacedStore(PacedCalls):
             statistics.count(names.STORE_IO_REQUEST, many)
             started = self.pacer.runtime.monotonic()
             try:
-                errors = await inner.rename_files(renames)
+                errors = await inner.rename_files(renames, seen=seen)
             except MemoryError as error:
                 # Some were renamed, or all, or none.
                 errors = dict.fromkeys(range(many), out_of_memory(error))

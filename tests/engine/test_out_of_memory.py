@@ -17,7 +17,15 @@ from committer.committers import forward_steps, preparing
 from committer.errors import JobNotFoundError, JobUndecidedError, ValidationError
 from committer.flow import repeats, spill
 from committer.flow.workers import run_workers
-from committer.stages import complete_uploads, load_records, planned_files, publish, superseded, validate_output
+from committer.stages import (
+    complete_uploads,
+    load_records,
+    many_at_once,
+    planned_files,
+    publish,
+    superseded,
+    validate_output,
+)
 from committer.stages.commit_state import CommitState
 from committer.stores import batches
 from committer.stores.local.disk import Disk
@@ -241,7 +249,7 @@ async def test_worker_that_is_lost_without_a_word(kind: str, tmp_path: Path, mon
         return await run_workers(list(items)[1:], work, **options)
 
     with monkeypatch.context() as patch:
-        for stage in (publish, complete_uploads):
+        for stage in (publish, many_at_once, complete_uploads):
             patch.setattr(stage, "run_workers", losing)
         # The store that counts calls renames no files together.
         job = await committer.attach_job(place.dest, job_id="J", storage_options=None if together else place.options)

@@ -24,13 +24,15 @@ class Counting(LocalStore):
         super().__init__()
         self.now = self.most = self.calls = 0
 
-    async def rename_files(self, renames: Sequence[tuple[StorePath, StorePath]]) -> dict[int, StoreError]:
+    async def rename_files(
+        self, renames: Sequence[tuple[StorePath, StorePath]], *, seen: Sequence[tuple[str | None, int]] | None = None
+    ) -> dict[int, StoreError]:
         self.calls += 1
         self.now += len(renames)
         self.most = max(self.most, self.now)
         await asyncio.sleep(0)
         try:
-            return await super().rename_files(renames)
+            return await super().rename_files(renames, seen=seen)
         finally:
             self.now -= len(renames)
 

@@ -104,9 +104,14 @@ async def test_a_job_publishes_all_its_files(tmp_path: Path, kind: type[LocalSto
 
 async def test_a_file_in_the_way_is_never_replaced_and_the_job_is_taken_back(tmp_path: Path) -> None:
     class Crowded(LocalStore):
-        async def rename_files(self, renames: Sequence[tuple[StorePath, StorePath]]) -> dict[int, StoreError]:
+        async def rename_files(
+            self,
+            renames: Sequence[tuple[StorePath, StorePath]],
+            *,
+            seen: Sequence[tuple[str | None, int]] | None = None,
+        ) -> dict[int, StoreError]:
             await asyncio.to_thread((tmp_path / "part-77").write_bytes, b"another job's")
-            return await super().rename_files(renames)
+            return await super().rename_files(renames, seen=seen)
 
     store = Crowded()
     job = await committer.open_job(tmp_path, storage_options={"store": store})

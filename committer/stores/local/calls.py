@@ -79,7 +79,7 @@ def describe(path: StorePath, found: os.stat_result, place: Place, refuses: Refu
     kind = found.st_mode
     if stat.S_ISDIR(kind):
         return FileStatus(path, True, 0, found.st_mtime, refuses=refuses)
-    identity = f"{found.st_ino}:{found.st_mtime_ns}"
+    identity = identity_of(found)
     if stat.S_ISREG(kind):
         return FileStatus(path, False, found.st_size, found.st_mtime, identity, refuses=refuses)
     is_link = stat.S_ISLNK(kind)
@@ -87,6 +87,11 @@ def describe(path: StorePath, found: os.stat_result, place: Place, refuses: Refu
     return FileStatus(
         path, leads_to_directory, found.st_size, found.st_mtime, identity, is_link, not is_link, refuses=refuses
     )
+
+
+def identity_of(found: os.stat_result) -> str:
+    """What proves that something is still what it was, through renames."""
+    return f"{found.st_ino}:{found.st_mtime_ns}"
 
 
 def _leads_to_directory(place: Place) -> bool:

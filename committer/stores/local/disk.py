@@ -15,6 +15,7 @@ from committer.errors import (
 from committer.file_names import working_part
 from committer.paths import StorePath
 from committer.stores.base import FileStatus
+from committer.stores.local.batch_renames import BatchRenames
 from committer.stores.local.calls import (
     GONE,
     LEADS_NOWHERE,
@@ -41,12 +42,11 @@ from committer.stores.local.calls import (
 )
 from committer.stores.local.errors import typed
 from committer.stores.local.places import Held, Place, open_directory
-from committer.stores.local.renames import Renames
 from committer.stores.local.rights import refusals
 from committer.stores.local.trees import delete_tree, first_link
 
 
-class Disk(Renames):
+class Disk(BatchRenames):
     """The local disk, and what was learnt about it."""
 
     @typed

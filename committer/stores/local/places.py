@@ -117,6 +117,11 @@ class Held:
         finally:
             os.close(listed)
 
+    def missing_in(self, directory: str, names: Collection[str]) -> list[str]:
+        """Which of some names do not stand in a directory that is held; as `left_in`, by a look at each."""
+        handle = self._open.get(directory)
+        return [] if handle is None else [name for name in names if not _stands_in(handle, name)]
+
 
 def _stands_in(directory: int, name: str) -> bool:
     try:

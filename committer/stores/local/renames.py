@@ -6,13 +6,11 @@ import errno
 import itertools
 import os
 import stat
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Final, TypeAlias
 
 from committer.errors import (
     InvalidPathError,
-    StoreError,
     StoreIsADirectoryError,
     StoreNotADirectoryError,
     StoreOutcomeUnknownError,
@@ -21,23 +19,16 @@ from committer.errors import (
 from committer.paths import StorePath
 from committer.stores.local import kernel_rename
 from committer.stores.local.calls import (
-    WORTH_A_LISTING,
     drop_orphan,
     drop_sidecar,
-    may_hold_sidecars,
-    others_among,
+    identity_of,
     rename,
     rename_no_replace,
     unlink,
 )
-from committer.stores.local.errors import translate, typed
+from committer.stores.local.errors import typed
 from committer.stores.local.links import drop_linked_name, private_directory
 from committer.stores.local.places import Held, Place, refuse_link
-
-# Entries that are read of a directory to spare looks at each file that goes into it, at most: more would cost as much.
-_ENTRIES_A_RENAME: Final = 8
-
-_Numbered: TypeAlias = tuple[int, StorePath, StorePath]
 
 
 class Renames:
@@ -71,13 +62,13 @@ class Renames:
         stands in a job's directory is renamed only when it is the one meant.
         """
         if batch is not None:
-            first, place = _ends(batch, source, destination)
+            first, place = ends_of(batch, source, destination)
         else:
             with Held() as held:
-                first, place = _ends(held, source, destination)
+                first, place = ends_of(held, source, destination)
         found = first.look()
         if stat.S_ISLNK(found.st_mode) and (
-            batch is not None or (first.guarded and identity not in (None, f"{found.st_ino}:{found.st_mtime_ns}"))
+            batch is not None or (first.guarded and identity not in (None, identity_of(found)))
         ):
             raise refuse_link(source.path)
         if stat.S_ISDIR(found.st_mode):
@@ -94,115 +85,11 @@ class Renames:
             self._drop_linked_name(found, first, place)
         drop_orphan(first)
 
-    def rename_files(self, renames: Sequence[tuple[StorePath, StorePath]]) -> dict[int, StoreError]:
-        """Renames many files, replacing nothing; the errors, by index.
-
-        Where enough of them go into one directory that directory is listed, once before and once afterwards, in place
-        of three looks at each file. Checksum sidecars of their sources stay where they are.
-        """
-        errors: dict[int, StoreError] = {}
-        with Held() as batch:
-            self._rename_batch(batch, renames, errors)
-        return errors
-
-    def _rename_batch(
-        self, batch: Held, renames: Sequence[tuple[StorePath, StorePath]], errors: dict[int, StoreError]
-    ) -> None:
-        for directory, indexes in _by_directory(renames).items():
-            if self.exclusive_rename and len(indexes) >= WORTH_A_LISTING:
-                bare = may_hold_sidecars(directory, _ENTRIES_A_RENAME * len(indexes)) is False
-            else:
-                bare = False
-            some: list[_Numbered] = [(index, *renames[index]) for index in indexes]
-            if bare:
-                some = self._rename_bare(batch, directory, some, errors)
-            for index, source, destination in some:
-                try:
-                    self.rename_file(source, destination, False, None, batch)
-                except StoreError as error:
-                    errors[index] = error
-        self._look_for_strangers(batch, renames, errors)
-
-    def _look_for_strangers(
-        self, batch: Held, renames: Sequence[tuple[StorePath, StorePath]], errors: dict[int, StoreError]
-    ) -> None:
-        """Moves back what came through a link that was planted after the look at its directory.
-
-        The directory that was looked at is still open: a name that stands in it was not renamed, another file was.
-        """
-        moved: dict[str, dict[str, int]] = {}
-        for index, (source, _destination) in enumerate(renames):
-            if index not in errors:
-                above, _slash, name = source.path.rpartition("/")
-                moved.setdefault(above, {})[name] = index
-        for above, names in moved.items():
-            try:
-                left = batch.left_in(above, names)
-            except OSError:
-                # It could not be listed: what was renamed says nothing against it.
-                continue
-            for name in left:
-                errors[names[name]] = _move_stranger_back(*renames[names[name]])
-
-    def _rename_bare(
-        self, batch: Held, directory: str, renames: list[_Numbered], errors: dict[int, StoreError]
-    ) -> list[_Numbered]:
-        """Renames files into one directory without sidecars; returns those that need another way."""
-        rest: list[_Numbered] = []
-        renamed: dict[str, _Numbered] = {}
-        checked: set[str] = set()
-        for numbered in renames:
-            index, source, destination = numbered
-            try:
-                above = source.path[: source.path.rfind("/")]
-                if above not in checked:
-                    batch.refuse_links(above)
-                    batch.refuse_links(directory)
-                    checked.add(above)
-                # By whole names, as `_ends` says.
-                kernel_rename.rename_no_replace(source.path, destination.path)
-            except StoreError as error:
-                error.operation = error.operation or "rename_file"
-                errors[index] = error
-            except (OSError, ValueError) as error:
-                if isinstance(error, OSError) and error.errno in kernel_rename.NOT_OFFERED:
-                    rest.append(numbered)
-                    continue
-                told = translate(error, "rename_file", source, destination)
-                if not isinstance(told, StoreError):
-                    raise told from error
-                errors[index] = told
-            else:
-                renamed[destination.name] = numbered
-        # The system renames a directory or a link as gladly as a file. That none was among them is seen afterwards, in
-        # one look at them all.
-        for name, is_directory in others_among(directory, renamed.keys(), _ENTRIES_A_RENAME * len(renamed)).items():
-            index, source, destination = renamed[name]
-            errors[index] = self._put_other_back(source, destination, is_directory)
-        return rest
-
-    def _put_other_back(self, source: StorePath, destination: StorePath, is_directory: bool) -> StoreError:
-        """Undoes the rename of what turned out to be no regular file; says what the caller is to hear."""
-        refused: StoreError
-        if is_directory:
-            refused = StoreIsADirectoryError("a directory is there", path=source)
-        else:
-            refused = refuse_link(source.path)
-        refused.operation = "rename_file"
-        try:
-            with Held() as held:
-                first, place = _ends(held, destination, source)
-                rename_no_replace(first, place)
-        except (OSError, StoreError) as error:
-            refused.causes = (error,)
-            refused.outcome = "unknown"
-        return refused
-
     @typed
     def rename_directory(self, source: StorePath, destination: StorePath) -> None:
         """Renames a directory with all its content, replacing nothing."""
         with Held() as held:
-            first, place = _ends(held, source, destination)
+            first, place = ends_of(held, source, destination)
             found = first.look().st_mode
             if stat.S_ISLNK(found) and first.guarded:
                 raise refuse_link(source.path)
@@ -234,7 +121,7 @@ class Renames:
     def link_file(self, source: StorePath, destination: StorePath) -> None:
         """Gives a file a second name."""
         with Held() as held:
-            first, place = _ends(held, source, destination)
+            first, place = ends_of(held, source, destination)
             if stat.S_ISDIR(first.look().st_mode):
                 raise StoreIsADirectoryError("a directory is there", operation="link_file", path=source)
             self._link(first, place)
@@ -286,33 +173,13 @@ class Renames:
         self._linked = True
 
 
-def _ends(held: Held, source: StorePath, destination: StorePath) -> tuple[Place, Place]:
+def ends_of(held: Held, source: StorePath, destination: StorePath) -> tuple[Place, Place]:
     """Both ends of a rename or link, on whose ways no link was seen where none may be.
 
     By their whole names: a directory that another driver gave another name fences off all that was in it.
     """
     first, place = held.place(source.path), held.place(destination.path)
     return Place(source.path, None, first.guarded), Place(destination.path, None, place.guarded)
-
-
-def _move_stranger_back(source: StorePath, destination: StorePath) -> StoreError:
-    """Moves a file that is not the job's back to where its name led; says what the caller is to hear."""
-    refused = refuse_link(source.path.rpartition("/")[0])
-    refused.operation = "rename_file"
-    try:
-        kernel_rename.rename_no_replace(destination.path, source.path)
-    except OSError as error:
-        refused.causes = (error,)
-        refused.outcome = "unknown"
-    return refused
-
-
-def _by_directory(renames: Sequence[tuple[StorePath, StorePath]]) -> dict[str, list[int]]:
-    """Indexes of renames by the directory they go into."""
-    groups: dict[str, list[int]] = {}
-    for index, (_source, destination) in enumerate(renames):
-        groups.setdefault(destination.path.rpartition("/")[0], []).append(index)
-    return groups
 
 
 @contextmanager

@@ -189,12 +189,14 @@ class LocalStore(Store):
         self._disk.token = self._disk.token or current_runtime().nonce()
         await self._batches.run(self._disk.rename_file, _checked(source), _checked(destination), replace, identity)
 
-    async def rename_files(self, renames: Sequence[tuple[StorePath, StorePath]]) -> dict[int, StoreError]:
+    async def rename_files(
+        self, renames: Sequence[tuple[StorePath, StorePath]], *, seen: Sequence[tuple[str | None, int]] | None = None
+    ) -> dict[int, StoreError]:
         """Renames many files in one hop to a thread."""
         for source, destination in renames:
             _checked(source)
             _checked(destination)
-        return await self._batches.run(self._disk.rename_files, renames, weight=MANY)
+        return await self._batches.run(self._disk.rename_files, renames, seen, weight=MANY)
 
     async def rename_directory(self, source: StorePath, destination: StorePath) -> None:
         """Renames a directory, where `Capabilities.atomic_directory_rename` holds."""

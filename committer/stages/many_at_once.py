@@ -1,0 +1,35 @@
+"""How many files a stage hands to a store in one call, and how many such calls it makes at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Final, TypeVar
+
+from committer.flow.workers import run_workers
+
+T = TypeVar("T")
+
+# Files of one call where a store renames many at once, at most, and how many such calls it is given: as many as help
+# where renames are slow. How many run at a time is the store's to say.
+_TOGETHER: Final = 128
+_CALLS_AT_ONCE: Final = 4
+
+
+async def run_together(
+    items: Sequence[T], step: Callable[[Sequence[T]], Awaitable[None]], *, io_concurrency: int, operation: str
+) -> None:
+    """Calls `step` with a part of the items at a time, in order; as many at once as the job allows calls in flight.
+
+    Args:
+        items: All of them.
+        step: What is done with a part.
+        io_concurrency: How many calls the job allows; a call for many items counts as that many.
+        operation: For errors.
+    """
+    together = max(1, min(_TOGETHER, io_concurrency // 2))
+
+    async def part(start: int) -> None:
+        await step(items[start : start + together])
+
+    calls = max(1, min(_CALLS_AT_ONCE, io_concurrency // together))
+    await run_workers(range(0, len(items), together), part, workers=calls, operation=operation)

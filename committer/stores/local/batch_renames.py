@@ -1,0 +1,234 @@
+"""Many renames on the local disk in one hop to a thread."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Sequence
+from typing import Final, TypeAlias
+
+from committer.errors import StoreError, StoreIsADirectoryError, StorePreconditionError
+from committer.file_names import working_part
+from committer.paths import StorePath
+from committer.stores.local import kernel_rename
+from committer.stores.local.calls import (
+    WORTH_A_LISTING,
+    drop_orphan,
+    identity_of,
+    may_hold_sidecars,
+    others_among,
+    rename_no_replace,
+)
+from committer.stores.local.errors import translate
+from committer.stores.local.places import Held, Place, refuse_link
+from committer.stores.local.renames import Renames, ends_of
+
+# Entries that are read of a directory to spare looks at each file that goes into it, at most: more would cost as much.
+_ENTRIES_A_RENAME: Final = 8
+
+_Numbered: TypeAlias = tuple[int, StorePath, StorePath]
+
+
+class BatchRenames(Renames):
+    """Renames of many files, what is the same for all of them looked at once."""
+
+    def rename_files(
+        self, renames: Sequence[tuple[StorePath, StorePath]], seen: Sequence[tuple[str | None, int]] | None = None
+    ) -> dict[int, StoreError]:
+        """Renames many files, replacing nothing; the errors, by index.
+
+        Where enough of them go into one directory that directory is listed, once before and once afterwards, in place
+        of three looks at each file. Checksum sidecars of their sources stay where they are. Files of which it was said
+        what was seen of them are looked at, and their sidecars are deleted, as `rename_file` does.
+        """
+        errors: dict[int, StoreError] = {}
+        with Held() as batch:
+            if seen is None:
+                self._rename_batch(batch, renames, errors)
+            else:
+                self._rename_seen(batch, renames, seen, errors)
+        return errors
+
+    def _rename_seen(
+        self,
+        batch: Held,
+        renames: Sequence[tuple[StorePath, StorePath]],
+        seen: Sequence[tuple[str | None, int]],
+        errors: dict[int, StoreError],
+    ) -> None:
+        plainly: dict[str, dict[str, int]] = {}
+        for directory, indexes in _by_directory([source for source, _destination in renames]).items():
+            bare = (
+                self.exclusive_rename
+                and len(indexes) >= WORTH_A_LISTING
+                and working_part(renames[indexes[0]][0].path) < 0
+                and may_hold_sidecars(directory, _ENTRIES_A_RENAME * len(indexes)) is False
+            )
+            for index in indexes:
+                source, destination = renames[index]
+                try:
+                    _refuse_other(source, seen[index])
+                    if bare and _rename_plainly(batch, source, destination):
+                        above, _slash, name = destination.path.rpartition("/")
+                        plainly.setdefault(above, {})[name] = index
+                    else:
+                        self.rename_file(source, destination, False, seen[index][0])
+                except StoreError as error:
+                    error.operation = error.operation or "rename_file"
+                    errors[index] = error
+        self._look_for_the_lost(batch, renames, plainly, errors)
+
+    def _look_for_the_lost(
+        self,
+        batch: Held,
+        renames: Sequence[tuple[StorePath, StorePath]],
+        renamed: dict[str, dict[str, int]],
+        errors: dict[int, StoreError],
+    ) -> None:
+        """Moves back what went through a link that was planted after the look at the directory it was to go to."""
+        for above, names in renamed.items():
+            for name in batch.missing_in(above, names):
+                source, destination = renames[names[name]]
+                errors[names[name]] = _move_back(source, destination, refuse_link(above))
+
+    def _rename_batch(
+        self, batch: Held, renames: Sequence[tuple[StorePath, StorePath]], errors: dict[int, StoreError]
+    ) -> None:
+        for directory, indexes in _by_directory([destination for _source, destination in renames]).items():
+            if self.exclusive_rename and len(indexes) >= WORTH_A_LISTING:
+                bare = may_hold_sidecars(directory, _ENTRIES_A_RENAME * len(indexes)) is False
+            else:
+                bare = False
+            some: list[_Numbered] = [(index, *renames[index]) for index in indexes]
+            if bare:
+                some = self._rename_bare(batch, directory, some, errors)
+            for index, source, destination in some:
+                try:
+                    self.rename_file(source, destination, False, None, batch)
+                except StoreError as error:
+                    errors[index] = error
+        self._look_for_strangers(batch, renames, errors)
+
+    def _look_for_strangers(
+        self, batch: Held, renames: Sequence[tuple[StorePath, StorePath]], errors: dict[int, StoreError]
+    ) -> None:
+        """Moves back what came through a link that was planted after the look at its directory.
+
+        The directory that was looked at is still open: a name that stands in it was not renamed, another file was.
+        """
+        moved: dict[str, dict[str, int]] = {}
+        for index, (source, _destination) in enumerate(renames):
+            if index not in errors:
+                above, _slash, name = source.path.rpartition("/")
+                moved.setdefault(above, {})[name] = index
+        for above, names in moved.items():
+            try:
+                left = batch.left_in(above, names)
+            except OSError:
+                # It could not be listed: what was renamed says nothing against it.
+                continue
+            for name in left:
+                errors[names[name]] = _move_stranger_back(*renames[names[name]])
+
+    def _rename_bare(
+        self, batch: Held, directory: str, renames: list[_Numbered], errors: dict[int, StoreError]
+    ) -> list[_Numbered]:
+        """Renames files into one directory without sidecars; returns those that need another way."""
+        rest: list[_Numbered] = []
+        renamed: dict[str, _Numbered] = {}
+        checked: set[str] = set()
+        for numbered in renames:
+            index, source, destination = numbered
+            try:
+                above = source.path[: source.path.rfind("/")]
+                if above not in checked:
+                    batch.refuse_links(above)
+                    batch.refuse_links(directory)
+                    checked.add(above)
+                # By whole names, as `ends_of` says.
+                kernel_rename.rename_no_replace(source.path, destination.path)
+            except StoreError as error:
+                error.operation = error.operation or "rename_file"
+                errors[index] = error
+            except (OSError, ValueError) as error:
+                if isinstance(error, OSError) and error.errno in kernel_rename.NOT_OFFERED:
+                    rest.append(numbered)
+                    continue
+                told = translate(error, "rename_file", source, destination)
+                if not isinstance(told, StoreError):
+                    raise told from error
+                errors[index] = told
+            else:
+                renamed[destination.name] = numbered
+        # The system renames a directory or a link as gladly as a file. That none was among them is seen afterwards, in
+        # one look at them all.
+        for name, is_directory in others_among(directory, renamed.keys(), _ENTRIES_A_RENAME * len(renamed)).items():
+            index, source, destination = renamed[name]
+            errors[index] = self._put_other_back(source, destination, is_directory)
+        return rest
+
+    def _put_other_back(self, source: StorePath, destination: StorePath, is_directory: bool) -> StoreError:
+        """Undoes the rename of what turned out to be no regular file; says what the caller is to hear."""
+        refused: StoreError
+        if is_directory:
+            refused = StoreIsADirectoryError("a directory is there", path=source)
+        else:
+            refused = refuse_link(source.path)
+        refused.operation = "rename_file"
+        try:
+            with Held() as held:
+                first, place = ends_of(held, destination, source)
+                rename_no_replace(first, place)
+        except (OSError, StoreError) as error:
+            refused.causes = (error,)
+            refused.outcome = "unknown"
+        return refused
+
+
+def _rename_plainly(batch: Held, source: StorePath, destination: StorePath) -> bool:
+    """Renames what was just looked at and has no sidecar; False where this file system cannot do it in one step."""
+    try:
+        # By whole names, as `ends_of` says.
+        batch.refuse_links(destination.path.rpartition("/")[0])
+        drop_orphan(Place(destination.path, None, guarded=False))
+        kernel_rename.rename_no_replace(source.path, destination.path)
+    except (OSError, ValueError) as error:
+        if isinstance(error, OSError) and error.errno in kernel_rename.NOT_OFFERED:
+            return False
+        raise translate(error, "rename_file", source, destination) from error
+    return True
+
+
+def _refuse_other(source: StorePath, seen: tuple[str | None, int]) -> None:
+    """Refuses to rename another file than the one that was seen."""
+    try:
+        found = os.lstat(source.path)
+    except (OSError, ValueError) as error:
+        raise translate(error, "rename_file", source) from error
+    if stat.S_ISDIR(found.st_mode):
+        raise StoreIsADirectoryError("a directory is there", operation="rename_file", path=source)
+    if (identity_of(found), found.st_size) != seen:
+        raise StorePreconditionError("another file is there", operation="rename_file", path=source)
+
+
+def _move_stranger_back(source: StorePath, destination: StorePath) -> StoreError:
+    """Moves a file that is not the job's back to where its name led; says what the caller is to hear."""
+    return _move_back(source, destination, refuse_link(source.path.rpartition("/")[0]))
+
+
+def _move_back(source: StorePath, destination: StorePath, refused: StoreError) -> StoreError:
+    refused.operation = "rename_file"
+    try:
+        kernel_rename.rename_no_replace(destination.path, source.path)
+    except OSError as error:
+        refused.causes = (error,)
+        refused.outcome = "unknown"
+    return refused
+
+
+def _by_directory(paths: Sequence[StorePath]) -> dict[str, list[int]]:
+    """Indexes of paths by the directory they are in."""
+    groups: dict[str, list[int]] = {}
+    for index, path in enumerate(paths):
+        groups.setdefault(path.path.rpartition("/")[0], []).append(index)
+    return groups
