@@ -7,7 +7,7 @@ import importlib.util
 import os
 import sys
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,6 +19,8 @@ from committer.spark.protocol_jar import jar_path
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+Use = Callable[[str], None]
 
 HERE = Path(__file__).parent
 TIME_ZONE = "America/New_York"
@@ -91,6 +93,24 @@ def committing(spark: SparkSession) -> Iterator[SparkSession]:
         pytest.skip("there is no JDK to build the jar of the commit protocol with")
     yield configure(spark)
     spark.conf.set("spark.sql.sources.commitProtocolClass", SPARKS_OWN)
+
+
+@pytest.fixture
+def use_python(committing: SparkSession) -> Iterator[Use]:
+    """Says which interpreter the JVM starts; in place of this process, which is not registered any more."""
+    jvm = committing.sparkContext._jvm
+    assert jvm is not None
+    jvm.io.github.lakecommitter.spark.Driver.register(None)
+    conf = committing.sparkContext._jsc.sc().conf()
+    yield lambda python: conf.set("spark.committer.python", python)
+    conf.remove("spark.committer.python")
+
+
+def wrapper(path: Path, command: str) -> str:
+    """An interpreter that does something else, too."""
+    path.write_text(f"#!/bin/sh\n{command}\n")
+    path.chmod(0o755)
+    return str(path)
 
 
 def _jar() -> str:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -18,26 +18,8 @@ from committer import sync
 from committer.spark import jar_path
 from committer.spark.protocol_session import PROTOCOL
 
+from .conftest import Use, wrapper
 from .trees import data_files, everything, rows_by_directory
-
-Use = Callable[[str], None]
-
-
-@pytest.fixture
-def use_python(committing: SparkSession) -> Iterator[Use]:
-    """Says which interpreter the JVM starts; in place of this process, which is not registered any more."""
-    jvm = committing.sparkContext._jvm
-    assert jvm is not None
-    jvm.io.github.lakecommitter.spark.Driver.register(None)
-    conf = committing.sparkContext._jsc.sc().conf()
-    yield lambda python: conf.set("spark.committer.python", python)
-    conf.remove("spark.committer.python")
-
-
-def wrapper(path: Path, command: str) -> str:
-    path.write_text(f"#!/bin/sh\n{command}\n")
-    path.chmod(0o755)
-    return str(path)
 
 
 def test_a_process_sets_up_commits_and_aborts(committing: SparkSession, use_python: Use, tmp_path: Path) -> None:
@@ -176,6 +158,7 @@ def test_modules_in_the_working_directory_are_not_the_engine(
 def test_spark_sql_with_a_catalog_in_derby(tmp_path: Path) -> None:
     import pyspark
 
+    asked = tmp_path / "asked"
     statements = [
         "create table t (id bigint, p int) using parquet partitioned by (p)",
         "insert into t select id, id % 3 from range(9)",
@@ -184,6 +167,7 @@ def test_spark_sql_with_a_catalog_in_derby(tmp_path: Path) -> None:
         "set hive.exec.dynamic.partition.mode=nonstrict",
         "insert into h select id, id % 3 from range(9)",
         "insert overwrite h partition (p = 2) select 200",
+        # Hive moves what is written to it into its own tables from a directory beside them, also for an overwrite.
         "create table x (id bigint) stored as textfile",
         "insert into x select id from range(4)",
         "insert overwrite x select 300",
@@ -193,7 +177,7 @@ def test_spark_sql_with_a_catalog_in_derby(tmp_path: Path) -> None:
     ]
     settings = {
         "spark.sql.sources.commitProtocolClass": PROTOCOL,
-        "spark.committer.python": sys.executable,
+        "spark.committer.python": wrapper(tmp_path / "python", f'tee -a {asked} | {sys.executable} "$@"'),
         "spark.ui.enabled": "false",
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
@@ -215,4 +199,8 @@ def test_spark_sql_with_a_catalog_in_derby(tmp_path: Path) -> None:
     told = {line for line in done.stdout.splitlines() if ":" in line}
     assert told >= {"t0:3:6", "t1:1:100", "t2:3:8", "h0:3:6", "h1:3:7", "h2:1:200", "x:1:300"}
     assert sync.validate(tmp_path / "warehouse" / "t").ok
+    assert sync.validate(tmp_path / "warehouse" / "h").ok
+    destinations = re.findall(r'"destination":"file:[^"]*/warehouse/([^"]*)"', asked.read_text())
+    assert {place for place in destinations if ".hive-staging" not in place} == {"t", "h"}
+    assert [place.partition("/")[0] for place in destinations if ".hive-staging" in place] == ["x", "x"]
     assert not list((tmp_path / "warehouse").rglob("_temporary"))
