@@ -57,7 +57,9 @@ class OptionTable:
         hadoop_prefix: What Hadoop's keys for such a store begin with; empty without any.
         hadoop_only: Hadoop's keys that give no option by themselves, but bear on others.
         hadoop_access: Of these, the ones that choose among Hadoop's ways to authenticate.
+        hadoop_found: Classes that those keys may name, for what the store finds by itself where nothing is given.
         hadoop_scope: What Hadoop's keys for one bucket begin with; empty where they end in the account they are for.
+        hadoop_families: What keys begin with that the store takes as they are.
     """
 
     store: str
@@ -68,7 +70,9 @@ class OptionTable:
     hadoop_prefix: str = ""
     hadoop_only: tuple[str, ...] = ()
     hadoop_access: frozenset[str] = frozenset()
+    hadoop_found: tuple[str, ...] = ()
     hadoop_scope: str = ""
+    hadoop_families: tuple[str, ...] = ()
 
     @property
     def names(self) -> tuple[str, ...]:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
 
 import msgspec
 
 from committer.committers.opened_store import open_store
 from committer.committers.registry import default_committer
+from committer.config import CommitterConfig
 from committer.errors import ConfigurationError, StoreNotADirectoryError, StoreNotFoundError, UnsupportedError
 from committer.file_names import working_directory_in
 from committer.paths import StorePath
@@ -27,20 +29,34 @@ class DestinationState(msgspec.Struct, frozen=True):
         used: Whether anything is there but directories of jobs. Unlike with Spark's default mode, an empty directory
             does not count: a job that was aborted may leave one.
         committer: The committer that suits the store.
+        directories: Whether directories are real there.
     """
 
     used: bool
     committer: str
+    directories: bool
 
 
 async def look_at_destination(options: WriteOptions, mode: SaveMode) -> DestinationState:
+    """`look_at` the destination that the options of a write name."""
+    return await look_at(StorePath.of(options.path), mode, await options.resolve_storage(), options.config)
+
+
+async def look_at(
+    destination: StorePath, mode: SaveMode, storage: Mapping[str, object], config: CommitterConfig
+) -> DestinationState:
     """Looks at the destination of a write, and refuses what no mode may write into: 1 listing, and 3 looks if used.
+
+    Args:
+        destination: The directory.
+        mode: What is to become of what stands there.
+        storage: How to reach the store.
+        config: The rate of calls.
 
     Raises:
         ConfigurationError: All of a disk or bucket would be replaced.
         UnsupportedError: A table format with a log of its own keeps its files there.
     """
-    destination = StorePath.of(options.path)
     if mode == "overwrite" and destination.path in ("", "/"):
         raise ConfigurationError(
             "the root of a disk or bucket is never overwritten",
@@ -48,7 +64,7 @@ async def look_at_destination(options: WriteOptions, mode: SaveMode) -> Destinat
             path=destination,
             next_step="write into a directory below it, or append",
         )
-    store = await open_store(destination, await options.resolve_storage(), options.config)
+    store = await open_store(destination, storage, config)
     try:
         used = await _is_used(store, destination)
         kind = await _table_format(store, destination) if used else None
@@ -62,7 +78,7 @@ async def look_at_destination(options: WriteOptions, mode: SaveMode) -> Destinat
             path=destination,
             next_step=f"write it with {kind}, or give a directory of its own",
         )
-    return DestinationState(used, default_committer(store.capabilities))
+    return DestinationState(used, default_committer(store.capabilities), store.capabilities.directories)
 
 
 async def _is_used(store: Store, destination: StorePath) -> bool:

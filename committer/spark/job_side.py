@@ -13,7 +13,7 @@ from __future__ import annotations
 import logging
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import cache, partial
 from typing import Any
 
@@ -77,6 +77,7 @@ def answered(
     *,
     config: CommitterConfig | None = None,
     progress: bool | Listener | None = None,
+    storage: Mapping[str, object] | None = None,
     committed: Callable[[JobReport], object] | None = None,
 ) -> str:
     """Does what Java asks for and answers with JSON; an error is an answer too. Blocks.
@@ -86,6 +87,7 @@ def answered(
         request: What Java says of the job.
         config: Choices that win over those of the session.
         progress: As for `committer.open_job`.
+        storage: How to reach stores, where it is not as the session does.
         committed: Called with the report of a commit.
     """
 
@@ -94,14 +96,14 @@ def answered(
         refuse_other_release(asked.release)
         refuse_other_spark(asked.compiled_for, asked.spark)
         # Tasks compare the release with that of their executor's jar.
-        return {**wait_for(partial(set_up, asked, config), "open_job"), "release": asked.release}
+        return {**wait_for(partial(set_up, asked, config, storage), "open_job"), "release": asked.release}
 
     def end() -> dict[str, Any]:
         asked = msgspec.json.decode(request, type=EndRequest)
         if operation == "abort":
-            return {"aborted": wait_for(partial(abort, asked), "abort")}
+            return {"aborted": wait_for(partial(abort, asked, storage), "abort")}
         refuse_other_release(asked.release, "commit")
-        report = wait_for(partial(commit, asked, (log_event,), progress), "commit")
+        report = wait_for(partial(commit, asked, (log_event,), progress, storage), "commit")
         if committed is not None:
             committed(report)
         return {"committed": report.job_id}

@@ -6,6 +6,7 @@ are JSON. What a task needs to know of the layout is in the first answer: Java c
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -15,22 +16,24 @@ from committer.advice import COMMIT_AGAIN
 from committer.committers.refused_output import without_the_end
 from committer.committers.results import JobReport
 from committer.config import CommitterConfig
-from committer.errors import CommitterError, ConfigurationError, UnsupportedError
+from committer.errors import CommitterError, ConfigurationError, StorePermissionError, UnsupportedError
 from committer.events import Listener
 from committer.job_opening import attach_job, open_job
 from committer.layout import MANIFEST_SUFFIX, JobLayout
 from committer.logs import job_logger
+from committer.options import STAGED
 from committer.paths import StorePath
 from committer.records.job_state import SETUP
 from committer.records.task_commit import INLINE_LIMIT, TaskCommit
-from committer.spark.destination import look_at_destination
+from committer.spark.destination import look_at
 from committer.spark.modes import SaveMode
-from committer.spark.options import parse_options
+from committer.spark.protocol_storage import OWN, says_how_to_reach, storage_options_of
 from committer.spark.session_settings import choices_of
 from committer.spec import JobSpec
 from committer.stages.names import is_hidden
 
 _LOG = job_logger("committer.spark")
+_NO_RENAMES: Final = frozenset({"s3", "s3a"})
 _UNSUITED: Final = {
     "durability": "fsync",
     "unique_names": True,
@@ -49,6 +52,7 @@ class SetupRequest(msgspec.Struct, frozen=True):
         release: The digest of the sources of the jar.
         compiled_for: The versions of Scala and Spark that the jar was compiled for.
         spark: The version of Spark that runs.
+        storage: Hadoop's keys by which the session reaches stores; may hold secrets.
     """
 
     job_id: str
@@ -59,6 +63,10 @@ class SetupRequest(msgspec.Struct, frozen=True):
     release: str
     compiled_for: str = ""
     spark: str = ""
+    storage: dict[str, str] = {}
+
+    def __repr__(self) -> str:
+        return f"SetupRequest({self.job_id} at {self.destination})"
 
 
 class EndRequest(msgspec.Struct, frozen=True):
@@ -68,47 +76,65 @@ class EndRequest(msgspec.Struct, frozen=True):
         spec: The job.
         release: The digest of the sources of the jar.
         task_commits: The messages of the attempts that Spark chose, one a task.
+        options: As for its setup.
+        storage: As for its setup.
     """
 
     spec: str
     release: str
     task_commits: tuple[str, ...] = ()
+    options: dict[str, str] = {}
+    storage: dict[str, str] = {}
+
+    def __repr__(self) -> str:
+        return f"EndRequest({self.spec})"
 
 
-async def set_up(request: SetupRequest, config: CommitterConfig | None = None) -> dict[str, Any]:
+async def set_up(
+    request: SetupRequest, config: CommitterConfig | None = None, storage: Mapping[str, object] | None = None
+) -> dict[str, Any]:
     """Sets the job of a write up.
 
     Args:
         request: What Spark says.
         config: The choices of this process, which win over those of the session.
+        storage: Likewise, how to reach the store.
 
     Returns:
         What tasks need: the paths below which they write, and how they call what they write.
 
     Raises:
-        UnsupportedError: The destination's store is not served yet, or a place outside the destination is to be
-            replaced.
+        UnsupportedError: The destination's store is not served, or a place outside the destination is to be replaced.
         ConfigurationError: A choice cannot be honoured.
         CommitterError: The job could not be set up.
     """
     destination = StorePath.of(request.destination)
-    if destination.scheme != "file":
+    if destination.scheme in _NO_RENAMES:
         raise UnsupportedError(
-            f"Spark's own writers are committed on local disks only so far, not on {destination.scheme}://",
+            f"Spark's own writers are committed by renames so far, and {destination.scheme}:// has none",
             operation="setup_job",
             path=destination,
             next_step="use committer.spark.write there, or leave spark.sql.sources.commitProtocolClass unset",
         )
     replaced = _replaced(request, destination)
     mode: SaveMode = "overwrite" if replaced else "append"
-    await look_at_destination(parse_options({"path": request.destination}), mode)
-    chosen = config if config is not None else _choices(request.options, destination)
+    options = await _storage_of(destination, request.storage, request.options, storage)
+    try:
+        found = await look_at(destination, mode, options, CommitterConfig())
+    except (ConfigurationError, StorePermissionError) as error:
+        says_how_to_reach(error, destination)
+        raise
+    chosen = config if config is not None else _choices({**request.storage, **request.options}, destination)
     job = await open_job(
-        destination, job_id=request.job_id, delivery="message", config=_refuse_unsuited(chosen).replace(**replaced)
+        destination,
+        job_id=request.job_id,
+        delivery="message",
+        config=_refuse_unsuited(chosen).replace(**replaced),
+        storage_options=options,
     )
     spec = job.spec
     await job.close()
-    return _answer(spec)
+    return _answer(spec, directories=found.directories)
 
 
 def _replaced(request: SetupRequest, destination: StorePath) -> dict[str, Any]:
@@ -143,7 +169,9 @@ def _replaced(request: SetupRequest, destination: StorePath) -> dict[str, Any]:
 
 
 def _choices(options: Mapping[str, str], destination: StorePath) -> CommitterConfig:
-    chosen: dict[str, Any] = choices_of(options, (), mode=None, place=destination)
+    # Conflict modes of S3A's committers are for their own jobs: here Spark's save mode decides.
+    given = {key: value for key, value in options.items() if not key.startswith((OWN, STAGED))}
+    chosen: dict[str, Any] = choices_of(given, (), mode=None, place=destination)
     return CommitterConfig(**chosen)
 
 
@@ -165,7 +193,7 @@ def _refuse_unsuited(config: CommitterConfig) -> CommitterConfig:
     return config
 
 
-def _answer(spec: JobSpec) -> dict[str, Any]:
+def _answer(spec: JobSpec, *, directories: bool) -> dict[str, Any]:
     layout: JobLayout = spec.layout
     return {
         "spec": spec.encode().decode(),
@@ -175,7 +203,9 @@ def _answer(spec: JobSpec) -> dict[str, Any]:
         "attempts": str(layout.attempts),
         "attempts_uri": layout.attempts.uri,
         "roots": [str(layout.target(root)) for root in sorted(layout.roots)],
-        "stands": str(layout.drivers),
+        "directories": directories,
+        # Where directories are real this one is of this setup of the id alone; the record may be a later one's.
+        "stands": str(layout.drivers if directories else layout.setup),
         "task": _template(layout.task_id(0), "000000", "%06d"),
         "attempt": _template(layout.task_attempt_id(0, 0), "000000_0", "%06d_%d"),
         "record_suffix": MANIFEST_SUFFIX,
@@ -189,14 +219,21 @@ def _template(name: str, numbers: str, formats: str) -> str:
     return name.removesuffix(numbers) + formats
 
 
-async def commit(request: EndRequest, listeners: tuple[Listener, ...] = (), progress: Any = None) -> JobReport:
+async def commit(
+    request: EndRequest,
+    listeners: tuple[Listener, ...] = (),
+    progress: Any = None,
+    storage: Mapping[str, object] | None = None,
+) -> JobReport:
     """Commits exactly the attempts that Spark's messages name.
 
     Raises:
         CommitterError: The job was not committed, or it is not known whether it was.
     """
     commits = [TaskCommit.decode(text) for text in request.task_commits]
-    job = await attach_job(JobSpec.decode(request.spec), listeners=listeners, progress=progress)
+    spec = JobSpec.decode(request.spec)
+    options = await _storage_of_end(spec, request, storage)
+    job = await attach_job(spec, listeners=listeners, progress=progress, storage_options=options)
     try:
         return await job.commit(task_commits=commits, tasks=len(commits))
     except CommitterError as error:
@@ -207,7 +244,7 @@ async def commit(request: EndRequest, listeners: tuple[Listener, ...] = (), prog
         await job.close()
 
 
-async def abort(request: EndRequest) -> str:
+async def abort(request: EndRequest, storage: Mapping[str, object] | None = None) -> str:
     """Aborts a job, unless it is decided to be committed.
 
     Returns:
@@ -217,9 +254,26 @@ async def abort(request: EndRequest) -> str:
         JobDecidedError: It is; nothing was deleted.
         CommitterError: Something could not be removed.
     """
-    job = await attach_job(JobSpec.decode(request.spec))
+    spec = JobSpec.decode(request.spec)
+    job = await attach_job(spec, storage_options=await _storage_of_end(spec, request, storage))
     try:
         await job.abort()
         return job.spec.job_id
     finally:
         await job.close()
+
+
+async def _storage_of_end(
+    spec: JobSpec, request: EndRequest, storage: Mapping[str, object] | None
+) -> dict[str, object]:
+    return await _storage_of(spec.layout.destination, request.storage, request.options, storage)
+
+
+async def _storage_of(
+    destination: StorePath,
+    session: Mapping[str, str],
+    choices: Mapping[str, str],
+    given: Mapping[str, object] | None,
+) -> dict[str, object]:
+    """Off the event loop, which a reference to a file would stop."""
+    return await asyncio.to_thread(storage_options_of, destination, session, choices, given)

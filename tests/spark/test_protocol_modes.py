@@ -213,7 +213,7 @@ def test_a_jar_of_another_release_is_refused() -> None:
 
 async def test_the_job_side_refuses_what_it_does_not_serve() -> None:
     asked = SetupRequest("job-1", "s3a://bucket/x", False, (), {}, "")
-    with pytest.raises(UnsupportedError, match="on local disks only"):
+    with pytest.raises(UnsupportedError, match="by renames so far"):
         await set_up(asked)
     with pytest.raises(ConfigurationError, match="the root of a disk"):
         await set_up(SetupRequest("job-1", "file:/", False, ("file:/",), {}, ""))

@@ -7,9 +7,7 @@ import java.io.IOException;
 import java.io.Serializable;
 import java.io.UncheckedIOException;
 import java.util.ArrayList;
-import java.util.List;
 import java.util.Locale;
-import java.util.Map;
 import org.apache.hadoop.conf.Configuration;
 import org.apache.hadoop.fs.FileSystem;
 import org.apache.hadoop.fs.Path;
@@ -29,10 +27,6 @@ import scala.jdk.javaapi.CollectionConverters;
  */
 public final class CommitProtocol extends FileCommitProtocol implements Serializable {
   private static final long serialVersionUID = 1L;
-
-  /** Keys of these prefixes, where the session or the write gave them, are the job's choices. */
-  private static final List<String> CHOICES =
-      List.of("committer.", "mapreduce.manifest.committer.", "mapreduce.fileoutputcommitter.");
 
   private final String jobId;
   private final String destination;
@@ -67,14 +61,15 @@ public final class CommitProtocol extends FileCommitProtocol implements Serializ
     Configuration configuration = context.getConfiguration();
     request.put("job_id", jobId).put("destination", qualified(configuration)).put("dynamic", dynamic);
     superseded.forEach(request.putArray("superseded")::add);
-    ObjectNode choices = request.putObject("options");
-    for (Map.Entry<String, String> entry : configuration) {
-      String key = entry.getKey();
-      if (CHOICES.stream().anyMatch(key::startsWith) && isGiven(configuration, key)) {
-        choices.put(key, configuration.get(key));
-      }
-    }
+    StoreSettings.add(configuration, request);
     setup = Driver.ask("setup", request, jobId, destination).toString();
+    try {
+      TaskOutput.checkSeen(read(setup), configuration);
+    } catch (RuntimeException error) {
+      // Spark aborts no job whose setup failed.
+      abortJob(context);
+      throw error;
+    }
   }
 
   /** Not every caller in Spark gives a whole path, and Python may have another working directory. */
@@ -87,15 +82,9 @@ public final class CommitProtocol extends FileCommitProtocol implements Serializ
     }
   }
 
-  /** Whether a user gave a value; Hadoop's own defaults are no choice. */
-  private static boolean isGiven(Configuration configuration, String key) {
-    String[] sources = configuration.getPropertySources(key);
-    return sources == null || sources.length == 0 || !sources[sources.length - 1].endsWith("-default.xml");
-  }
-
   @Override
   public void commitJob(JobContext context, Seq<TaskCommitMessage> messages) {
-    ObjectNode request = request();
+    ObjectNode request = request(context);
     ArrayNode texts = request.putArray("task_commits");
     for (TaskCommitMessage message : CollectionConverters.asJava(messages)) {
       texts.add((String) message.obj());
@@ -109,15 +98,17 @@ public final class CommitProtocol extends FileCommitProtocol implements Serializ
       return;
     }
     try {
-      Driver.ask("abort", request(), jobId, destination);
+      Driver.ask("abort", request(context), jobId, destination);
     } catch (RuntimeException error) {
       // Spark is about to raise what failed the job, which this must not hide.
       log().warn("job {} at {} was not aborted: {}", jobId, destination, error.getMessage());
     }
   }
 
-  private ObjectNode request() {
-    return Driver.JSON.createObjectNode().put("spec", read(setup).get("spec").asText());
+  private ObjectNode request(JobContext context) {
+    ObjectNode request = Driver.JSON.createObjectNode().put("spec", read(setup).get("spec").asText());
+    StoreSettings.add(context.getConfiguration(), request);
+    return request;
   }
 
   // -- a task attempt, in an executor ----------------------------------------------------------------------------

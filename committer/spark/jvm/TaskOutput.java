@@ -11,11 +11,13 @@ import java.security.SecureRandom;
 import java.util.LinkedHashMap;
 import java.util.Locale;
 import java.util.Map;
+import java.util.Objects;
 import java.util.Set;
 import java.util.TreeSet;
 import java.util.stream.Collectors;
 import org.apache.hadoop.conf.Configuration;
 import org.apache.hadoop.fs.ChecksumFileSystem;
+import org.apache.hadoop.fs.EtagSource;
 import org.apache.hadoop.fs.FileStatus;
 import org.apache.hadoop.fs.FileSystem;
 import org.apache.hadoop.fs.Path;
@@ -70,6 +72,10 @@ final class TaskOutput {
     }
     TaskOutput output = new TaskOutput(job, context);
     output.checkJobStands();
+    if (!job.get("directories").asBoolean()) {
+      // It would leave objects with the names of directories up to the destination's own.
+      return output;
+    }
     if (!output.bare(output.directory).mkdirs(output.directory)) {
       throw new IOException("the directory " + output.directory + " could not be made");
     }
@@ -80,6 +86,24 @@ final class TaskOutput {
       throw error;
     }
     return output;
+  }
+
+  /** Refuses a job that this JVM does not see where Python set it up. Nothing is written yet. */
+  static void checkSeen(JsonNode job, Configuration configuration) {
+    Path mark = new Path(job.get("stands").asText());
+    String why;
+    try {
+      if (bare(mark, configuration).exists(mark)) {
+        return;
+      }
+      why = "there is no " + mark + " for it";
+    } catch (IOException error) {
+      why = error.toString();
+    }
+    throw new CommitException(
+        "Python set the job up at " + job.get("destination").asText() + ", and this JVM cannot see it: " + why
+            + "; outcome: unchanged; next step: give both the same place and the rights to write there: the JVM by"
+            + " Hadoop's keys (spark.hadoop.fs.*), Python by spark.hadoop.committer.storage.* where it is to go by others");
   }
 
   /** A new file, by its name below the destination. */
@@ -112,6 +136,7 @@ final class TaskOutput {
     String inner = place.toUri().getPath();
     String outer = directory.toUri().getPath();
     return place.toUri().getScheme().equals(directory.toUri().getScheme())
+        && Objects.equals(place.toUri().getAuthority(), directory.toUri().getAuthority())
         && (inner.equals(outer) || inner.startsWith(outer + "/"));
   }
 
@@ -149,7 +174,7 @@ final class TaskOutput {
                 + " unchanged; next step: find out who deletes below " + directory + "; Spark runs the task again");
       }
       manifest.addFileToCommit(
-          new FileEntry(file.getValue(), file.getKey(), status.getLen(), null));
+          new FileEntry(file.getValue(), file.getKey(), status.getLen(), etagOf(status)));
       size += status.getLen();
     }
     byte[] record = manifest.toBytes();
@@ -193,6 +218,11 @@ final class TaskOutput {
             + " with spark.sql.sources.commitProtocolClass unset");
   }
 
+  /** What tells the file from another of its name, as Hadoop's own manifest committer records it: only ABFS has it. */
+  private static String etagOf(FileStatus status) {
+    return status instanceof EtagSource ? ((EtagSource) status).getEtag() : null;
+  }
+
   void abort() throws IOException {
     bare(directory).delete(directory, true);
   }
@@ -222,6 +252,10 @@ final class TaskOutput {
 
   /** The file system of a path, without the checksum files that the local one keeps beside what it writes. */
   private FileSystem bare(Path path) throws IOException {
+    return bare(path, configuration);
+  }
+
+  private static FileSystem bare(Path path, Configuration configuration) throws IOException {
     FileSystem fs = path.getFileSystem(configuration);
     return fs instanceof ChecksumFileSystem ? ((ChecksumFileSystem) fs).getRawFileSystem() : fs;
   }

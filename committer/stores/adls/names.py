@@ -24,6 +24,7 @@ TABLE: Final = OptionTable(
             "the account's DFS endpoint, where it is not `https://` and what follows the `@` in the path: a private"
             " link, the emulator",
             others=("azure_storage_endpoint", "azure_endpoint"),
+            hadoop=("fs.azure.abfs.endpoint",),
         ),
         StorageOption(
             "account_key",
@@ -127,8 +128,9 @@ TABLE: Final = OptionTable(
         "assume_container_exists": "leave it out: nothing here makes a container",
     },
     hadoop_prefix="fs.azure.",
-    hadoop_only=("fs.azure.account.auth.type", "fs.azure.account.oauth.provider.type"),
+    hadoop_only=("fs.azure.account.auth.type", "fs.azure.account.oauth.provider.type", "fs.azure.always.use.https"),
     hadoop_access=frozenset({"fs.azure.account.auth.type", "fs.azure.account.oauth.provider.type"}),
+    hadoop_found=("MsiTokenProvider", "WorkloadIdentityTokenProvider"),
 )  # fmt: skip
 
 _PROVIDERS: Final = "org.apache.hadoop.fs.azurebfs.oauth2."
@@ -141,10 +143,18 @@ _TENANT: Final = re.compile(r"https://[^/]+/([^/]+)/oauth2(?:/v2\.0)?/token/?")
 _SCOPE: Final = re.compile(r"(?:([^.]+)\.)?([^.]+)\.(?:dfs|blob)\..+")
 
 
-def with_hadoop(options: Mapping[str, object], account: str, container: str) -> dict[str, object]:
+def with_hadoop(
+    options: Mapping[str, object], account: str, container: str, *, secure: bool = True
+) -> dict[str, object]:
     """The options with Hadoop's ``fs.azure.`` keys read as this library's; one for the account wins over a general one.
 
     Where ``fs.azure.account.auth.type`` is given, it says which of them count.
+
+    Args:
+        options: As they were given.
+        account: The account's name.
+        container: The container.
+        secure: Whether the path's scheme, ``abfss``, asks for TLS whatever Hadoop's keys say.
 
     Raises:
         ConfigurationError: A key is unknown, is for another account alone, has a value it cannot have, or gives what
@@ -154,12 +164,13 @@ def with_hadoop(options: Mapping[str, object], account: str, container: str) -> 
     found = _hadoop_of(options, account, container)
     if not found:
         return own
+    tls = found.pop("fs.azure.always.use.https", "true").strip().lower()
     kind = found.pop("fs.azure.account.auth.type", "").strip().upper()
     if kind and kind not in _AUTH:
         raise _bad(f"the option fs.azure.account.auth.type is {kind}, which is not here", _CREDENTIAL)
     provider = found.pop("fs.azure.account.oauth.provider.type", "").strip().removeprefix(_PROVIDERS)
     if provider and provider != "ClientCredsTokenProvider" and kind in ("", "OAUTH"):
-        known = provider in ("MsiTokenProvider", "WorkloadIdentityTokenProvider")
+        known = provider in TABLE.hadoop_found
         step = "leave Hadoop's OAuth keys out: DefaultAzureCredential finds this identity; AZURE_CLIENT_ID says which"
         raise _bad(
             f"the option fs.azure.account.oauth.provider.type names {provider}, which is not here",
@@ -167,13 +178,20 @@ def with_hadoop(options: Mapping[str, object], account: str, container: str) -> 
         )
     spelled = {option.name: key for key in own if (option := TABLE.find(key)) is not None and own[key] is not None}
     for base, text in found.items():
-        if kind and base not in _AUTH[kind]:
-            continue
         option = TABLE.find(base)
         assert option is not None  # noqa: S101
+        if kind and option.name != "endpoint" and base not in _AUTH[kind]:
+            continue
         if option.name in spelled:
             raise exclusive(spelled[option.name], base)
-        own[option.name] = _tenant_in(text, base) if option.name == "tenant_id" else text
+        if option.name == "tenant_id":
+            text = _tenant_in(text, base)
+        elif option.name == "endpoint":
+            if ":" not in text:
+                # As in Hadoop (``AzureBlobFileSystemStore.getURIBuilder``): it is for tests, and names a port.
+                continue
+            text = f"{'https' if secure or tls != 'false' else 'http'}://{text}/{account}"
+        own[option.name] = text
     return own
 
 

@@ -29,7 +29,9 @@ def place_of(scheme: str, authority: str) -> tuple[str, str, str]:
     return container, host.partition(".")[0], host
 
 
-def arguments_of(options: Mapping[str, object], account: str, container: str) -> dict[str, object]:
+def arguments_of(
+    options: Mapping[str, object], account: str, container: str, *, secure: bool = True
+) -> dict[str, object]:
     """Storage options under any name that `TABLE` knows, as arguments of the store.
 
     May block, where a connection string or what is no secret is in a file.
@@ -37,7 +39,7 @@ def arguments_of(options: Mapping[str, object], account: str, container: str) ->
     Raises:
         ConfigurationError: One is unknown, no text, for another account, or at odds with another.
     """
-    found = TABLE.named(with_hadoop(options, account, container))
+    found = TABLE.named(with_hadoop(options, account, container, secure=secure))
     for option in TABLE.options:
         if option.name in found and not option.instance:
             _text(option.name, found[option.name])

@@ -129,7 +129,8 @@ class AdlsStore(Store):
             ConfigurationError: An option is unknown or has a value it cannot have.
         """
         container, account, _host = place_of(path.scheme, path.authority)
-        return cls(path.scheme, path.authority, **arguments_of(options, account, container))  # type: ignore[arg-type]
+        found: Any = arguments_of(options, account, container, secure=path.scheme == "abfss")
+        return cls(path.scheme, path.authority, **found)
 
     def __repr__(self) -> str:
         return f"AdlsStore({self._scheme}://{self._authority}, {self._endpoint}, {self._access!r})"

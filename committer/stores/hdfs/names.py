@@ -10,6 +10,9 @@ _IN_PATH: Final = "leave it out and write it into the path: hdfs://HOST:PORT/pat
 _TICKET: Final = "leave it out: log in with kinit; the ticket cache is found as Hadoop finds it (KRB5CCNAME)"
 _CHOICES: Final = "give config=CommitterConfig(io_concurrency=..., io_rate=...): those are choices of the commit"
 
+HADOOP_FAMILIES: Final = ("dfs.", "hadoop.security.", "hadoop.rpc.", "fs.defaultfs")
+"""What Hadoop's keys begin with that the client reads itself."""
+
 TABLE: Final = OptionTable(
     store="HDFS",
     options=(
@@ -34,7 +37,5 @@ TABLE: Final = OptionTable(
         "extra_conf": "set these keys in hdfs-site.xml, or give them as options of their own: dfs.KEY",
         **dict.fromkeys(("max_retries", "timeout", "connect_timeout"), _CHOICES),
     },
+    hadoop_families=HADOOP_FAMILIES,
 )  # fmt: skip
-
-HADOOP_FAMILIES: Final = ("dfs.", "hadoop.security.", "hadoop.rpc.", "fs.defaultfs")
-"""What Hadoop's keys begin with that the client reads itself."""

@@ -1,0 +1,157 @@
+"""A driver whose Spark commits its own writers' output to a store that is a server.
+
+    python protocol_store_driver.py MASTER
+
+Reads a scenario a line from stdin, answers a line on stdout. SPARK_SETTINGS holds settings as JSON. Everything here
+belongs to `__main__`, so that Spark ships it by value.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+import traceback
+from collections.abc import Iterator
+from typing import Any
+
+from pyspark import TaskContext
+from pyspark.sql import DataFrame, SparkSession
+
+from committer.events import JobEvent
+from committer.spark import configure, last_report
+
+SPARKS_OWN = "org.apache.spark.sql.execution.datasources.SQLHadoopMapReduceCommitProtocol"
+KEY = "spark.sql.sources.commitProtocolClass"
+_METRICS = ("number of written files", "written output", "number of dynamic part")
+MOMENTS = {
+    "before the decision": "job_stage_load_manifests",
+    "in the middle": "job_stage_rename_files",
+    "after the outcome": "job_stage_end_job",
+}
+
+
+class _Killed:
+    """Which processes are to die, and at which moment of a commit."""
+
+    at = ""
+    pids: tuple[int, ...] = ()
+
+
+def listen(event: JobEvent) -> None:
+    if _Killed.at and event.kind in {"advanced", "stage_completed"} and event.stage == MOMENTS[_Killed.at]:
+        for pid in _Killed.pids:
+            os.kill(pid, signal.SIGKILL)
+
+
+def start(master: str) -> SparkSession:
+    settings = {
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.driver.memory": "768m",
+        "spark.driver.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1",
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.sql.shuffle.partitions": "2",
+        "spark.sql.maxConcurrentOutputFileWriters": "10",  # else a task sorts its rows before it writes any
+        **json.loads(os.environ["SPARK_SETTINGS"]),
+    }
+    builder = SparkSession.builder.master(master).appName("own writers on a server")
+    for key, value in settings.items():
+        builder = builder.config(key, value)
+    session = configure(builder, progress=listen).getOrCreate()
+    session.sparkContext.setLogLevel(os.environ.get("SPARK_LOG_LEVEL", "OFF"))
+    return session
+
+
+def metrics_of_latest(spark: SparkSession) -> dict[str, str]:
+    """What Spark's UI shows of the latest write."""
+    store = spark._jsparkSession.sharedState().statusStore()
+    spark.sparkContext._jsc.sc().listenerBus().waitUntilEmpty()
+    executions = [store.executionsList().apply(number) for number in range(store.executionsList().size())]
+    latest = max(executions, key=lambda one: one.executionId())
+    values = store.executionMetrics(latest.executionId())
+    metrics = [latest.metrics().apply(number) for number in range(latest.metrics().size())]
+    return {
+        one.name(): values.apply(one.accumulatorId())
+        for one in metrics
+        if one.name() in _METRICS and values.contains(one.accumulatorId())
+    }
+
+
+def failing(partition: int, number: int) -> Any:
+    def fail(batches: Iterator[Any]) -> Iterator[Any]:
+        context = TaskContext.get()
+        assert context is not None
+        yield from batches
+        if context.partitionId() == partition and context.attemptNumber() < number:
+            raise RuntimeError("all rows of this attempt were handed over")
+
+    return fail
+
+
+def frame(spark: SparkSession, query: str, fails: int) -> DataFrame:
+    """What a query gives, of which the second task fails so many times when all of its rows are written."""
+    rows = spark.sql(query)
+    return rows.mapInArrow(failing(1, fails), rows.schema) if fails else rows
+
+
+def write(
+    spark: SparkSession,
+    query: str,
+    dest: str,
+    *,
+    mode: str = "append",
+    file_format: str = "parquet",
+    by: list[str] | None = None,
+    options: dict[str, str] | None = None,
+    fails: int = 0,
+    sparks_own: bool = False,
+    killed: str = "",
+) -> dict[str, Any]:
+    """One write; what Spark raised, or what it and the engine tell of it."""
+    if killed:
+        jvm: Any = spark.sparkContext._jvm
+        _Killed.at, _Killed.pids = killed, (jvm.java.lang.ProcessHandle.current().pid(), os.getpid())
+    ours = spark.conf.get(KEY)
+    try:
+        if sparks_own:
+            spark.conf.set(KEY, SPARKS_OWN)
+        writer = frame(spark, query, fails).write.mode(mode).options(**(options or {}))
+        writer.partitionBy(*(by or ())).format(file_format).save(dest)
+    except Exception as error:
+        return {"error": f"{error}\n{traceback.format_exc()}"}
+    finally:
+        spark.conf.set(KEY, str(ours))
+    report = last_report()
+    told = None if sparks_own or report is None else [report.files_committed, report.bytes_committed]
+    return {"metrics": metrics_of_latest(spark), "report": told}
+
+
+def sql(spark: SparkSession, statements: list[str]) -> dict[str, Any]:
+    """The rows of the last statement, or what Spark raised."""
+    try:
+        return {"rows": [list(row) for row in [spark.sql(one).collect() for one in statements][-1]]}
+    except Exception as error:
+        return {"error": f"{error}\n{traceback.format_exc()}"}
+
+
+SCENARIOS = {scenario.__name__: scenario for scenario in (write, sql)}
+
+
+def main(master: str) -> None:
+    spark = start(master)
+    print(json.dumps({"told": "ready"}), flush=True)
+    for line in sys.stdin:
+        command = json.loads(line)
+        try:
+            answer = {"told": SCENARIOS[command.pop("scenario")](spark, **command)}
+        except Exception:
+            answer = {"failed": traceback.format_exc()}
+        print(json.dumps(answer), flush=True)
+    spark.stop()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

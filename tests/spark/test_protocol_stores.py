@@ -1,0 +1,165 @@
+"""Spark's own writers through the commit protocol on stores that are servers: results as Spark's own, modes, failures."""
+
+from __future__ import annotations
+
+import io
+import re
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from committer import sync
+
+from .cluster import Driver
+from .protocol_places import PLACES, Place, place_of
+
+pytestmark = [
+    pytest.mark.spark,
+    pytest.mark.java,
+    pytest.mark.xdist_group("protocol stores"),
+    pytest.mark.skipif(shutil.which("javac") is None, reason="there is no JDK to build the jar with"),
+]
+
+_UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+
+
+# hdfs-native 0.14.7 can hang its process where a call is cancelled.
+SLOW = {"hdfs": [pytest.mark.slow]}
+
+
+@pytest.fixture(scope="module", params=[pytest.param(name, marks=SLOW.get(name, [])) for name in PLACES])
+def place(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
+    with place_of(request.param, tmp_path_factory.mktemp("server")) as place:
+        yield place
+
+
+@pytest.fixture(scope="module")
+def driver(place: Place, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Driver]:
+    driver = place.driver(tmp_path_factory.mktemp("driver"))
+    yield driver
+    driver.close()
+
+
+def rows(place: Place, table: str, column: str = "id") -> dict[str, list[int]]:
+    """Sorted values of a column of a table's files in place, by directory; nothing of a job is left there."""
+    import pyarrow.parquet as pq
+
+    found: dict[str, list[int]] = {}
+    for name, data in place.read(table).items():
+        assert not name.startswith("_temporary"), name
+        if name.endswith(".parquet"):
+            values = pq.ParquetFile(io.BytesIO(data)).read([column]).column(column).to_pylist()
+            found.setdefault(name.rpartition("/")[0], []).extend(values)
+    return {directory: sorted(values) for directory, values in found.items()}
+
+
+def masked(files: dict[str, bytes]) -> dict[str, bytes]:
+    """Files but `_SUCCESS`, which stands, with the job's id masked in their names."""
+    found = {_UUID.sub("<uuid>", name): data for name, data in files.items()}
+    assert len(found) == len(files)
+    assert found.pop("_SUCCESS") is not None
+    # A client of Java's may mark directories.
+    return {name: data for name, data in found.items() if not name.endswith("/") and name}
+
+
+GOLDEN = {
+    "plain": {"query": "select id from range(20)"},
+    "partitioned": {
+        "query": "select id, element_at(array('a b', 'c/d:e', 'é%41', null), cast(id % 4 + 1 as int)) p from range(9)",
+        "by": ["p"],
+    },
+    "short": {
+        "query": "select id, id % 2 p from range(9)",
+        "by": ["p"],
+        "file_format": "csv",
+        "options": {"maxRecordsPerFile": "2", "compression": "gzip", "header": "true"},
+    },
+    "empty": {"query": "select id, id p from range(0)", "by": ["p"]},
+}
+
+
+@pytest.mark.one_in(6)
+class TestStores:
+    @pytest.mark.parametrize("case", GOLDEN)
+    def test_files_names_and_metrics_are_sparks(self, place: Place, driver: Driver, case: str) -> None:
+        told = {}
+        for name, sparks_own in (("sparks", True), ("ours", False)):
+            dest = f"golden-{case}/{name}"
+            told[name] = driver.run("write", dest=place.uri(dest), sparks_own=sparks_own, **GOLDEN[case])
+            assert "error" not in told[name]
+        expected = masked(place.read(f"golden-{case}/sparks"))
+        assert masked(place.read(f"golden-{case}/ours")) == expected
+        assert told["ours"]["metrics"] == told["sparks"]["metrics"]
+        assert told["ours"]["report"] == [len(expected), sum(map(len, expected.values()))]
+        assert sync.validate(place.uri(f"golden-{case}/ours"), storage_options=place.python).ok
+
+    def test_overwrites_replace_what_they_say_and_failures_nothing(self, place: Place, driver: Driver) -> None:
+        dest = place.uri("modes/t")
+
+        def write(query: str, mode: str = "overwrite", dynamic: bool = False, fails: int = 0) -> dict[str, object]:
+            options = {"partitionOverwriteMode": "dynamic" if dynamic else "static"}
+            told: dict[str, object] = driver.run(
+                "write", dest=dest, query=query, by=["p"], mode=mode, options=options, fails=fails
+            )
+            return told
+
+        assert "error" not in write("select id, id % 3 p from range(6)", "error")
+        assert "error" not in write("select id, 1 p from range(6, 8)", "append")
+        old = {"p=0": [0, 3], "p=1": [1, 4, 6, 7], "p=2": [2, 5]}
+        assert rows(place, "modes/t") == old
+        before = place.read("modes/t")
+        # Two tries a task.
+        for dynamic in (False, True):
+            told = write("select id, id % 2 p from range(9)", dynamic=dynamic, fails=2)
+            assert "all rows of this attempt were handed over" in str(told["error"])
+            assert place.read("modes/t") == before
+        assert "PATH_ALREADY_EXISTS" in str(write("select 1L id, 1 p", "error")["error"])
+        assert "error" not in write("select id, 1 p from range(100, 103)", dynamic=True, fails=1)
+        assert rows(place, "modes/t") == {**old, "p=1": [100, 101, 102]}
+        # Its own input.
+        assert "error" not in write(f"select id, p + 1 p from parquet.`{dest}` where p > 0")
+        assert rows(place, "modes/t") == {"p=2": [100, 101, 102], "p=3": [2, 5]}
+
+    def test_tables(self, place: Place, driver: Driver) -> None:
+        where = place.uri("tables/t")
+        told = driver.run(
+            "sql",
+            statements=[
+                f"create table t using parquet partitioned by (p) location '{where}' as select id, id % 3 p from range(6)",
+                "insert into t select 10L, 2L",
+                "insert overwrite t partition (p = 1) select 11L",
+                "set spark.sql.sources.partitionOverwriteMode=dynamic",
+                "insert overwrite t select 12L, 0L",
+                "reset spark.sql.sources.partitionOverwriteMode",
+                "select id, p from t order by id",
+            ],
+        )
+        assert told == {"rows": [[2, 2], [5, 2], [10, 2], [11, 1], [12, 0]]}
+        assert rows(place, "tables/t") == {"p=0": [12], "p=1": [11], "p=2": [2, 5, 10]}
+        assert "error" in driver.run("sql", statements=["insert overwrite t select raise_error('boom'), 1L"])
+        assert driver.run("sql", statements=["insert overwrite t select 13L, 1L", "select id, p from t"]) == {
+            "rows": [[13, 1]]
+        }
+        assert rows(place, "tables/t") == {"p=1": [13]}
+
+    def test_what_python_cannot_reach_as_the_jvm_does_is_refused(
+        self, place: Place, driver: Driver, tmp_path: Path
+    ) -> None:
+        """What the JVM writes to must be what Python commits in; nothing is left in either place."""
+        dest = place.uri("refused/t")
+
+        def write(option: str, value: str) -> str:
+            told = driver.run("write", dest=dest, query="select 1L id", options={f"committer.storage.{option}": value})
+            assert "outcome: unchanged" in told["error"]
+            assert place.read("refused") == {}
+            return str(told["error"])
+
+        if "endpoint" in place.python:
+            with place_of(place.name, tmp_path) as other:
+                told = write("endpoint", str(other.python["endpoint"]))
+                assert "this JVM cannot see it" in told
+                assert "spark.hadoop.committer.storage." in told
+                assert other.read("refused") == {}
+        assert "knows no option 'nonsense'" in write("nonsense", "1")
