@@ -69,6 +69,10 @@ class Cluster:
         """A path as Hadoop's client takes it."""
         return self._java.org.apache.hadoop.fs.Path(self._java.java.net.URI("hdfs", self.authority, name, None, None))
 
+    def permission(self, octal: str) -> Any:
+        """A file's mode as Hadoop's client takes it."""
+        return self._java.org.apache.hadoop.fs.permission.FsPermission(octal)
+
     def _wait_until_ready(self) -> None:
         deadline = time.monotonic() + _START_S
         names = self.name_node.getNamesystem()
@@ -95,6 +99,8 @@ class Cluster:
             "dfs.datanode.ipc.address": free,
             # With one DataNode alone a file is closed when its report is in, which takes half a second.
             "dfs.replication": str(DATA_NODES),
+            # The smallest there is: a file of some megabytes has several.
+            "dfs.blocksize": "1m",
             "dfs.namenode.file.close.num-committed-allowed": "1",
             **options,
         }.items():

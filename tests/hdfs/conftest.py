@@ -28,8 +28,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if str(item.path).startswith(HERE) and "jvm" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.java)
-            # hdfs-native 0.14.7 can hang its process where a call is cancelled: `pytest -m slow tests/hdfs` runs them.
-            item.add_marker(pytest.mark.slow)
 
 
 jvm = jvm_fixture(jars)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 from collections.abc import Mapping
 from pathlib import Path
@@ -25,6 +26,7 @@ class ClientConfiguration(msgspec.Struct, frozen=True, kw_only=True):
         name_nodes: How many NameNodes serve it.
         umask: What is taken off the permissions of what is made: `fs.permissions.umask-mode`.
         socket_timeout_is_set: Whether it says how long DataNodes are waited for: `dfs.client.socket-timeout`.
+        digest: Of all that the files and options say.
     """
 
     directory: str
@@ -32,6 +34,7 @@ class ClientConfiguration(msgspec.Struct, frozen=True, kw_only=True):
     name_nodes: int
     umask: int
     socket_timeout_is_set: bool
+    digest: str
 
 
 def read_configuration(
@@ -67,6 +70,7 @@ def read_configuration(
         name_nodes=max(1, len([one for one in serving.split(",") if one.strip()])),
         umask=_umask_of(properties),
         socket_timeout_is_set="dfs.client.socket-timeout" in properties,
+        digest=hashlib.sha256(repr(sorted(properties.items())).encode()).hexdigest(),
     )
 
 

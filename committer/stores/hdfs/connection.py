@@ -2,31 +2,33 @@
 
 from __future__ import annotations
 
-import asyncio
-import atexit
 import ctypes
 import os
 import sys
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Callable
+from functools import partial
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 from committer.advice import LOOK_BEFORE
 from committer.errors import (
     CommitterError,
     ConfigurationError,
+    StoreError,
     StoreOutcomeUnknownError,
     StoreUnavailableError,
     UnsupportedError,
 )
 from committer.flow.runtime import current_runtime
+from committer.flow.shielded import UNDO_BOUND_S
 from committer.paths import StorePath
 from committer.stores.hdfs.configuration import ClientConfiguration, read_configuration
 from committer.stores.hdfs.errors import error_of
+from committer.stores.hdfs.threads import Threads, UnansweredError
 
 if TYPE_CHECKING:
-    from hdfs_native import AsyncClient
+    from hdfs_native import Client
 
 T = TypeVar("T")
 
@@ -36,47 +38,46 @@ CALL_S: Final = 150.0
 DATA_S: Final = 300.0
 """How long one call may take that moves bytes: the client looks for another DataNode when one is gone."""
 
+THREADS: Final = 64
+"""Calls in flight: with more of them a NameNode answers no faster."""
+
 _SOCKET_TIMEOUT: Final = "dfs.client.socket-timeout"
 _SOCKET_TIMEOUT_MS: Final = "15000"
 _PROVIDER: Final = "dfs.client.failover.proxy.provider."
 _ASKING_THE_ACTIVE: Final = "org.apache.hadoop.hdfs.server.namenode.ha.ConfiguredFailoverProxyProvider"
 _PAGE: Final = 1000
-_EXIT_S: Final = 0.1
+_CLOSE_S: Final = 10.0
+# The client reads it of the environment whenever it connects (``security/user.rs``).
+_WHO: Final = ("HADOOP_USER_NAME", "HADOOP_PROXY_USER", "KRB5CCNAME")
 
-# One client for each configuration, for as long as the process lives. The client is made for that: it serves all loops,
-# and cannot be closed. To let go of one stops its threads, and waits for them, holding the lock of the interpreter that
-# they may wait for; in a forked child they are not even there. So none is let go of, at exit neither.
-_clients: Final[dict[tuple[object, ...], AsyncClient]] = {}
+# One client for each user and configuration, for as long as the process lives: it serves all threads, and cannot be
+# closed. To let go of one stops its threads and waits for them; in a forked child they are not even there. So none is
+# let go of, at exit neither.
+_clients: Final[dict[tuple[object, ...], Client]] = {}
 
-# Listings go through threads that all clients of a process share: a child that was forked after one has none.
-_forked: Final[list[int]] = []
+# A forked child inherits the connections to DataNodes that its parent keeps for this long, and could take one of them
+# (``DATANODE_CACHE_EXPIRY``, 3 s): two processes would read from one socket.
+_DATA_NODES_KEPT_S: Final = 3.5
+_usable_since: Final[list[float]] = []
 
 
 def _forget_the_parents() -> None:
     _clients.clear()
     if "hdfs_native" in sys.modules:
-        _forked.append(os.getpid())
+        _usable_since[:] = [time.monotonic() + _DATA_NODES_KEPT_S]
 
 
 os.register_at_fork(after_in_child=_forget_the_parents)
 
 
-def _let_threads_end() -> None:
-    """At exit: gives the client's threads time to let go of what Python's they hold.
+class _Opened(NamedTuple):
+    """What a process has opened."""
 
-    One that asks for the lock of an interpreter that is being shut down aborts the process (SIGABRT), whatever came of
-    its work: seen in one of three runs that end right after their last call (hdfs-native 0.14.7, Python 3.11).
-    """
-    if _clients:
-        time.sleep(_EXIT_S)
-
-
-atexit.register(_let_threads_end)
-
-
-def _kept(client: AsyncClient) -> AsyncClient:
-    ctypes.pythonapi.Py_IncRef(ctypes.py_object(client.inner))
-    return client
+    process: int
+    client: Client
+    threads: Threads
+    known: ClientConfiguration
+    who: tuple[str | None, ...]
 
 
 class Connection:
@@ -92,15 +93,15 @@ class Connection:
         self._authority = authority
         self._config_directory = config_directory
         self._options = options
-        self._made: tuple[int, AsyncClient, ClientConfiguration] | None = None
+        self._made: _Opened | None = None
 
     async def configuration(self) -> ClientConfiguration:
         """What is known of the cluster."""
-        return (await self._opened())[2]
+        return (await self._opened()).known
 
     async def call(
         self,
-        send: Callable[[AsyncClient], Awaitable[T]],
+        send: Callable[[Client], T],
         operation: str,
         path: StorePath,
         *,
@@ -108,77 +109,71 @@ class Connection:
         changes: bool = True,
         replaces: bool = False,
         bound_s: float = CALL_S,
+        undo: Callable[[T], object] | None = None,
     ) -> T:
-        """Sends one call; see `error_of` for the arguments and what it raises.
+        """Sends one call in a thread; see `error_of` for the arguments and what it raises.
 
-        A call without answer is given up after `bound_s`: the client knows no timeouts.
+        A call without answer is given up after `bound_s`: the client knows no timeouts. A caller that is cancelled
+        waits a minute at most for the end of a call that changes something; `undo` is for one that made something.
         """
-        client = (await self._opened())[1]
+        opened = await self._opened()
         try:
-            async with asyncio.timeout(bound_s):
-                return await send(client)
-        except TimeoutError:
-            raise _unanswered(operation, path, bound_s, changes=changes) from None
-        except (Exception, BaseException) as error:
-            if not _is_the_clients(error):
+            return await opened.threads.run(
+                partial(send, opened.client), bound_s=bound_s, settle_s=UNDO_BOUND_S if changes else 0.0, undo=undo
+            )
+        except UnansweredError as error:
+            raise unanswered(operation, path, bound_s, may_be_done=changes and error.begun) from None
+        except BaseException as error:
+            if not is_the_clients(error):
                 raise
             raise error_of(error, operation, path, source=source, changes=changes, replaces=replaces) from None
 
+    async def read(self, name: str, path: StorePath, *, limit: int) -> bytes | None:
+        """Reads a whole file; None where it is longer."""
+
+        def read(client: Client) -> bytes | None:
+            if _usable_since:
+                time.sleep(max(0.0, _usable_since[0] - time.monotonic()))
+            reader = client.read(name)
+            length = len(reader)
+            return reader.read_range(0, length) if length <= limit else None
+
+        return await self.call(read, "read", path, changes=False, bound_s=DATA_S)
+
     async def entries(self, name: str, operation: str, path: StorePath) -> AsyncIterator[Any]:
-        """Iterates over what a listing gives; a bound for each."""
-        opened = await self._opened()
-        if _forked:
-            async for entry in self._entries_of_a_child(name, operation, path, opened[2]):
-                yield entry
-            return
-        entries = opened[1].list_status(name)
+        """Iterates over what a listing gives; a bound for each page."""
+        entries = (await self._opened()).client.list_status(name)
 
-        def following(_client: AsyncClient) -> Awaitable[Any]:
-            return anext(entries)
-
-        while True:
-            try:
-                entry = await self.call(following, operation, path, changes=False)
-            except StopAsyncIteration:
-                return
-            yield entry
-
-    async def _entries_of_a_child(
-        self, name: str, operation: str, path: StorePath, known: ClientConfiguration
-    ) -> AsyncIterator[Any]:
-        """Lists by a blocking client, which has threads of its own, in a thread."""
-        from hdfs_native import Client
-
-        def opened() -> Iterator[Any]:
-            client = Client(self._url(), self._options_for(known), known.directory or None)
-            ctypes.pythonapi.Py_IncRef(ctypes.py_object(client.inner))
-            return client.list_status(name)
-
-        runtime = current_runtime()
-        entries = await self.call(lambda _client: runtime.run_blocking(opened), operation, path, changes=False)
-
-        def page() -> list[Any]:
+        def page(_client: Client) -> list[Any]:
             return list(islice(entries, _PAGE))
 
-        while found := await self.call(lambda _client: runtime.run_blocking(page), operation, path, changes=False):
+        while found := await self.call(page, operation, path, changes=False):
             for entry in found:
                 yield entry
 
-    def close(self) -> None:
-        """Forgets the client."""
-        self._made = None
+    async def close(self) -> None:
+        """Waits for calls whose callers gave up, ten seconds at most, and forgets the client."""
+        made, self._made = self._made, None
+        if made is not None and made.process == os.getpid():
+            await made.threads.drain(_CLOSE_S)
 
-    async def _opened(self) -> tuple[int, AsyncClient, ClientConfiguration]:
+    async def _opened(self) -> _Opened:
         made = self._made
-        if made is None or made[0] != os.getpid():
+        if made is None or made.process != os.getpid():
             made = await current_runtime().run_blocking(self._make)
-            if self._made is None or self._made[0] != made[0]:
+            if self._made is None or self._made.process != made.process:
                 self._made = made
+        if made.who != _who():
+            raise ConfigurationError(
+                f"the user of hdfs://{self._authority} was changed after it was opened: {', '.join(_WHO)}",
+                operation="open_store",
+                next_step="open a store for each user, and set these variables of the environment before",
+            )
         return made
 
-    def _make(self) -> tuple[int, AsyncClient, ClientConfiguration]:
+    def _make(self) -> _Opened:
         try:
-            from hdfs_native import AsyncClient
+            from hdfs_native import Client
         except ImportError:
             raise UnsupportedError(
                 "hdfs: paths need the package hdfs-native, which is not installed",
@@ -188,21 +183,18 @@ class Connection:
         known = read_configuration(self._authority, self._config_directory, self._options)
         options = self._options_for(known)
         place = known.directory or None
-        key = (self._authority, place, *sorted(options.items()))
+        who = _who()
+        key = (self._authority, place, known, os.geteuid(), who, *sorted(options.items()))
         client = _clients.get(key)
         if client is None:
-            client = _clients.setdefault(key, _kept(self._client(AsyncClient, options, place)))
-        return os.getpid(), client, known
-
-    def _url(self) -> str | None:
-        return f"hdfs://{self._authority}" if self._authority else None
+            client = _clients.setdefault(key, _kept(self._client(Client, options, place)))
+        return _Opened(os.getpid(), client, Threads(THREADS), known, who)
 
     def _options_for(self, known: ClientConfiguration) -> dict[str, str]:
         """What the client is told beside the files.
 
-        One try a NameNode: more sleep in a way that fails outside of the client's own threads (hdfs-native 0.14). A
-        DataNode that is gone is given up before the call is. No observer is read from: it may show the past to one who
-        looks what became of a call.
+        One try a NameNode: the engine counts tries, and waits between them. A DataNode that is gone is given up before
+        the call is. No observer is read from: it may show the past to one who looks what became of a call.
         """
         options = dict(self._options)
         if not known.socket_timeout_is_set:
@@ -211,11 +203,11 @@ class Connection:
         options[f"{_PROVIDER}{known.authority}"] = _ASKING_THE_ACTIVE
         return options
 
-    def _client(self, kind: type[AsyncClient], options: dict[str, str], place: str | None) -> AsyncClient:
+    def _client(self, kind: type[Client], options: dict[str, str], place: str | None) -> Client:
         try:
-            return kind(self._url(), options, place)
+            return kind(f"hdfs://{self._authority}" if self._authority else None, options, place)
         except Exception as error:
-            if not _is_the_clients(error):
+            if not is_the_clients(error):
                 raise
             raise ConfigurationError(
                 f"hdfs://{self._authority} cannot be reached with this configuration: {error}",
@@ -225,15 +217,16 @@ class Connection:
             ) from None
 
 
-def _is_the_clients(error: BaseException) -> bool:
+def is_the_clients(error: BaseException) -> bool:
     """Whether the client raised it: its panics are no `Exception` of Python's."""
-    if isinstance(error, CommitterError | StopAsyncIteration | asyncio.CancelledError | MemoryError):
+    if isinstance(error, CommitterError | MemoryError):
         return False
     return isinstance(error, OSError | RuntimeError | ValueError) or type(error).__name__ == "PanicException"
 
 
-def _unanswered(operation: str, path: StorePath, bound_s: float, *, changes: bool) -> CommitterError:
-    if changes:
+def unanswered(operation: str, path: StorePath, bound_s: float, *, may_be_done: bool) -> StoreError:
+    """The error of a call that did not end within its bound."""
+    if may_be_done:
         return StoreOutcomeUnknownError(
             f"no answer came within {bound_s:.0f} s, and it may have been done",
             operation=operation,
@@ -241,3 +234,12 @@ def _unanswered(operation: str, path: StorePath, bound_s: float, *, changes: boo
             next_step=LOOK_BEFORE,
         )
     return StoreUnavailableError(f"no answer came within {bound_s:.0f} s", operation=operation, path=path)
+
+
+def _who() -> tuple[str | None, ...]:
+    return tuple([os.environ.get(name) for name in _WHO])
+
+
+def _kept(client: Client) -> Client:
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(client.inner))
+    return client

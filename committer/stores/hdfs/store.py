@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import pwd
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
@@ -14,6 +14,7 @@ from committer.errors import (
     ConfigurationError,
     InvalidPathError,
     RecordError,
+    StoreError,
     StoreIsADirectoryError,
     StoreNotADirectoryError,
     StoreOutcomeUnknownError,
@@ -26,16 +27,18 @@ from committer.storage_options import OptionTable
 from committer.stores.base import Capabilities, FileStatus, FileWriter, Store
 from committer.stores.hdfs.connection import DATA_S, Connection
 from committer.stores.hdfs.names import HADOOP_FAMILIES, TABLE
+from committer.stores.hdfs.renames import Renames, identity_of, rename_together
 from committer.stores.hdfs.writer import HdfsWriter
 from committer.stores.helpers import status_or_none
 from committer.stores.rename_probe import probe_renames
 
 if TYPE_CHECKING:
-    from hdfs_native import AsyncClient, AsyncFileWriter
+    from hdfs_native import Client
+    from hdfs_native._internal import RawFileWriter
 
 _MAX_PATH: Final = 8000
 # ``dfs.namenode.fs-limits.max-component-length``, and ``HdfsConstants.MAX_PATH_LENGTH``, which counts characters.
-_CAPABILITIES: Final = Capabilities(max_name_bytes=255, max_path_bytes=_MAX_PATH)
+_CAPABILITIES: Final = Capabilities(max_name_bytes=255, max_path_bytes=_MAX_PATH, batch_rename=True)
 PUT_S: Final = DATA_S
 """How long the calls of one put may take together."""
 
@@ -48,14 +51,15 @@ class HdfsStore(Store):
 
     What its signatures do not show:
 
-    - A file's identity is its file id where the client tells it, else when it was last written, in milliseconds. A
-      rename keeps both. What else could pass for a file then has its length too, and was closed in the same
-      millisecond, under that very name.
-    - A rename takes files and directories alike. Where the caller gives no identity of what it renames, that is looked
-      at first, one call more.
+    - A file's identity is when it was last written, in milliseconds, which a rename keeps. What else could pass for a
+      file has its length too, and was closed in the same millisecond, under that very name.
+    - The NameNode renames files and directories alike, so what is renamed is looked at first.
+    - Calls block, in threads of the store, of which there are 64 at most. A caller that is cancelled waits for the end
+      of a call that changes something, a minute at most, so that it has no effect later.
     - Deleting looks first: the NameNode's own delete takes empty directories with files.
     - ``put`` writes a file beside its place and renames it: 5 calls.
-    - No call is sent twice by the client, but reads. One that is not answered within a minute is given up.
+    - No call is sent twice by the client, but reads. One that is not answered within 150 seconds is given up, one that
+      moves bytes, or renames many files, within 300.
     - What is made has the permissions that Hadoop's client gives it: ``fs.permissions.umask-mode``, 022 by default.
 
     Args:
@@ -140,14 +144,7 @@ class HdfsStore(Store):
 
     async def read(self, path: StorePath, *, limit: int) -> bytes:
         """Reads a whole file."""
-        name = _checked(path).path
-
-        async def read(client: AsyncClient) -> bytes | None:
-            reader = await client.read(name)
-            length = len(reader)
-            return await reader.read_range(0, length) if length <= limit else None
-
-        data = await self._connection.call(read, "read", path, changes=False, bound_s=DATA_S)
+        data = await self._connection.read(_checked(path).path, path, limit=limit)
         if data is None:
             raise RecordError(f"a file is longer than the {limit} bytes it may have", operation="read", path=path)
         return data
@@ -220,10 +217,19 @@ class HdfsStore(Store):
     async def rename_file(
         self, source: StorePath, destination: StorePath, *, replace: bool = False, identity: str | None = None
     ) -> None:
-        """Renames a file; one call where `identity` is given, else two."""
-        if identity is None and (await self.status(source)).is_directory:
+        """Renames a file; two calls."""
+        if (await self.status(source)).is_directory:
             raise StoreIsADirectoryError("a directory is there", operation="rename_file", path=source)
         await self._rename("rename_file", source, destination, replace=replace)
+
+    async def rename_files(
+        self, renames: Sequence[tuple[StorePath, StorePath]], *, seen: Sequence[tuple[str | None, int]] | None = None
+    ) -> dict[int, StoreError]:
+        """Renames many files, replacing nothing, in a few threads; two calls each."""
+        if not renames:
+            return {}
+        batch = Renames([(_checked(source), _checked(destination)) for source, destination in renames], seen)
+        return await rename_together(self._connection, batch)
 
     async def rename_directory(self, source: StorePath, destination: StorePath) -> None:
         """Renames a directory; two calls."""
@@ -250,18 +256,28 @@ class HdfsStore(Store):
         return await self._delete("delete_directory", path, recursive=recursive)
 
     async def close(self) -> None:
-        """Forgets the client, and with it its connections."""
-        self._connection.close()
+        """Waits for calls whose callers gave up, ten seconds at most; the client stays with the process."""
+        await self._connection.close()
 
-    async def _create(self, path: StorePath, operation: str, *, overwrite: bool) -> AsyncFileWriter:
+    async def _create(self, path: StorePath, operation: str, *, overwrite: bool) -> RawFileWriter:
         from hdfs_native import WriteOptions
 
         mode = await self._mode(_FILE_MODE)
         options = WriteOptions(permission=mode, overwrite=overwrite, create_parent=False)
         name = _checked(path).path
-        return await self._connection.call(
-            lambda client: client.create(name, options), operation, path, replaces=overwrite
-        )
+
+        made_by: list[Client] = []
+
+        def create(client: Client) -> RawFileWriter:
+            made_by.append(client)
+            # Python's own object around it closes the file, with calls, wherever it is collected as garbage.
+            return client.inner.create(name, options)
+
+        def remove(writer: RawFileWriter) -> None:
+            writer.close()
+            made_by[0].delete(name, False)
+
+        return await self._connection.call(create, operation, path, replaces=overwrite, undo=remove)
 
     async def _rename(self, operation: str, source: StorePath, destination: StorePath, *, replace: bool) -> None:
         here, there = _checked(source).path, _checked(destination).path
@@ -310,9 +326,7 @@ def _status(found: Any, path: StorePath) -> FileStatus:
     modified = found.modification_time / 1000
     if found.isdir:
         return FileStatus(path, True, 0, modified)
-    file_id = getattr(found, "file_id", None)
-    identity = str(file_id) if file_id else f"m{found.modification_time}"
-    return FileStatus(path, False, found.length, modified, identity)
+    return FileStatus(path, False, found.length, modified, identity_of(found))
 
 
 def _check_user(user: object) -> None:

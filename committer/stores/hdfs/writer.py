@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Final
@@ -15,7 +15,7 @@ from committer.stores.hdfs.connection import DATA_S, Connection
 from committer.stores.helpers import bytes_of
 
 if TYPE_CHECKING:
-    from hdfs_native import AsyncFileWriter
+    from hdfs_native._internal import RawFileWriter
 
 CHUNK_BYTES: Final = 1 << 20
 """What is kept before it is handed to the client, which sends packets of 64 KiB."""
@@ -31,7 +31,7 @@ class HdfsWriter(FileWriter):
         inner: The client's writer.
     """
 
-    def __init__(self, connection: Connection, store: Store, path: StorePath, inner: AsyncFileWriter) -> None:
+    def __init__(self, connection: Connection, store: Store, path: StorePath, inner: RawFileWriter) -> None:
         self._connection = connection
         self._store = store
         self._path = path
@@ -80,7 +80,7 @@ class HdfsWriter(FileWriter):
         with suppress(CommitterError):
             await self._call("abort", self._inner.close)
 
-    async def _call(self, operation: str, send: Callable[[], Awaitable[object]]) -> None:
+    async def _call(self, operation: str, send: Callable[[], object]) -> None:
         await self._connection.call(lambda _client: send(), operation, self._path, bound_s=DATA_S)
 
     async def _send(self, operation: str) -> None:

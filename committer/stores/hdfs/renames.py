@@ -1,0 +1,129 @@
+"""Many renames in one call: a few threads that take them in turn, so that no coroutine waits for each."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING, Final
+
+from committer.errors import CommitterError, StoreError, StoreIsADirectoryError, StorePreconditionError
+from committer.flow.shielded import UNDO_BOUND_S, run_shielded
+from committer.paths import StorePath
+from committer.stores.hdfs.connection import DATA_S, Connection, unanswered
+from committer.stores.hdfs.errors import error_of
+
+if TYPE_CHECKING:
+    from hdfs_native import Client, FileStatus
+
+LANES: Final = 16
+"""Threads that serve one call: a publish makes four such calls at a time."""
+
+
+def identity_of(found: FileStatus) -> str:
+    """What a file is known by, which a rename keeps.
+
+    Never the file id, should a release of the client show it: records of a job that began before hold this form, and
+    other processes of it may have another release.
+    """
+    return f"m{found.modification_time}"
+
+
+class Renames:
+    """Renames of files, replacing nothing, on their way.
+
+    Each is two calls: the NameNode renames a directory as it does a file, and so the source is looked at first.
+
+    Args:
+        renames: Source and destination of each.
+        seen: Identity and length that each source must have; None where any file will do.
+    """
+
+    def __init__(
+        self, renames: Sequence[tuple[StorePath, StorePath]], seen: Sequence[tuple[str | None, int]] | None
+    ) -> None:
+        self._renames = renames
+        self._seen = seen
+        self._left = deque(range(len(renames)))
+        self._ended: set[int] = set()
+        self._errors: dict[int, StoreError] = {}
+
+    @property
+    def above(self) -> StorePath:
+        """The directory that the first goes to."""
+        return self._renames[0][1].parent
+
+    @property
+    def lanes(self) -> int:
+        """How many threads help."""
+        return min(LANES, len(self._renames))
+
+    def run(self, client: Client) -> None:
+        """Takes one after the other, in one of the threads, until none is left."""
+        inner, renames, left, ended, seen = client.inner, self._renames, self._left, self._ended, self._seen
+        while left:
+            try:
+                index = left.popleft()
+            except IndexError:
+                return
+            source, destination = renames[index]
+            try:
+                found = inner.get_file_info(source.path)
+                if found.isdir:
+                    raise StoreIsADirectoryError("a directory is there", operation="rename_file", path=source)
+                if seen is not None and seen[index] != (identity_of(found), found.length):
+                    raise StorePreconditionError("another file is there", operation="rename_file", path=source)
+                inner.rename(source.path, destination.path, False)
+            except BaseException as error:
+                self._errors[index] = _told(error, source, destination)
+            ended.add(index)
+
+    def stop(self) -> dict[int, StoreError]:
+        """Begins no other; what went wrong, by index: what was not begun, or did not end, too."""
+        never = []
+        while self._left:
+            with suppress(IndexError):
+                never.append(self._left.pop())
+        unknown = set(range(len(self._renames))).difference(never, self._ended.copy())
+        errors = dict.fromkeys(never, self._unanswered(may_be_done=False))
+        errors |= dict.fromkeys(unknown, self._unanswered(may_be_done=True))
+        return errors | self._errors
+
+    def _unanswered(self, *, may_be_done: bool) -> StoreError:
+        return unanswered("rename_file", self.above, DATA_S, may_be_done=may_be_done)
+
+
+async def rename_together(connection: Connection, batch: Renames) -> dict[int, StoreError]:
+    """Makes the renames of a batch; what went wrong, by index.
+
+    A rename that a thread has begun is waited for before a cancellation goes on.
+    """
+    lanes = [
+        asyncio.create_task(connection.call(batch.run, "rename_file", batch.above, bound_s=DATA_S))
+        for _lane in range(batch.lanes)
+    ]
+    try:
+        await asyncio.wait(lanes)
+    except asyncio.CancelledError:
+        batch.stop()
+        for lane in lanes:
+            lane.cancel()
+        # Each lane bounds its own wait.
+        await run_shielded(lambda: asyncio.wait(lanes), bound_s=2 * UNDO_BOUND_S)
+        raise
+    errors = batch.stop()
+    for lane in lanes:
+        error = lane.exception()
+        # A lane that was given up left renames that `stop` tells of.
+        if error is not None and not isinstance(error, StoreError):
+            raise error
+    return errors
+
+
+def _told(error: BaseException, source: StorePath, destination: StorePath) -> StoreError:
+    if not isinstance(error, CommitterError):
+        error = error_of(error, "rename_file", destination, source=source)
+    if not isinstance(error, StoreError):
+        raise error
+    return error

@@ -1,0 +1,203 @@
+"""The threads that make blocking calls: how many, in what turn, and what becomes of calls that were given up."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import subprocess
+import sys
+import threading
+import weakref
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from committer.stores.hdfs.threads import Threads, UnansweredError
+
+BOUND_S = 30.0
+
+
+class Gate:
+    """A blocking call that goes on when it is let."""
+
+    def __init__(self) -> None:
+        self.begun = threading.Semaphore(0)
+        self._open = threading.Event()
+        self.made = 0
+
+    def __call__(self) -> int:
+        self.made += 1
+        self.begun.release()
+        assert self._open.wait(BOUND_S)
+        return self.made
+
+    def open(self) -> None:
+        self._open.set()
+
+    async def until_begun(self) -> None:
+        await asyncio.to_thread(self.begun.acquire)
+
+
+@pytest.fixture
+def gate() -> Iterator[Gate]:
+    gate = Gate()
+    yield gate
+    gate.open()
+
+
+def run(threads: Threads, function: Callable[[], object], **options: object) -> asyncio.Task[object]:
+    return asyncio.create_task(threads.run(function, **{"bound_s": BOUND_S, **options}))  # type: ignore[arg-type]
+
+
+async def test_results_and_errors() -> None:
+    threads = Threads(2)
+    assert await run(threads, lambda: 1) == 1
+    with pytest.raises(KeyError):
+        await run(threads, lambda: {}["x"])
+    assert threads.running == 0
+
+
+async def test_there_are_only_so_many(gate: Gate) -> None:
+    threads = Threads(3)
+    calls = [run(threads, gate) for _call in range(10)]
+    for _thread in range(3):
+        await gate.until_begun()
+    assert (gate.made, threads.running) == (3, 3)
+    gate.open()
+    await asyncio.gather(*calls)
+    assert gate.made == 10
+
+
+async def test_one_thread_serves_calls_that_come_one_by_one() -> None:
+    threads, served = Threads(8), set[object]()
+    for _call in range(20):
+        served.add(await run(threads, threading.get_ident))
+        while threads.running:
+            await asyncio.sleep(0)
+        # It ended its call, and is on its way to wait for the next.
+        await asyncio.sleep(0.01)
+    assert len(served) == 1
+
+
+async def test_a_call_that_waits_is_never_made_once_its_caller_is_cancelled(gate: Gate) -> None:
+    threads = Threads(1)
+    first = run(threads, gate)
+    await gate.until_begun()
+    second = run(threads, gate)
+    await asyncio.sleep(0)
+    second.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await second
+    gate.open()
+    await first
+    assert await run(threads, lambda: gate.made) == 1
+
+
+async def test_a_call_that_was_begun_is_waited_for(gate: Gate) -> None:
+    threads = Threads(1)
+    call = run(threads, gate, settle_s=BOUND_S)
+    await gate.until_begun()
+    call.cancel()
+    for _turn in range(5):
+        await asyncio.sleep(0)
+    call.cancel()
+    done, _pending = await asyncio.wait({call}, timeout=0.05)
+    assert not done
+    gate.open()
+    with pytest.raises(asyncio.CancelledError):
+        await call
+    assert threads.running == 0
+
+
+async def test_the_wait_for_it_is_bounded(gate: Gate) -> None:
+    threads = Threads(1)
+    call = run(threads, gate, settle_s=0.01)
+    await gate.until_begun()
+    call.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await call
+    assert threads.running == 1
+    assert not await threads.drain(0.02)
+    gate.open()
+    assert await threads.drain(BOUND_S)
+
+
+@pytest.mark.parametrize("settle_s", [0.0, BOUND_S])
+async def test_what_a_call_made_is_undone_where_its_caller_is_gone(gate: Gate, settle_s: float) -> None:
+    threads, undone = Threads(1), list[object]()
+    call = run(threads, gate, settle_s=settle_s, undo=undone.append)
+    await gate.until_begun()
+    call.cancel()
+    await asyncio.sleep(0)
+    gate.open()
+    with pytest.raises(asyncio.CancelledError):
+        await call
+    assert await threads.drain(BOUND_S)
+    assert undone == [1]
+
+
+async def test_what_was_made_at_the_moment_of_the_cancellation_is_undone() -> None:
+    """The call ended, and its caller did not come to know yet."""
+    threads, undone = Threads(1), list[object]()
+    ended = threading.Event()
+    call = run(threads, ended.set, settle_s=BOUND_S, undo=undone.append)
+    await asyncio.sleep(0)
+    assert ended.wait(BOUND_S)
+    while threads.running:
+        pass
+    call.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await call
+    assert undone == [None]
+
+
+async def test_a_call_that_takes_too_long(gate: Gate) -> None:
+    threads = Threads(1)
+    with pytest.raises(UnansweredError) as begun:
+        await run(threads, gate, bound_s=0.02)
+    with pytest.raises(UnansweredError) as waiting:
+        await run(threads, gate, bound_s=0.02)
+    assert (begun.value.begun, waiting.value.begun) == (True, False)
+    gate.open()
+    assert await threads.drain(BOUND_S)
+    assert gate.made == 1
+
+
+async def test_an_error_keeps_nothing_alive() -> None:
+    class Failed(Exception):
+        pass
+
+    def fail() -> None:
+        raise Failed
+
+    async def kept() -> weakref.ref[Failed]:
+        try:
+            await Threads(1).run(fail, bound_s=BOUND_S)
+        except Failed as error:
+            return weakref.ref(error)
+        raise AssertionError
+
+    gc.disable()
+    try:
+        assert (await kept())() is None
+    finally:
+        gc.enable()
+
+
+@pytest.mark.allow_blocking("another interpreter is waited for")
+def test_a_process_waits_at_its_end_for_what_was_begun() -> None:
+    script = """
+import asyncio, time
+from committer.stores.hdfs.threads import Threads
+
+async def main():
+    async with asyncio.timeout(0.1):
+        await Threads(1).run(lambda: (time.sleep(0.5), print("ended")), bound_s=30)
+
+try:
+    asyncio.run(main())
+except TimeoutError:
+    print("given up")
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stdout) == (0, "given up\nended\n"), done.stderr
