@@ -23,7 +23,7 @@ from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 from committer.advice import COMMIT_AGAIN, blocking, to_blocking_callers
 from committer.committers.refused_output import without_the_end
 from committer.committers.results import JobReport
-from committer.errors import CommitterError, JobDecidedError, JobNotFoundError, TargetExistsError
+from committer.errors import CommitterError, JobDecidedError, JobNotFoundError
 from committer.job_opening import attach_job, open_job
 from committer.logs import job_logger
 from committer.records.task_commit import TaskCommit
@@ -32,7 +32,7 @@ from committer.spark.commit_log import log_event
 from committer.spark.destination import look_at_destination
 from committer.spark.kept_report import keep_report
 from committer.spark.messages import TaskCommitMessage, encoded, task_commits
-from committer.spark.modes import SaveMode, commit_config
+from committer.spark.modes import SaveMode, commit_config, target_exists
 from committer.spark.options import WriteOptions
 from committer.spark.output import FileNames, TaskOutput
 from committer.spark.schema import FilePlan
@@ -156,12 +156,7 @@ async def set_up(options: WriteOptions, mode: SaveMode, plan: FilePlan) -> Commi
         _LOG.info("%s holds data, and the mode is ignore: nothing is written", options.path)
         return IgnoringWriter()
     if found.used and mode == "error":
-        raise TargetExistsError(
-            "the destination holds data already, and the mode is error",
-            operation="save",
-            path=options.path,
-            next_step="use append or overwrite as the mode (existing=... of the data source), or another destination",
-        )
+        raise target_exists(options.path)
     config = commit_config(
         options.config, mode, partition_by=options.partition_by, overwrite_mode=options.overwrite_mode, used=found.used
     )

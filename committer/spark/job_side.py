@@ -79,6 +79,8 @@ def answered(
     progress: bool | Listener | None = None,
     storage: Mapping[str, object] | None = None,
     committed: Callable[[JobReport], object] | None = None,
+    decided: CommitterConfig | None = None,
+    failed: Callable[[CommitterError], object] | None = None,
 ) -> str:
     """Does what Java asks for and answers with JSON; an error is an answer too. Blocks.
 
@@ -89,6 +91,8 @@ def answered(
         progress: As for `committer.open_job`.
         storage: How to reach stores, where it is not as the session does.
         committed: Called with the report of a commit.
+        decided: All choices, the save mode's among them, where `committer.spark.write` made them.
+        failed: Called with the error of a setup or a commit.
     """
 
     def setup() -> dict[str, Any]:
@@ -96,7 +100,10 @@ def answered(
         refuse_other_release(asked.release)
         refuse_other_spark(asked.compiled_for, asked.spark)
         # Tasks compare the release with that of their executor's jar.
-        return {**wait_for(partial(set_up, asked, config, storage), "open_job"), "release": asked.release}
+        return {
+            **wait_for(partial(set_up, asked, config, storage, decided=decided), "open_job"),
+            "release": asked.release,
+        }
 
     def end() -> dict[str, Any]:
         asked = msgspec.json.decode(request, type=EndRequest)
@@ -114,6 +121,8 @@ def answered(
     except Exception as error:
         if not isinstance(error, CommitterError):
             _LOG.exception("%s of a job of Spark's failed", operation)
+        elif failed is not None and operation != "abort":
+            failed(error)
         answer = {"error": _told(error, operation)}
     return msgspec.json.encode(answer).decode()
 

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Final, Literal, TypeAlias, cast, get_args
 
 from committer.config import CommitterConfig
-from committer.errors import ConfigurationError
+from committer.errors import ConfigurationError, TargetExistsError
 
 SaveMode: TypeAlias = Literal["error", "ignore", "append", "overwrite"]
 PartitionOverwriteMode: TypeAlias = Literal["static", "dynamic"]
@@ -69,6 +69,16 @@ def mode_of_write(overwrite: bool, existing: SaveMode | None) -> SaveMode:
             next_step='with the option existing, use mode("append")',
         )
     return "overwrite"
+
+
+def target_exists(path: str) -> TargetExistsError:
+    """The error of the mode ``error`` where data stands."""
+    return TargetExistsError(
+        "the destination holds data already, and the mode is error",
+        operation="save",
+        path=path,
+        next_step="use append or overwrite as the mode (existing=... of the data source), or another destination",
+    )
 
 
 def commit_config(

@@ -148,6 +148,21 @@ def parse_options(options: Mapping[str, str]) -> WriteOptions:
     )
 
 
+def is_sparks(key: str) -> bool:
+    """Whether an option is for a writer of files, Spark's own too, and not one of this library's alone."""
+    folded = key.lower()
+    if folded in ("compression", "maxrecordsperfile"):
+        return True
+    own = {one.lower() for one in _OWN} | {field.name for field in msgspec.structs.fields(CommitterConfig)}
+    return not (folded in own or folded.startswith(_STORAGE) or is_hadoop_key(folded))
+
+
+def makes_choices(options: Mapping[str, str]) -> bool:
+    """Whether options make choices of the commit, by our names or Hadoop's."""
+    fields = {field.name for field in msgspec.structs.fields(CommitterConfig)}
+    return any(key.lower() in fields or is_hadoop_key(key.lower()) for key in options)
+
+
 def path_option(uri: str | os.PathLike[str] | StorePath) -> str:
     """The text of the option ``path`` that means this destination: its names as they are, without escapes.
 

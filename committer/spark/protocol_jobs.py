@@ -28,6 +28,7 @@ from committer.records.task_commit import INLINE_LIMIT, TaskCommit
 from committer.spark.destination import look_at
 from committer.spark.modes import SaveMode
 from committer.spark.protocol_storage import OWN, says_how_to_reach, storage_options_of
+from committer.spark.running_writes import CALL
 from committer.spark.session_settings import choices_of
 from committer.spec import JobSpec
 from committer.stages.names import is_hidden
@@ -91,7 +92,11 @@ class EndRequest(msgspec.Struct, frozen=True):
 
 
 async def set_up(
-    request: SetupRequest, config: CommitterConfig | None = None, storage: Mapping[str, object] | None = None
+    request: SetupRequest,
+    config: CommitterConfig | None = None,
+    storage: Mapping[str, object] | None = None,
+    *,
+    decided: CommitterConfig | None = None,
 ) -> dict[str, Any]:
     """Sets the job of a write up.
 
@@ -99,6 +104,7 @@ async def set_up(
         request: What Spark says.
         config: The choices of this process, which win over those of the session.
         storage: Likewise, how to reach the store.
+        decided: All choices, the save mode's among them, where `committer.spark.write` made them.
 
     Returns:
         What tasks need: the paths below which they write, and how they call what they write.
@@ -124,12 +130,15 @@ async def set_up(
     except (ConfigurationError, StorePermissionError) as error:
         says_how_to_reach(error, destination)
         raise
-    chosen = config if config is not None else _choices({**request.storage, **request.options}, destination)
+    if decided is None:
+        _refuse_stray_call(request)
+        chosen = config if config is not None else _choices({**request.storage, **request.options}, destination)
+        decided = _refuse_unsuited(chosen).replace(**replaced)
     job = await open_job(
         destination,
         job_id=request.job_id,
         delivery="message",
-        config=_refuse_unsuited(chosen).replace(**replaced),
+        config=decided,
         storage_options=options,
     )
     spec = job.spec
@@ -168,6 +177,15 @@ def _replaced(request: SetupRequest, destination: StorePath) -> dict[str, Any]:
     return {"conflict_mode": "replace"} if request.dynamic else {}
 
 
+def _refuse_stray_call(request: SetupRequest) -> None:
+    if CALL in request.options:
+        raise ConfigurationError(
+            "this write is one of committer.spark.write, whose process does not commit it",
+            operation="setup_job",
+            next_step="call committer.spark.configure(session) in that process again",
+        )
+
+
 def _choices(options: Mapping[str, str], destination: StorePath) -> CommitterConfig:
     # Conflict modes of S3A's committers are for their own jobs: here Spark's save mode decides.
     given = {key: value for key, value in options.items() if not key.startswith((OWN, STAGED))}
@@ -175,15 +193,19 @@ def _choices(options: Mapping[str, str], destination: StorePath) -> CommitterCon
     return CommitterConfig(**chosen)
 
 
+def unsuited(config: CommitterConfig) -> list[str]:
+    """What files that Spark itself writes cannot be given, as ``field=value``."""
+    return [f"{field}={value!r}" for field, value in _UNSUITED.items() if getattr(config, field) == value]
+
+
 def _refuse_unsuited(config: CommitterConfig) -> CommitterConfig:
     """Refuses what files that Spark itself writes cannot be given."""
-    for field, value in _UNSUITED.items():
-        if getattr(config, field) == value:
-            raise ConfigurationError(
-                f"{field}={value!r} cannot be had with files that Spark's own writers write",
-                operation="setup_job",
-                next_step=f"leave {field} out, or use committer.spark.write",
-            )
+    for choice in unsuited(config):
+        raise ConfigurationError(
+            f"{choice} cannot be had with files that Spark's own writers write",
+            operation="setup_job",
+            next_step=f"leave {choice.partition('=')[0]} out, or use committer.spark.write",
+        )
     if config.conflict_mode != "append" or config.superseded_scope != "directories" or config.superseded_directories:
         raise ConfigurationError(
             "what happens to data that is there is what Spark's save mode chooses",

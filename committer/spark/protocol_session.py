@@ -18,11 +18,12 @@ from committer.events import Listener
 from committer.spark.job_side import answered, refuse_other_release, refuse_other_spark
 from committer.spark.launching import JARS, running_gateway, with_jar
 from committer.spark.protocol_jar import jar_path
+from committer.spark.running_writes import call_of
 
 PROTOCOL: Final = "io.github.lakecommitter.spark.CommitProtocol"
 """The class that ``spark.sql.sources.commitProtocolClass`` names."""
 
-_PROTOCOL_KEY: Final = "spark.sql.sources.commitProtocolClass"
+PROTOCOL_KEY: Final = "spark.sql.sources.commitProtocolClass"
 _JOB_SIDE: Final = "io.github.lakecommitter.spark.Driver$JobSide"
 
 
@@ -30,6 +31,24 @@ class _Last:
     """The report of the latest commit of this process."""
 
     report: JobReport | None = None
+
+
+class _Registered:
+    """What this process registered with its JVM."""
+
+    side: _JobSide | None = None
+
+
+def is_committing(session: Any) -> bool:
+    """Whether Spark's own writers commit through this process in a session."""
+    if type(session).__module__.startswith("pyspark.sql.connect."):
+        return False
+    return _Registered.side is not None and session.conf.get(PROTOCOL_KEY, "") == PROTOCOL
+
+
+def choices_of_process() -> CommitterConfig | None:
+    """The choices that `configure` was given."""
+    return None if _Registered.side is None else _Registered.side.config
 
 
 def last_report() -> JobReport | None:
@@ -83,7 +102,7 @@ def configure(
     side = _JobSide(config_of(config), progress)
     if not isinstance(target, SparkSession.Builder):
         _connect(target, side)
-        target.conf.set(_PROTOCOL_KEY, PROTOCOL)
+        target.conf.set(PROTOCOL_KEY, PROTOCOL)
         return target
     options: dict[str, Any] = target._options
     if "spark.remote" in options:
@@ -94,7 +113,7 @@ def configure(
     else:
         # Its class path is what it is, and its own spark.jars, which executors get, is not to be lost.
         _driver_of(gateway)
-    target.config(_PROTOCOL_KEY, PROTOCOL)
+    target.config(PROTOCOL_KEY, PROTOCOL)
     create = target.getOrCreate
 
     def get_or_create() -> SparkSession:
@@ -103,7 +122,7 @@ def configure(
             return configure(session, config=config, progress=progress)
         except BaseException:
             # A session that ran before was given the class, too, and could write no file by it.
-            session.conf.unset(_PROTOCOL_KEY)
+            session.conf.unset(PROTOCOL_KEY)
             raise
 
     target.getOrCreate = get_or_create  # type: ignore[method-assign]
@@ -120,6 +139,7 @@ def _connect(session: SparkSession, side: _JobSide) -> None:
     driver = _driver_of(gateway)
     ensure_callback_server_started(gateway)  # type: ignore[no-untyped-call]
     driver.register(side)
+    _Registered.side = side
 
 
 def _driver_of(gateway: Any) -> Any:
@@ -158,13 +178,24 @@ class _JobSide:
         implements = (_JOB_SIDE,)
 
     def __init__(self, config: CommitterConfig | None, progress: bool | Listener | None) -> None:
-        self._config = config
+        self.config = config
         self._progress = progress
 
     def call(self, operation: str, request: str) -> str:
         """Answers one question of Java's."""
-        return answered(operation, request, config=self._config, progress=self._progress, committed=_keep)
+        asks = call_of(operation, request)
 
+        def committed(report: JobReport) -> None:
+            _Last.report = report
+            if asks is not None:
+                asks.committed(report)
 
-def _keep(report: JobReport) -> None:
-    _Last.report = report
+        return answered(
+            operation,
+            request,
+            config=self.config,
+            progress=self._progress,
+            committed=committed,
+            decided=None if asks is None else asks.config,
+            failed=None if asks is None else asks.failed,
+        )

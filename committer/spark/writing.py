@@ -1,12 +1,14 @@
 """`write`: a DataFrame into a destination, in any of Spark's save modes, and the report of the commit.
 
-It goes through the data source, so that Spark names the winners and the commit runs beside Spark's driver: where the
+By Spark's own writer (`committer.spark.by_spark`) where the session commits through this package; else through the data
+source, so that Spark names the winners and the commit runs beside Spark's driver: where the
 store can be reached also when the caller is a Spark Connect client, and to its end also when the caller is interrupted.
 The price is that the report has to be fetched (`committer.spark.fetching`), through Connect by a Spark job of one task.
 """
 
 from __future__ import annotations
 
+import logging
 import time
 import uuid
 from collections.abc import Iterable, Mapping
@@ -21,10 +23,19 @@ from committer.errors import CommitterError, ConfigurationError, JobNotFoundErro
 from committer.logs import job_logger
 from committer.paths import Destination
 from committer.spark.arguments import check_frame, column_names, option_texts
+from committer.spark.by_spark import (
+    SparksWrite,
+    absent,
+    of_spark,
+    unsuitable,
+    unsuitable_choices,
+    write_by_spark,
+    writer_named,
+)
 from committer.spark.carried_errors import error_behind
 from committer.spark.fetching import fetched_report, ignored_report
 from committer.spark.modes import SaveMode, save_mode
-from committer.spark.options import WriteOptions, parse_options, path_option
+from committer.spark.options import WriteOptions, is_sparks, makes_choices, parse_options, path_option
 from committer.spark.saving import save
 from committer.spark.session_settings import add_from_session, as_option
 from committer.spark.sessions import case_sensitive
@@ -50,6 +61,7 @@ def write(
     config: ConfigLike | None = None,
     storage_options: Mapping[str, str] | None = None,
     job_id: str | None = None,
+    writer: str = "auto",
 ) -> JobReport:
     """Writes a DataFrame and returns how its commit ended. In classic sessions and through Spark Connect.
 
@@ -76,10 +88,13 @@ def write(
             `storage_options`, but for secrets.
         storage_options: How to reach the store; of secrets references: ``env:NAME`` or ``file:PATH``.
         job_id: The job's id; a UUID when None.
+        writer: ``python`` writes in Spark's Python workers; ``spark`` by Spark's own writer, whose options, formats and
+            types then count, in a session of `committer.spark.configure`. ``auto`` takes Spark's where it can be, and
+            logs at INFO why it is not.
 
     Returns:
-        The report. Its statistics hold ``committer_rows_written``; `duration_s` is the time of this call. Where mode
-        ``ignore`` wrote nothing, `job_id` is empty.
+        The report. Where Python wrote, its statistics hold ``committer_rows_written``; `duration_s` is the time of this
+        call. Where mode ``ignore`` wrote nothing, `job_id` is empty.
 
     Raises:
         ConfigurationError: An argument cannot be honoured. Nothing was done.
@@ -92,6 +107,7 @@ def write(
     """
     started = time.monotonic()
     check_frame(df, "write")
+    named = writer_named(writer)
     chosen = save_mode(mode)
     settings = _settings(
         options,
@@ -110,7 +126,12 @@ def write(
         **_config_options(config),
         **_storage_keys(storage_options),
     )
+    given = dict(settings)
     withheld = add_from_session(df, settings, config)
+    by_spark = None if named == "python" else _by_spark(df, chosen, given, settings, job_id=job_id, named=named)
+    if by_spark is not None:
+        report = write_by_spark(by_spark, own_choices=config is not None or makes_choices(given))
+        return msgspec.structs.replace(report, duration_s=time.monotonic() - started)
     parsed = parse_options(settings)
     if withheld:
         _LOG.warning("%s", withheld)
@@ -136,6 +157,37 @@ class _Write(NamedTuple):
     options: WriteOptions
     job_id: str
     withheld: str
+
+
+def _by_spark(
+    df: DataFrame,
+    mode: SaveMode,
+    given: Mapping[str, str],
+    settings: Mapping[str, str],
+    *,
+    job_id: str | None,
+    named: str,
+) -> SparksWrite | None:
+    """The call as Spark's own writers take it; None where Python writes, for a reason that is logged."""
+    path = parse_options({"path": given["path"]}).path
+    ours = {key: value for key, value in settings.items() if not is_sparks(key) and key != "format"}
+    reason = absent(df)
+    level = logging.DEBUG if reason else logging.INFO
+    reason = reason or unsuitable(df, given, path, job_id=job_id)
+    options = None if reason else parse_options(ours)
+    if options is not None:
+        reason = unsuitable_choices(options.config)
+    if options is not None and not reason:
+        return SparksWrite(df, given["format"].lower(), mode, of_spark(given), options)
+    if named == "spark":
+        raise ConfigurationError(
+            f"Spark's own writer cannot be used here: {reason}",
+            operation="write",
+            path=path,
+            next_step='give writer="python", or do what makes Spark\'s possible',
+        )
+    _LOG.log(level, "%s is written by Python: %s", path, reason)
+    return None
 
 
 def _report_of(write: _Write) -> JobReport:
