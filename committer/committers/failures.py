@@ -243,7 +243,16 @@ def refuse_aborted(context: StageContext) -> JobDecidedError:
 
 def refuse_anew(context: StageContext) -> JobNotFoundError:
     """The error of a driver whose job ended, and was set up anew under its id."""
-    return set_up_anew(context.layout, "commit_job")
+    if context.stood:
+        return set_up_anew(context.layout, "commit_job")
+    layout = context.layout
+    return JobNotFoundError(
+        f"there was no job {layout.job_id} at {layout.destination} when this call looked for it, and one was set up"
+        " since",
+        operation="recover",
+        path=layout.setup,
+        next_step="make the call again if it is meant for that job",
+    )
 
 
 def refuse_committed(context: StageContext) -> JobStateError:

@@ -44,6 +44,13 @@ async def look_where_it_stands(context: StageContext) -> Position:
     Raises:
         RecordError: What stands in the place of a record is none.
     """
+    position = await _look(context)
+    if not context.stood and position.standing not in (Standing.GONE, Standing.REMAINS):
+        return Position(Standing.ANEW, position.found)
+    return position
+
+
+async def _look(context: StageContext) -> Position:
     layout, store = context.layout, context.store
     try:
         found = await look_at_job(store, layout)

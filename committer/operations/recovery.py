@@ -106,9 +106,9 @@ async def _found(
     choices = config_of(config)
     async with store_of_call(destination, storage_options) as store:
         try:
-            spec, identity = await find_job(store, destination, job_id, config=choices)
+            (spec, identity), stood = await find_job(store, destination, job_id, config=choices), True
         except JobNotFoundError:
-            identity = None
+            identity, stood = None, False
             spec = JobSpec(
                 destination=destination.uri,
                 job_id=job_id,
@@ -116,7 +116,7 @@ async def _found(
                 config=choices or CommitterConfig(),
             )
         context = await open_context(spec, store, owned=False, listeners=listeners)
-        context = replace(context, setup_identity=identity)
+        context = replace(context, setup_identity=identity, stood=stood)
         try:
             yield context
         finally:

@@ -1,0 +1,69 @@
+"""A recovery, or a rollback, that found no job, while one is set up under the id before its next call.
+
+Of that job's setup it knows nothing: where it is fenced, where its old files were moved. So it leaves it alone, and
+says so; who calls it again finds the job.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+import committer
+from committer import CommitterConfig
+from committer.errors import CommitterError, JobNotFoundError
+from committer.testing.faults import Call, Fault, SimulatedCrash
+from tests.neighbours.meeting import Connection, Table
+
+OLD = {"p=1/old": b"old", "p=2/old": b"old"}
+NEW = {"p=1/new-0": b"1", "p=1/new-1": b"2"}
+REPLACED = {"p=2/old": b"old", **NEW}
+CONFIG = CommitterConfig(conflict_mode="replace", io_concurrency=1)
+
+
+async def begun(table: Table, delivery: str, dies_before: str) -> None:
+    """A job whose driver died in its commit."""
+    party = await table.job("job", NEW, CONFIG, delivery=delivery)
+    operation, _, path = dies_before.partition(" ")
+    party.store.faults.append(Fault(kind="crash_before", operation=operation, path=path))
+    with pytest.raises(SimulatedCrash):
+        await party.commit()
+
+
+@pytest.mark.one_in(3)
+@pytest.mark.parametrize("dies_before", ["put outcome", "put decision"])
+@pytest.mark.parametrize("rollback", [False, True], ids=["recover", "roll back"])
+@pytest.mark.parametrize("delivery", ["listing", "message"])
+@pytest.mark.parametrize("profile", ["local", "hdfs", "adls", "gcs", "s3"])
+async def test_a_job_that_is_set_up_meanwhile_is_left_alone(
+    profile: str, delivery: str, rollback: bool, dies_before: str
+) -> None:
+    told = 0
+    for at in range(1, 20):
+        table = Table(profile, OLD)
+        operator = Connection(table.space)
+        done = False
+
+        async def before(call: Call, at: int = at, table: Table = table) -> None:
+            nonlocal done
+            if call.number == at and not done:
+                done = True
+                await begun(table, delivery, dies_before)
+
+        operator.before_call = before
+        try:
+            await committer.recover(
+                table.dest, "job", rollback=rollback, force=True, storage_options={"store": operator}
+            )
+        except JobNotFoundError as error:
+            told += "one was set up since" in error.message
+            assert error.outcome == "unchanged"
+        if not done:
+            break
+        try:
+            await committer.recover(table.dest, "job", force=True, storage_options=table.options)
+        except CommitterError:
+            assert table.files() == OLD
+        else:
+            assert table.files() == REPLACED
+        assert table.temporary() == set()
+    assert told
