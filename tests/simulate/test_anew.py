@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from committer import CommitterConfig
 from committer.testing.simulate.result import Result
 from committer.testing.simulate.scenario import Event, JobPlan, Scenario, draw_scenario
 from committer.testing.simulate.simulation import simulate
@@ -51,6 +52,21 @@ def test_late_driver_learns_that_its_id_was_set_up_anew() -> None:
 def test_driver_that_goes_by_another_setups_records_is_found() -> None:
     with apply("setup-name-ignored"):
         assert any(result.violations for result in wakes("gcs"))
+
+
+@pytest.mark.parametrize("kind", ["adls", "gcs"])
+def test_success_file_is_withdrawn_whose_files_a_job_without_one_replaced(kind: str) -> None:
+    """The driver that wrote it stood still since: it cannot tell that its request came before the files went."""
+    config = CommitterConfig(conflict_mode="replace", mark_successful_jobs=False)
+    earlier = JobPlan("j0", tasks=1, files=1)
+    withdrawn = 0
+    for at_s in (0.25, 0.26, 0.27, 0.28):
+        later = replace(LATER, delivery="listing", config=config, starts_s=at_s + 0.01)
+        events = (Event(0, "freeze", "j0", True, at_s, 6.0),)
+        result = simulate(Scenario(1, kind, (earlier, later), events, forced={}))
+        assert not result.violations, "\n".join(result.history())
+        withdrawn += any("_SUCCESS -> " in line or "delete_file_if out/_SUCCESS" in line for line in result.history())
+    assert withdrawn
 
 
 def test_later_job_without_the_earlier_one_is_a_job_like_any_other() -> None:

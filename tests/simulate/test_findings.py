@@ -342,6 +342,16 @@ def test_job_that_is_ended_while_it_is_set_up_is_not_taken_for_hadoops(kind: str
         clean(simulate(Scenario(at, kind, (plan,), events, forced={("j0.driver", 5): "slow"})))
 
 
+def test_operator_who_claims_the_id_that_a_driver_is_about_to_set_up() -> None:
+    """He removes an empty directory and decides against it; the driver makes it again, and its job is another one."""
+    plan = JobPlan("j0", delivery="message", tasks=1, files=1)
+    events = (Event(0, "cleanup", "j0", False, 0.2),)
+    for seed in range(8):
+        result = simulate(Scenario(seed, "hdfs", (plan,), events, forced={("j0.driver", 3): "slow"}))
+        clean(result)
+        assert result.fates == {"j0": "committed"}
+
+
 def test_executor_that_lists_an_upload_after_the_cleanup_read_the_lists() -> None:
     plan = JobPlan("j0", "magic", "message", tasks=1, files=2, patience_s=0.1)
     lists = numbers(simulate(Scenario(0, "s3", (plan,), forced={})), "j0.t0.0", "put", "/uploads/")

@@ -13,6 +13,7 @@ from typing import Literal, TypeAlias
 from committer.layout import SUCCESS
 from committer.testing.simulate.contents import VISIBLE, Files, difference, digests, is_lock, is_temporary
 from committer.testing.simulate.ledger import Ledger
+from committer.testing.simulate.markers import wrong_at_the_end
 from committer.testing.simulate.watch import JobWatch, speaker_of
 from committer.testing.simulate.worlds import OUT, TEMPORARY, World
 
@@ -295,7 +296,9 @@ class Checker:
         marker, old_marker = found.pop(SUCCESS, None), expected.pop(SUCCESS, None)
         if digests(found) != digests(expected):
             self._fail(f"G1, G2, G4: the jobs are over, and yet {difference(found, expected)}", found)
-        self._check_last_marker(marker, old_marker, found)
+        wrong = wrong_at_the_end(marker, old_marker, self.jobs, found)
+        if wrong:
+            self._fail(wrong, found)
         pending = self.world.pending()
         gone = sorted(self._pending_before - pending)
         if gone:
@@ -322,19 +325,6 @@ class Checker:
         if not name.startswith(VISIBLE):
             return False
         return not is_temporary(name) or is_lock(name) or any(name.startswith(job.places) for job in self.jobs.values())
-
-    def _check_last_marker(self, marker: bytes | None, old: bytes | None, visible: Files) -> None:
-        committed = [watch for watch in self.jobs.values() if watch.committed]
-        marking = {watch.job_id for watch in committed if watch.ledger.config.mark_successful_jobs}
-        speaks = speaker_of(marker, self.jobs.values())
-        if marking and (speaks is None or speaks.job_id not in marking):
-            self._fail("G9: a job committed and _SUCCESS does not say so", visible)
-        elif speaks is not None and marking:
-            newest = max((self.jobs[job_id] for job_id in marking), key=lambda watch: watch.ended_at)
-            if speaks.ended_at < newest.ended_at:
-                self._fail(f"G9: _SUCCESS is of {speaks.job_id}, and {newest.job_id} committed later", visible)
-        elif not marking and marker != old:
-            self._fail("G4, G9: no job that writes _SUCCESS committed, and it changed", visible)
 
     def check_kept(self, job_id: str) -> None:
         """Checks that a committed job that keeps its outcome left that, whole, and nothing else."""

@@ -62,12 +62,7 @@ class LateCalls:
             processes: How many processes there are.
         """
         paths = [path.path[1:] for path in (call.path, call.destination) if path is not None]
-        own = self._watches.get(caller.setup)
-        if own is not None and own.setups is not None and f"{own.own}setup" in paths:
-            data = self._world.read(f"{own.own}setup")
-            if data is not None:
-                own.setups.add(decode_record(data, JobSetup, source="setup").spec.setup)
-                self._began.setdefault(caller.setup, processes)
+        self._note_setup(caller, call, paths, processes)
         for job_id, began in self._began.items():
             watch = self._watches[job_id]
             late = caller.setup != job_id and caller.number < began
@@ -77,6 +72,23 @@ class LateCalls:
             removed = bool(gone) and call.operation.removesuffix(" (late)") in _BY_NAME
             watch.disturbed = watch.disturbed or removed or self._replaces_record(watch, caller, paths)
             self.spoilt = self.spoilt or (removed and watch.decided)
+
+    def _note_setup(self, caller: Caller, call: Call, paths: Sequence[str], processes: int) -> None:
+        """Notes of which setup a setup record is that now stands there: a driver's, or an operator's who claimed the id
+        of what held no record of a job.
+        """
+        own = self._watches.get(caller.setup)
+        for watch in self._watches.values() if own is None else [own]:
+            path = f"{watch.own}setup"
+            data = self._world.read(path) if path in paths else None
+            if data is None:
+                continue
+            setup = decode_record(data, JobSetup, source="setup").spec.setup
+            if own is None and call.operation.removesuffix(" (late)") == "put":
+                watch.claims.add(setup)
+            elif own is not None and watch.setups is not None:
+                watch.setups.add(setup)
+                self._began.setdefault(caller.setup, processes)
 
     def _gone(self, watch: JobWatch, caller: Caller, paths: Sequence[str]) -> set[str]:
         """What the job's own processes made and the call took away."""

@@ -106,6 +106,9 @@ class Process(FaultyStore):
         try:
             await self.run("rename_file", effect, source, destination)
         except (StorePreconditionError, StoreExistsError):
+            if identity is None:
+                # Nothing but the version proves the file.
+                raise
             await self.rename_file(source, destination, identity=identity)
 
     async def _wait(self, call: Call) -> None:

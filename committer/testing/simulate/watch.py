@@ -29,6 +29,8 @@ class JobWatch:
     Attributes:
         setups: The names of its setup, as its driver made it; None for the only setup of its id: all that stands there
             is its own.
+        claims: The names under which operators claimed the id, to remove what held no record of a job: what they decide
+            then is of no job.
         disturbed: Whether a late call of an earlier setup's removed or replaced by name what is its own.
         own: The job's directory, as the start of names in it.
         places: That, and Hadoop's directory for the job's uploads that wait.
@@ -56,6 +58,7 @@ class JobWatch:
         self.job_id = job_id
         self.ledger = ledger
         self.setups: set[str] | None = set() if ledger.shared_id else None
+        self.claims: set[str] = set()
         self.disturbed: bool = False
         there = ledger.shared_id or job_id
         self.own: str = f"{OUT}/{TEMPORARY}/{there}/"
@@ -134,12 +137,12 @@ class JobWatch:
     def stands(self) -> bool:
         """Whether its setup record stands."""
         data = self._world.read(f"{self.own}setup")
-        if data is None or self.setups is None:
+        if data is None or (self.setups is None and not self.claims):
             return data is not None
         return self._is_own(decode_record(data, JobSetup, source="setup").spec.setup)
 
     def _is_own(self, setup: str) -> bool:
-        return self.setups is None or setup in self.setups
+        return setup not in self.claims if self.setups is None else setup in self.setups
 
     def _note_decision(self, data: bytes) -> str | None:
         changed = self._decision is not None
