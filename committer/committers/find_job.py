@@ -25,6 +25,7 @@ from committer.stages.job_directory import JobDirectory, look_at_job
 from committer.stages.job_stands import is_hadoops
 from committer.stages.own_records import read_setup
 from committer.stores.base import Store
+from committer.stores.helpers import status_or_none
 
 
 async def find_job(
@@ -34,7 +35,8 @@ async def find_job(
     *,
     config: CommitterConfig | None,
 ) -> tuple[JobSpec, str | None]:
-    """Rebuilds the spec of a job that stands, from its setup record: 2 calls. With it `StageContext.setup_identity`.
+    """Rebuilds the spec of a job that stands, from its setup record: 2 calls, 3 where late writes are taken. With it
+    `StageContext.setup_identity`.
 
     `opened` is the store of the destination, without limits. `config` says where reports and kept records go, and where
     outside the destination files may; for a job without setup record it holds altogether.
@@ -54,18 +56,9 @@ async def find_job(
     store = paced(opened, config or CommitterConfig(), Statistics(), owned=False)
     try:
         layout = layout_for(store, dest, job_id)
-        # One after the other: an identity that is older than the record keeps a caller off the job, one that is newer
-        # would take a job that was set up under the id in between for the one that was read.
-        found = await look_at_job(store, layout)
-        setup = await _setup_or_none(store, layout)
-        while (setup is not None) != found.set_up:
-            # It was made between the two; or its job is being cleaned up, and what else was listed is gone by now.
-            found = await look_at_job(store, layout)
-            setup = await _setup_or_none(store, layout)
+        found, setup, identity = await _look(store, layout)
         if setup is not None:
-            late = not store.capabilities.refuses_late_writes
-            record = found.children.get("setup") if late else None
-            return _at(dest, job_id, setup.spec, config), record.identity if record is not None else None
+            return _at(dest, job_id, setup.spec, config), identity
         for child in found.children.values():
             if child.is_link:
                 # What it hides may be the record that is missing.
@@ -111,6 +104,25 @@ def _setups_of_directories(store: Store, found: JobDirectory) -> list[str]:
         return []
     names = [name for name, child in found.children.items() if child.is_directory and name.startswith(DRIVERS)]
     return [setup for setup in (name.removeprefix(DRIVERS) for name in names) if setup and is_setup(setup)]
+
+
+async def _look(store: Store, layout: JobLayout) -> tuple[JobDirectory, JobSetup | None, str | None]:
+    """What stands in a job's directory, its setup record, and the identity of that where late writes are taken."""
+    late = not store.capabilities.refuses_late_writes
+    while True:
+        found = await look_at_job(store, layout)
+        setup = await _setup_or_none(store, layout)
+        if (setup is not None) != found.set_up:
+            # It was made between the two; or its job is being cleaned up, and what else was listed is gone by now.
+            continue
+        if setup is None or not late:
+            return found, setup, None
+        identity = found.children["setup"].identity
+        standing = await status_or_none(store, layout.setup)
+        # Else the job was cleaned up in between, and its id may have been set up anew: the identity would be the one
+        # job's, the record the other's, and a driver that went by both would write an outcome and take it back.
+        if standing is not None and standing.identity == identity:
+            return found, setup, identity
 
 
 async def _setup_or_none(store: Store, layout: JobLayout) -> JobSetup | None:

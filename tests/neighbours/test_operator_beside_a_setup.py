@@ -52,14 +52,19 @@ async def begun(profile: str, *, aborted: bool) -> Anew:
 
 
 async def window(anew: Anew, operation: Operation) -> range:
-    """Its calls from the one after it read which setup stands, to the one that lists what it deletes."""
+    """Its calls from the one after it knew which setup stands, to the one that lists what it deletes.
+
+    It knows when it read the record, or when it saw that what it read is what stands.
+    """
     store = Connection(anew.table.space)
     await operation(anew.table.dest, {"store": store})
-    reads = [call.number for call in store.calls if call.operation == "read" and call.path.name == "setup"]
+    learned = next(call.number for call in store.calls if call.operation == "read" and call.path.name == "setup")
+    after = store.calls[learned]
+    learned += (after.operation, after.path.name) == ("status", "setup")
     lists = [call for call in store.calls if call.operation == "list"]
     [cleanup] = [number for number, call in enumerate(lists) if call.path.name == "tasks-fenced"]
     looks = [call.number for call in lists[:cleanup] if call.path.name == "job"]
-    return range(reads[0] + 1, looks[-1] + 1)
+    return range(learned + 1, looks[-1] + 1)
 
 
 @PROFILES

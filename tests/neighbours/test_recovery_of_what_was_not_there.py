@@ -1,10 +1,12 @@
-"""A recovery, or a rollback, that found no job, while one is set up under the id before its next call.
+"""A recovery while another job is set up under the id: of one that found no job, and of one that found an earlier one.
 
-Of that job's setup it knows nothing: where it is fenced, where its old files were moved. So it leaves it alone, and
-says so; who calls it again finds the job.
+The first knows nothing of the new job's setup: where it is fenced, where its old files were moved. So it leaves it
+alone, and says so; who calls it again finds the job. The second goes by one setup, never by parts of two.
 """
 
 from __future__ import annotations
+
+import json
 
 import pytest
 
@@ -67,3 +69,29 @@ async def test_a_job_that_is_set_up_meanwhile_is_left_alone(
             assert table.files() == REPLACED
         assert table.temporary() == set()
     assert told
+
+
+@pytest.mark.parametrize("operation", ["list", "read", "status"])
+@pytest.mark.parametrize("profile", ["local", "hdfs", "adls", "gcs", "s3"])
+async def test_a_job_whose_id_is_set_up_anew_while_it_is_looked_for(profile: str, operation: str) -> None:
+    """The setup record that is read is another one than was listed, or the one that stands is."""
+    table = Table(profile, OLD)
+    await begun(table, "message", "put decision")
+    operator = Connection(table.space)
+    outcomes: list[bytes] = []
+    done = False
+
+    async def before(call: Call) -> None:
+        nonlocal done
+        if call.operation == operation and call.path.name in ("setup", "job") and not done:
+            done = True
+            await committer.cleanup(table.dest, job_id="job", storage_options=table.options)
+            await begun(table, "message", "put outcome")
+        if "_temporary/job/outcome" in table.all_files():
+            outcomes.append(table.all_files()["_temporary/job/outcome"])
+
+    operator.before_call = before
+    report = await committer.recover(table.dest, "job", force=True, storage_options={"store": operator})
+    assert report.success
+    assert table.files() == REPLACED
+    assert len({json.loads(outcome)["created"] for outcome in outcomes}) == 1
