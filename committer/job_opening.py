@@ -28,9 +28,7 @@ from committer.paths import Destination, StorePath
 from committer.records.job_state import is_of
 from committer.spec import Delivery, JobSpec
 from committer.stages.base import StageContext
-from committer.stages.job_directory import join_job
 from committer.stages.job_stands import set_up_anew
-from committer.stages.own_records import read_setup
 from committer.stores.registry import find_store
 
 _log = job_logger("committer.job")
@@ -176,11 +174,7 @@ def attach_job(
                 context = replace(context, setup_identity=identity)
                 if spec.hadoop:
                     # Of every other its setup record was just read.
-                    found = await join_job(context.store, context.layout)
-                    if found.set_up:
-                        # This engine set it up: what it moves aside must lie where a recoverer looks.
-                        setup = (await read_setup(context.store, context.layout)).spec.setup
-                        context = of_spec(context, msgspec.structs.replace(context.spec, setup=setup))
+                    context = await committer_for(context.spec.committer).join_hadoop(context)
         except BaseException:
             with anyio.CancelScope(shield=True):
                 if context is not None:

@@ -128,6 +128,9 @@ class JobLayout:
         record_kind: What such a record is called.
         manifests: Where those records are.
         uploads: Where task attempts list the uploads that they begin.
+        tasks: Where the files that a job publishes are, below a directory of each task attempt, or task.
+        runs: Where the directories of running task attempts are.
+        shared: Directories in `_temporary` that jobs share, the innermost first: they go with the last job.
         drivers: The directory that goes with this setup of the id.
         setup_name: The name of the setup; empty where it has none, or it is not known.
         roots: Their absolute paths; one below another is left out.
@@ -158,6 +161,7 @@ class JobLayout:
         self.temporary: StorePath = destination / TEMPORARY
         self.success: StorePath = destination / SUCCESS
         self.replace_lock: StorePath = self.temporary / ".replace-lock"
+        self.shared: tuple[StorePath, ...] = ()
         self.job_directory: StorePath = self.temporary / job_id
         self.setup: StorePath = self.job_directory / "setup"
         self.intent: StorePath = self.job_directory / "intent"
@@ -167,6 +171,7 @@ class JobLayout:
         self.setup_name: str = check_setup(setup)
         self.drivers: StorePath = self.job_directory / f"{DRIVERS}{setup}" if setup else self.job_attempt_directory
         self.tasks: StorePath = self.job_attempt_directory / "tasks"
+        self.runs: StorePath = self.tasks
         self.tasks_fenced: StorePath = self.drivers / "tasks-fenced"
         self.beside: StorePath | None = destination / f"{self.beside_prefix}{job_id}" if self.beside_prefix else None
         self.manifests: StorePath
@@ -184,6 +189,10 @@ class JobLayout:
     def _place_records(self) -> tuple[StorePath, StorePath]:
         """Where records under their tasks' names are, and where task attempts list the uploads that they begin."""
         return self.job_attempt_directory / "manifests", self.job_attempt_directory / "uploads"
+
+    def records_of(self, *, by_listing: bool) -> tuple[StorePath, ...]:
+        """The directories of task records that job setup makes."""
+        return (self.manifests if by_listing else self.attempts,)
 
     @property
     def of_attempts(self) -> frozenset[str]:
@@ -242,7 +251,7 @@ class JobLayout:
 
     def task_attempt_directory(self, task: int, attempt: int, nonce: str) -> StorePath:
         """Where one run of a task attempt writes. The nonce keeps two runs of one attempt id apart."""
-        return self.tasks / f"{self.task_attempt_id(task, attempt)}-{nonce}"
+        return self.runs / f"{self.task_attempt_id(task, attempt)}-{nonce}"
 
     def stamp(self, run: str) -> str:
         """What the files of one run of a task attempt are stamped with: ``<job>/<task>/<attempt>/<nonce>``.
@@ -260,6 +269,10 @@ class JobLayout:
     def manifest_temporary(self, task: int, attempt: int, nonce: str) -> StorePath:
         """Where that record is written first. Readers go by the suffix, so it is never taken for a record."""
         return self.manifests / f"{self.task_attempt_id(task, attempt)}-{nonce}{self.record_suffix}.tmp"
+
+    def is_record(self, name: str) -> bool:
+        """Whether what goes by that name where records are listed is one of this job's."""
+        return name.endswith(self.record_suffix)
 
     def record_name(self, path: StorePath) -> str:
         """What other records call a task's record: its path in the job's directory."""

@@ -75,10 +75,11 @@ async def count_of_ours(store: Store, destination: StorePath, info: JobInfo) -> 
         layout = committer_for(spec.committer).layout(spec)
     except UnsupportedError:
         return None
-    place = layout.attempts if info.delivery == "message" else layout.manifests
-    suffix = MANIFEST_SUFFIX if info.delivery == "message" else layout.record_suffix
+    by_message = info.delivery == "message"
+    place = layout.attempts if by_message else layout.manifests
     try:
-        return len([child async for child in store.list(place) if child.path.name.endswith(suffix)])
+        names = [child.path.name async for child in store.list(place)]
+        return sum(name.endswith(MANIFEST_SUFFIX) if by_message else layout.is_record(name) for name in names)
     except StoreNotFoundError:
         return 0
     except StoreError:

@@ -5,6 +5,9 @@ from __future__ import annotations
 import contextlib
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
+
+import msgspec
 
 from committer.audit import audit
 from committer.committers.job_commit import JobCommit
@@ -23,7 +26,9 @@ from committer.stages.attempt_files import AttemptFiles
 from committer.stages.attempt_records import CommittedAttempt, one_attempt_a_task
 from committer.stages.base import RecordForms, StageContext
 from committer.stages.commit_task import CommitTask
+from committer.stages.job_directory import join_job
 from committer.stages.manifest_forms import ManifestForms
+from committer.stages.own_records import read_setup
 from committer.stages.setup_job import SetupJob
 from committer.stages.setup_task import SetupTask
 from committer.stages.task_output import AttemptIdentity, TaskOutput
@@ -87,6 +92,23 @@ class Committer(ABC):
     async def last_task_commit(self, store: Store, layout: JobLayout) -> float:
         """When a task last committed to such a job, in seconds since the epoch; 0 where that cannot be told."""
         return 0.0
+
+    async def join_hadoop(self, context: StageContext) -> StageContext:
+        """Joins a job that Hadoop set up, to commit it: as this engine knows it from now on.
+
+        Raises:
+            JobNotFoundError: It is not there.
+        """
+        found = await join_job(context.store, context.layout)
+        if not found.set_up:
+            return context
+        # This engine set it up: what it moves aside must lie where a recoverer looks.
+        setup = (await read_setup(context.store, context.layout)).spec.setup
+        return self.known_as(context, msgspec.structs.replace(context.spec, setup=setup))
+
+    def known_as(self, context: StageContext, spec: JobSpec) -> StageContext:
+        """The context of the same job, of which more is known by now."""
+        return replace(context, spec=spec, layout=self.layout(spec), forms=self.forms(spec))
 
     async def setup_job(self, context: StageContext) -> str | None:
         """Runs `SetupJob`."""

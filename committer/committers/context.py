@@ -142,8 +142,7 @@ def _is_visible(place: StorePath, layout: JobLayout) -> bool:
 
 def of_spec(context: StageContext, spec: JobSpec) -> StageContext:
     """The context of the same job, of which more is known by now."""
-    committer = committer_for(spec.committer)
-    return replace(context, spec=spec, layout=committer.layout(spec), forms=committer.forms(spec))
+    return committer_for(spec.committer).known_as(context, spec)
 
 
 def fresh_statistics(context: StageContext) -> StageContext:

@@ -18,7 +18,6 @@ from committer.stages.base import StageContext
 from committer.stages.decide import vanished
 from committer.stages.intent import CommitIntent, own_intent, withdraw
 from committer.stages.job_directory import JobDirectory
-from committer.stages.listed_records import unfreeze_manifests
 from committer.stages.other_setup import is_another_setup
 from committer.stages.own_records import read_intent
 from committer.stages.preflight import refuse
@@ -152,7 +151,7 @@ async def withdraw_or_say(
                 return
             alone = found.intents == [intent.name] == [context.layout.intent.name]
             if alone and context.spec.delivery == "listing":
-                await unfreeze_manifests(context)
+                await context.forms.unfreeze(context)
             await withdraw(context, intent)
         except Exception as hidden:
             failure = hidden

@@ -15,14 +15,13 @@ from committer.records.task_commit import TaskCommit
 from committer.stages.base import StageContext
 from committer.stages.decide import DecisionContent, check_superseded
 from committer.stages.inspect_destination import DestinationView, InspectDestination, InspectionRequest
-from committer.stages.listed_records import freeze_manifests, list_manifests
+from committer.stages.listed_records import list_manifests
 from committer.stages.load_records import LoadedRecords, LoadRecords
 from committer.stages.names import NameFolding, is_absolute, with_ancestors
 from committer.stages.planned_files import PlannedFiles
 from committer.stages.preflight import MOST_CONFLICTS, Conflicts, Preflight, PreflightRequest, refused_moves
 from committer.stages.record_refs import (
     RecordRef,
-    can_freeze,
     check_attempt_records,
     check_task_count,
     refs_of_messages,
@@ -31,7 +30,6 @@ from committer.stages.superseded import ListSuperseded
 from committer.stages.target_directories import LookIntoTargets
 from committer.stores.abilities import LINKS
 from committer.stores.base import FileStatus
-from committer.stores.helpers import exists
 
 _FEW_STEPS = 3
 
@@ -72,7 +70,7 @@ async def find_refs(
     if refs is not None:
         check_task_count(context.layout, refs, tasks)
     if context.spec.delivery == "listing":
-        frozen = await freeze_manifests(context) if freeze else await _is_frozen(context)
+        frozen = await (context.forms.freeze(context) if freeze else context.forms.is_frozen(context))
         if refs is None:
             refs = await list_manifests(context, frozen=frozen)
         else:
@@ -82,10 +80,6 @@ async def find_refs(
     refs = refs or []
     check_task_count(context.layout, refs, tasks)
     return refs
-
-
-async def _is_frozen(context: StageContext) -> bool:
-    return can_freeze(context) and await exists(context.store, context.layout.manifests_frozen)
 
 
 def _in_directory(context: StageContext, refs: list[RecordRef], *, frozen: bool) -> list[RecordRef]:

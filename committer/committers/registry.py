@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from committer.committers.base import Committer
+from committer.committers.file.committer import FileCommitterV1
 from committer.committers.magic.committer import MagicCommitter
 from committer.committers.manifest.committer import ManifestCommitter
 from committer.errors import UnsupportedError
@@ -12,9 +13,10 @@ from committer.layout import JobLayout
 from committer.paths import StorePath
 from committer.stores.base import Capabilities, Store
 
-BUILT_IN: Final[dict[str, type[Committer]]] = {kind.name: kind for kind in (ManifestCommitter, MagicCommitter)}
+_KINDS: Final = (ManifestCommitter, MagicCommitter, FileCommitterV1)
+BUILT_IN: Final[dict[str, type[Committer]]] = {kind.name: kind for kind in _KINDS}
 DEFAULT_COMMITTER: Final = ManifestCommitter.name
-_FORESEEN: Final = ("directory", "partitioned", "block-list", "file-v1", "file-v2")
+_FORESEEN: Final = ("directory", "partitioned", "block-list", "file-v2")
 
 _registered: dict[str, type[Committer]] = {}
 

@@ -9,6 +9,7 @@ from typing import Final
 import msgspec
 
 from committer.committers.context import of_spec
+from committer.committers.file.shared import jobs_that_use
 from committer.committers.registry import is_known
 from committer.errors import (
     JobNotFoundError,
@@ -17,6 +18,7 @@ from committer.errors import (
     StoreNotADirectoryError,
     StoreNotFoundError,
 )
+from committer.layout import is_job_id
 from committer.logs import job_logger
 from committer.paths import StorePath
 from committer.records.job_state import JobSetup, encode_record
@@ -87,6 +89,9 @@ async def clean_job(
         return "it is gone"
     if found.is_foreign and not (force and age_s is None):
         return _FOREIGN
+    using = await _jobs_that_use(context) if found.is_foreign else []
+    if using:
+        return f"tasks of {', '.join(using[:3])} commit there: end these jobs first"
     if await is_anew(context, found.children):
         return _CLAIMED
     if age_s is not None:
@@ -107,6 +112,16 @@ async def clean_job(
     if reason is None:
         _log.info("job %s is removed by a cleanup: %s", context.layout.job_id, was)
     return reason
+
+
+async def _jobs_that_use(context: StageContext) -> list[str]:
+    """The jobs of file committers whose tasks' output is in what looks like another committer's directory."""
+    destination, job_id = context.layout.destination, context.layout.job_id
+    if not job_id.isdecimal():
+        return []
+    jobs = [child.path.name for child in await children_of(context.store, context.layout.temporary)]
+    using = await jobs_that_use(context.store, destination, job_id, list(filter(is_job_id, jobs)))
+    return [layout.job_id for layout in using]
 
 
 async def _end_and_remove(
@@ -180,7 +195,8 @@ async def _joined(context: StageContext) -> StageContext:
         spec = msgspec.structs.replace(spec, delivery=await _delivery_shown(context))
     else:
         committer = setup.committer if is_known(setup.committer) else spec.committer
-        spec = msgspec.structs.replace(spec, setup=setup.setup, delivery=setup.delivery, committer=committer)
+        known = {"setup": setup.setup, "delivery": setup.delivery, "job_attempt": setup.job_attempt}
+        spec = msgspec.structs.replace(spec, committer=committer, **known)
     return replace(of_spec(context, spec), setup_identity=identity)
 
 
@@ -208,9 +224,10 @@ async def _newest_below(context: StageContext, found: JobDirectory) -> float:
             newest = max(newest, await _newest_in(context.store, attempt.path / layout.superseded.name))
             for run in await children_of(context.store, attempt.path / layout.uploads.name):
                 newest = max(newest, await _newest_in(context.store, run.path))
-    if layout.beside is not None:
+    for place in await context.forms.outside(context):
+        newest = max(newest, place.modified or 0.0)
         try:
-            async for status in walk(context.store, layout.beside):
+            async for status in walk(context.store, place.path):
                 newest = max(newest, status.modified or 0.0)
         except StoreNotFoundError:
             pass

@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import Final
 
 from committer.committers.advising import advised
+from committer.committers.file.shared import holds_output_of_jobs
 from committer.committers.opened_store import open_store
 from committer.committers.registry import layout_for, suited_committer
 from committer.config import CommitterConfig, ConfigLike, config_of
@@ -114,7 +115,8 @@ async def job_ids(store: Store, destination: StorePath, operation: str) -> list[
                 path=destination / TEMPORARY,
                 next_step="remove the file; no job can be there while it stands",
             ) from error
-    return sorted({*found, *await _job_ids_beside(store, destination)})
+    jobs = {*found, *await _job_ids_beside(store, destination)}
+    return sorted([name for name in jobs if not await holds_output_of_jobs(store, destination, name, jobs)])
 
 
 async def _job_ids_beside(store: Store, destination: StorePath) -> list[str]:

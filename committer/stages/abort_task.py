@@ -77,7 +77,7 @@ class AbortTask(Stage[AbortRequest, None]):
         if value.may_have_record:
             await self._remove_records(value, attempt_id)
         if value.nonce is None:
-            directories = await self._runs(layout.tasks, attempt_id)
+            directories = await self._runs(layout.runs, attempt_id)
         else:
             directories = [layout.task_attempt_directory(value.task, value.attempt, value.nonce)]
 

@@ -27,7 +27,7 @@ from committer.records.manifest import DirectoryEntry, TaskManifest
 from committer.spec import JobSpec
 from committer.stages.giving_up import cleanup_call, giving_up
 from committer.stages.task_output import TaskOutput
-from committer.stores.base import Store
+from committer.stores.base import FileStatus, Store
 
 _log = job_logger("committer.stages")
 
@@ -77,6 +77,36 @@ class RecordForms(ABC):
         Raises:
             RecordError: It is none that could be committed.
         """
+
+    @abstractmethod
+    async def read(self, context: StageContext, path: StorePath) -> bytes:
+        """The record of a task, or a copy of one, from where it stands.
+
+        Raises:
+            StoreNotFoundError: None stands there.
+        """
+
+    @abstractmethod
+    async def freeze(self, context: StageContext) -> bool:
+        """Puts the records of a job by listing out of reach of late tasks, into `JobLayout.manifests_frozen`.
+
+        May run again, or beside another driver of the job.
+
+        Returns:
+            False where that cannot be; nothing was done then.
+        """
+
+    @abstractmethod
+    async def is_frozen(self, context: StageContext) -> bool:
+        """Whether the records stand where `freeze` puts them."""
+
+    @abstractmethod
+    async def unfreeze(self, context: StageContext) -> None:
+        """Undoes `freeze` for a job that stays undecided."""
+
+    @abstractmethod
+    async def outside(self, context: StageContext) -> list[FileStatus]:
+        """What the job has outside its own directory, and goes with it."""
 
     @abstractmethod
     async def upload_lists(self, context: StageContext) -> list[StorePath]:

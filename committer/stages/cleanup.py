@@ -73,13 +73,15 @@ class CleanupJob(Stage[Found | None, list[str]]):
             left_alone = await AbortUploads(self.context).run(None)
         fate = {layout.decision, layout.outcome}
         to_delete = [child for child in children if child.path not in fate or child.is_directory]
-        if layout.beside is not None:
-            to_delete.append(FileStatus(layout.beside, True, 0))
-        # What fails here is tried once more with its parent, below.
-        await self._delete_in_parallel([attempt for attempts in found.values() for attempt in attempts])
-        failures = await self._delete_in_parallel(to_delete)
+        # Before the setup record, which says what else is the job's. What fails is tried once more below.
+        outside = await self.context.forms.outside(self.context)
+        attempts = [attempt for attempts in found.values() for attempt in attempts]
+        failed = await self._delete_in_parallel([*attempts, *outside])
+        await _remove_shared(self.context)
+        failures = await self._delete_in_parallel([*to_delete, *(child for child in outside if child.path in failed)])
         if failures:
-            raise failures[0] if len(failures) == 1 else MultipleError.of(self.name, failures)
+            errors = list(failures.values())
+            raise errors[0] if len(errors) == 1 else MultipleError.of(self.name, errors)
         return left_alone
 
     async def _remove_probe(self, root: str) -> None:
@@ -89,15 +91,15 @@ class CleanupJob(Stage[Found | None, list[str]]):
         except StoreError as error:
             _log.warning("could not look for what the setup of job %s left: %s", self.context.layout.job_id, error)
 
-    async def _delete_in_parallel(self, to_delete: Iterable[FileStatus]) -> list[StoreError]:
-        """Deletes all, one failure not stopping the others."""
-        failures: list[StoreError] = []
+    async def _delete_in_parallel(self, to_delete: Iterable[FileStatus]) -> dict[StorePath, StoreError]:
+        """Deletes all, one failure not stopping the others; returns what failed."""
+        failures: dict[StorePath, StoreError] = {}
 
         async def delete(child: FileStatus) -> None:
             try:
                 await _delete(self.context, child)
             except StoreError as error:
-                failures.append(error)
+                failures[child.path] = error
 
         await run_workers(to_delete, delete, workers=self.context.config.io_concurrency, operation=self.name)
         return failures
@@ -157,6 +159,16 @@ class RemoveDecision(Stage[None, None]):
         layout = self.context.layout
         await sync_directories(self.context, [layout.job_directory], missing_ok=True)
         await self.context.store.delete_file(layout.decision)
+
+
+async def _remove_shared(context: StageContext) -> None:
+    """Removes the directories that the job shares with others where nothing is in them any more: a call each."""
+    for directory in context.layout.shared:
+        try:
+            await context.store.delete_directory(directory, recursive=False)
+        except StoreError:
+            # Another job's output is there.
+            return
 
 
 async def remove_emptied(context: StageContext) -> None:
@@ -223,6 +235,7 @@ async def remove_job_directory(context: StageContext, claim: bytes) -> bool:
             _log.warning("could not remove %s after a failed setup: %s", layout.job_directory, error)
             return
         done = True
+        await _remove_shared(context)
         await remove_emptied(context)
 
     await run_shielded(remove, bound_s=UNDO_BOUND_S)

@@ -22,7 +22,7 @@ from committer.flow.workers import run_workers
 from committer.paths import StorePath
 from committer.records.manifest import DirectoryEntry
 from committer.records.task_commit import TaskCommit, digest_of, inline_record
-from committer.stages.base import Stage
+from committer.stages.base import Stage, StageContext
 from committer.stages.durability import sync_directories
 from committer.stages.job_stands import check_job_stands
 from committer.stages.names import with_ancestors
@@ -66,7 +66,7 @@ class CommitTask(Stage[TaskOutput, TaskCommit]):
         statistics.sample(names.COMMITTER_TASK_FILE_COUNT, len(value.files))
         statistics.sample(names.COMMITTER_TASK_FILE_SIZE, size)
         if self.context.durable:
-            await self._sync(value)
+            await sync_output(self.context, value)
         with statistics.timed(names.TASK_STAGE_SAVE_MANIFEST):
             data, path = await self._save(value, directories)
         statistics.count(names.COMMITTER_TASKS_COMPLETED)
@@ -193,17 +193,18 @@ class CommitTask(Stage[TaskOutput, TaskCommit]):
                 next_step="run the task again as a new attempt, if its job still runs",
             ) from error
 
-    async def _sync(self, value: TaskOutput) -> None:
-        # Data of files written through the store was synced when each was closed; others' is synced here, then the
-        # names of all of them, up to the task attempt directory's own.
-        store = SYNC.required(self.context.store, "sync", value.directory)
 
-        async def sync(file: WrittenFile) -> None:
-            await store.sync(value.directory / file.name, kind="file")
+async def sync_output(context: StageContext, value: TaskOutput) -> None:
+    """Forces what a task attempt wrote to the disk: the data of files, then all names up to its directory's own."""
+    # Data of files written through the store was synced when each was closed; others' is synced here.
+    store = SYNC.required(context.store, "sync", value.directory)
 
-        foreign = [file for file in value.files if not file.synced]
-        await run_workers(foreign, sync, workers=self.context.config.io_concurrency, operation=self.name)
-        names_of = with_ancestors({file.name.rpartition("/")[0] for file in value.files} | set(value.directories))
-        directories = {value.directory / name for name in names_of}
-        directories |= {value.directory, value.directory.parent, *names_not_forced(self.context)}
-        await sync_directories(self.context, directories)
+    async def sync(file: WrittenFile) -> None:
+        await store.sync(value.directory / file.name, kind="file")
+
+    foreign = [file for file in value.files if not file.synced]
+    await run_workers(foreign, sync, workers=context.config.io_concurrency, operation=CommitTask.name)
+    names_of = with_ancestors({file.name.rpartition("/")[0] for file in value.files} | set(value.directories))
+    directories = {value.directory / name for name in names_of}
+    directories |= {value.directory, value.directory.parent, *names_not_forced(context)}
+    await sync_directories(context, directories)

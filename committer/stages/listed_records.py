@@ -103,7 +103,7 @@ async def list_manifests(context: StageContext, *, frozen: bool) -> list[RecordR
         restored = await _put_back_taken(context, path, directory)
         if restored is not None:
             listed[restored] = listed[path]
-    found = sorted(path for path in listed if path.name.endswith(layout.record_suffix))
+    found = sorted(path for path in listed if layout.is_record(path.name))
     return [RecordRef(layout.record_name(path), length=listed[path]) for path in found]
 
 

@@ -16,9 +16,12 @@ from committer.records.manifest import (
     encode_task_manifest,
 )
 from committer.stages.base import RecordForms, StageContext
+from committer.stages.listed_records import freeze_manifests, unfreeze_manifests
+from committer.stages.record_refs import can_freeze
 from committer.stages.task_output import TaskOutput
 from committer.stages.upload_lists import listed_uploads
-from committer.stores.helpers import children_of
+from committer.stores.base import FileStatus
+from committer.stores.helpers import children_of, exists
 
 MANIFEST_COMMITTER: Final = "org.apache.hadoop.mapreduce.lib.output.committer.manifest.ManifestCommitter"
 
@@ -70,6 +73,27 @@ class ManifestForms(RecordForms):
     def as_manifest(self, context: StageContext, path: StorePath, data: bytes) -> bytes:
         """It is one."""
         return data
+
+    async def read(self, context: StageContext, path: StorePath) -> bytes:
+        """One read."""
+        return await context.store.read(path, limit=context.config.record_size_limit)
+
+    async def freeze(self, context: StageContext) -> bool:
+        """One rename."""
+        return await freeze_manifests(context)
+
+    async def is_frozen(self, context: StageContext) -> bool:
+        """At most one look."""
+        return can_freeze(context) and await exists(context.store, context.layout.manifests_frozen)
+
+    async def unfreeze(self, context: StageContext) -> None:
+        """One rename; more where late tasks committed meanwhile."""
+        await unfreeze_manifests(context)
+
+    async def outside(self, context: StageContext) -> list[FileStatus]:
+        """What it keeps beside; no call."""
+        beside = context.layout.beside
+        return [] if beside is None else [FileStatus(beside, True, 0)]
 
     async def upload_lists(self, context: StageContext) -> list[StorePath]:
         """The lists of the runs of task attempts: one listing."""

@@ -98,8 +98,8 @@ async def refuse_linked_sources(context: StageContext, record: str, sources: lis
 
 
 async def read_record(context: StageContext, record: str) -> bytes:
-    """The bytes of a record, by its name: one call."""
-    return await context.store.read(context.layout.record_path(record), limit=context.config.record_size_limit)
+    """The bytes of a record, by its name: one call, but for records that are directories."""
+    return await context.forms.read(context, context.layout.record_path(record))
 
 
 def decode_record(

@@ -80,7 +80,7 @@ class SetupJob(Stage[None, str | None]):
                 store.make_directory(layout.job_attempt_directory, parents=False),
                 store.make_directory(layout.drivers, parents=False),
             )
-            records = layout.manifests if self.context.spec.delivery == "listing" else layout.attempts
+            records = layout.records_of(by_listing=self.context.spec.delivery == "listing")
             # First: a driver that tidies up after an earlier job of this id takes a place for old files that stands
             # alone.
             await store.make_directory(layout.tasks, parents=False)
@@ -89,7 +89,7 @@ class SetupJob(Stage[None, str | None]):
                 self._identify(),
                 together(
                     store.make_directory(layout.superseded, parents=False),
-                    store.make_directory(records, parents=layout.beside is not None),
+                    *(store.make_directory(place, parents=layout.beside is not None) for place in records),
                     store.probe(layout.job_attempt_directory),
                     self._prove_roots(),
                 ),

@@ -1,0 +1,234 @@
+"""CommitFileTask: renames the directory of a task attempt to the task's."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from committer.committers.file.layout import FileLayout
+from committer.committers.file.walking import manifest_of_directory, without_sidecars
+from committer.errors import (
+    CommitterError,
+    JobNotFoundError,
+    JobStateError,
+    StoreExistsError,
+    StoreNotEmptyError,
+    StoreNotFoundError,
+    StoreOutcomeUnknownError,
+    TaskError,
+)
+from committer.events import names
+from committer.flow.together import both
+from committer.flow.workers import run_workers
+from committer.paths import StorePath
+from committer.records.manifest import TaskManifest, encode_task_manifest
+from committer.records.task_commit import TaskCommit, digest_of
+from committer.stages.base import Stage, StageContext
+from committer.stages.commit_task import sync_output
+from committer.stages.durability import sync_directories
+from committer.stages.job_directory import look_at_job
+from committer.stages.job_stands import check_job_stands
+from committer.stages.names import ancestors
+from committer.stages.scan_task import ScanTask
+from committer.stages.task_output import TaskOutput
+from committer.stores.base import FileStatus
+from committer.stores.helpers import exists
+
+# Each round begins because another attempt of the task committed since the one before.
+_ROUNDS = 10
+
+
+@dataclass(frozen=True, slots=True)
+class _Ready:
+    manifest: TaskManifest
+    record: bytes
+
+
+class CommitFileTask(Stage[TaskOutput, TaskCommit]):
+    """Makes a task attempt's directory its task's: one atomic rename, of several committing attempts the last wins.
+
+    What stands in the directory is what the task commits, for Hadoop's driver too. So what the attempt did not finish
+    writing is deleted before, and what it finished must be there as it was closed.
+
+    A driver writes its intent before it takes directories; a task looks for one after its rename. So one of the two
+    sees the other: a commit that returns is part of the job.
+
+    Preconditions: every file is closed; the job stands, and no driver commits it.
+    Postconditions: the directory stands under the task's name, and a record under the attempt's name says whose it is.
+    What another attempt of the task committed before is aside, and goes with the job. With `durability="fsync"` files,
+    directories and names survive a power loss.
+    Failure modes: nothing of the attempt can be committed; or, with `outcome="unknown"`, it may have committed.
+    Cost: one listing for each directory that the attempt made, a look at the job before the rename and after it, one
+    write, one rename; for a task that committed before one more of each.
+    Hadoop: ``FileOutputCommitter.commitTask``, which deletes the earlier directory first, so that for a moment neither
+    is there.
+    """
+
+    name = statistic = names.TASK_STAGE_COMMIT
+
+    def __init__(self, context: StageContext, layout: FileLayout) -> None:
+        super().__init__(context)
+        self._layout = layout
+
+    async def execute(self, value: TaskOutput) -> TaskCommit:
+        """Tidies the directory, renames it."""
+        context, layout, identity = self.context, self._layout, value.identity
+        task_name = layout.task_id(identity.task)
+        try:
+            await self._tidy(value)
+        except TaskError:
+            # Of a job that is over all is gone.
+            await self._check_job(value)
+            raise
+        if context.durable:
+            await sync_output(context, value)
+        manifest = await manifest_of_directory(context, value.directory, task_name=task_name)
+        ready = _Ready(manifest, encode_task_manifest(manifest))
+        await self._check_job(value)
+        if not context.spec.hadoop:
+            # Before the rename: an abort must be able to tell whose a task's directory is.
+            place = layout.attempt_record(identity.task, identity.attempt, identity.nonce)
+            await context.store.put(place, ready.record, durable=context.durable)
+        await self._rename(value, ready, layout.manifests / task_name)
+        try:
+            await sync_directories(context, [layout.manifests, layout.runs])
+            await self._look_again(value)
+        except CommitterError as error:
+            # It stands under its task's name, and a job commit may take it.
+            error.outcome = "unknown"
+            raise
+        size = sum(file.z for file in manifest.files)
+        context.statistics.sample(names.COMMITTER_TASK_FILE_COUNT, len(manifest.files))
+        context.statistics.sample(names.COMMITTER_TASK_FILE_SIZE, size)
+        context.statistics.count(names.COMMITTER_TASKS_COMPLETED)
+        return message_of(context, identity.task, identity.attempt, identity.nonce, ready.record, manifest)
+
+    async def _tidy(self, value: TaskOutput) -> None:
+        """Deletes what the attempt did not finish, and refuses the commit where what it finished is not there."""
+        files, directories = await ScanTask(self.context).run(value.directory)
+        found = {status.path.relative_to(value.directory): status for status in without_sidecars(self.context, files)}
+        for file in value.files:
+            status = found.pop(file.name, None)
+            if status is None or status.size != file.size or status.identity != file.identity:
+                what = "is gone from" if status is None else "is not what was written to"
+                raise TaskError(
+                    f"{file.name} {what} the task attempt directory: the attempt was aborted, or another process "
+                    "works in it",
+                    operation=self.name,
+                    path=value.directory / file.name,
+                    next_step="run the task again as a new attempt",
+                )
+
+        async def delete(status: FileStatus) -> None:
+            await self.context.store.delete_file(status.path)
+
+        if found:
+            await run_workers(found.values(), delete, workers=self.context.config.io_concurrency, operation=self.name)
+            kept = {*value.directories}
+            for file in value.files:
+                kept.update(ancestors(file.name))
+            for path in sorted(directories, key=lambda path: -path.path.count("/")):
+                if path.relative_to(value.directory) not in kept:
+                    try:
+                        await self.context.store.delete_directory(path, recursive=False)
+                    except StoreNotEmptyError:
+                        continue
+
+    async def _check_job(self, value: TaskOutput) -> None:
+        if self.context.spec.hadoop:
+            return
+        stands = check_job_stands(self.context, operation=self.name)
+        _stands, found = await both(stands, look_at_job(self.context.store, self._layout))
+        if found.intents:
+            raise self._too_late(value, "this task attempt came too late")
+
+    async def _look_again(self, value: TaskOutput) -> None:
+        """Whether a driver may have looked for committed tasks before this one was there."""
+        try:
+            found = await look_at_job(self.context.store, self._layout)
+        except JobNotFoundError:
+            if self.context.spec.hadoop:
+                return
+            raise
+        if found.intents or found.decided or found.ended:
+            raise self._too_late(value, "this task attempt came too late, or just in time")
+
+    def _too_late(self, value: TaskOutput, how: str) -> JobStateError:
+        return JobStateError(
+            f"job {self._layout.job_id} is being committed: {how}",
+            operation=self.name,
+            path=value.directory,
+            next_step="stop this task: its job is over",
+        )
+
+    async def _rename(self, value: TaskOutput, ready: _Ready, target: StorePath) -> None:
+        store, layout = self.context.store, self._layout
+        for round_number in range(_ROUNDS):
+            try:
+                await store.rename_directory(value.directory, target)
+                return
+            except StoreExistsError:
+                await self._move_aside(target, layout.replaced(target.name, f"{value.identity.nonce}{round_number:x}"))
+            except StoreOutcomeUnknownError as error:
+                if await exists(store, value.directory):
+                    continue
+                if await stands(self.context, target, ready.record):
+                    return
+                raise self._unknown(value, error) from error
+            except StoreNotFoundError as error:
+                await self._check_job(value)
+                raise TaskError(
+                    "the task attempt directory is gone: the attempt was aborted",
+                    operation=self.name,
+                    path=value.directory,
+                    next_step="run the task again as a new attempt, if its job still runs",
+                ) from error
+        raise TaskError(
+            f"other attempts of {target.name} committed at each of {_ROUNDS} tries",
+            operation=self.name,
+            path=target,
+            next_step="run one attempt of the task at a time",
+        )
+
+    async def _move_aside(self, target: StorePath, aside: StorePath) -> None:
+        """Moves an earlier commit of the task aside. Where the answer is lost the next round finds out."""
+        try:
+            await self.context.store.rename_directory(target, aside)
+        except (StoreNotFoundError, StoreOutcomeUnknownError):
+            return
+
+    def _unknown(self, value: TaskOutput, error: StoreOutcomeUnknownError) -> JobStateError:
+        return JobStateError(
+            "cannot tell whether the task attempt committed: its directory is gone, and another one, or none, stands "
+            "under its task's name",
+            operation=self.name,
+            path=value.directory,
+            outcome="unknown",
+            next_step="run the task again as a new attempt: its commit replaces this one",
+            causes=[error],
+        )
+
+
+async def stands(context: StageContext, directory: StorePath, record: bytes) -> bool:
+    """Whether a task's directory is the one that a record speaks of."""
+    try:
+        return await context.forms.read(context, directory) == record
+    except (StoreNotFoundError, TaskError):
+        return False
+
+
+def message_of(
+    context: StageContext, task: int, attempt: int, nonce: str, record: bytes, manifest: TaskManifest
+) -> TaskCommit:
+    """The message of a task whose directory amounts to this."""
+    return TaskCommit(
+        job_id=context.layout.job_id,
+        task=task,
+        attempt=attempt,
+        nonce=nonce,
+        record=context.layout.manifest(task).uri,
+        digest=digest_of(record),
+        length=len(record),
+        files=len(manifest.files),
+        size=sum(file.z for file in manifest.files),
+        inline=None,
+    )

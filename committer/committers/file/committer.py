@@ -1,0 +1,261 @@
+"""The file committers: Hadoop's FileOutputCommitter, algorithm 1."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from dataclasses import replace
+from typing import Final
+
+import msgspec
+
+from committer.audit import audit
+from committer.committers.base import Committer
+from committer.committers.file.abort_task import AbortFileTask
+from committer.committers.file.commit_task import CommitFileTask, message_of
+from committer.committers.file.forms import FileForms, layout_of
+from committer.committers.file.layout import FileLayout
+from committer.committers.publish_action import PublishAction
+from committer.committers.rename_action import RenameAction
+from committer.committers.results import CommitPlan
+from committer.errors import (
+    JobExistsError,
+    JobNotFoundError,
+    JobStateError,
+    StoreExistsError,
+    StoreNotADirectoryError,
+    StoreNotFoundError,
+    TaskError,
+    UnsupportedError,
+)
+from committer.layout import JobLayout
+from committer.paths import StorePath
+from committer.records.manifest import decode_task_manifest
+from committer.records.task_commit import TaskCommit
+from committer.spec import JobSpec
+from committer.stages.abort_task import AbortRequest
+from committer.stages.attempt_files import AttemptFiles
+from committer.stages.base import RecordForms, StageContext
+from committer.stages.job_stands import check_job_stands
+from committer.stages.manifest_forms import ManifestForms
+from committer.stages.own_records import read_setup
+from committer.stages.setup_job import SetupJob
+from committer.stages.staged_files import StagedFiles
+from committer.stages.task_output import AttemptIdentity, TaskOutput
+from committer.stores.helpers import children_of, exists
+
+_NEEDS: Final = {
+    "atomic_file_rename": "rename a file atomically",
+    "no_replace_rename": "rename without replacing",
+    "exclusive_put": "create a file exclusively",
+    "atomic_directory_rename": "rename a directory atomically",
+}
+
+# Each try begins because another job removed an empty directory that all jobs share.
+_TRIES = 10
+
+
+class FileCommitterV1(Committer):
+    """FileOutputCommitter's algorithm 1: a task commits by one rename of its directory, job commit merges them.
+
+    For stores that rename directories atomically. By listing all that tasks leave is in Hadoop's layout, so that Java's
+    tasks and drivers take part. By message nothing of it is: a message names one attempt, and Hadoop's layout knows
+    tasks alone.
+    """
+
+    name = "file-v1"
+    needs: Mapping[str, str] = _NEEDS
+    action: PublishAction = RenameAction()
+    listed_layout: type[JobLayout] = FileLayout
+
+    def forms(self, spec: JobSpec) -> RecordForms:
+        """The tasks' directories where they are listed, else task manifests."""
+        return FileForms() if spec.delivery == "listing" else ManifestForms()
+
+    def files_of(self, context: StageContext, identity: AttemptIdentity, directory: StorePath) -> AttemptFiles:
+        """Files of the task attempt directory."""
+        return StagedFiles(context, directory)
+
+    # -- setup --------------------------------------------------------------------------------------------------
+
+    async def setup_job(self, context: StageContext) -> str | None:
+        """Runs `SetupJob`; two listings more by listing."""
+        if context.spec.delivery == "message":
+            return await super().setup_job(context)
+        if context.layout.roots:
+            raise UnsupportedError(
+                "a task's directory, by which FileOutputCommitter goes, cannot name files outside the destination",
+                operation="open_job",
+                path=context.layout.destination,
+                next_step="leave absolute_roots out, or use delivery='message', or another committer",
+            )
+        left = list(await context.forms.outside(context))
+        if left and not await exists(context.store, context.layout.setup):
+            raise JobExistsError(
+                f"tasks of an earlier job {context.layout.job_id} left their output at {context.layout.destination}",
+                operation="open_job",
+                path=left[0].path,
+                next_step="choose another job id; or make sure that no task of that job runs any more, and delete "
+                f"{', '.join(str(status.path) for status in left[:3])}",
+            )
+        return await super().setup_job(context)
+
+    async def join_hadoop(self, context: StageContext) -> StageContext:
+        """Claims the job for this engine: from now on it has a setup record, as every other.
+
+        Hadoop's driver passes over that, and all that is beside it.
+        """
+        layout = layout_of(context)
+        if not layout.tracker:
+            raise JobStateError(
+                f"FileOutputCommitter names tasks by MapReduce's job id, job_<time>_<number>, not {layout.job_id}",
+                operation="attach_job",
+                path=layout.manifests,
+                next_step=f"give the id that the names of directories in {layout.manifests} hold",
+            )
+        for _try in range(2):
+            try:
+                found = (await read_setup(context.store, layout)).spec
+            except (StoreNotFoundError, StoreNotADirectoryError):
+                pass
+            else:
+                if (found.job_attempt, found.committer) != (layout.job_attempt, self.name):
+                    raise JobStateError(
+                        f"job {layout.job_id} was joined before, as job attempt {found.job_attempt} with the committer "
+                        f"{found.committer}",
+                        operation="attach_job",
+                        path=layout.setup,
+                        next_step="commit it as that, or abort it",
+                    )
+                return self.known_as(context, msgspec.structs.replace(context.spec, hadoop=False, setup=found.setup))
+            if not await exists(context.store, layout.manifests):
+                break
+            spec = msgspec.structs.replace(context.spec, hadoop=False, setup=context.driver)
+            claimed = self.known_as(context, spec)
+            with suppress(JobExistsError), audit(ji=layout.job_id):
+                identity = await SetupJob(claimed, self.needs).run(None)
+                return replace(claimed, setup_identity=identity, proved=True)
+        raise _no_hadoop_job(layout)
+
+    async def setup_task(self, context: StageContext, identity: AttemptIdentity) -> StorePath:
+        """Makes the task attempt directory: 3 or 4 calls by listing."""
+        if context.spec.delivery == "message":
+            return await super().setup_task(context, identity)
+        layout, store = layout_of(context), context.store
+        if not context.spec.hadoop:
+            await check_job_stands(context, operation="task_stage_setup")
+        elif not await exists(store, layout.manifests):
+            raise _no_hadoop_job(layout)
+        directory = layout.task_attempt_directory(identity.task, identity.attempt, identity.nonce)
+        for tries_left in reversed(range(_TRIES)):
+            try:
+                if not context.spec.hadoop:
+                    await store.make_directory(layout.manifests, parents=False)
+                await store.make_directory(layout.runs, parents=False)
+                await store.make_directory(directory, parents=False)
+                break
+            except StoreNotFoundError as error:
+                if tries_left and not context.spec.hadoop and await exists(store, layout.setup):
+                    continue
+                raise JobNotFoundError(
+                    f"job {layout.job_id} was cleaned up while a task attempt started, or was never set up",
+                    operation="task_stage_setup",
+                    path=layout.manifests,
+                    next_step="stop this task: its job is over",
+                ) from error
+        return directory
+
+    # -- tasks --------------------------------------------------------------------------------------------------
+
+    async def commit_task(self, context: StageContext, output: TaskOutput) -> TaskCommit:
+        """Runs `CommitFileTask`."""
+        if context.spec.delivery == "message":
+            return await super().commit_task(context, output)
+        return await CommitFileTask(context, layout_of(context)).run(output)
+
+    async def abort_task(self, context: StageContext, request: AbortRequest) -> None:
+        """Runs `AbortFileTask`."""
+        if context.spec.delivery == "message":
+            await super().abort_task(context, request)
+            return
+        with audit(ji=context.layout.job_id, ta=context.layout.task_attempt_id(request.task, request.attempt)):
+            await AbortFileTask(context).run(request)
+
+    async def recover_task(self, context: StageContext, task: int, attempt: int) -> TaskCommit:
+        """Finds what the task committed, in the application attempt before too: that is taken over by one rename.
+
+        Raises:
+            TaskError: It did not commit; or another attempt of it did.
+        """
+        if context.spec.delivery == "message":
+            return await super().recover_task(context, task, attempt)
+        layout, store = layout_of(context), context.store
+        committed, earlier = layout.manifest(task), layout.earlier()
+        if earlier is not None:
+            with suppress(StoreNotFoundError, StoreExistsError):
+                await store.rename_directory(earlier / committed.name, committed)
+        for place in (committed, layout.manifests_frozen / committed.name):
+            with suppress(StoreNotFoundError):
+                record = await context.forms.read(context, place)
+                nonce = await _whose(context, layout, task, attempt, record)
+                if nonce is not None:
+                    manifest = decode_task_manifest(record, source=str(place))
+                    return message_of(context, task, attempt, nonce, record, manifest)
+        raise TaskError(
+            f"{layout.task_attempt_id(task, attempt)} did not commit, or another attempt of its task did since: there "
+            "is nothing to recover",
+            operation="recover_task",
+            path=committed,
+            next_step="run the task again",
+        )
+
+    async def plan(
+        self, context: StageContext, task_commits: Iterable[TaskCommit] | None, tasks: int | None
+    ) -> CommitPlan:
+        """Loads and checks, changes nothing."""
+        if context.spec.delivery == "listing":
+            layout = layout_of(context)
+            taken = await children_of(context.store, layout.tasks)
+            standing = [
+                child
+                for child in await children_of(context.store, layout.manifests)
+                if layout.is_record(child.path.name)
+            ]
+            if taken and standing:
+                raise JobStateError(
+                    f"job {layout.job_id} is being committed: {len(taken)} of its tasks' directories were taken, "
+                    f"{len(standing)} were not",
+                    operation="plan",
+                    path=layout.tasks,
+                    next_step=f"wait for the commit to end; if its driver is dead, call {context.recover_call()}",
+                )
+            if not taken:
+                context = replace(context, layout=layout.in_place())
+        plan = await super().plan(context, task_commits, tasks)
+        if context.spec.delivery == "message":
+            return plan
+        # What tells whose the directories are is no record of a task.
+        own = str(context.layout.attempts)
+        return msgspec.structs.replace(plan, stray=[path for path in plan.stray if not path.startswith(own)])
+
+
+async def _whose(context: StageContext, layout: FileLayout, task: int, attempt: int, record: bytes) -> str | None:
+    """The nonce of the run of the attempt whose commit this is; empty where no record tells whose it is, as of Hadoop's
+    attempts; None where it is another attempt's.
+    """
+    for child in await children_of(context.store, layout.attempts):
+        run = layout.parse_attempt_record(child.path.name)
+        if run is not None and run[0] == task:
+            with suppress(StoreNotFoundError):
+                if await context.store.read(child.path, limit=context.config.record_size_limit) == record:
+                    return run[2] if run[1] == attempt else None
+    return ""
+
+
+def _no_hadoop_job(layout: FileLayout) -> JobNotFoundError:
+    return JobNotFoundError(
+        f"there is no job {layout.job_id} at {layout.destination}: {layout.manifests} does not stand",
+        operation="attach_job",
+        path=layout.manifests,
+        next_step="its driver makes it; look whether it ended, and whether its application attempt is another",
+    )

@@ -1,0 +1,68 @@
+"""The records of a job by listing of the file committers: the directories that tasks committed, read by a walk."""
+
+from __future__ import annotations
+
+from typing import cast
+
+from committer.committers.file.layout import FileLayout
+from committer.committers.file.taking import put_back, take
+from committer.committers.file.walking import record_of_directory
+from committer.paths import StorePath
+from committer.stages.base import StageContext
+from committer.stages.manifest_forms import ManifestForms
+from committer.stores.base import FileStatus
+from committer.stores.helpers import children_of
+
+
+class FileForms(ManifestForms):
+    """What stands in the directory of a task is what the task committed: Hadoop's driver goes by nothing else.
+
+    A decision rests on copies: the manifests that the directories amount to.
+    """
+
+    can_freeze: bool = False
+    names_directories: bool = False
+
+    async def read(self, context: StageContext, path: StorePath) -> bytes:
+        """One listing for each directory of a task's; one read for a copy.
+
+        Of one directory the bytes are always the same, wherever it stands: they tell whether a task committed again.
+        """
+        layout = layout_of(context)
+        if not layout.is_directory_of_task(path):
+            return await super().read(context, path)
+        return await record_of_directory(context, path)
+
+    async def freeze(self, context: StageContext) -> bool:
+        """Takes the directory of each task away from where tasks commit: one rename a task, and three listings."""
+        await take(context, layout_of(context))
+        return True
+
+    async def is_frozen(self, context: StageContext) -> bool:
+        """One listing."""
+        return bool(await children_of(context.store, context.layout.manifests_frozen))
+
+    async def unfreeze(self, context: StageContext) -> None:
+        """One rename a task."""
+        await put_back(context, layout_of(context))
+
+    async def outside(self, context: StageContext) -> list[FileStatus]:
+        """Its tasks' directories, and its task attempts': two listings."""
+        layout = layout_of(context)
+        # Attempts first: one whose directory is gone can commit no more.
+        found = await children_of(context.store, layout.runs) + await children_of(context.store, layout.manifests)
+        return [child for child in found if is_of_job(layout, child.path.name)]
+
+
+def layout_of(context: StageContext) -> FileLayout:
+    """The job's layout, as the file committers have it for a job by listing."""
+    return cast("FileLayout", context.layout)
+
+
+def is_of_job(layout: FileLayout, name: str) -> bool:
+    """Whether a directory of that name is of one of the job's tasks, or task attempts, this engine's or Hadoop's."""
+    if layout.is_record(name) or layout.task_replaced(name) is not None:
+        return True
+    task, underscore, attempt = name.removeprefix(layout.attempt_stem).partition("_")
+    number = attempt.partition("-")[0]
+    return name.startswith(layout.attempt_stem) and bool(underscore) and task.isdecimal() and number.isdecimal()

@@ -1,0 +1,118 @@
+"""Where Hadoop's FileOutputCommitter keeps what tasks write and commit: one directory for all jobs of a destination.
+
+Below the destination D of job J, application attempt N, beside what every committer has (`committer.layout`)::
+
+    D/_temporary/N/<task>/…                                 what a task committed
+    D/_temporary/N/_temporary/<attempt>-<nonce>/…           what a task attempt writes (Hadoop's has no nonce)
+    D/_temporary/N/_temporary/<task>-<nonce>/…              what a later commit of the task replaced
+    D/_temporary/J/NN/attempts/                             what each attempt of this engine committed
+    D/_temporary/J/NN/tasks/<task>/…                        a task's directory, once a job commit took it
+
+Hadoop's driver reads the directories of D/_temporary/N, all but `_temporary`, and nothing else. So it commits what
+tasks of this engine left, as long as no driver of this engine began to.
+
+Source of the names: ``FileOutputCommitter``.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterable
+from typing import ClassVar
+
+from committer.errors import ConfigurationError
+from committer.layout import TEMPORARY, JobLayout
+from committer.paths import StorePath
+
+
+class FileLayout(JobLayout):
+    """The paths of a job by listing whose task records are the directories that tasks committed.
+
+    Raises:
+        ConfigurationError: The job's id is a number: its directory would be that of an application attempt.
+    """
+
+    record_suffix: ClassVar[str] = ""
+    record_kind: ClassVar[str] = "task directory"
+
+    def __init__(
+        self,
+        destination: StorePath,
+        job_id: str,
+        job_attempt: int = 0,
+        roots: Iterable[str | StorePath] = (),
+        *,
+        setup: str = "",
+    ) -> None:
+        super().__init__(destination, job_id, job_attempt, roots, setup=setup)
+        if job_id.isdecimal():
+            raise ConfigurationError(
+                f"job id {job_id}: FileOutputCommitter keeps all jobs of an application attempt in a directory of "
+                "that name",
+                operation="open_job",
+                path=self.job_directory,
+                next_step="choose an id that is no number, such as 'nightly-2026-01-31'",
+            )
+        self.runs: StorePath = self.manifests / TEMPORARY
+        # A job commit takes the directories away from where tasks can reach them, to where it publishes from.
+        self.manifests_frozen: StorePath = self.tasks
+        self.shared: tuple[StorePath, ...] = (self.runs, self.manifests)
+
+    def _place_records(self) -> tuple[StorePath, StorePath]:
+        return self.temporary / str(self.job_attempt), self.job_attempt_directory / "uploads"
+
+    def records_of(self, *, by_listing: bool) -> tuple[StorePath, ...]:
+        """Where tasks' directories go, and where attempts say which is theirs."""
+        return self.manifests, self.attempts
+
+    def earlier(self) -> StorePath | None:
+        """Where tasks committed in the application attempt before; None in the first."""
+        return self.temporary / str(self.job_attempt - 1) if self.job_attempt else None
+
+    def is_record(self, name: str) -> bool:
+        """By the names of the job's tasks."""
+        number = name.removeprefix(self.task_stem)
+        return number != name and number.isdecimal()
+
+    @property
+    def tracker(self) -> str:
+        """What the names of all tasks of an application begin with, where the job's id is of MapReduce's form."""
+        application, number = self.task_stem.removesuffix("_m_").rpartition("_")[::2]
+        return f"{application}_" if self.job_id == f"job_{application.removeprefix('task_')}_{number}" else ""
+
+    @property
+    def task_stem(self) -> str:
+        """What the name of each task of the job begins with, before its number."""
+        return self.task_id(0).removesuffix("000000")
+
+    @property
+    def attempt_stem(self) -> str:
+        """What the name of each task attempt of the job begins with, before its task's number."""
+        return self.task_attempt_id(0, 0).removesuffix("000000_0")
+
+    def record_name(self, path: StorePath) -> str:
+        """Of a directory that no job commit took its bare name."""
+        return path.name if path.parent == self.manifests else super().record_name(path)
+
+    def record_path(self, name: str) -> StorePath:
+        """Where the record of that name is."""
+        return self.manifests / name if self.is_record(name) else super().record_path(name)
+
+    def is_directory_of_task(self, path: StorePath) -> bool:
+        """Whether that is where a task's directory stands, before a job commit takes it or after."""
+        return path.parent in (self.manifests, self.manifests_frozen) and self.is_record(path.name)
+
+    def replaced(self, task_name: str, token: str) -> StorePath:
+        """Where a task's directory goes that another one replaces. Hadoop's drivers pass over what lies there."""
+        return self.runs / f"{task_name}-{token}"
+
+    def task_replaced(self, name: str) -> str | None:
+        """The task of whose earlier commit that is the directory in `runs`; None where it is something else."""
+        task, hyphen, token = name.rpartition("-")
+        return task if hyphen and token and self.is_record(task) else None
+
+    def in_place(self) -> FileLayout:
+        """The same for who only looks: what would be published is still where tasks committed it."""
+        layout = copy.copy(self)
+        layout.tasks = self.manifests
+        return layout

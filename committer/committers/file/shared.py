@@ -1,0 +1,54 @@
+"""Telling a directory of an application attempt, which jobs share, from that of a job."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Final
+
+from committer.committers.file.forms import is_of_job
+from committer.committers.file.layout import FileLayout
+from committer.errors import RecordError, StoreError
+from committer.layout import TEMPORARY, JobLayout
+from committer.paths import StorePath
+from committer.stages.own_records import read_setup
+from committer.stores.base import Store
+from committer.stores.helpers import children_of
+
+FILE_COMMITTERS: Final = frozenset({"file-v1", "file-v2"})
+
+
+async def holds_output_of_jobs(store: Store, destination: StorePath, name: str, jobs: Collection[str]) -> bool:
+    """Whether a child of `_temporary` is of an application attempt, and all in it of jobs of this engine that stand.
+
+    No call for a name that is no number, or where no other job stands; else two listings, and a call for each job.
+
+    Args:
+        store: Where.
+        destination: What the jobs write to.
+        name: The child's.
+        jobs: The names of all children.
+    """
+    if not name.isdecimal() or all(map(str.isdecimal, jobs)):
+        return False
+    directory = destination / TEMPORARY / name
+    inside = [child.path.name for child in await children_of(store, directory)]
+    inside += [child.path.name for child in await children_of(store, directory / TEMPORARY)]
+    using = await jobs_that_use(store, destination, name, jobs)
+    return bool(using) and all(one == TEMPORARY or any(is_of_job(layout, one) for layout in using) for one in inside)
+
+
+async def jobs_that_use(store: Store, destination: StorePath, name: str, jobs: Collection[str]) -> list[FileLayout]:
+    """The jobs of this engine whose tasks commit to the directory of an application attempt: a call for each job."""
+    found: list[FileLayout] = []
+    if not name.isdecimal():
+        return found
+    for job_id in sorted(jobs):
+        if job_id.isdecimal():
+            continue
+        try:
+            spec = (await read_setup(store, JobLayout(destination, job_id))).spec
+        except (StoreError, RecordError):
+            continue
+        if spec.committer in FILE_COMMITTERS and spec.delivery == "listing" and str(spec.job_attempt) == name:
+            found.append(FileLayout(destination, job_id, spec.job_attempt))
+    return found

@@ -1,0 +1,139 @@
+"""How a job commit puts the directories that tasks committed out of reach of late tasks, and gives them back.
+
+A task that commits again first moves the earlier directory of its task aside, then its own into place. In between
+nothing stands under the task's name. But what was moved aside stays until the job ends, so a driver that looks for
+tasks first where they commit, and then among what was moved aside, misses no task.
+
+Each task directory is taken by one rename, which either happens or not, so any number of drivers may take at once, and
+one that died is followed by another. A directory that a late task makes after that is never read.
+"""
+
+from __future__ import annotations
+
+from committer.committers.file.layout import FileLayout
+from committer.errors import (
+    JobNotFoundError,
+    JobStateError,
+    StoreExistsError,
+    StoreNotFoundError,
+    StoreOutcomeUnknownError,
+)
+from committer.flow.workers import run_workers
+from committer.paths import StorePath
+from committer.stages.base import StageContext
+from committer.stages.durability import sync_directories
+from committer.stores.base import FileStatus
+from committer.stores.helpers import children_of, exists
+
+# Each round begins because a task committed, or another driver took, since the one before.
+_ROUNDS = 10
+
+
+async def take(context: StageContext, layout: FileLayout) -> None:
+    """Takes the directory of each task that committed.
+
+    Raises:
+        JobNotFoundError: The job was cleaned up.
+        JobStateError: Its tasks do not stop committing; or tasks with names of another stage of the job committed.
+    """
+    for _round in range(_ROUNDS):
+        taken = await _taken(context, layout)
+        committed = await children_of(context.store, layout.manifests)
+        to_take = {
+            child.path.name: child.path
+            for child in committed
+            if layout.is_record(child.path.name) and child.path.name not in taken
+        }
+        for name, path in (await _replaced(context, layout)).items():
+            if name not in taken:
+                to_take.setdefault(name, path)
+        if not to_take:
+            if not taken:
+                _refuse_other_stages(layout, committed)
+            await sync_directories(context, [layout.manifests, layout.runs, layout.tasks], missing_ok=True)
+            return
+
+        async def move(item: tuple[str, StorePath]) -> None:
+            await _move(context, item[1], layout.tasks / item[0])
+
+        workers = context.config.io_concurrency
+        await run_workers(to_take.items(), move, workers=workers, operation="take_tasks")
+    raise JobStateError(
+        f"tasks of job {layout.job_id} committed again at each of {_ROUNDS} looks",
+        operation="take_tasks",
+        path=layout.manifests,
+        next_step="commit the job once its tasks are over; nothing was published",
+    )
+
+
+async def put_back(context: StageContext, layout: FileLayout) -> None:
+    """Puts back what `take` took, of a job that stays undecided. A task that committed meanwhile keeps what it did."""
+
+    async def move(child: FileStatus) -> None:
+        place = layout.manifests / child.path.name
+        if not await _move(context, child.path, place):
+            await _move(context, child.path, layout.replaced(child.path.name, context.driver))
+
+    taken = await children_of(context.store, layout.tasks)
+    if taken:
+        await context.store.make_directory(layout.manifests, parents=False)
+        await context.store.make_directory(layout.runs, parents=False)
+        await run_workers(taken, move, workers=context.config.io_concurrency, operation="put_back_tasks")
+        await sync_directories(context, [layout.manifests, layout.runs, layout.tasks], missing_ok=True)
+
+
+async def _move(context: StageContext, source: StorePath, target: StorePath) -> bool:
+    """Renames a directory unless another stands there; whether none did, or it was gone already."""
+    try:
+        await context.store.rename_directory(source, target)
+    except StoreExistsError:
+        return False
+    except StoreNotFoundError:
+        # Another driver took it, or a task replaced it.
+        return True
+    except StoreOutcomeUnknownError:
+        if await exists(context.store, source):
+            raise
+    return True
+
+
+async def _taken(context: StageContext, layout: FileLayout) -> set[str]:
+    try:
+        return {child.path.name async for child in context.store.list(layout.tasks)}
+    except StoreNotFoundError as error:
+        raise JobNotFoundError(
+            f"job {layout.job_id} has no directory to take its tasks' output to: it was cleaned up, by itself or by a "
+            "Hadoop committer that deletes all of _temporary",
+            operation="take_tasks",
+            path=layout.tasks,
+            next_step="run the job again; nothing was published",
+        ) from error
+
+
+async def _replaced(context: StageContext, layout: FileLayout) -> dict[str, StorePath]:
+    """What was moved aside for a later commit, by task; of several the newest."""
+    found: dict[str, FileStatus] = {}
+    for child in await children_of(context.store, layout.runs):
+        task = layout.task_replaced(child.path.name)
+        if task is not None and (task not in found or (found[task].modified or 0.0) <= (child.modified or 0.0)):
+            found[task] = child
+    return {task: child.path for task, child in found.items()}
+
+
+def _refuse_other_stages(layout: FileLayout, committed: list[FileStatus]) -> None:
+    """Refuses a job of Spark's by another number than its tasks have, which would be committed without a file.
+
+    Asked where no task of the job committed.
+    """
+    tracker = layout.tracker
+    if not tracker:
+        return
+    other = sorted(child.path.name for child in committed if child.path.name.startswith(tracker))
+    if other:
+        number = other[0].removeprefix("task_").partition("_m_")[0]
+        raise JobStateError(
+            f"{other[0]} committed at {layout.destination}, and is no task of {layout.job_id}",
+            operation="take_tasks",
+            path=layout.manifests / other[0],
+            next_step=f"Spark names tasks by their stage: join the job as 'job_{number}'; nothing was published",
+        )

@@ -1,0 +1,333 @@
+"""`file-v1` when a process dies, an answer is lost, or another process works beside it, at each of its store calls.
+
+A task has two attempts, of other files. Whatever happens, a job is committed with all of one attempt's files, or of
+none; and a task commit that returned is part of the job.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+import committer
+from committer.errors import CommitterError, JobStateError, JobUndecidedError
+from committer.testing.faults import Call, Fault, FaultyStore, SimulatedCrash
+from tests.engine.file_places import FileInMemory, committed_by_hadoop
+
+PROFILES = pytest.mark.parametrize(
+    "profile", [pytest.param(profile, marks=pytest.mark.one_in(2)) for profile in ("local", "adls")]
+)
+FIRST = {"a=1/first": b"1", "b=1/first": b"1"}
+SECOND = {"a=1/second": b"22", "c=1/second": b"22"}
+OTHER = {"other": b"0"}
+
+
+async def _job(profile: str, *, commits: bool = True) -> tuple[FileInMemory, committer.Job]:
+    """A job of two tasks, whose second has committed once, or not yet."""
+    place = FileInMemory("file-v1", profile)
+    job = await place.open_job(job_id="j")
+    await place.run_task(job, 0, OTHER)
+    if commits:
+        await place.run_task(job, 1, FIRST)
+    return place, job
+
+
+def _process(place: FileInMemory) -> FaultyStore:
+    return FaultyStore(place.space.store())
+
+
+async def _run_second(place: FileInMemory, job: committer.Job, store: FaultyStore) -> None:
+    async with committer.open_task(job.spec, task=1, attempt=1, storage_options={"store": store}) as task:
+        for name, data in SECOND.items():
+            async with task.open(name) as file:
+                await file.write(data)
+
+
+async def _commit(job: committer.Job, store: FaultyStore) -> committer.JobReport:
+    async with committer.attach_job(job.spec, storage_options={"store": store}) as attached:
+        return await attached.commit()
+
+
+def _before(number: int, then: Callable[[], Awaitable[None]]) -> Callable[[Call], Awaitable[None]]:
+    done = False
+
+    async def before(call: Call) -> None:
+        nonlocal done
+        if call.number > number and not done:
+            done = True
+            await then()
+
+    return before
+
+
+async def _calls_of(
+    profile: str, work: Callable[[FileInMemory, committer.Job, FaultyStore], Awaitable[object]], *, commits: bool = True
+) -> int:
+    place, job = await _job(profile, commits=commits)
+    store = _process(place)
+    await work(place, job, store)
+    return store.count()
+
+
+async def _commit_there(place: FileInMemory, job: committer.Job, store: FaultyStore) -> object:
+    return await _commit(job, store)
+
+
+async def _ended(place: FileInMemory, job: committer.Job) -> dict[str, bytes]:
+    """What the destination holds once the job is brought to its end."""
+    if place.temporary() and "j" in await place.states():
+        try:
+            await place.recover("j")
+        except JobUndecidedError:
+            await _commit(job, _process(place))
+    assert place.temporary() <= {"_temporary"} or await _left_by_late_tasks(place)
+    return place.files()
+
+
+async def _left_by_late_tasks(place: FileInMemory) -> bool:
+    """Whether what stands is below the directory of the application attempt, or the job's, and no reader's."""
+    return all(name.startswith("_temporary") for name in place.temporary())
+
+
+def _check(files: dict[str, bytes], *, allowed: list[dict[str, bytes]]) -> None:
+    assert files in [{**OTHER, **one} for one in allowed], files
+
+
+@PROFILES
+@pytest.mark.parametrize("rollback", [False, True])
+async def test_driver_that_dies_before_any_call_is_followed_by_another(profile: str, rollback: bool) -> None:
+    ended = set()
+    for last in range(await _calls_of(profile, _commit_there)):
+        place, job = await _job(profile)
+        driver = _process(place)
+        driver.faults = [Fault(kind="crash_before", call=last + 1)]
+        with pytest.raises(SimulatedCrash):
+            await _commit(job, driver)
+        try:
+            committed = (await place.recover("j", rollback=rollback)).success if place.temporary() else True
+        except JobUndecidedError:
+            # Nothing says that a driver began: Hadoop's could go on.
+            assert sum(name.startswith("_temporary/0/task_j_m_") for name in place.all_files()) == 3
+            await job.abort()
+            committed = False
+        except JobStateError as error:
+            assert rollback
+            assert error.outcome == "committed"
+            committed = (await place.recover("j")).success
+        assert place.files() == ({**OTHER, **FIRST} if committed else {}), last
+        # One that died when the job was over leaves empty directories, which are every job's.
+        assert place.temporary() <= {"_temporary", "_temporary/0", "_temporary/0/_temporary"}, last
+        ended.add(committed)
+    assert ended == {True, False}
+
+
+@PROFILES
+@pytest.mark.parametrize("commits", [False, True])
+@pytest.mark.parametrize("kind", ["crash_before", "crash_after"])
+async def test_task_that_dies_at_any_call_commits_all_or_nothing(profile: str, commits: bool, kind: str) -> None:
+    seen = set()
+    for last in range(await _calls_of(profile, _run_second, commits=commits)):
+        place, job = await _job(profile, commits=commits)
+        task = _process(place)
+        task.faults = [Fault(kind=kind, call=last + 1)]  # type: ignore[arg-type]
+        with pytest.raises(SimulatedCrash):
+            await _run_second(place, job, task)
+        await job.commit()
+        _check(place.files(), allowed=[FIRST if commits else {}, SECOND])
+        assert place.temporary() == set(), last
+        seen.add("c=1/second" in place.files())
+    assert seen == {False, True}
+
+
+@PROFILES
+@pytest.mark.parametrize("kind", ["lost", "unanswered"])
+async def test_task_that_loses_an_answer_tells_the_truth(profile: str, kind: str) -> None:
+    for last in range(await _calls_of(profile, _run_second)):
+        place, job = await _job(profile)
+        task = _process(place)
+        task.faults = [Fault(kind=kind, call=last + 1)]  # type: ignore[arg-type]
+        try:
+            await _run_second(place, job, task)
+        except CommitterError as error:
+            allowed = [FIRST, SECOND] if error.outcome == "unknown" else [FIRST]
+        else:
+            allowed = [SECOND]
+        await job.commit()
+        _check(place.files(), allowed=allowed)
+        assert place.temporary() == set(), last
+
+
+@PROFILES
+@pytest.mark.parametrize("kind", ["lost", "unanswered"])
+async def test_driver_that_loses_an_answer_ends_the_same(profile: str, kind: str) -> None:
+    for last in range(await _calls_of(profile, _commit_there)):
+        place, job = await _job(profile)
+        driver = _process(place)
+        driver.faults = [Fault(kind=kind, call=last + 1)]  # type: ignore[arg-type]
+        try:
+            await _commit(job, driver)
+        except CommitterError:
+            await _ended(place, job)
+        _check(place.files(), allowed=[FIRST])
+        assert place.temporary() == set(), last
+
+
+@PROFILES
+async def test_a_late_attempt_beside_a_job_commit(profile: str) -> None:
+    """At each call of the commit a second attempt of a task runs from its beginning to its end."""
+    told, late = set(), 0
+    for last in range(await _calls_of(profile, _commit_there)):
+        place, job = await _job(profile)
+        answer: list[str] = []
+
+        async def run_late(place: FileInMemory = place, job: committer.Job = job, answer: list[str] = answer) -> None:
+            try:
+                await _run_second(place, job, _process(place))
+            except CommitterError as error:
+                answer.append(error.outcome)
+            else:
+                answer.append("committed")
+
+        driver = _process(place)
+        driver.before_call = _before(last, run_late)
+        await _commit(job, driver)
+        [how] = answer
+        told.add(how)
+        _check(place.files(), allowed={"committed": [SECOND], "unknown": [FIRST, SECOND]}.get(how, [FIRST]))
+        late += how != "committed"
+    assert "committed" in told
+    assert late > 5
+
+
+@PROFILES
+async def test_a_job_commit_beside_a_late_attempt(profile: str) -> None:
+    """At each call of a second attempt the job is committed from the beginning to the end."""
+    ends = set()
+    for last in range(await _calls_of(profile, _run_second)):
+        place, job = await _job(profile)
+
+        async def commit(place: FileInMemory = place, job: committer.Job = job) -> None:
+            await _commit(job, _process(place))
+
+        task = _process(place)
+        task.before_call = _before(last, commit)
+        try:
+            await _run_second(place, job, task)
+        except CommitterError as error:
+            allowed = [FIRST, SECOND] if error.outcome == "unknown" else [FIRST]
+        else:
+            allowed = [SECOND]
+        _check(place.files(), allowed=allowed)
+        ends.add(frozenset(place.files()))
+        await _no_later_job_takes(place)
+    assert len(ends) == 2
+
+
+async def _no_later_job_takes(place: FileInMemory) -> None:
+    """What a task left that came too late is not part of any job that comes after."""
+    before = place.files()
+    async with place.open_job(job_id="next") as job:
+        await place.run_task(job, 0, {"next": b"3"})
+    assert place.files() == {**before, "next": b"3"}
+    try:
+        async with place.open_job(job_id="j"):
+            pass
+    except CommitterError as error:
+        # Where a write makes directories again, it left a record in the job's too, which `list_jobs` shows.
+        assert "left their output" in str(error) or (await place.states())["j"] == "open"
+    assert place.files() == {**before, "next": b"3"}
+
+
+@PROFILES
+async def test_an_abort_beside_a_job_commit(profile: str) -> None:
+    """An abort that returns took the attempt's files away, or came when the job was over."""
+    seen = set()
+    for last in range(await _calls_of(profile, _commit_there)):
+        place, job = await _job(profile)
+        answer: list[CommitterError | None] = []
+
+        async def abort(place: FileInMemory = place, job: committer.Job = job, answer: list = answer) -> None:
+            try:
+                async with committer.attach_job(job.spec, storage_options={"store": _process(place)}) as other:
+                    await other.abort_task(1, 0)
+            except CommitterError as refusal:
+                answer.append(refusal)
+            else:
+                answer.append(None)
+
+        driver = _process(place)
+        driver.before_call = _before(last, abort)
+        try:
+            await _commit(job, driver)
+        except CommitterError:
+            await _ended(place, job)
+        [error] = answer
+        _check(place.files(), allowed=[FIRST] if error is not None else [{}, FIRST])
+        if error is None and place.files() != OTHER:
+            assert last > 10
+        seen.add((error is None, "a=1/first" in place.files()))
+    assert (True, False) in seen
+    assert (False, True) in seen
+
+
+@PROFILES
+async def test_a_job_commit_beside_an_abort(profile: str) -> None:
+    async def abort(place: FileInMemory, job: committer.Job, store: FaultyStore) -> None:
+        async with committer.attach_job(job.spec, storage_options={"store": store}) as other:
+            await other.abort_task(1, 0)
+
+    seen = set()
+    for last in range(await _calls_of(profile, abort)):
+        place, job = await _job(profile)
+
+        async def commit(place: FileInMemory = place, job: committer.Job = job) -> None:
+            await _commit(job, _process(place))
+
+        store = _process(place)
+        store.before_call = _before(last, commit)
+        try:
+            await abort(place, job, store)
+        except CommitterError:
+            allowed = [FIRST, {}]
+        else:
+            allowed = [{}, FIRST]
+        _check(place.files(), allowed=allowed)
+        seen.add(frozenset(place.files()))
+    assert len(seen) == 2
+
+
+@PROFILES
+async def test_two_drivers_at_once(profile: str) -> None:
+    for last in range(await _calls_of(profile, _commit_there)):
+        place, job = await _job(profile)
+
+        async def commit(place: FileInMemory = place, job: committer.Job = job) -> None:
+            await _commit(job, _process(place))
+
+        driver = _process(place)
+        async with committer.attach_job(job.spec, storage_options={"store": driver}) as attached:
+            driver.before_call = _before(last, commit)
+            assert (await attached.commit()).success
+        _check(place.files(), allowed=[FIRST])
+        assert place.temporary() == set(), last
+
+
+async def test_tasks_that_never_stop_committing_are_refused() -> None:
+    """Hadoop's look for no driver of this engine."""
+    place, job = await _job("local")
+    task = 1
+
+    async def again(call: Call) -> None:
+        nonlocal task
+        if call.operation == "rename_directory" and task < 60:
+            task += 1
+            committed_by_hadoop(place, task, {f"part-{task}": b"x"}, stem="j")
+
+    driver = _process(place)
+    driver.before_call = again
+    with pytest.raises(JobStateError, match="committed again at each of"):
+        await _commit(job, driver)
+    assert place.files() == {}
+    await job.commit()
+    assert len(place.files()) == 2 + len(FIRST) - 1 + task - 1
