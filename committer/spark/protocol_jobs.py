@@ -13,6 +13,7 @@ from typing import Any, Final
 import msgspec
 
 from committer.advice import COMMIT_AGAIN
+from committer.committers.magic.layout import attempt_directory
 from committer.committers.refused_output import without_the_end
 from committer.committers.results import JobReport
 from committer.config import CommitterConfig
@@ -34,7 +35,7 @@ from committer.spec import JobSpec
 from committer.stages.names import is_hidden
 
 _LOG = job_logger("committer.spark")
-_NO_RENAMES: Final = frozenset({"s3", "s3a"})
+_COMMITTERS: Final = frozenset({"manifest", "magic"})
 _UNSUITED: Final = {
     "durability": "fsync",
     "unique_names": True,
@@ -115,13 +116,6 @@ async def set_up(
         CommitterError: The job could not be set up.
     """
     destination = StorePath.of(request.destination)
-    if destination.scheme in _NO_RENAMES:
-        raise UnsupportedError(
-            f"Spark's own writers are committed by renames so far, and {destination.scheme}:// has none",
-            operation="setup_job",
-            path=destination,
-            next_step="use committer.spark.write there, or leave spark.sql.sources.commitProtocolClass unset",
-        )
     replaced = _replaced(request, destination)
     mode: SaveMode = "overwrite" if replaced else "append"
     options = await _storage_of(destination, request.storage, request.options, storage)
@@ -130,6 +124,13 @@ async def set_up(
     except (ConfigurationError, StorePermissionError) as error:
         says_how_to_reach(error, destination)
         raise
+    if found.committer not in _COMMITTERS:
+        raise UnsupportedError(
+            f"Spark's own writers are not committed on this store: its committer is {found.committer}",
+            operation="setup_job",
+            path=destination,
+            next_step="use committer.spark.write there, or leave spark.sql.sources.commitProtocolClass unset",
+        )
     if decided is None:
         _refuse_stray_call(request)
         chosen = config if config is not None else _choices({**request.storage, **request.options}, destination)
@@ -225,6 +226,7 @@ def _answer(spec: JobSpec, *, directories: bool) -> dict[str, Any]:
         "attempts": str(layout.attempts),
         "attempts_uri": layout.attempts.uri,
         "roots": [str(layout.target(root)) for root in sorted(layout.roots)],
+        "magic": str(attempt_directory(layout) / "tasks") if spec.committer == "magic" else None,
         "directories": directories,
         # Where directories are real this one is of this setup of the id alone; the record may be a later one's.
         "stands": str(layout.drivers if directories else layout.setup),

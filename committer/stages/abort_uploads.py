@@ -156,7 +156,7 @@ def _is_named(upload: PendingUpload, job_id: str, since: float) -> bool:
     """Whether a pending upload is the job's by its name, as `unique_name` or Spark's binding makes it, and its age."""
     if not _UUID.search(job_id) or upload.initiated < _second(since):
         return False
-    return re.search(rf"-{re.escape(job_id)}(?:-c[0-9]+)?(?:\.|$)", upload.path.name) is not None
+    return re.search(rf"-{re.escape(job_id)}(?:-c[0-9]+|_[0-9]{{5,}})?(?:\.|$)", upload.path.name) is not None
 
 
 def _second(time_s: float) -> float:

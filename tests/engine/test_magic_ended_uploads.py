@@ -253,3 +253,40 @@ async def test_a_job_that_lost_its_setup_record_is_cleaned_up_whole(
     assert report.removed == ["job"]
     assert pending(place) == []
     assert place.temporary() == set()
+
+
+@pytest.mark.parametrize("end", ["-c000.snappy.parquet", ".c001.csv.gz", "_00003.c000.parquet", "_123456.c000.parquet"])
+async def test_uploads_of_a_lost_executor_of_spark_are_found_by_the_names_that_spark_gives(
+    place: MemoryPlace, end: str
+) -> None:
+    """S3A began them, and no list names them."""
+    async with place.open_job(job_id=LONG_ID) as job:
+        path = place.space.path(f"table/p=1/part-00000-{LONG_ID}{end}")
+        await place.space.store().create_upload(path, stamp="none")
+        report = await job.commit([])
+    assert pending(place) == []
+    assert report.uploads_left == []
+
+
+@pytest.mark.parametrize("ending", ["commit", "abort", "cleanup", "recover"])
+async def test_what_tasks_of_s3a_left_beside_a_job_by_message_goes_with_it(ending: str, place: MemoryPlace) -> None:
+    job = await place.open_job(job_id="j")
+    for of in ("j", "other"):
+        place.write(f"__magic_job-{of}/job-{of}/00/tasks/attempt/__base/p=1/part", b"")
+    message = await place.run_task(job, 0, {"x": b"1"})
+    if ending == "commit":
+        await job.commit([message])
+    elif ending == "abort":
+        await job.abort()
+    elif ending == "cleanup":
+        await committer.cleanup(place.dest, job_id="j", storage_options=place.options)
+    else:
+        store = FaultyStore(place.space.store(), [Fault(kind="crash_after", operation="complete_upload")])
+        with pytest.raises(SimulatedCrash):
+            async with committer.attach_job(job.spec, storage_options={"store": store}) as dying:
+                await dying.commit([message])
+        assert any(name.startswith("__magic_job-j/") for name in place.all_files())
+        await committer.recover(place.dest, "j", storage_options=place.options)
+    await job.close()
+    left = [name for name in place.all_files() if name.startswith("__magic")]
+    assert left == ["__magic_job-other/job-other/00/tasks/attempt/__base/p=1/part"]

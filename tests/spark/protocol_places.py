@@ -25,6 +25,8 @@ from tests.hdfs.channel import JavaChannel
 from tests.hdfs.cluster import Cluster
 from tests.hdfs.cluster import jars as server_jars
 from tests.interop.jvm import Jvm, NoJavaError
+from tests.s3.hadoop_s3a import jars as amazon_jars
+from tests.s3.servers import BUCKET, KEY, KEY_ID, Server, seaweedfs
 from tests.spark.cluster import Driver
 from tests.stores.adls_account import AUTHORITY
 from tests.stores.adls_process import Account, account_process
@@ -134,6 +136,46 @@ def google(_scratch: Path) -> Iterator[Place]:
         yield Place("gs", "gs://data", google_jars(), hadoop, {"endpoint": bucket.url}, bucket)
 
 
+class _Objects:
+    def __init__(self, server: Server) -> None:
+        self.server = server
+
+    def files(self, directory: str) -> dict[str, bytes]:
+        client = self.server.client
+        pages = client.get_paginator("list_objects_v2").paginate(Bucket=BUCKET, Prefix=f"{directory}/")
+        keys = [entry["Key"] for page in pages for entry in page.get("Contents", ())]
+        return {
+            key.removeprefix(f"{directory}/"): client.get_object(Bucket=BUCKET, Key=key)["Body"].read() for key in keys
+        }
+
+    def uploads(self) -> list[str]:
+        found = self.server.client.list_multipart_uploads(Bucket=BUCKET)
+        return [upload["Key"] for upload in found.get("Uploads", ())]
+
+
+@contextmanager
+def amazon(scratch: Path) -> Iterator[Place]:
+    """A server that speaks S3."""
+    with seaweedfs(scratch) as server:
+        hadoop = {
+            "fs.s3a.endpoint": server.url,
+            "fs.s3a.endpoint.region": "us-east-1",
+            "fs.s3a.path.style.access": "true",
+            "fs.s3a.connection.ssl.enabled": "false",
+            "fs.s3a.aws.credentials.provider": "org.apache.hadoop.fs.s3a.SimpleAWSCredentialsProvider",
+            "fs.s3a.access.key": KEY_ID,
+            "fs.s3a.secret.key": KEY,
+            "fs.s3a.fast.upload.buffer": "bytebuffer",
+        }
+        python: dict[str, object] = {
+            "endpoint_url": server.url,
+            "region": "us-east-1",
+            "access_key_id": KEY_ID,
+            "secret_access_key": KEY,
+        }
+        yield Place("s3a", f"s3a://{BUCKET}", amazon_jars(), hadoop, python, _Objects(server))
+
+
 class _Files:
     def __init__(self, cluster: Cluster) -> None:
         self.cluster = cluster
@@ -157,7 +199,12 @@ def name_node(scratch: Path) -> Iterator[Place]:
         jvm.close()
 
 
-PLACES: Mapping[str, Callable[..., AbstractContextManager[Place]]] = {"abfs": azure, "gs": google, "hdfs": name_node}
+PLACES: Mapping[str, Callable[..., AbstractContextManager[Place]]] = {
+    "abfs": azure,
+    "gs": google,
+    "s3a": amazon,
+    "hdfs": name_node,
+}
 
 
 @contextmanager

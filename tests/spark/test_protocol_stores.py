@@ -49,9 +49,12 @@ def rows(place: Place, table: str, column: str = "id") -> dict[str, list[int]]:
     found: dict[str, list[int]] = {}
     for name, data in place.read(table).items():
         assert not name.startswith("_temporary"), name
+        assert "__magic" not in name
         if name.endswith(".parquet"):
             values = pq.ParquetFile(io.BytesIO(data)).read([column]).column(column).to_pylist()
             found.setdefault(name.rpartition("/")[0], []).extend(values)
+    if place.name == "s3a":
+        assert place.server.uploads() == []
     return {directory: sorted(values) for directory, values in found.items()}
 
 
@@ -77,6 +80,13 @@ GOLDEN = {
         "options": {"maxRecordsPerFile": "2", "compression": "gzip", "header": "true"},
     },
     "empty": {"query": "select id, id p from range(0)", "by": ["p"]},
+}
+
+UNFIT = {
+    "s3a": [
+        ("fs.s3a.committer.magic.track.commits.in.memory.enabled", "true", "only Hadoop's own committer learns"),
+        ("fs.s3a.committer.magic.enabled", "false", "has no magic directories"),
+    ]
 }
 
 
@@ -156,10 +166,19 @@ class TestStores:
             assert place.read("refused") == {}
             return str(told["error"])
 
-        if "endpoint" in place.python:
+        endpoint = "endpoint_url" if place.name == "s3a" else "endpoint"
+        if endpoint in place.python:
             with place_of(place.name, tmp_path) as other:
-                told = write("endpoint", str(other.python["endpoint"]))
+                told = write(endpoint, str(other.python[endpoint]))
                 assert "this JVM cannot see it" in told
                 assert "spark.hadoop.committer.storage." in told
                 assert other.read("refused") == {}
         assert "knows no option 'nonsense'" in write("nonsense", "1")
+
+    def test_a_client_that_tells_nothing_of_what_it_sends_is_refused(self, place: Place, driver: Driver) -> None:
+        for key, value, said in UNFIT.get(place.name, ()):
+            options = {key: value, f"fs.{place.name}.impl.disable.cache": "true"}
+            told = driver.run("write", dest=place.uri("unfit/t"), query="select 1L id", options=options)
+            assert said in told["error"]
+            assert "outcome: unchanged" in told["error"]
+        assert place.read("unfit") == {}

@@ -6,8 +6,13 @@ from collections.abc import Mapping
 from typing import Final
 
 from committer.committers.base import Committer
-from committer.committers.magic.forms import PendingSetForms
-from committer.committers.magic.layout import MagicLayout, attempts_directory, run_directory, task_attempt_directory
+from committer.committers.magic.forms import MessageForms, PendingSetForms
+from committer.committers.magic.layout import (
+    MagicLayout,
+    attempts_directory,
+    run_directory,
+    task_attempt_directory,
+)
 from committer.committers.magic.pending_files import PendingFiles
 from committer.committers.publish_action import PublishAction
 from committer.committers.upload_action import UploadAction
@@ -20,7 +25,6 @@ from committer.spec import JobSpec
 from committer.stages.abort_task import AbortRequest
 from committer.stages.attempt_files import AttemptFiles
 from committer.stages.base import RecordForms, StageContext
-from committer.stages.manifest_forms import ManifestForms
 from committer.stages.task_output import AttemptIdentity, TaskOutput
 from committer.stages.uploaded_files import UploadedFiles
 from committer.stores.base import Store
@@ -49,7 +53,7 @@ class MagicCommitter(Committer):
 
     def forms(self, spec: JobSpec) -> RecordForms:
         """Hadoop's pending sets where they are listed, else this engine's task manifests."""
-        return PendingSetForms() if spec.delivery == "listing" else ManifestForms(self.name, like_s3a=True)
+        return PendingSetForms() if spec.delivery == "listing" else MessageForms()
 
     def files_of(self, context: StageContext, identity: AttemptIdentity, directory: StorePath) -> AttemptFiles:
         """Uploads to where the files go."""

@@ -8,13 +8,27 @@ from collections.abc import Set as AbstractSet
 from committer.committers.magic.layout import task_attempt_directory
 from committer.committers.magic.pending_sets import is_set, manifest_of, set_of
 from committer.committers.magic.recorded_uploads import is_place_of, places_of_records, recorded_uploads
+from committer.file_names import MAGIC_JOB
 from committer.layout import JobLayout
 from committer.paths import StorePath
 from committer.records.manifest import DirectoryEntry, TaskManifest, encode_task_manifest
 from committer.stages.base import StageContext
 from committer.stages.manifest_forms import ManifestForms
 from committer.stages.task_output import TaskOutput
+from committer.stores.base import FileStatus
 from committer.stores.helpers import children_of
+
+
+class MessageForms(ManifestForms):
+    """This engine's task manifests, of a job by message."""
+
+    def __init__(self) -> None:
+        super().__init__("magic", like_s3a=True)
+
+    async def outside(self, context: StageContext) -> list[FileStatus]:
+        """What S3A notes of files that tasks write by its magic paths, as those of Spark's own writers do; no call."""
+        layout = context.layout
+        return [FileStatus(layout.destination / f"{MAGIC_JOB}{layout.job_id}", True, 0)]
 
 
 class PendingSetForms(ManifestForms):

@@ -6,6 +6,9 @@ Below the destination D of job J, attempt N, beside what every committer has (`c
     D/__magic_job-J/job-J/NN/tasks/<attempt>/__base/<nonce>/…      what waits of a task attempt, until it commits
     D/__magic_job-J/job-J/NN/uploads/<attempt>-<nonce>/            which uploads it began
 
+By message only tasks that write by S3A itself (Spark's own writers) leave anything there, below
+``tasks/<attempt>-<nonce>/__base/``.
+
 Source of the names: ``MagicCommitPaths``, ``CommitUtilsWithMR`` (since HADOOP-18797, Hadoop 3.4.0).
 """
 

@@ -2,13 +2,16 @@ package io.github.lakecommitter.spark;
 
 import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.node.ObjectNode;
+import java.io.FileNotFoundException;
 import java.io.IOException;
 import java.io.OutputStream;
 import java.nio.charset.StandardCharsets;
 import java.security.MessageDigest;
 import java.security.NoSuchAlgorithmException;
 import java.security.SecureRandom;
+import java.util.ArrayList;
 import java.util.LinkedHashMap;
+import java.util.List;
 import java.util.Locale;
 import java.util.Map;
 import java.util.Objects;
@@ -20,7 +23,9 @@ import org.apache.hadoop.fs.ChecksumFileSystem;
 import org.apache.hadoop.fs.EtagSource;
 import org.apache.hadoop.fs.FileStatus;
 import org.apache.hadoop.fs.FileSystem;
+import org.apache.hadoop.fs.LocatedFileStatus;
 import org.apache.hadoop.fs.Path;
+import org.apache.hadoop.fs.RemoteIterator;
 import org.apache.hadoop.mapreduce.TaskAttemptContext;
 import org.apache.hadoop.mapreduce.lib.output.committer.manifest.files.FileEntry;
 import org.apache.hadoop.mapreduce.lib.output.committer.manifest.files.TaskManifest;
@@ -39,6 +44,10 @@ final class TaskOutput {
   private final int task;
   private final int attempt;
   private final String nonce;
+  /** What the attempt is called among all runs of it, and of others. */
+  private final String run;
+  /** Whether files wait in uploads, below S3A's magic directory. */
+  private final boolean uploads;
   private final Path directory;
   /** Where each file goes, and where it is until the job commits. */
   private final Map<Path, Path> files = new LinkedHashMap<>();
@@ -55,7 +64,9 @@ final class TaskOutput {
       drawn.append(String.format(Locale.ROOT, "%02x", one));
     }
     this.nonce = drawn.toString();
-    this.directory = new Path(text("tasks"), attemptName() + "-" + nonce);
+    this.run = attemptName() + "-" + nonce;
+    this.uploads = job.hasNonNull("magic");
+    this.directory = uploads ? new Path(text("magic"), run + "/__base") : new Path(text("tasks"), run);
   }
 
   /**
@@ -93,7 +104,11 @@ final class TaskOutput {
     Path mark = new Path(job.get("stands").asText());
     String why;
     try {
-      if (bare(mark, configuration).exists(mark)) {
+      FileSystem fs = bare(mark, configuration);
+      if (job.hasNonNull("magic")) {
+        PendingUploads.check(fs, new Path(job.get("destination").asText()));
+      }
+      if (fs.exists(mark)) {
         return;
       }
       why = "there is no " + mark + " for it";
@@ -103,7 +118,8 @@ final class TaskOutput {
     throw new CommitException(
         "Python set the job up at " + job.get("destination").asText() + ", and this JVM cannot see it: " + why
             + "; outcome: unchanged; next step: give both the same place and the rights to write there: the JVM by"
-            + " Hadoop's keys (spark.hadoop.fs.*), Python by spark.hadoop.committer.storage.* where it is to go by others");
+            + " Hadoop's keys (spark.hadoop.fs.*), Python, where it is to go by others, by"
+            + " spark.hadoop.committer.storage.*");
   }
 
   /** A new file, by its name below the destination. */
@@ -127,6 +143,12 @@ final class TaskOutput {
           "a partition of the table at " + text("destination") + " has a location of its own, " + place
               + ", and no root names it; outcome: unchanged; next step: set spark.hadoop.committer.absolute_roots to a"
               + " directory that it lies in, in the same store, or move the partition below the table's directory");
+    }
+    if (uploads) {
+      throw new CommitException(
+          "a partition of the table at " + text("destination") + " has a location of its own, " + place
+              + ", and S3A sends no file there; outcome: unchanged; next step: write that partition as a table of its"
+              + " own, or with spark.sql.sources.commitProtocolClass unset");
     }
     // No directory of a partition has such a name: theirs hold an equals sign.
     return note(new Path(place, name), new Path(new Path(directory, "elsewhere-" + files.size()), name));
@@ -156,29 +178,26 @@ final class TaskOutput {
     manifest.setJobAttemptNumber(0);
     manifest.setTaskID(String.format(Locale.ROOT, text("task"), task));
     manifest.setTaskAttemptID(attemptName());
-    manifest.setTaskAttemptDir(directory.toUri().toString());
+    // The uploads of a run with a nonce hold a stamp, which S3A does not write: there the attempt's number is enough.
+    Path place = uploads ? new Path(text("tasks"), attemptName()) : directory;
+    manifest.setTaskAttemptDir(place.toUri().toString());
     job.get("extra").fields().forEachRemaining(e -> manifest.getExtraData().put(e.getKey(), e.getValue().asText()));
+    Map<String, FileStatus> written = written();
+    refuseOthers(written.keySet());
+    List<PendingUploads.Upload> sent = uploads
+        ? PendingUploads.read(bare(directory), new ArrayList<>(files.values()), new ArrayList<>(files.keySet()))
+        : List.of();
     long size = 0;
-    Map<String, FileStatus> written = new LinkedHashMap<>();
-    if (!files.isEmpty() || bare(directory).exists(directory)) {
-      addWritten(directory, written);
-    }
-    Set<String> others = new TreeSet<>(written.keySet());
-    files.values().forEach(path -> others.remove(path.toUri().getPath()));
-    refuseOthers(others);
     for (Map.Entry<Path, Path> file : files.entrySet()) {
-      FileStatus status = written.get(file.getValue().toUri().getPath());
-      if (status == null) {
-        throw new CommitException(
-            "the file " + file.getKey() + " of " + attemptName() + " is gone, or its writer made none; outcome:"
-                + " unchanged; next step: find out who deletes below " + directory + "; Spark runs the task again");
-      }
-      manifest.addFileToCommit(
-          new FileEntry(file.getValue(), file.getKey(), status.getLen(), etagOf(status)));
-      size += status.getLen();
+      int number = manifest.getFilesToCommit().size();
+      FileEntry entry = uploads
+          ? sent.get(number).as(new Path(place, Integer.toString(number)), file.getKey())
+          : entryOf(file.getValue(), file.getKey(), written.get(file.getValue().toUri().getPath()));
+      manifest.addFileToCommit(entry);
+      size += entry.getSize();
     }
-    byte[] record = manifest.toBytes();
-    String name = directory.getName() + text("record_suffix");
+    byte[] record = withUploads(manifest.toBytes(), sent);
+    String name = run + text("record_suffix");
     save(record, new Path(text("attempts"), name));
     checkJobStands();
     ObjectNode message = Driver.JSON.createObjectNode();
@@ -189,6 +208,51 @@ final class TaskOutput {
       message.put("inline", new String(record, StandardCharsets.UTF_8));
     }
     return message.toString();
+  }
+
+  private FileEntry entryOf(Path file, Path target, FileStatus status) {
+    if (status == null) {
+      throw new CommitException(
+          "the file " + target + " of " + attemptName() + " is gone, or its writer made none; outcome:"
+              + " unchanged; next step: find out who deletes below " + directory + "; Spark runs the task again");
+    }
+    return new FileEntry(file, target, status.getLen(), etagOf(status));
+  }
+
+  /** The record with each file's upload, as this engine's records have it. */
+  private static byte[] withUploads(byte[] record, List<PendingUploads.Upload> sent) throws IOException {
+    if (sent.isEmpty()) {
+      return record;
+    }
+    JsonNode manifest = Driver.JSON.readTree(record);
+    for (int number = 0; number < sent.size(); number++) {
+      ((ObjectNode) manifest.get("files").get(number)).set("u", sent.get(number).entry());
+    }
+    return Driver.JSON.writeValueAsBytes(manifest);
+  }
+
+  /** Every file of the attempt, by its path. */
+  private Map<String, FileStatus> written() throws IOException {
+    Map<String, FileStatus> found = new LinkedHashMap<>();
+    if (!job.get("directories").asBoolean()) {
+      addAll(found);
+    } else if (!files.isEmpty() || bare(directory).exists(directory)) {
+      addWritten(directory, found);
+    }
+    return found;
+  }
+
+  /** One call a thousand files; nothing is there where none was written. */
+  private void addAll(Map<String, FileStatus> found) throws IOException {
+    try {
+      RemoteIterator<LocatedFileStatus> all = bare(directory).listFiles(directory, true);
+      while (all.hasNext()) {
+        FileStatus status = all.next();
+        found.put(status.getPath().toUri().getPath(), status);
+      }
+    } catch (FileNotFoundException error) {
+      found.clear();
+    }
   }
 
   /**
@@ -206,7 +270,14 @@ final class TaskOutput {
   }
 
   /** A format may write more than Spark asked a path for, as Parquet does with keys. No record names it: it would be lost. */
-  private void refuseOthers(Set<String> others) {
+  private void refuseOthers(Set<String> written) {
+    Set<String> others = new TreeSet<>(written);
+    for (Path file : files.values()) {
+      others.remove(file.toUri().getPath());
+      if (uploads) {
+        others.remove(file.suffix(PendingUploads.SUFFIX).toUri().getPath());
+      }
+    }
     if (others.isEmpty()) {
       return;
     }
@@ -224,12 +295,27 @@ final class TaskOutput {
   }
 
   void abort() throws IOException {
-    bare(directory).delete(directory, true);
+    if (uploads) {
+      List<Path> records = new ArrayList<>();
+      for (FileStatus status : written().values()) {
+        if (status.getPath().getName().endsWith(PendingUploads.SUFFIX)) {
+          records.add(status.getPath());
+        }
+      }
+      PendingUploads.abort(bare(directory), new Path(text("destination")), records);
+    }
+    bare(directory).delete(uploads ? directory.getParent() : directory, true);
   }
 
-  /** Readers of records go by the suffix, which the temporary name has not. */
+  /** Readers of records go by the suffix, which the temporary name has not. A store without directories needs none. */
   private void save(byte[] record, Path path) throws IOException {
     FileSystem fs = bare(path);
+    if (!job.get("directories").asBoolean()) {
+      try (OutputStream out = fs.create(path, false)) {
+        out.write(record);
+      }
+      return;
+    }
     Path temporary = path.suffix(".tmp");
     try (OutputStream out = fs.create(temporary, false)) {
       out.write(record);

@@ -1,0 +1,183 @@
+package io.github.lakecommitter.spark;
+
+import com.fasterxml.jackson.databind.JsonNode;
+import com.fasterxml.jackson.databind.node.ArrayNode;
+import com.fasterxml.jackson.databind.node.ObjectNode;
+import java.io.FileNotFoundException;
+import java.io.IOException;
+import java.io.InputStream;
+import java.io.InterruptedIOException;
+import java.nio.ByteBuffer;
+import java.nio.charset.StandardCharsets;
+import java.security.MessageDigest;
+import java.security.NoSuchAlgorithmException;
+import java.util.ArrayList;
+import java.util.Collection;
+import java.util.HexFormat;
+import java.util.List;
+import java.util.Locale;
+import java.util.concurrent.Callable;
+import java.util.concurrent.ExecutionException;
+import java.util.concurrent.ExecutorService;
+import java.util.concurrent.Executors;
+import java.util.concurrent.Future;
+import java.util.regex.Pattern;
+import org.apache.hadoop.fs.BBUploadHandle;
+import org.apache.hadoop.fs.FileSystem;
+import org.apache.hadoop.fs.MultipartUploader;
+import org.apache.hadoop.fs.Path;
+import org.apache.hadoop.mapreduce.lib.output.committer.manifest.files.FileEntry;
+
+/**
+ * Files that wait in uploads to S3: what a task writes below S3A's magic directory is sent to where it goes, and its
+ * upload stays open. S3A leaves a marker of no bytes, and a record of the upload, where Spark wrote.
+ *
+ * <p>Source of the names: {@code MagicCommitPaths}, {@code SinglePendingCommit} of Hadoop 3.4 and 3.5.
+ */
+final class PendingUploads {
+  static final String SUFFIX = ".pending";
+  private static final String CAPABILITY = "fs.s3a.capability.magic.committer";
+  private static final String IN_MEMORY = "fs.s3a.committer.magic.track.commits.in.memory.enabled";
+  private static final Pattern MD5 = Pattern.compile("[0-9a-fA-F]{32}");
+  private static final int THREADS = 8;
+
+  /** What a record says of one file: its length, what proves it once it is complete, and its upload. */
+  record Upload(long length, String identity, ObjectNode entry) {
+    FileEntry as(Path source, Path target) {
+      return new FileEntry(source, target, length, identity);
+    }
+  }
+
+  private PendingUploads() {}
+
+  /** Refuses a file system that would write the files to where no reader looks, or tell nobody of their uploads. */
+  static void check(FileSystem fs, Path destination) throws IOException {
+    if (!fs.hasPathCapability(destination, CAPABILITY)) {
+      throw new CommitException(
+          "the JVM writes to " + destination + " by " + fs.getClass().getName() + ", which has no magic directories;"
+              + " outcome: unchanged; next step: use S3A (hadoop-aws), with fs.s3a.committer.magic.enabled, or write"
+              + " with committer.spark.write");
+    }
+    if (fs.getConf().getBoolean(IN_MEMORY, false)) {
+      throw new CommitException(
+          IN_MEMORY + " is on, so that only Hadoop's own committer learns of the uploads to " + destination
+              + "; outcome: unchanged; next step: set spark.hadoop." + IN_MEMORY + "=false");
+    }
+  }
+
+  /** Reads what S3A recorded of files, many at once; `targets` says for each where it goes. */
+  static List<Upload> read(FileSystem fs, List<Path> files, List<Path> targets) throws IOException {
+    List<Callable<Upload>> calls = new ArrayList<>();
+    for (int number = 0; number < files.size(); number++) {
+      Path file = files.get(number);
+      Path target = targets.get(number);
+      calls.add(() -> read(fs, file, target));
+    }
+    return together(calls);
+  }
+
+  private static Upload read(FileSystem fs, Path file, Path target) throws IOException {
+    JsonNode pending;
+    try {
+      pending = recorded(fs, file.suffix(SUFFIX));
+    } catch (FileNotFoundException error) {
+      throw new CommitException(
+          "nothing tells of the upload of " + target + ": its writer made none, or what was below "
+              + file.getParent() + " was deleted; outcome: unchanged; next step: find out who deletes there; Spark runs"
+              + " the task again",
+          error);
+    }
+    String key = target.toUri().getPath().substring(1);
+    String bucket = target.toUri().getAuthority();
+    if (!pending.path("destinationKey").asText().equals(key) || !pending.path("bucket").asText().equals(bucket)) {
+      throw new CommitException(
+          "S3A sent the file " + target + " to " + pending.path("bucket").asText() + "/"
+              + pending.path("destinationKey").asText()
+              + "; outcome: unchanged; next step: report the query that did it");
+    }
+    ObjectNode entry = Driver.JSON.createObjectNode().put("id", pending.path("uploadId").asText());
+    ArrayNode etags = entry.putArray("etags");
+    List<String> checksums = new ArrayList<>();
+    String algorithm = "";
+    for (JsonNode part : pending.path("etags")) {
+      // Before Hadoop 3.4.2 a text.
+      String etag = part.isTextual() ? part.asText() : part.path("etag").asText();
+      etags.add(etag.replace("\"", ""));
+      if (part.hasNonNull("checksum")) {
+        checksums.add(part.get("checksum").asText());
+        algorithm = part.path("checksumAlgorithm").asText();
+      }
+    }
+    if (!checksums.isEmpty() && checksums.size() == etags.size()) {
+      checksums.forEach(entry.putArray("checksums")::add);
+      entry.put("algorithm", algorithm);
+    }
+    return new Upload(pending.path("length").asLong(), composite(etags), entry);
+  }
+
+  /** Aborts the uploads that these records tell of; one that is over already does no harm. */
+  static void abort(FileSystem fs, Path destination, Collection<Path> records) throws IOException {
+    if (records.isEmpty()) {
+      return;
+    }
+    try (MultipartUploader uploader = fs.createMultipartUploader(destination).build()) {
+      List<Callable<Object>> calls = new ArrayList<>();
+      for (Path record : records) {
+        calls.add(() -> {
+          JsonNode pending = recorded(fs, record);
+          byte[] id = pending.path("uploadId").asText().getBytes(StandardCharsets.UTF_8);
+          Path target = new Path(destination, "/" + pending.path("destinationKey").asText());
+          return uploader.abort(BBUploadHandle.from(ByteBuffer.wrap(id)), target).get();
+        });
+      }
+      together(calls);
+    }
+  }
+
+  private static JsonNode recorded(FileSystem fs, Path record) throws IOException {
+    try (InputStream in = fs.open(record)) {
+      return Driver.JSON.readTree(in);
+    }
+  }
+
+  /** The etag that S3 gives a file of these parts: the MD5 of theirs, and their number; null where theirs are none. */
+  private static String composite(ArrayNode etags) {
+    try {
+      MessageDigest digest = MessageDigest.getInstance("MD5");
+      for (JsonNode etag : etags) {
+        if (!MD5.matcher(etag.asText()).matches()) {
+          return null;
+        }
+        digest.update(HexFormat.of().parseHex(etag.asText().toLowerCase(Locale.ROOT)));
+      }
+      return HexFormat.of().formatHex(digest.digest()) + "-" + etags.size();
+    } catch (NoSuchAlgorithmException error) {
+      throw new IllegalStateException(error);
+    }
+  }
+
+  /** Makes calls many at once; what they returned, in order. An interrupt ends the wait: Spark kills the task. */
+  private static <T> List<T> together(List<Callable<T>> calls) throws IOException {
+    ExecutorService threads = Executors.newFixedThreadPool(Math.max(1, Math.min(THREADS, calls.size())));
+    try {
+      List<T> done = new ArrayList<>();
+      for (Future<T> one : threads.invokeAll(calls)) {
+        done.add(one.get());
+      }
+      return done;
+    } catch (InterruptedException error) {
+      Thread.currentThread().interrupt();
+      throw (IOException) new InterruptedIOException("the task was interrupted").initCause(error);
+    } catch (ExecutionException error) {
+      if (error.getCause() instanceof IOException) {
+        throw (IOException) error.getCause();
+      }
+      if (error.getCause() instanceof RuntimeException) {
+        throw (RuntimeException) error.getCause();
+      }
+      throw new IOException(error.getCause());
+    } finally {
+      threads.shutdownNow();
+    }
+  }
+}
