@@ -164,6 +164,24 @@ class OptionTable:
             if self.is_hadoop(key) and self.hadoop_base(key.removeprefix(SPARK_HADOOP).lower()) is not None
         }
 
+    def unknown_of_hadoop(self, configuration: Mapping[str, str], authority: str) -> list[str]:
+        """The keys of a Hadoop configuration for such a store that are not understood, for the place that a path's
+        authority names or for all: each with the one that was meant, where that is near.
+        """
+        account = authority.lower().rpartition("@")[2].partition(".")[0]
+        unknown: list[str] = []
+        for key in configuration:
+            folded = key.lower().removeprefix(SPARK_HADOOP)
+            elsewhere = any(f".{kind}." in folded and f".{account}.{kind}." not in folded for kind in _HOSTS)
+            if self.hadoop_scope and folded.startswith(self.hadoop_scope):
+                elsewhere = not folded.startswith(f"{self.hadoop_scope}{authority.lower()}.")
+            # Which class of Hadoop's serves the scheme is none of this store's business.
+            if elsewhere or folded.endswith(".impl") or not self.is_hadoop(key) or self.hadoop_base(folded) is not None:
+                continue
+            close = difflib.get_close_matches(folded, self.hadoop_keys, n=1, cutoff=0.9)
+            unknown.append(f"{key} (did you mean {close[0]}?)" if close else key)
+        return unknown
+
     def is_for(self, key: str, authority: str) -> bool:
         """Whether a key of Hadoop's is for the place that a path's authority names, or for all."""
         folded = key.lower().removeprefix(SPARK_HADOOP)

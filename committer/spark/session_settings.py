@@ -10,15 +10,17 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import lru_cache
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from committer.config import CommitterConfig, ConfigLike
+from committer.documentation import page
 from committer.errors import StorePermissionError
 from committer.logs import job_logger
 from committer.option_values import SPARK_HADOOP
-from committer.options import OPTIONS
+from committer.options import OPTIONS, S3A
 from committer.paths import StorePath
-from committer.place_options import for_place
+from committer.place_options import for_place, of_one_place
 from committer.resolved_options import resolve
 from committer.spark.option_keys import spelled_as_hadoop
 from committer.spark.options import parse_options
@@ -164,6 +166,9 @@ def store_settings(session: Mapping[str, str], path: str, given: Iterable[str]) 
     table = options_of(place.scheme)
     if table is None:
         return StoreSettings({}, "")
+    choices = {key for key in session if key in _KEYS or of_one_place(key, _KEYS) is not None or key.startswith(S3A)}
+    others = {key: value for key, value in session.items() if key not in choices}
+    _tell_unknown(place.scheme, tuple(table.unknown_of_hadoop(others, place.authority)))
     explicit = {option.name: option for key in given if (option := table.decided_by(key)) is not None}
     options: dict[str, str] = {}
     secrets: dict[str, str] = {}
@@ -181,6 +186,19 @@ def store_settings(session: Mapping[str, str], path: str, given: Iterable[str]) 
             options[key] = value
     missed = bool(secrets) and not any(option.secret for option in explicit.values())
     return StoreSettings(options, _withheld(secrets) if missed else "")
+
+
+@lru_cache(maxsize=64)
+def _tell_unknown(scheme: str, keys: tuple[str, ...]) -> None:
+    """Says which keys of a session have no effect here: once, and not at each write."""
+    if keys:
+        _LOG.warning(
+            "of the session's Hadoop configuration: %s have no effect on what the store of %s: reads and writes here; what "
+            "it understands is at %s",
+            ", ".join(keys),
+            scheme,
+            page("options.md#storage-options"),
+        )
 
 
 def _withheld(secrets: Mapping[str, str]) -> str:

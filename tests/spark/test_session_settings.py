@@ -13,7 +13,7 @@ import pytest
 
 from committer.errors import ConfigurationError
 from committer.paths import StorePath
-from committer.spark.session_settings import choices_of, set_by_user, store_settings
+from committer.spark.session_settings import _tell_unknown, choices_of, set_by_user, store_settings
 from committer.stores.registry import options_of
 
 from .cluster import environment
@@ -135,6 +135,51 @@ def test_options_of_the_store_that_are_no_secret() -> None:
     for switch in ("virtual_hosted_style_request", "aws_virtual_hosted_style_request", "addressing_style"):
         assert store_settings(session, "s3a://lake/t", [switch]) == (endpoints, "")
     assert store_settings(session, "/data/t", []) == ({}, "")
+
+
+@pytest.mark.parametrize(
+    ("path", "session", "told"),
+    [
+        (
+            "gs://lake/t",
+            {"fs.gs.encryption.key": CANARY, "fs.gs.impl": "c", "fs.gs.auth.type": "COMPUTE_ENGINE", "fs.s3a.x": "1"},
+            "fs.gs.encryption.key have",
+        ),
+        ("gs://lake/t", {"fs.gs.auth.typ": "UNAUTHENTICATED"}, "fs.gs.auth.typ (did you mean fs.gs.auth.type?) have"),
+        (
+            "s3a://lake/t",
+            {
+                "fs.s3a.server-side-encryption.key": CANARY,
+                "fs.s3a.bucket.lake.nonsense": "1",
+                "fs.s3a.bucket.other.nonsense": "1",
+                "fs.s3a.bucket.lake.multipart.size": "8m",
+                "fs.s3a.committer.nonsense": "1",
+                "fs.s3a.buffer.dir": "/fast",
+            },
+            "fs.s3a.server-side-encryption.key, fs.s3a.bucket.lake.nonsense have",
+        ),
+        (
+            ABFSS,
+            {
+                "fs.azure.nonsense.other.dfs.core.windows.net": "1",
+                "fs.azure.nonsense.acct.dfs.core.windows.net": "1",
+                "fs.azure.io.rate.limit.acct.dfs.core.windows.net": "1",
+            },
+            "fs.azure.nonsense.acct.dfs.core.windows.net have",
+        ),
+        ("gs://lake/t", {"fs.gs.project.id": "p", "fs.azure.nonsense": "1"}, ""),
+    ],
+)
+def test_a_key_of_the_store_that_has_no_effect_is_told_once(
+    caplog: pytest.LogCaptureFixture, path: str, session: dict[str, str], told: str
+) -> None:
+    """A write that is to be encrypted, and is not, must not look as if it were."""
+    _tell_unknown.cache_clear()
+    with caplog.at_level("WARNING", logger="committer.spark"):
+        for _ in range(2):
+            store_settings(session, path, [])
+    assert [told in record.getMessage() for record in caplog.records] == [True] * bool(told)
+    assert CANARY not in caplog.text
 
 
 @pytest.mark.parametrize(
