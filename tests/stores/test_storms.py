@@ -104,7 +104,8 @@ async def test_thousands_of_files_committed_too_fast(service: Service) -> None:
     assert found.keys() == {"_SUCCESS", *(name(number) for number in range(service.files))}
     served = {second["second"]: second["served"] for second in counted["seconds"]}
     settled = [served.get(second, 0) for second in range(SETTLED_S, max(served))]
-    # Some 0.9 where nothing else runs; other tests beside it take their share of the machine.
+    # 0.95 where nothing else runs, as tests/flow/test_throttling_server.py asserts in virtual time; other tests beside it
+    # take their share of the machine.
     assert sum(settled) >= 0.5 * service.rate * len(settled)
     assert len(settled) >= SETTLED_S
     # It did begin too fast, and what was refused is what the job counted.
