@@ -26,6 +26,8 @@ _AWAITED: Final = re.compile(r"`await committer\.(?=\w+\()")
 _OF_JOB: Final = re.compile(r"`await (?=job\.)")
 _ATTACHED: Final = re.compile(r"`job = await committer\.(?=attach_job\()")
 
+BUCKET_GONE: Final = "what the job wrote is gone with its bucket or container: create that, and run the job again"
+
 
 def call(name: str, *arguments: object, **keywords: object) -> str:
     """A call of a public coroutine function, in backticks; a keyword that is False or None is left out."""

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TypeAlias
 
-from committer.advice import AND_RUN_IT_AGAIN, LOOK_BEFORE
+from committer.advice import AND_RUN_IT_AGAIN, BUCKET_GONE, LOOK_BEFORE
 from committer.committers.advising import with_options
 from committer.errors import (
     CommitterError,
@@ -34,10 +34,7 @@ _log = job_logger("committer.committers")
 
 _MEANINGS = (JobError, RecordError, TaskError)
 
-_GONE = (
-    "what the job wrote is gone with its bucket or container: create that, and run the job again; where it comes back "
-    "with all that was in it"
-)
+_GONE = f"{BUCKET_GONE}; where it comes back with all that was in it"
 
 Refusal: TypeAlias = TargetExistsError | StoreCrossDeviceError | StorePartsError
 

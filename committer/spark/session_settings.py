@@ -193,8 +193,8 @@ def _tell_unknown(scheme: str, keys: tuple[str, ...]) -> None:
     """Says which keys of a session have no effect here: once, and not at each write."""
     if keys:
         _LOG.warning(
-            "of the session's Hadoop configuration: %s have no effect on what the store of %s: reads and writes here; what "
-            "it understands is at %s",
+            "of the session's Hadoop configuration: %s have no effect on what the store of %s: reads and writes here; "
+            "what it understands is at %s",
             ", ".join(keys),
             scheme,
             page("options.md#storage-options"),

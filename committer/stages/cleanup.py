@@ -12,6 +12,7 @@ from committer.errors import (
     StoreError,
     StoreIsADirectoryError,
     StoreNotADirectoryError,
+    StoreNotEmptyError,
     StoreNotFoundError,
 )
 from committer.events import names
@@ -28,6 +29,7 @@ from committer.stages.other_setup import is_anew
 from committer.stages.own_records import OWN_RECORD_LIMIT
 from committer.stores.base import FileStatus
 from committer.stores.helpers import children_of, exists
+from committer.stores.odd_names import delete_odd
 
 _log = job_logger("committer.stages")
 
@@ -188,7 +190,13 @@ async def remove_emptied(context: StageContext) -> None:
                 emptied = [*inside, *ordered, *emptied]
     for directory in emptied:
         try:
-            await store.delete_directory(directory, recursive=False)
+            try:
+                await store.delete_directory(directory, recursive=False)
+            except StoreNotEmptyError:
+                if store.capabilities.directories or directory != layout.job_directory:
+                    raise
+                await delete_odd(store, directory)
+                await store.delete_directory(directory, recursive=False)
         except StoreError:
             # Another job lives in `_temporary`, or a late task attempt just wrote into the job's directory: both are
             # found by list_jobs, and neither changes this job's result.

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Coroutine
 from typing import Any
 
+from committer.advice import BUCKET_GONE
 from committer.errors import (
     CommitterError,
+    DestinationNotFoundError,
     InvalidPathError,
     JobNotFoundError,
     JobStateError,
@@ -133,6 +135,8 @@ class CommitTask(Stage[TaskOutput, TaskCommit]):
             # The look at the job failed while the record was saved beside it: a job commit may have read that.
             if may_stand:
                 error.outcome = "unknown"
+            if isinstance(error, DestinationNotFoundError):
+                error.next_step = BUCKET_GONE
             raise
         return saved, path
 

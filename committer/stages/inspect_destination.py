@@ -102,6 +102,7 @@ class InspectDestination(Stage[InspectionRequest, DestinationView]):
             # The destination itself is the first level; nothing has to be known to look there.
             await together(
                 self._look_at_root(),
+                self._look_whether_closed(loaded),
                 self._look_at_success(),
                 self._look([""], wanted, loaded, found),
                 self._look_at_roots(loaded, wanted, roots),
@@ -153,6 +154,7 @@ class InspectDestination(Stage[InspectionRequest, DestinationView]):
             status = await status_or_none(self.context.store, layout.target(root))
             if status is not None and status.is_directory:
                 standing.append(root)
+                self._note_closed(root, status, written_to=root in loaded.written)
                 return
             if status is not None:
                 view.blocking[root] = status
@@ -167,6 +169,25 @@ class InspectDestination(Stage[InspectionRequest, DestinationView]):
             if not is_hidden(child.path.name):
                 view.was_empty = False
                 break
+
+    async def _look_whether_closed(self, loaded: LoadedRecords) -> None:
+        """Looks whether anything can be put into the destination itself: one look, where that is a call of the system;
+        elsewhere it says nothing of it.
+        """
+        if not self.context.store.capabilities.local_paths:
+            return
+        status = await status_or_none(self.context.store, self.context.layout.destination)
+        if status is not None:
+            marks = self.context.config.mark_successful_jobs
+            self._note_closed("", status, written_to=marks or "" in loaded.written)
+
+    def _note_closed(self, directory: str, status: FileStatus, *, written_to: bool) -> None:
+        """Notes that nothing can be put into the destination, or a root outside, which may themselves be mounted."""
+        if status.refuses is None or not status.refuses.enter or status.refuses.mounted:
+            return
+        self._refusing[directory] = status.refuses.enter
+        if written_to:
+            self._view.closed[directory] = status.refuses.enter
 
     async def _look_at_success(self) -> None:
         if self.context.config.mark_successful_jobs:

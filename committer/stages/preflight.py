@@ -96,7 +96,9 @@ class Preflight(Stage[PreflightRequest, Conflicts]):
         return conflicts
 
     def _collect_rights(self, view: DestinationView, rights: list[str]) -> None:
-        rights.extend(f"no file can go into {name}: {reason}" for name, reason in sorted(view.closed.items()))
+        rights.extend(
+            f"no file can go into {name or 'the destination'}: {reason}" for name, reason in sorted(view.closed.items())
+        )
         rights.extend(refused_moves(view.blocking))
         marker = {} if view.success is None else {SUCCESS: view.success}
         rights.extend(refused_moves(marker))

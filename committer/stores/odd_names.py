@@ -8,18 +8,38 @@ all that stands in a directory meets it.
 from __future__ import annotations
 
 import shlex
+from contextlib import suppress
 from typing import Final
 
+from committer.errors import StoreNotADirectoryError
 from committer.file_names import working_directory_in
 from committer.paths import StorePath
+from committer.stores.abilities import BATCH_DELETE
+from committer.stores.base import Store
 from committer.stores.status import FileStatus, Refusals
 
-_ODD: Final = frozenset({"", ".", ".."})
+_ODD: Final = ("", ".", "..")
 
 
 def is_odd(segment: str) -> bool:
     """Whether no path can hold a segment."""
     return segment in _ODD
+
+
+async def delete_odd(store: Store, directory: StorePath) -> None:
+    """Deletes what lies directly in a directory under such segments, where directories are not real: 7 calls at most.
+
+    No listing of a job's own directory shows it, and the directory stays for it.
+    """
+    places = [StorePath(directory.scheme, directory.authority, f"{directory.path}/{segment}") for segment in _ODD]
+    for place in places:
+        # An object may have the name, too.
+        with suppress(StoreNotADirectoryError):
+            await store.delete_directory(place, recursive=True)
+    able = BATCH_DELETE.of(store)
+    if able is not None:
+        # Never by a request whose URL names them: what is on the way may take the dots for steps up.
+        await able.delete_files([place for place in places if not place.path.endswith("/")])
 
 
 def odd_status(directory: StorePath, name: str, tool: str, scheme: str) -> FileStatus | None:

@@ -69,6 +69,9 @@ SCENARIOS: dict[str, tuple[Callable[[Path], None], str, CommitterConfig, bool]] 
     "closed": (lambda table: put(table, "p/old", above=0o755), "p/new", CommitterConfig(), True),
     "closed above": (lambda table: put(table, "p/old", above=0o755), "p/q/new", CommitterConfig(), True),
     "closed beside": (lambda table: put(table, "p/old", above=0o755), "q/new", CommitterConfig(conflict_mode="replace", superseded_scope="destination"), True),
+    "closed root": (lambda table: table.chmod(0o755), "p/new", CommitterConfig(), True),
+    "closed root, no marker": (lambda table: table.chmod(0o755), "p/new", CommitterConfig(mark_successful_jobs=False), True),
+    "closed root, new directory": (lambda table: table.chmod(0o755), "q/new", CommitterConfig(mark_successful_jobs=False), True),
     "volume": (volume, "x", CommitterConfig(existing_target="replace"), False),
     "volume below": (volume_below, "x", CommitterConfig(existing_target="replace"), False),
     "volume on the way": (volume, "x/new", CommitterConfig(), False),
@@ -106,6 +109,11 @@ def main(scenario: str, directory: Path) -> None:
     table = directory / "table"
     table.mkdir()
     table.chmod(0o777)
+    if scenario.startswith("closed root"):
+        # What was there before the root was closed, and still may be written to.
+        for name_of_it in ("a", "p", "_temporary"):
+            (table / name_of_it).mkdir()
+            (table / name_of_it).chmod(0o777)
     prepare(table)
     if drop:
         os.setgroups([])

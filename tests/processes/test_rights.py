@@ -54,6 +54,8 @@ def run() -> Iterator[Run]:
         ("closed", "no file can go into p: this user may not write there", ["p/old"]),
         ("closed above", "no file can go into p: this user may not write there", ["p/old"]),
         ("closed beside", "p/old cannot be moved aside: this user may not write there", ["p/old"]),
+        ("closed root", "no file can go into the destination: this user may not write there", []),
+        ("closed root, new directory", "no file can go into the destination: this user may not write there", []),
         ("volume", "another volume is mounted there", ["x/old"]),
         ("volume below", "another volume is mounted at", ["x/below/old"]),
         ("volume on the way", "no file can go into x: another volume is mounted there", ["x/old"]),
@@ -82,7 +84,12 @@ def test_mount_that_no_device_number_shows_takes_the_job_back(run: Run, scenario
 
 
 @pytest.mark.parametrize(
-    ("scenario", "visible"), [("link allowed", ["a/first-3", "p/x"]), ("another's old file", ["a/first-5", "p/new"])]
+    ("scenario", "visible"),
+    [
+        ("link allowed", ["a/first-3", "p/x"]),
+        ("another's old file", ["a/first-5", "p/new"]),
+        ("closed root, no marker", ["a/first-5", "p/new"]),
+    ],
 )
 def test_what_the_system_allows_is_not_refused(run: Run, scenario: str, visible: list[str]) -> None:
     answer = run(scenario)

@@ -52,6 +52,29 @@ async def run(emulator: GcsEmulator, *, gone_at: str = "") -> None:
         await job.commit(tasks=1)
 
 
+@pytest.mark.parametrize("call", [1, 2])
+async def test_an_executor_that_commits_its_task_says_so_too(emulator: GcsEmulator, call: int) -> None:
+    """At the look whether its job still stands, and at the save of its record, which go beside each other."""
+    options = {"endpoint": emulator.url}
+    job = await committer.open_job(DEST.uri, job_id="job", storage_options=options)
+    answer, calls = emulator.api.answer, 0
+
+    def counted(request: Any) -> Any:
+        nonlocal calls
+        calls += 1
+        if calls == call:
+            emulator.namespace.buckets.clear()
+        return answer(request)
+
+    with pytest.raises(CommitterError, match="there is no such bucket") as caught:
+        async with committer.open_task(job.spec, task=0, storage_options=options) as task:
+            async with task.open("a") as file:
+                await file.write(b"1")
+            emulator.api.answer = counted  # type: ignore[method-assign]
+    assert "create that, and run the job again" in caught.value.next_step
+    await job.close()
+
+
 @pytest.mark.parametrize("gone_at", ["task", "task commit", "commit", "publish"])
 async def test_the_job_is_to_be_run_again(emulator: GcsEmulator, gone_at: str) -> None:
     with pytest.raises(CommitterError, match="there is no such bucket") as caught:

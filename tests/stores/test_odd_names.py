@@ -136,3 +136,18 @@ async def test_in_a_jobs_own_directory_they_are_in_nobodys_way(emulator: GcsEmul
             await file.write(b"1")
     found = {name: data for name, data in (await channel.files()).items() if not name.startswith("_")}
     assert found == {"a": b"1"}
+
+
+@pytest.mark.parametrize("name", ["x", "/x", "./x", "../x", "..", ".", "00//x", "00/tasks/../x"])
+async def test_a_job_s_own_directory_goes_with_them(emulator: GcsEmulator, name: str) -> None:
+    """A neighbour whose name begins as the odd one is resolved to stays."""
+    channel = BucketChannel(emulator, DEST)
+    options: dict[str, object] = {"endpoint": emulator.url}
+    async with committer.open_job(DEST.uri, job_id="job", storage_options=options) as job:
+        async with job.task_attempt(task=0) as task, task.open("new") as file:
+            await file.write(b"new")
+        for other in ("_temporary/x", "x", "_temporary//x"):
+            await channel.write(other, b"other")
+        await channel.write(f"_temporary/job/{name}", b"odd")
+        await job.commit(tasks=1)
+    assert set(await channel.files()) == {"_SUCCESS", "new", "x", "_temporary/x", "_temporary//x"}
