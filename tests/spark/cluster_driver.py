@@ -38,6 +38,7 @@ from committer.spark.stream_writer import BatchMessage, CommitterStreamWriter
 from committer.spec import JobSpec
 
 PATIENCE_S = 60.0
+DRAWN_BY_SPARK = "drawn-by-spark"
 Act = Callable[[int, int], None]
 """What a task does when all of its rows are written and its attempt is not committed: (partition, attempt number)."""
 
@@ -206,7 +207,11 @@ def save(frame: DataFrame, way: str, dest: str, job_id: str, config: CommitterCo
 
 
 def job_directory(spec: JobSpec) -> Path:
-    return Path(spec.layout.job_directory.path)
+    """The job's directory; where Spark drew the id, the only one that stands."""
+    known = Path(spec.layout.job_directory.path)
+    if spec.job_id != DRAWN_BY_SPARK:
+        return known
+    return next((child for child in known.parent.glob("*") if child.is_dir()), known)
 
 
 def flags(spec: JobSpec) -> Path:
@@ -248,15 +253,33 @@ def told_of(spec: JobSpec, partition: int, number: int, commit: Callable[[], Any
         temporary.rename(flags(spec) / temporary.name[1:])
 
 
-def kill_executor() -> None:
-    """SIGKILL for the Java process that this Python worker works for."""
+def executor() -> int:
+    """The Java process that this Python worker works for."""
     pid = os.getpid()
     while "CoarseGrainedExecutorBackend" not in Path(f"/proc/{pid}/cmdline").read_text():
         pid = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
         if pid <= 1:
             raise RuntimeError("no executor above this worker")
-    os.kill(pid, signal.SIGKILL)
+    return pid
+
+
+def kill_executor() -> None:
+    """SIGKILL for that process."""
+    os.kill(executor(), signal.SIGKILL)
     time.sleep(PATIENCE_S)
+
+
+def kill_executor_at(attempts: Path, pattern: str) -> None:
+    """The same as soon as a record is there: its task attempt is committing, or has just committed."""
+    pid = executor()
+
+    def watch() -> None:
+        deadline = time.monotonic() + PATIENCE_S
+        while not next(attempts.glob(pattern), None) and time.monotonic() < deadline:
+            pass
+        os.kill(pid, signal.SIGKILL)
+
+    threading.Thread(target=watch, daemon=True).start()
 
 
 # --- Scenarios -----------------------------------------------------------------------------------------------------
@@ -350,7 +373,8 @@ def lost_executor(spark: SparkSession, way: str, shuffled: bool, dest: str, job_
 
     def act(partition: int, number: int) -> None:
         mark = flags(spec) / ".killed"
-        if partition == 1 and not mark.exists():
+        # A speculative copy, which a busy machine may see, is not the one that dies.
+        if partition == 1 and number == 0 and not mark.exists():
             mark.touch()
             told_of(spec, partition, number, lambda: None)
             kill_executor()
@@ -360,6 +384,51 @@ def lost_executor(spark: SparkSession, way: str, shuffled: bool, dest: str, job_
         frame = frame.repartition(5, "id")
     save(frame, way, dest, job_id, CommitterConfig(), act)
     return words(spec)
+
+
+def lost_in_task_commit(spark: SparkSession, dest: str) -> list[Any]:
+    """The executor of partition 1 dies while Java commits the attempt: its record stands, or is being saved."""
+    spec = JobSpec(destination=Path(dest).as_uri(), job_id=DRAWN_BY_SPARK)
+
+    def act(partition: int, number: int) -> None:
+        mark = flags(spec) / ".killed"
+        if partition == 1 and number == 0 and not mark.exists():
+            mark.touch()
+            kill_executor_at(job_directory(spec) / "00" / "attempts", "*_m_000001_*")
+
+    save(frame_of(spark, 10), "own writers", dest, DRAWN_BY_SPARK, CommitterConfig(), act)
+    return words(spec)
+
+
+def two_writers(spark: SparkSession, dest: str, directories: int) -> list[Any]:
+    """Two queries append to one table at the same time, each to hundreds of partitions; then one overwrites a part."""
+    spec = JobSpec(destination=Path(dest).as_uri(), job_id=DRAWN_BY_SPARK)
+    configure(spark)
+    failed: list[str] = []
+
+    def append(number: int) -> None:
+        rows = spark.range(number * 1000, (number + 1) * 1000, 1, 4).selectExpr("id", f"id % {directories} d")
+        told = flags(spec) / f".writes-{number}"
+
+        def meet(batches: Iterator[Any]) -> Iterator[Any]:
+            yield from batches
+            told.touch()
+            wait_for(lambda: len(list(told.parent.glob(".writes-*"))) == 2)
+
+        try:
+            met = rows.mapInArrow(meet, "id long, d long").selectExpr("id", "d", "0 attempt")
+            met.write.partitionBy("d").mode("append").parquet(dest)
+        except Exception:
+            failed.append(traceback.format_exc())
+
+    threads = [threading.Thread(target=append, args=(number,)) for number in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    rows = spark.range(2000, 2100, 1, 4).selectExpr("id", "id % 10 d", "1 attempt")
+    rows.write.partitionBy("d").mode("overwrite").option("partitionOverwriteMode", "dynamic").parquet(dest)
+    return failed
 
 
 def slow_commit(spark: SparkSession, way: str, dest: str, job_id: str) -> None:
@@ -376,7 +445,15 @@ def words(spec: JobSpec) -> list[Any]:
 
 
 SCENARIOS = {
-    scenario.__name__: scenario for scenario in (speculation, speculation_in_a_batch, lost_executor, slow_commit)
+    scenario.__name__: scenario
+    for scenario in (
+        speculation,
+        speculation_in_a_batch,
+        lost_executor,
+        lost_in_task_commit,
+        two_writers,
+        slow_commit,
+    )
 }
 
 

@@ -17,6 +17,7 @@ import pytest
 from committer import sync
 
 from .cluster import Driver, standalone_cluster, wait_until
+from .cluster_driver import DRAWN_BY_SPARK
 
 pytestmark = [
     pytest.mark.slow,
@@ -27,10 +28,8 @@ pytestmark = [
 ]
 
 WAYS = ["data source", "messages", "listing"]
-OWN_WRITERS = pytest.param(
-    "own writers",
-    marks=pytest.mark.skipif(shutil.which("javac") is None, reason="there is no JDK to build the jar with"),
-)
+needs_a_jdk = pytest.mark.skipif(shutil.which("javac") is None, reason="there is no JDK to build the jar with")
+OWN_WRITERS = pytest.param("own writers", marks=needs_a_jdk)
 
 
 @pytest.fixture(scope="module")
@@ -80,10 +79,11 @@ def told(words: list[Any], partition: int, number: int) -> list[Any]:
     return [word for word in words if (word["partition"], word["attempt_number"]) == (partition, number)]
 
 
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("way", [*WAYS, OWN_WRITERS])
 @pytest.mark.parametrize("moment", ["before", "during", "after"])
 def test_the_loser_of_a_speculation_finishes(driver: Driver, dest: Path, way: str, moment: str) -> None:
-    words = driver.run("speculation", way=way, moment=moment, dest=str(dest), job_id=f"{moment}-1")
+    job_id = DRAWN_BY_SPARK if way == "own writers" else f"{moment}-1"
+    words = driver.run("speculation", way=way, moment=moment, dest=str(dest), job_id=job_id)
     check_the_loser(words, check_complete(dest, 250), way, moment)
 
 
@@ -105,7 +105,10 @@ def check_the_loser(words: list[Any], result: dict[int, tuple[int, ...]], way: s
     # Where nothing comes back, the last commit of a task before the job's wins; else the one that Spark heard of.
     wins = 0 if (way, moment) == ("listing", "before") else 1
     assert {result[row] for row in range(50, 100)} == {(wins,)}
-    if moment == "before":
+    if way == "own writers":
+        # Its rows are all handed over, and Java goes on with it, or is interrupted by Spark.
+        assert loser["job"] == {"before": [], "during": ["decision"], "after": ["gone"]}[moment]
+    elif moment == "before":
         assert (loser["result"], loser["job"]) == ("committed", [])
     elif moment == "during":
         assert loser["result"] == "JobDecidedError"
@@ -131,6 +134,27 @@ def test_a_stage_is_run_again_with_the_same_attempt_number(driver: Driver, dest:
     check_complete(dest, 50)
     first, second = told(words, 1, 0)
     assert first["task_attempt"] != second["task_attempt"]
+
+
+@needs_a_jdk
+def test_an_executor_is_killed_in_a_task_commit(driver: Driver, dest: Path) -> None:
+    """Its record may stand, and its message may have arrived: then the attempt wins, else the next one."""
+    words = driver.run("lost_in_task_commit", dest=str(dest))
+    result = check_complete(dest, 50)
+    assert {result[row] for row in range(10, 20)} in ({(0,)}, {(1,)})
+    assert len(told(words, 1, 0)) == 1
+
+
+@needs_a_jdk
+def test_two_queries_append_to_hundreds_of_partitions_of_one_table(driver: Driver, dest: Path) -> None:
+    assert driver.run("two_writers", dest=str(dest), directories=300) == []
+    result = found(dest)
+    overwritten = set(range(10))
+    kept = {row for row in range(2000) if row % 300 not in overwritten}
+    assert set(result) == kept | set(range(2000, 2100))
+    assert {len(numbers) for numbers in result.values()} == {1}
+    assert len(list(dest.glob("d=*"))) == 300
+    assert not (dest / "_temporary").exists()
 
 
 @pytest.mark.parametrize("way", WAYS)
