@@ -27,8 +27,8 @@ class FileOnDisk(DiskPlace):
 class FileInMemory(MemoryPlace):
     """A memory space, with jobs of a file committer."""
 
-    def __init__(self, committer: str, profile: str = "local") -> None:
-        super().__init__(profile)
+    def __init__(self, committer: str, profile: str = "local", **flags: bool) -> None:
+        super().__init__(profile, **flags)
         self.committer = committer
 
     def open_job(self, **arguments: object):

@@ -255,11 +255,19 @@ async def test_what_its_layout_cannot_hold_is_refused(place: Place) -> None:
     assert place.temporary() == set()
 
 
-@pytest.mark.parametrize("profile", ["gcs", "s3"])
-async def test_a_store_that_renames_no_directory_is_refused(profile: str) -> None:
-    place = FileInMemory("file-v1", profile)
-    with pytest.raises(UnsupportedError, match="rename a directory atomically"):
+@pytest.mark.parametrize(
+    ("profile", "flags", "lacks"),
+    [
+        ("gcs", {}, "rename a directory atomically"),
+        ("s3", {}, "rename a directory atomically"),
+        ("local", {"identity": False}, "tell a file from another"),
+    ],
+)
+async def test_a_store_that_lacks_what_it_needs_is_refused(profile: str, flags: dict[str, bool], lacks: str) -> None:
+    place = FileInMemory("file-v1", profile, **flags)
+    with pytest.raises(UnsupportedError, match=lacks):
         await place.open_job()
+    assert place.temporary() == set()
 
 
 async def test_output_of_an_earlier_job_of_the_id_is_not_taken(place: Place) -> None:

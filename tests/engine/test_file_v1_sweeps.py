@@ -7,11 +7,12 @@ none; and a task commit that returned is part of the job.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 
 import pytest
 
 import committer
-from committer.errors import CommitterError, JobStateError, JobUndecidedError
+from committer.errors import CommitterError, JobNotFoundError, JobStateError, JobUndecidedError, TaskMissingError
 from committer.testing.faults import Call, Fault, FaultyStore, SimulatedCrash
 from tests.engine.file_places import FileInMemory, committed_by_hadoop
 
@@ -79,7 +80,7 @@ async def _ended(place: FileInMemory, job: committer.Job) -> dict[str, bytes]:
     if place.temporary() and "j" in await place.states():
         try:
             await place.recover("j")
-        except JobUndecidedError:
+        except (JobUndecidedError, TaskMissingError):
             await _commit(job, _process(place))
     assert place.temporary() <= {"_temporary"} or await _left_by_late_tasks(place)
     return place.files()
@@ -311,6 +312,65 @@ async def test_two_drivers_at_once(profile: str) -> None:
             assert (await attached.commit()).success
         _check(place.files(), allowed=[FIRST])
         assert place.temporary() == set(), last
+
+
+async def _commit_refused(job: committer.Job, store: FaultyStore) -> None:
+    """A commit that takes the tasks' directories, and gives them back: it expects another number of tasks."""
+    with suppress(TaskMissingError, JobNotFoundError):
+        async with committer.attach_job(job.spec, storage_options={"store": store}) as attached:
+            await attached.commit(tasks=5)
+
+
+async def _refused_there(place: FileInMemory, job: committer.Job, store: FaultyStore) -> object:
+    return await _commit_refused(job, store)
+
+
+@PROFILES
+async def test_a_job_commit_beside_one_that_gives_back_what_it_took(profile: str) -> None:
+    told = set()
+    for last in range(await _calls_of(profile, _refused_there)):
+        place, job = await _job(profile)
+
+        async def commit(place: FileInMemory = place, job: committer.Job = job) -> None:
+            try:
+                await _commit(job, _process(place))
+            except CommitterError as error:
+                told.add(type(error).__name__)
+
+        driver = _process(place)
+        driver.before_call = _before(last, commit)
+        with suppress(CommitterError):
+            await _commit_refused(job, driver)
+        assert await _ended(place, job) == {**OTHER, **FIRST}, (last, told)
+    assert len(told) <= 2
+
+
+@PROFILES
+async def test_giving_back_beside_a_job_commit(profile: str) -> None:
+    for last in range(await _calls_of(profile, _commit_there)):
+        place, job = await _job(profile)
+
+        async def refuse(place: FileInMemory = place, job: committer.Job = job) -> None:
+            with suppress(CommitterError):
+                await _commit_refused(job, _process(place))
+
+        driver = _process(place)
+        driver.before_call = _before(last, refuse)
+        with suppress(CommitterError):
+            await _commit(job, driver)
+        assert await _ended(place, job) == {**OTHER, **FIRST}, last
+
+
+@PROFILES
+@pytest.mark.parametrize("kind", ["crash_before", "crash_after", "lost", "late"])
+async def test_giving_back_that_is_cut_short_loses_nothing(profile: str, kind: str) -> None:
+    for last in range(await _calls_of(profile, _refused_there)):
+        place, job = await _job(profile)
+        driver = _process(place)
+        driver.faults = [Fault(kind=kind, call=last + 1, delay_s=0.0)]  # type: ignore[arg-type]
+        with suppress(SimulatedCrash, CommitterError):
+            await _commit_refused(job, driver)
+        assert await _ended(place, job) == {**OTHER, **FIRST}, last
 
 
 async def test_tasks_that_never_stop_committing_are_refused() -> None:

@@ -12,11 +12,11 @@ import msgspec
 from committer.audit import audit
 from committer.committers.base import Committer
 from committer.committers.file.abort_task import AbortFileTask
+from committer.committers.file.action import TakenAction
 from committer.committers.file.commit_task import CommitFileTask, message_of
 from committer.committers.file.forms import FileForms, layout_of
 from committer.committers.file.layout import FileLayout
 from committer.committers.publish_action import PublishAction
-from committer.committers.rename_action import RenameAction
 from committer.committers.results import CommitPlan
 from committer.errors import (
     JobExistsError,
@@ -49,6 +49,8 @@ _NEEDS: Final = {
     "no_replace_rename": "rename without replacing",
     "exclusive_put": "create a file exclusively",
     "atomic_directory_rename": "rename a directory atomically",
+    "identity": "tell a file from another of its name and length",
+    "identity_through_rename": "still do so once the file was renamed",
 }
 
 # Each try begins because another job removed an empty directory that all jobs share.
@@ -65,7 +67,7 @@ class FileCommitterV1(Committer):
 
     name = "file-v1"
     needs: Mapping[str, str] = _NEEDS
-    action: PublishAction = RenameAction()
+    action: PublishAction = TakenAction()
     listed_layout: type[JobLayout] = FileLayout
 
     def forms(self, spec: JobSpec) -> RecordForms:

@@ -7,6 +7,7 @@ Below the destination D of job J, application attempt N, beside what every commi
     D/_temporary/N/_temporary/<task>-<nonce>/…              what a later commit of the task replaced
     D/_temporary/J/NN/attempts/                             what each attempt of this engine committed
     D/_temporary/J/NN/tasks/<task>/…                        a task's directory, once a job commit took it
+    D/_temporary/J/NN/returning/<task>/…                    the same, while a refused job commit gives it back
 
 Hadoop's driver reads the directories of D/_temporary/N, all but `_temporary`, and nothing else. So it commits what
 tasks of this engine left, as long as no driver of this engine began to.
@@ -56,10 +57,16 @@ class FileLayout(JobLayout):
         self.runs: StorePath = self.manifests / TEMPORARY
         # A job commit takes the directories away from where tasks can reach them, to where it publishes from.
         self.manifests_frozen: StorePath = self.tasks
+        self.returning: StorePath = self.job_attempt_directory / "returning"
         self.shared: tuple[StorePath, ...] = (self.runs, self.manifests)
 
     def _place_records(self) -> tuple[StorePath, StorePath]:
         return self.temporary / str(self.job_attempt), self.job_attempt_directory / "uploads"
+
+    @property
+    def of_attempts(self) -> frozenset[str]:
+        """The names of the directories in that of a job attempt, and in that of this setup's drivers."""
+        return super().of_attempts | {self.returning.name}
 
     def records_of(self, *, by_listing: bool) -> tuple[StorePath, ...]:
         """Where tasks' directories go, and where attempts say which is theirs."""

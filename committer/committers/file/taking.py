@@ -5,16 +5,25 @@ nothing stands under the task's name. But what was moved aside stays until the j
 tasks first where they commit, and then among what was moved aside, misses no task.
 
 Each task directory is taken by one rename, which either happens or not, so any number of drivers may take at once, and
-one that died is followed by another. A directory that a late task makes after that is never read.
+one that died is followed by another. A directory that a late task makes after that is never read. A driver is done when
+it found nothing to take between two listings of what was taken that are the same.
+
+A refused commit gives all back. Another driver may have begun since, so nothing that was taken moves one by one: all of
+it moves away in one rename, and the driver looks again. If it is not alone, or the job is decided, the same rename the
+other way undoes that; and any driver that finds it half done undoes it. A driver writes its intent before it takes, so
+one of the two sees the other.
 """
 
 from __future__ import annotations
+
+from contextlib import suppress
 
 from committer.committers.file.layout import FileLayout
 from committer.errors import (
     JobNotFoundError,
     JobStateError,
     StoreExistsError,
+    StoreNotEmptyError,
     StoreNotFoundError,
     StoreOutcomeUnknownError,
 )
@@ -22,6 +31,7 @@ from committer.flow.workers import run_workers
 from committer.paths import StorePath
 from committer.stages.base import StageContext
 from committer.stages.durability import sync_directories
+from committer.stages.job_directory import look_at_job
 from committer.stores.base import FileStatus
 from committer.stores.helpers import children_of, exists
 
@@ -36,8 +46,14 @@ async def take(context: StageContext, layout: FileLayout) -> None:
         JobNotFoundError: The job was cleaned up.
         JobStateError: Its tasks do not stop committing; or tasks with names of another stage of the job committed.
     """
+    before: set[str] | None = None
     for _round in range(_ROUNDS):
         taken = await _taken(context, layout)
+        if taken == before:
+            if not taken:
+                _refuse_other_stages(layout, await children_of(context.store, layout.manifests))
+            await sync_directories(context, [layout.manifests, layout.runs, layout.tasks], missing_ok=True)
+            return
         committed = await children_of(context.store, layout.manifests)
         to_take = {
             child.path.name: child.path
@@ -47,11 +63,7 @@ async def take(context: StageContext, layout: FileLayout) -> None:
         for name, path in (await _replaced(context, layout)).items():
             if name not in taken:
                 to_take.setdefault(name, path)
-        if not to_take:
-            if not taken:
-                _refuse_other_stages(layout, committed)
-            await sync_directories(context, [layout.manifests, layout.runs, layout.tasks], missing_ok=True)
-            return
+        before = None if to_take else taken
 
         async def move(item: tuple[str, StorePath]) -> None:
             await _move(context, item[1], layout.tasks / item[0])
@@ -68,18 +80,42 @@ async def take(context: StageContext, layout: FileLayout) -> None:
 
 async def put_back(context: StageContext, layout: FileLayout) -> None:
     """Puts back what `take` took, of a job that stays undecided. A task that committed meanwhile keeps what it did."""
+    if not await _move(context, layout.tasks, layout.returning):
+        return
+    found = await look_at_job(context.store, layout)
+    if found.decided or found.ended or len(found.intents) > 1:
+        # Another driver of the job counts on them.
+        await restore(context, layout)
+        return
 
     async def move(child: FileStatus) -> None:
         place = layout.manifests / child.path.name
         if not await _move(context, child.path, place):
             await _move(context, child.path, layout.replaced(child.path.name, context.driver))
 
-    taken = await children_of(context.store, layout.tasks)
+    taken = await children_of(context.store, layout.returning)
     if taken:
         await context.store.make_directory(layout.manifests, parents=False)
         await context.store.make_directory(layout.runs, parents=False)
         await run_workers(taken, move, workers=context.config.io_concurrency, operation="put_back_tasks")
-        await sync_directories(context, [layout.manifests, layout.runs, layout.tasks], missing_ok=True)
+        await sync_directories(context, [layout.manifests, layout.runs], missing_ok=True)
+    with suppress(StoreNotEmptyError):
+        await context.store.delete_directory(layout.returning, recursive=False)
+    with suppress(StoreNotFoundError):
+        await context.store.make_directory(layout.tasks, parents=False)
+
+
+async def restore(context: StageContext, layout: FileLayout) -> None:
+    """Undoes a `put_back` that was not done to its end: one call, where there was none."""
+    if await _move(context, layout.returning, layout.tasks):
+        return
+
+    async def move(child: FileStatus) -> None:
+        await _move(context, child.path, layout.tasks / child.path.name)
+
+    # Both stand: a call whose answer was lost made one of them.
+    left = await children_of(context.store, layout.returning)
+    await run_workers(left, move, workers=context.config.io_concurrency, operation="take_tasks")
 
 
 async def _move(context: StageContext, source: StorePath, target: StorePath) -> bool:
@@ -98,9 +134,14 @@ async def _move(context: StageContext, source: StorePath, target: StorePath) -> 
 
 
 async def _taken(context: StageContext, layout: FileLayout) -> set[str]:
+    await restore(context, layout)
     try:
         return {child.path.name async for child in context.store.list(layout.tasks)}
     except StoreNotFoundError as error:
+        if await exists(context.store, layout.setup):
+            # A driver died that had given back what it took.
+            await context.store.make_directory(layout.tasks, parents=False)
+            return set()
         raise JobNotFoundError(
             f"job {layout.job_id} has no directory to take its tasks' output to: it was cleaned up, by itself or by a "
             "Hadoop committer that deletes all of _temporary",
