@@ -1,6 +1,7 @@
 """Spark's own Parquet writer and this engine's, side by side in one session.
 
     uv run --extra spark benchmarks/spark_write.py [--shapes rows,directories] [--scale 1.0] [--rounds 3] [--json FILE]
+        [--writers WORD,...]
 
 Two shapes. `rows`: 5,000,000 rows of six columns in 8 partitions, one file each. `directories`: 200,000 rows in 2,000
 directories, one file each, laid out so beforehand. The writers take turns, in an order that turns from round to round,
@@ -12,7 +13,8 @@ after one round that does not count:
 - a data source that takes the rows, the same way, and drops them: what no writer in Python can do without;
 - `df.write.parquet` on Hadoop's local file system, which writes a checksum beside each file and without its native
   library starts a process for each permission it sets;
-- the same on a local file system without either (`java/BareFileSystem.java`, needs a JDK): the honest comparison.
+- the same on a local file system without either (`java/BareFileSystem.java`, needs a JDK): the honest comparison;
+- the last two once more through `committer.spark.configure`: the same writer, whose tasks and job this engine commits.
 
 CPU is that of all processes. Linux only.
 """
@@ -37,8 +39,9 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from benchmarks.compare_java import class_path, with_pyspark
 from benchmarks.kept import ROUNDS, aligned, java_version, keep, machine, scratch
-from committer.spark import write
+from committer.spark import configure, write
 from committer.spark.java import configure_environment
+from committer.spark.protocol_session import PROTOCOL, PROTOCOL_KEY
 
 if TYPE_CHECKING:
     from pyarrow import RecordBatch
@@ -51,7 +54,13 @@ OURS_UNCOUNTED: Final = "committer, batches not measured"
 DROPPED: Final = "handed to Python and dropped, batches not measured"
 STOCK: Final = "Spark, Hadoop's local file system"
 BARE: Final = "Spark, bare local file system"
-WRITERS: Final = (OURS, OURS_UNCOUNTED, DROPPED, STOCK, BARE)
+STOCK_COMMITTED: Final = "Spark through committer, Hadoop's local file system"
+BARE_COMMITTED: Final = "Spark through committer, bare local file system"
+COMMITTED: Final = {STOCK: STOCK_COMMITTED, BARE: BARE_COMMITTED}
+"""What Spark's own protocol commits, and the same committed by this engine."""
+WRITERS: Final = (OURS, OURS_UNCOUNTED, DROPPED, STOCK, BARE, STOCK_COMMITTED, BARE_COMMITTED)
+NEED_JAVAC: Final = {BARE, *COMMITTED.values()}
+SPARKS_PROTOCOL: Final = "org.apache.spark.sql.execution.datasources.SQLHadoopMapReduceCommitProtocol"
 BATCH_BYTES: Final = "spark.sql.execution.arrow.maxBytesPerBatch"
 UNLIMITED: Final = str(2**31 - 1)
 """The one value that keeps Spark from measuring batches."""
@@ -108,8 +117,11 @@ def start_session() -> SparkSession:
     with warnings.catch_warnings():
         # PySpark's own remarks about the versions of its dependencies.
         warnings.simplefilter("ignore")
+        builder = SparkSession.builder
+        if shutil.which("javac") is not None:
+            builder = configure(builder)
         session = (
-            SparkSession.builder.master("local[2]")
+            builder.master("local[2]")
             .appName("committer benchmarks")
             .config("spark.driver.host", "127.0.0.1")
             .config("spark.driver.bindAddress", "127.0.0.1")
@@ -123,7 +135,7 @@ def start_session() -> SparkSession:
 
 
 def add_bare_file_system(spark: SparkSession, build: Path) -> bool:
-    """Makes `bare:` paths known to a running session; False without a Java compiler.
+    """Makes the class known to a running session; False without a Java compiler.
 
     Args:
         spark: The session.
@@ -137,8 +149,6 @@ def add_bare_file_system(spark: SparkSession, build: Path) -> bool:
     java: Any = spark._jvm
     # The loader that Spark gives to its driver's threads, parent of the one of its tasks, takes more places.
     java.java.lang.Thread.currentThread().getContextClassLoader().addURL(java.java.io.File(str(build)).toURI().toURL())
-    configuration: Any = spark.sparkContext._jsc
-    configuration.hadoopConfiguration().set("fs.bare.impl", "BareFileSystem")
     return True
 
 
@@ -178,16 +188,20 @@ def write_with(writer: str, table: Table, root: Path) -> Path:
     """Writes a table; where."""
     target = root / f"{table.name}-{next(_number)}"
     if writer == OURS:
-        write(table.frame, target, partition_by=table.partition_by)
+        write(table.frame, target, partition_by=table.partition_by, writer="python")
     elif writer in (OURS_UNCOUNTED, DROPPED):
         with unmeasured_batches(table.frame.sparkSession):
             if writer == DROPPED:
                 table.frame.write.format("dropped").mode("append").save(str(target))
             else:
-                write(table.frame, target, partition_by=table.partition_by)
+                write(table.frame, target, partition_by=table.partition_by, writer="python")
     else:
+        committed = writer in COMMITTED.values()
+        table.frame.sparkSession.conf.set(PROTOCOL_KEY, PROTOCOL if committed else SPARKS_PROTOCOL)
         frame = table.frame.write.partitionBy(*table.partition_by) if table.partition_by else table.frame.write
-        frame.parquet(f"{'bare' if writer == BARE else 'file'}://{target}")
+        if writer in (BARE, BARE_COMMITTED):
+            frame = frame.option("fs.file.impl", "BareFileSystem").option("fs.file.impl.disable.cache", "true")
+        frame.parquet(f"file://{target}")
     return target
 
 
@@ -241,13 +255,25 @@ def compare(spark: SparkSession, table: Table, writers: list[str], rounds: int, 
 
 def rows(tables: list[dict[str, Any]]) -> list[tuple[str, ...]]:
     """One line a writer and table."""
-    found: list[tuple[str, ...]] = [("", "wall s", "CPU s", "ours/this: wall", "CPU", "not measured/this: wall", "CPU")]
+    found: list[tuple[str, ...]] = [
+        (
+            "",
+            "wall s",
+            "CPU s",
+            "ours/this: wall",
+            "CPU",
+            "not measured/this: wall",
+            "CPU",
+            "through us/this: wall",
+            "CPU",
+        )
+    ]
     for table in tables:
         for writer, measured in table["writers"].items():
             medians = (statistics.median(one[key] for one in measured) for key in ("wall_s", "cpu_s"))
             ratios = [
                 "" if ours == writer or ours not in table["writers"] else ratio(table, writer, key, ours)
-                for ours in (OURS, OURS_UNCOUNTED)
+                for ours in (OURS, OURS_UNCOUNTED, COMMITTED.get(writer, writer))
                 for key in ("wall_s", "cpu_s")
             ]
             found.append((f"{table['table']}: {writer}", *(f"{value:.2f}" for value in medians), *ratios))
@@ -267,6 +293,7 @@ def main() -> None:
     parser.add_argument("--scale", type=float, default=1.0, help="a share of the rows and directories")
     parser.add_argument("--rounds", type=int, default=ROUNDS)
     parser.add_argument("--root", help="where the tables go; /dev/shm when it is there")
+    parser.add_argument("--writers", default="", help="only those with one of these words in their names")
     parser.add_argument("--json", type=Path, help="writes every measurement there, not into benchmarks/results")
     arguments = parser.parse_args()
     with_pyspark()
@@ -280,7 +307,9 @@ def main() -> None:
         spark = start_session()
         add_dropping_source(spark)
         has_bare = add_bare_file_system(spark, Path(build))
-        writers = [writer for writer in WRITERS if has_bare or writer != BARE]
+        words = arguments.writers.split(",")
+        chosen = [writer for writer in WRITERS if any(word in writer for word in words)]
+        writers = [writer for writer in chosen if has_bare or writer not in NEED_JAVAC]
         found = []
         for name in arguments.shapes.split(","):
             table = tables[name](spark)
@@ -288,7 +317,7 @@ def main() -> None:
             table.frame.unpersist()
         spark.stop()
     print(aligned(rows(found)))
-    if arguments.json or (arguments.rounds >= ROUNDS and arguments.scale == 1.0):
+    if arguments.json or (not arguments.writers and arguments.rounds >= ROUNDS and arguments.scale == 1.0):
         keep(NAME, {"machine": about, "scale": arguments.scale, "tables": found}, file=arguments.json)
 
 

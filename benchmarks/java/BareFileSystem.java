@@ -11,16 +11,6 @@ import org.apache.hadoop.fs.permission.FsPermission;
 public final class BareFileSystem extends RawLocalFileSystem {
 
   @Override
-  public java.net.URI getUri() {
-    return java.net.URI.create("bare:///");
-  }
-
-  @Override
-  public String getScheme() {
-    return "bare";
-  }
-
-  @Override
   public void setPermission(Path path, FsPermission permission) {
   }
 }

@@ -7,6 +7,8 @@ while the thread that writes waits. So a commit goes on where the wait is interr
 
 from __future__ import annotations
 
+import base64
+import zlib
 from typing import Any, Final, overload
 
 from pyspark.sql import SparkSession
@@ -182,7 +184,9 @@ class _JobSide:
         self._progress = progress
 
     def call(self, operation: str, request: str) -> str:
-        """Answers one question of Java's."""
+        """Answers one question of Java's; a long one comes compressed, in Base64."""
+        if not request.startswith("{"):
+            request = zlib.decompress(base64.b64decode(request)).decode()
         asks = call_of(operation, request)
 
         def committed(report: JobReport) -> None:

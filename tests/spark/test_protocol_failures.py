@@ -126,6 +126,21 @@ def test_no_job_is_committed_on_the_main_thread(
     assert threading.main_thread() not in called_on
 
 
+def test_a_commit_of_many_tasks(committing: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A long question comes packed, which the job side does not notice."""
+    asked: list[str] = []
+
+    def note(operation: str, request: str, **kwargs: Any) -> str:
+        asked.append(request)
+        return job_side.answered(operation, request, **kwargs)
+
+    monkeypatch.setattr("committer.spark.protocol_session.answered", note)
+    committing.range(0, 80, 1, 80).selectExpr("id", "'é\"' text").write.parquet(str(tmp_path / "out"))
+    assert len(asked[-1]) > 1 << 16
+    assert len(json.loads(asked[-1])["task_commits"]) == 80
+    assert rows_by_directory(tmp_path / "out", "id") == {".": list(range(80))}
+
+
 def test_an_executor_with_another_jar(
     committing: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -237,7 +237,7 @@ final class TaskOutput {
     if (!job.get("directories").asBoolean()) {
       addAll(found);
     } else if (!files.isEmpty() || bare(directory).exists(directory)) {
-      addWritten(directory, found);
+      addWritten(directory.getFileSystem(configuration), directory, found);
     }
     return found;
   }
@@ -259,10 +259,10 @@ final class TaskOutput {
    * Adds every file below a directory. The file system lists its checksum files itself only in the bare: this one leaves
    * them out. One call a directory is less than one a file.
    */
-  private void addWritten(Path place, Map<String, FileStatus> found) throws IOException {
-    for (FileStatus status : place.getFileSystem(configuration).listStatus(place)) {
+  private static void addWritten(FileSystem fs, Path place, Map<String, FileStatus> found) throws IOException {
+    for (FileStatus status : fs.listStatus(place)) {
       if (status.isDirectory()) {
-        addWritten(status.getPath(), found);
+        addWritten(fs, status.getPath(), found);
       } else {
         found.put(status.getPath().toUri().getPath(), status);
       }
