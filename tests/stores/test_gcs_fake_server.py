@@ -1,0 +1,70 @@
+"""The suite that every store passes, against a server that others wrote: a second judge of what the store sends.
+
+It knows no moves, so that files are renamed by copies and deletes. It ignores every precondition but those of inserts, and
+the setup of a job refuses it for that.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import AsyncIterator, Iterator
+
+import pytest
+
+import committer
+from committer.errors import UnsupportedError
+from committer.paths import StorePath
+from committer.stores.base import Store
+from committer.stores.gcs import GcsStore
+from committer.testing.conformance import Channel, StoreConformance
+from tests.stores.fake_gcs_server import BUCKET, NOT_HERE, PROGRAM, ServerChannel, fake_gcs_server
+
+pytestmark = [pytest.mark.skipif(PROGRAM is None, reason=NOT_HERE), pytest.mark.xdist_group("fake-gcs-server")]
+
+_numbers = itertools.count()
+_REPLACES = "fake-gcs-server 1.56 ignores the preconditions of rewriteTo, so that a rename replaces what stands there"
+_CANNOT = {
+    "test_rename_by_version": _REPLACES,
+    "test_rename_replaces_nothing": _REPLACES,
+    "test_many_renames_to_one_name": _REPLACES,
+    "test_probe_leaves_nothing": f"{_REPLACES}, and the trial finds that out",
+}
+
+
+@pytest.fixture(scope="module")
+def url() -> Iterator[str]:
+    with fake_gcs_server() as url:
+        yield url
+
+
+def fresh_root() -> StorePath:
+    return StorePath("gs", BUCKET, f"/test-{next(_numbers)}/root")
+
+
+class TestFakeGcsServer(StoreConformance):
+    awkward_names = tuple(name for name in StoreConformance.awkward_names if "\n" not in name)
+
+    @pytest.fixture(autouse=True)
+    def _expected(self, request: pytest.FixtureRequest) -> None:
+        reason = _CANNOT.get(request.function.__name__)
+        if reason:
+            request.applymarker(pytest.mark.xfail(reason=reason, strict=True))
+
+    @pytest.fixture
+    def root(self) -> StorePath:
+        return fresh_root()
+
+    @pytest.fixture
+    def channel(self, url: str, root: StorePath) -> Channel:
+        return ServerChannel(url, root)
+
+    @pytest.fixture
+    async def store(self, url: str, root: StorePath) -> AsyncIterator[Store]:
+        store = GcsStore.open_for(root, {"endpoint": url})
+        yield store
+        await store.close()
+
+
+async def test_the_setup_of_a_job_refuses_it(url: str) -> None:
+    with pytest.raises(UnsupportedError, match=r"if(Source)?GenerationMatch"):
+        await committer.open_job(fresh_root().uri, storage_options={"endpoint": url})
