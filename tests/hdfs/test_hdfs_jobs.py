@@ -16,23 +16,11 @@ from committer.testing.faults import FaultyStore
 from tests.hdfs.channel import JavaChannel
 from tests.hdfs.cluster import Cluster
 from tests.hdfs.relay import Cut, relay_to
+from tests.hdfs.small_job import FILES, write_tasks
 
-FILES = {f"year={2000 + task}/part-{number:05}.csv": b"x" * number for task in range(3) for number in range(8)}
 OLD = {"year=2000/old.csv": b"old", "year=1999/old.csv": b"old"}
 # What changes something, by its name on the wire.
 CALLS = ("rename2", "mkdirs", "create", "delete", "complete")
-
-
-async def write_tasks(job: committer.Job) -> list[committer.TaskCommit]:
-    messages = []
-    for number in range(3):
-        async with job.task_attempt(task=number) as task:
-            for name, data in FILES.items():
-                if name.startswith(f"year={2000 + number}/"):
-                    async with task.open(name) as file:
-                        await file.write(data)
-        messages.append(task.task_commit)
-    return messages
 
 
 @pytest.fixture

@@ -285,3 +285,10 @@ def test_a_refusal_names_no_java_stack() -> None:
     error = error_of(RuntimeError(text), "put", StorePath.of("hdfs://nn:8020/x"))
     assert isinstance(error, StorePermissionError)
     assert error.message == "the NameNode refuses this: Permission denied: user=bob"
+
+
+@pytest.mark.parametrize(("operation", "server"), [("status", "NameNode"), ("close", "NameNode or DataNode")])
+def test_a_server_that_cannot_be_reached(operation: str, server: str) -> None:
+    error = error_of(OSError("Connection refused (os error 111)"), operation, StorePath.of("hdfs://nn:8020/x"))
+    assert isinstance(error, StoreUnavailableError)
+    assert f"no {server} can be reached" in error.message

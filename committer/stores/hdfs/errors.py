@@ -29,6 +29,8 @@ _REMOTE: Final = re.compile(r'RPCError\("([\w.$]+)", "(.*)', re.DOTALL)
 _STACK: Final = re.compile(r"(\\n|\n)(\\t|\t)at .*", re.DOTALL)
 # The request never reached a NameNode that serves requests: nothing was done.
 _UNSENT: Final = ("Connection refused", "failed to lookup", "No route to host", "Network is unreachable")
+# What a call talks to beside the NameNode.
+_SERVERS: Final = dict.fromkeys(("read", "write", "close"), "NameNode or DataNode")
 _BUSY: Final = ("SafeModeException", "StandbyException", "RetriableException", "ObserverRetryOnActiveException")
 _QUOTA: Final = "raise the quota (hdfs dfsadmin -setQuota, -setSpaceQuota), or delete what is not needed"
 _SNAPSHOT: Final = "delete the snapshots that hold it (hdfs dfs -deleteSnapshot), or choose another directory"
@@ -107,7 +109,7 @@ def error_of(
     if kind == "FileExistsError":
         return made(StoreIsADirectoryError if replaces and "as a directory" in text else StoreExistsError, _EXISTS)
     if not kind.endswith("Exception") or kind == "PanicException":
-        return _broken(text, made, changes=changes)
+        return _broken(text, made, changes=changes, server=_SERVERS.get(operation, "NameNode"))
     if "must both be directories" in text:
         return made(StoreIsADirectoryError if replaces else StoreExistsError, _EXISTS)
     if not changes and "(is not a directory)" in text:
@@ -139,10 +141,10 @@ def _missing(text: str, made: _Maker, source: StorePath | None) -> CommitterErro
     return made(StoreNotFoundError, "the parent is missing" if parent else "nothing is there")
 
 
-def _broken(text: str, made: _Maker, *, changes: bool) -> CommitterError:
-    """The error of a call that no NameNode answered."""
+def _broken(text: str, made: _Maker, *, changes: bool, server: str) -> CommitterError:
+    """The error of a call that no server answered."""
     if any(reason in text for reason in _UNSENT):
-        return made(StoreUnavailableError, f"no NameNode can be reached: {text}")
+        return made(StoreUnavailableError, f"no {server} can be reached: {text}")
     if "GSSAPI" in text or "SASL" in text or "Kerberos" in text:
         return made(StorePermissionError, f"authentication failed: {text}", step=_LOGIN)
     if not changes:

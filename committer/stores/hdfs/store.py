@@ -182,6 +182,7 @@ class HdfsStore(Store):
         return done[0]
 
     async def _put(self, path: StorePath, data: bytes, temporary: StorePath, *, exclusive: bool) -> FileStatus:
+        writer: HdfsWriter | None = None
         try:
             inner = await self._create(temporary, "put", overwrite=True)
             writer = HdfsWriter(self._connection, self, temporary, inner)
@@ -195,7 +196,7 @@ class HdfsStore(Store):
                 replaces=not exclusive,
             )
         except BaseException:
-            await run_shielded(lambda: self._delete_quietly(temporary), bound_s=UNDO_BOUND_S)
+            await run_shielded(lambda: self._undo_put(temporary, writer), bound_s=UNDO_BOUND_S)
             raise
         return FileStatus(path, False, len(data), written.modified, written.identity)
 
@@ -293,9 +294,12 @@ class HdfsStore(Store):
         name = path.path
         return await self._connection.call(lambda client: client.delete(name, recursive), operation, path)
 
-    async def _delete_quietly(self, path: StorePath) -> None:
+    async def _undo_put(self, path: StorePath, writer: HdfsWriter | None) -> None:
         with suppress(CommitterError):
             await self._delete("put", path, recursive=False)
+        if writer is not None:
+            with suppress(CommitterError):
+                await writer.abort()
 
     async def _mode(self, mode: int) -> int:
         return mode & ~(await self._connection.configuration()).umask

@@ -67,14 +67,17 @@ class HdfsWriter(FileWriter):
         return found
 
     async def abort(self) -> None:
-        """Closes what can be closed, which frees the lease on it, and deletes the file; one that is closed stays."""
+        """Deletes the file and lets go of its pipeline; one that is closed stays."""
         if not self._open:
             return
         self._open = False
         self._buffer = bytearray()
-        # A pipeline that is not closed keeps its connections to DataNodes alive, also where a write to it failed.
-        await run_shielded(self._release, bound_s=UNDO_BOUND_S)
-        await self._store.delete_file(self._path)
+        try:
+            await self._store.delete_file(self._path)
+        finally:
+            # A pipeline that is not closed keeps its connections to DataNodes alive, also where a write to it failed.
+            # The file is gone by now: one that stands and lacks bytes is asked to be complete for 15 s.
+            await run_shielded(self._release, bound_s=UNDO_BOUND_S)
 
     async def _release(self) -> None:
         with suppress(CommitterError):
