@@ -235,7 +235,7 @@ async def test_a_lost_answer_is_looked_at(
     assert await channel.files() == {"target": b"data"}
     # Only a delete that was seen not to be done is sent again.
     sent = ["get", "rewrite", "get", "delete"] if half == "rewrite" else ["get", "rewrite", "delete", "get"]
-    assert requests(emulator) == sent + ["delete"] * (kind == "reset")
+    assert requests(emulator) == ["get"] * replace + sent + ["delete"] * (kind == "reset")
 
 
 async def test_a_delete_whose_answers_are_all_lost_is_unknown(
@@ -247,15 +247,19 @@ async def test_a_delete_whose_answers_are_all_lost_is_unknown(
     assert await channel.files() == {"source": b"data", "target": b"data"}
 
 
+@pytest.mark.parametrize("replace", [False, True])
 async def test_a_rename_that_got_half_way_is_gone_on_with(
-    store: GcsStore, emulator: GcsEmulator, known: FileStatus, channel: BucketChannel
+    store: GcsStore, emulator: GcsEmulator, known: FileStatus, channel: BucketChannel, replace: bool
 ) -> None:
+    """The copy is not made again, which nothing would keep from replacing what another one put there since."""
     emulator.conduct.faults.append(Fault("error", operation="delete", status=429, count=1))
     with pytest.raises(StoreThrottledError):
-        await store.rename_file(SOURCE, TARGET, identity=known.identity)
+        await store.rename_file(SOURCE, TARGET, identity=known.identity, replace=replace)
     assert await channel.files() == {"source": b"data", "target": b"data"}
-    await store.rename_file(SOURCE, TARGET, identity=known.identity)
+    copied = kept(emulator, "target").generation
+    await store.rename_file(SOURCE, TARGET, identity=known.identity, replace=replace)
     assert await channel.files() == {"target": b"data"}
+    assert kept(emulator, "target").generation == copied
 
 
 async def test_a_delete_that_is_refused_says_what_stands_where(

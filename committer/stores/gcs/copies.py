@@ -48,23 +48,33 @@ class Copies:
         self._wire = wire
 
     async def copy(
-        self, source: StorePath, destination: StorePath, seen: ObjectResource, conditions: list[tuple[str, str]]
+        self,
+        source: StorePath,
+        destination: StorePath,
+        seen: ObjectResource,
+        conditions: list[tuple[str, str]],
+        *,
+        replace: bool,
     ) -> Answer | None:
         """Copies an object with its metadata, so that it keeps its identity; None where the copy stands.
 
         A copy that stands there already, of this very object, counts: a call that got half way is gone on with. After a
-        lost answer the destination is looked at. One call, and one for each further part that the service asks for.
+        lost answer the destination is looked at. One call, and one for each further part that the service asks for; one
+        before it where the copy may replace what stands there, for no condition keeps it from being made twice.
 
         Args:
             source: The object.
             destination: The copy.
             seen: What was seen at the source.
             conditions: The preconditions, that the source is what was seen among them.
+            replace: Whether none of them is of the destination.
 
         Raises:
             StoreOutcomeUnknownError: The answer was lost, and the copy is not to be seen.
             UnsupportedError: The service knows no copies either.
         """
+        if replace and await self._stands(destination, seen):
+            return None
         try:
             answer = await self._rewritten(source, destination, conditions)
         except StoreOutcomeUnknownError as lost:

@@ -94,8 +94,8 @@ class Renames:
     ) -> None:
         """Renames an object; see `Store.rename_file`.
 
-        One call, and one more where `identity` is given. Without moves three, and one more for each further part of a
-        copy that the service makes in parts.
+        One call, and one more where `identity` is given. Without moves three, four where it may replace, and one more
+        for each further part of a copy that the service makes in parts.
 
         Args:
             source: The object.
@@ -123,7 +123,7 @@ class Renames:
             conditions.append(("ifSourceGenerationMatch", seen.generation))
         if self.copied:
             assert seen is not None  # noqa: S101
-            answer = await self.copies.copy(source, destination, seen, conditions)
+            answer = await self.copies.copy(source, destination, seen, conditions, replace=replace)
             if answer is None:
                 await self.copies.delete_source(source, destination, seen)
                 return
