@@ -48,6 +48,7 @@ class Option(msgspec.Struct, frozen=True):
         warns: A value, and what is warned of where it is given: it asks for something else than what happens here.
         harmless: For a key that feeds no field: the texts that ask for nothing else than what happens here, Hadoop's
             default among them. Any other is warned of with `note`. None where no text matters.
+        only: For a key that feeds no field: the texts that it can have; any other is an error. Empty for any.
     """
 
     key: str
@@ -58,13 +59,15 @@ class Option(msgspec.Struct, frozen=True):
     also: bool = False
     warns: tuple[bool, str] | None = None
     harmless: tuple[str, ...] | None = None
+    only: tuple[str, ...] = ()
 
 
 _NO_CLASSES = (
     "names a Java class; here the committer is the `committer` argument, the store follows from the URI's scheme"
 )
-_NOT_MANIFEST = (
-    "an option of the classic FileOutputCommitter: here a task's output shows when its job commits, never before"
+_ALGORITHM = (
+    "the `committer` argument chooses: `file-v1` or `file-v2`; with every other a task's output shows when its job "
+    "commits, never before"
 )
 _IDENTITY = "says which job it is, not how it commits: `job_identity` reads it"
 _STAGING = f"of the staging committers: not read where `{S3A}name` is `magic` or `file`, as in Hadoop"
@@ -112,9 +115,17 @@ OPTIONS: tuple[Option, ...] = (
     Option(f"{FILE_OUTPUT}marksuccessfuljobs", "mark_successful_jobs", "boolean"),
     Option(f"{FILE_OUTPUT}cleanup.skipped", "cleanup_skipped", "boolean"),
     Option(f"{FILE_OUTPUT}cleanup-failures.ignored", "cleanup_failures_ignored", "boolean"),
-    Option(f"{FILE_OUTPUT}algorithm.version", note=_NOT_MANIFEST, harmless=("1",)),
-    Option(f"{FILE_OUTPUT}failures.attempts", note=_NOT_MANIFEST, harmless=("1",)),
-    Option(f"{FILE_OUTPUT}task.cleanup.enabled", note=_NOT_MANIFEST, harmless=("false",)),
+    Option(f"{FILE_OUTPUT}algorithm.version", note=_ALGORITHM, harmless=("1",), only=("1", "2")),
+    Option(
+        f"{FILE_OUTPUT}failures.attempts",
+        note="each call is sent again by itself, and `recover` repeats a commit that failed",
+        harmless=("1",),
+    ),
+    Option(
+        f"{FILE_OUTPUT}task.cleanup.enabled",
+        note="what a task attempt wrote to goes with its job; after a commit by `file-v2` no file is in it",
+        harmless=("false",),
+    ),
     Option(
         "fs.azure.io.rate.limit",
         "azure_io_rate",

@@ -103,6 +103,8 @@ def _warned_of_one_place(key: str, written_as: str, value: object, resolved: Res
 
 def _warn_of(option: Option, key: str, value: object, why: str, resolved: Resolved) -> None:
     text = str(value).strip()
+    if option.only and text and text not in option.only:
+        raise bad_option(key, value, f"it can be {' or '.join(option.only)}")
     if option.harmless is not None and text and text.lower() not in map(str.lower, option.harmless):
         resolved.warnings.append(f"the option {key} is {text!r}, which has no effect here: {why}")
 

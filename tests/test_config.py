@@ -258,8 +258,8 @@ def test_hadoops_defaults_and_keys_of_others_are_silent() -> None:
         (OC + "named.classname", "org.example.Committer", "names a Java class"),
         (OC + "factory.clas", "org.example.Factory", "did you mean"),
         (F + "algorithm.version", "2", "shows when its job commits"),
-        (F + "failures.attempts", "3", "shows when its job commits"),
-        (F + "task.cleanup.enabled", "true", "shows when its job commits"),
+        (F + "failures.attempts", "3", "repeats a commit"),
+        (F + "task.cleanup.enabled", "true", "goes with its job"),
         (S + "name", "directory", "not in this release"),
         (S + "name", "Partitioned", "not in this release"),
         (S + "staging.tmp.path", "hdfs://nn/tmp", "nothing is staged"),
@@ -497,3 +497,8 @@ def test_choices_as_text() -> None:
     assert (config.io_concurrency, config.validate_output, config.io_rate) == (7, True, 0)
     assert config.absolute_roots == ("/a", "file:///b")
     assert CommitterConfig.from_text({"absolute_roots": ""}).absolute_roots == ()
+
+
+def test_an_algorithm_that_hadoop_does_not_know_is_refused() -> None:
+    with pytest.raises(ConfigurationError, match="1 or 2"):
+        CommitterConfig.from_hadoop({F + "algorithm.version": "3"})

@@ -8,7 +8,7 @@ from committer.cli.exits import Exit
 from committer.cli.output import Answer, Part, copyable, line, pairs, table
 from committer.cli.session import Session
 from committer.committers.opened_store import open_store
-from committer.committers.registry import layout_for, suited_committer
+from committer.committers.registry import BUILT_IN, layout_for, suited_committer
 from committer.config import CommitterConfig
 from committer.errors import UnsupportedError
 from committer.layout import JobLayout, check_job_id
@@ -90,10 +90,21 @@ async def _described(session: Session, destination: StorePath, job_id: str) -> t
             "calls_in_flight": f"{session.config.io_concurrency:,}",
             "calls_a_second": f"{rate:,.0f}" if rate else "unlimited",
             "lacks": ", ".join(_lacks(store.capabilities)),
+            "others": "; ".join(_others(store.capabilities, name)),
         }
         return described, layout_for(store, destination, job_id)
     finally:
         await store.close()
+
+
+def _others(can: Capabilities, chosen: str) -> list[str]:
+    """The other committers that a job there can have, by name, each with what it does not give."""
+    suited = [
+        kind
+        for name, kind in sorted(BUILT_IN.items())
+        if name != chosen and all(getattr(can, ability) for ability in kind.needs)
+    ]
+    return [f"{kind.name} (unsafe: {kind.unsafe})" if kind.unsafe else kind.name for kind in suited]
 
 
 def _lacks(can: Capabilities) -> list[str]:

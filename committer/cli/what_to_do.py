@@ -9,7 +9,7 @@ from typing import Final
 from committer.cli.looking import Look
 from committer.cli.owners import Owner, can_be_joined
 from committer.cli.text import command
-from committer.committers.registry import layout_for, suited_committer
+from committer.committers.registry import committer_for, is_known, layout_for, suited_committer
 from committer.errors import StoreNotFoundError
 from committer.operations import JobInfo
 from committer.readable import count
@@ -82,7 +82,9 @@ async def advice_on(store: Store, uri: str, info: JobInfo, look: Look, owner: Ow
     if look.intent is not None:
         recover = command("recover", uri, info.job_id)
         return Advice("a driver began to commit it, and did not decide", recover, f"{recover} --rollback")
-    return Advice(if_dead=ways_out(uri, info.job_id, info.delivery, records)) if info.delivery is not None else Advice()
+    unsafe = committer_for(info.committer).unsafe if info.committer is not None and is_known(info.committer) else ""
+    said = f"open; its driver may be at work. {info.committer} is unsafe: {unsafe}" if unsafe else ""
+    return Advice(said, if_dead=ways_out(uri, info.job_id, info.delivery, records)) if info.delivery else Advice()
 
 
 async def _on_settled(store: Store, uri: str, look: Look, found: JobDirectory) -> Advice:

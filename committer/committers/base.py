@@ -50,6 +50,7 @@ class Committer(ABC):
         needs: What it needs of a store: capabilities, each with what it is to say.
         action: How the files of a job become visible.
         listed_layout: Where a job by listing lives; one by message lives where every committer has it.
+        unsafe: What it does not give that the others do, in a few words; empty for the others.
         is_commit_repeatable: Whether a job commit that died can be run again.
         is_recovery_supported: Whether a driver that lost the message of a task can find it again.
     """
@@ -58,6 +59,7 @@ class Committer(ABC):
     needs: Mapping[str, str]
     action: PublishAction
     listed_layout: type[JobLayout] = JobLayout
+    unsafe: str = ""
     is_commit_repeatable: bool = True
     is_recovery_supported: bool = True
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Final
 
 from committer.committers.base import Committer
-from committer.committers.file.committer import FileCommitterV1
+from committer.committers.file.committer_v1 import FileCommitterV1
+from committer.committers.file.committer_v2 import FileCommitterV2
 from committer.committers.magic.committer import MagicCommitter
 from committer.committers.manifest.committer import ManifestCommitter
 from committer.errors import UnsupportedError
@@ -13,10 +14,10 @@ from committer.layout import JobLayout
 from committer.paths import StorePath
 from committer.stores.base import Capabilities, Store
 
-_KINDS: Final = (ManifestCommitter, MagicCommitter, FileCommitterV1)
+_KINDS: Final = (ManifestCommitter, MagicCommitter, FileCommitterV1, FileCommitterV2)
 BUILT_IN: Final[dict[str, type[Committer]]] = {kind.name: kind for kind in _KINDS}
 DEFAULT_COMMITTER: Final = ManifestCommitter.name
-_FORESEEN: Final = ("directory", "partitioned", "block-list", "file-v2")
+_FORESEEN: Final = ("directory", "partitioned", "block-list")
 
 _registered: dict[str, type[Committer]] = {}
 

@@ -43,12 +43,14 @@ class RecordForms(ABC):
     Attributes:
         can_freeze: Whether the directory of the records may be renamed before a decision.
         names_directories: Whether records name the directories that files need, for a Java driver that trusts them.
+        visible_early: Whether tasks themselves move their files to the destination, before their job is decided.
         like_s3a: Whether `_SUCCESS` is written as S3A's committers do, else as Hadoop's manifest committer does.
         hadoop_name: What `_SUCCESS` calls the committer; empty where Hadoop has none, then its own name.
     """
 
     can_freeze: bool = True
     names_directories: bool = True
+    visible_early: bool = False
     like_s3a: bool = False
     hadoop_name: str = ""
 

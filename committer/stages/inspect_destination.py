@@ -11,12 +11,15 @@ from committer.flow.together import together
 from committer.flow.workers import run_workers
 from committer.paths import StorePath
 from committer.stages.base import Stage, StageContext
-from committer.stages.identity import as_entry
+from committer.stages.identity import as_entry, is_file_of
 from committer.stages.load_records import LoadedRecords
 from committer.stages.names import NameFolding, is_hidden
 from committer.stages.planned_files import PlannedFiles
 from committer.stores.base import FileStatus
 from committer.stores.helpers import status_or_none
+
+# What changed at the destination since, a sentence each.
+_MOST_CHANGED = 100
 
 # Up to this many names are looked up one by one; more are found by listing their directory.
 _FEW = 4
@@ -132,12 +135,27 @@ class InspectDestination(Stage[InspectionRequest, DestinationView]):
                 level = below
                 found = {}
                 await self._look(level, wanted, loaded, found)
-        if self._found:
-            async for file in value.files:
-                status = self._found.get(fold(file.destination))
-                if status is not None:
-                    view.targets[file.destination] = as_entry(status)
+        if self.context.forms.visible_early:
+            await self._look_for_own(value)
+        elif self._found:
+            await self._look_for_others(value)
         return view
+
+    async def _look_for_others(self, value: InspectionRequest) -> None:
+        """Notes what stands where a file goes."""
+        async for file in value.files:
+            status = self._found.get(self._folding.fold(file.destination))
+            if status is not None:
+                self._view.targets[file.destination] = as_entry(status)
+
+    async def _look_for_own(self, value: InspectionRequest) -> None:
+        """Notes files that tasks moved to the destination, and that are not there any more as they were committed."""
+        changed = value.loaded.changed
+        async for file in value.files:
+            status = self._found.get(self._folding.fold(file.destination))
+            if not is_file_of(status, file) and len(changed) < _MOST_CHANGED:
+                what = "is gone" if status is None else "is not what its task committed"
+                changed.append(f"{file.destination} {what}: another task attempt, or another job, took it away since")
 
     def _absent(self, directory: str, wanted: dict[str, list[str]]) -> None:
         pending = [directory]

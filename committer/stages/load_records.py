@@ -221,6 +221,9 @@ class LoadRecords(Stage[list[RecordRef], LoadedRecords]):
                     f"the uploads of {record} are gone: its task attempt was aborted, or a lifecycle rule ended them"
                 )
             return
+        if self.context.forms.visible_early:
+            # Each is looked at where it is, at its destination.
+            return
         status = await status_or_none(self.context.store, self.context.layout.tasks / first.source)
         if status is None or status.is_directory:
             loaded.changed.append(f"the files of {record} are gone: its task attempt was aborted, or deleted")

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from committer import CommitterConfig
+from committer import sync as committer_sync
 from committer.stores.local import LocalStore
 from committer.stores.registry import register_store, unregister_store
 from committer.testing.faults import Fault, FaultyStore
@@ -169,3 +170,18 @@ def test_a_link_in_the_place_of_a_job_is_shown_and_not_followed(run: Run, lake: 
     assert (row["state"], row["owner"], row["next_step"]) == ("unknown", "unknown", "")
     assert "link is a link" in str(row["attention"])
     assert "remove the link by hand" in run("jobs", lake.path).out
+
+
+def test_a_committer_that_is_unsafe_is_called_so(run: Run, tmp_path: Path) -> None:
+    for name in ("file-v1", "file-v2"):
+        with committer_sync.open_job(tmp_path / name, job_id="j", committer=name) as job:
+            with job.task_attempt(task=0) as task, task.open("part-0") as file:
+                file.write(b"x")
+            said = run("jobs", tmp_path / name).out
+            assert ("file-v2 is unsafe: output is visible when a task commits" in said) == (name == "file-v2")
+            assert ("3 tasks committed" in said or "1 task committed" in said) == (name == "file-v1")
+            plan = run("plan", tmp_path / name, "j").out
+            assert "1 file," in plan
+            assert "leaves alone" not in plan
+    said = run("explain", tmp_path).out
+    assert "file-v1; file-v2 (unsafe: " in " ".join(said.split())

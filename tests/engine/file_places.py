@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from committer.committers.file.layout import FileLayout
+from committer.committers.file.layout import CommittedLayout
 from committer.paths import StorePath
 from tests.engine.places import DiskPlace, MemoryPlace, Place
 
@@ -40,9 +40,9 @@ def file_place(kind: str, committer: str, tmp_path: Path) -> Place:
     return FileOnDisk(tmp_path, committer) if kind == "disk" else FileInMemory(committer, kind)
 
 
-def layout_of(place: Place, job_id: str, job_attempt: int = 0) -> FileLayout:
+def layout_of(place: Place, job_id: str, job_attempt: int = 0) -> CommittedLayout:
     """Where a job by listing lives."""
-    return FileLayout(StorePath.of(place.dest), job_id, job_attempt)
+    return CommittedLayout(StorePath.of(place.dest), job_id, job_attempt)
 
 
 def committed_by_hadoop(

@@ -322,7 +322,7 @@ async def test_unsupported_scheme(uri: str) -> None:
 )
 async def test_only_the_committers_that_suit_the_store_are_there(place: Place, name: str) -> None:
     can = place.store.capabilities
-    renames = {"manifest", "file-v1"} if can.atomic_directory_rename else {"manifest"}
+    renames = {"manifest", "file-v2", *(["file-v1"] if can.atomic_directory_rename else [])}
     if name in (renames if can.atomic_file_rename else {"magic"}):
         job = await place.open_job(committer=name)
         assert job.spec.committer == name

@@ -193,3 +193,33 @@ async def test_a_marker_is_kept_from_being_written_on_both_sides(hadoop: Hadoop,
     await make_directory(ours.destination / "_temporary" / "0")
     await ours.commit_by_python(CommitterConfig.from_hadoop({key: "false"}))
     assert not await exists(ours.destination / "_SUCCESS")
+
+
+@pytest.mark.parametrize("situation", SITUATIONS)
+async def test_pythons_tasks_merge_as_javas_do_by_algorithm_2(
+    hadoop: Hadoop, tmp_path: Path, situation: Situation
+) -> None:
+    """Into the destination, when they commit; Java's driver then ends both jobs."""
+    python, java = FileOutputJob(hadoop, tmp_path / "python", 2), FileOutputJob(hadoop, tmp_path / "java", 2)
+    for job in (python, java):
+        await situation(hadoop, job)
+        await job.setup()
+    await run_scanned_task(python.spec(REPLACE), 0, FILES, directories=("empty/below", "p=1/none"))
+    await run_task(python.spec(REPLACE), 1, MORE)
+    await java.run_task(0, FILES, directories=("empty/below", "p=1/none"))
+    await java.run_task(1, MORE)
+    for job in (python, java):
+        await job.commit()
+    await assert_same_trees(hadoop, python.destination, java.destination)
+    assert not await exists(python.destination / "_temporary")
+
+
+async def test_java_commits_a_job_of_algorithm_2_that_python_set_up(hadoop: Hadoop, tmp_path: Path) -> None:
+    job = FileOutputJob(hadoop, tmp_path / "t", 2)
+    ours = await committer.open_job(job.destination, job_id=job.id, committer="file-v2")
+    await run_task(ours.spec, 0, FILES)
+    await job.run_task(1, MORE)
+    await ours.close()
+    await job.commit()
+    assert without_sidecars((await on_disk(job.destination))[0]) == {**FILES, **MORE}
+    assert not await exists(job.destination / "_temporary")

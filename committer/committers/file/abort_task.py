@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import cast
 
-from committer.committers.file.layout import FileLayout
+from committer.committers.file.layout import CommittedLayout
 from committer.committers.file.walking import record_of_directory
 from committer.errors import (
     JobNotFoundError,
@@ -31,7 +31,7 @@ class AbortFileTask(AbortTask):
     """
 
     async def _remove_records(self, value: AbortRequest, attempt_id: str) -> None:
-        layout, store = cast("FileLayout", self.context.layout), self.context.store
+        layout, store = cast("CommittedLayout", self.context.layout), self.context.store
         await self._check_not_being_committed(value)
         if value.nonce is None:
             records = await self._runs(layout.attempts, attempt_id)
@@ -46,7 +46,7 @@ class AbortFileTask(AbortTask):
                 await self._take_back(value, layout, attempt_id, told)
             await store.delete_file(record)
 
-    async def _take_back(self, value: AbortRequest, layout: FileLayout, attempt_id: str, told: bytes) -> None:
+    async def _take_back(self, value: AbortRequest, layout: CommittedLayout, attempt_id: str, told: bytes) -> None:
         """Takes back a commit, if it is the one that a record tells of.
 
         It is first moved to where a job commit still finds it, and looked at there. A job commit that begins then takes
@@ -85,7 +85,7 @@ class AbortFileTask(AbortTask):
         with suppress(StoreExistsError, StoreNotFoundError):
             await self.context.store.rename_directory(aside, committed)
 
-    async def _discard(self, layout: FileLayout, directory: StorePath, name: str) -> None:
+    async def _discard(self, layout: CommittedLayout, directory: StorePath, name: str) -> None:
         """Deletes a directory that a job commit may be about to take: under a name that it passes over."""
         with suppress(StoreNotFoundError):
             await self.context.store.rename_directory(directory, layout.runs / name)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from committer.committers.file.layout import FileLayout
+from committer.committers.file.layout import CommittedLayout
 from committer.committers.file.taking import restore
 from committer.committers.rename_action import RenameAction
 from committer.records.job_state import JobOutcome
@@ -34,5 +34,5 @@ class _RollBackTaken(RollBack):
 
 
 async def _restore(context: StageContext) -> None:
-    if isinstance(context.layout, FileLayout):
+    if isinstance(context.layout, CommittedLayout):
         await restore(context, context.layout)

@@ -4,21 +4,20 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from committer.committers.file.layout import FileLayout
-from committer.committers.file.walking import manifest_of_directory, without_sidecars
+from committer.committers.file.layout import CommittedLayout
+from committer.committers.file.tidy import tidy
+from committer.committers.file.walking import manifest_of_directory
 from committer.errors import (
     CommitterError,
     JobNotFoundError,
     JobStateError,
     StoreExistsError,
-    StoreNotEmptyError,
     StoreNotFoundError,
     StoreOutcomeUnknownError,
     TaskError,
 )
 from committer.events import names
 from committer.flow.together import both
-from committer.flow.workers import run_workers
 from committer.paths import StorePath
 from committer.records.manifest import TaskManifest, encode_task_manifest
 from committer.records.task_commit import TaskCommit, digest_of
@@ -27,10 +26,7 @@ from committer.stages.commit_task import sync_output
 from committer.stages.durability import sync_directories
 from committer.stages.job_directory import look_at_job
 from committer.stages.job_stands import check_job_stands
-from committer.stages.names import ancestors
-from committer.stages.scan_task import ScanTask
 from committer.stages.task_output import TaskOutput
-from committer.stores.base import FileStatus
 from committer.stores.helpers import exists
 
 # Each round begins because another attempt of the task committed since the one before.
@@ -65,7 +61,7 @@ class CommitFileTask(Stage[TaskOutput, TaskCommit]):
 
     name = statistic = names.TASK_STAGE_COMMIT
 
-    def __init__(self, context: StageContext, layout: FileLayout) -> None:
+    def __init__(self, context: StageContext, layout: CommittedLayout) -> None:
         super().__init__(context)
         self._layout = layout
 
@@ -74,7 +70,7 @@ class CommitFileTask(Stage[TaskOutput, TaskCommit]):
         context, layout, identity = self.context, self._layout, value.identity
         task_name = layout.task_id(identity.task)
         try:
-            await self._tidy(value)
+            await tidy(context, value, operation=self.name)
         except TaskError:
             # Of a job that is over all is gone.
             await self._check_job(value)
@@ -101,37 +97,6 @@ class CommitFileTask(Stage[TaskOutput, TaskCommit]):
         context.statistics.sample(names.COMMITTER_TASK_FILE_SIZE, size)
         context.statistics.count(names.COMMITTER_TASKS_COMPLETED)
         return message_of(context, identity.task, identity.attempt, identity.nonce, ready.record, manifest)
-
-    async def _tidy(self, value: TaskOutput) -> None:
-        """Deletes what the attempt did not finish, and refuses the commit where what it finished is not there."""
-        files, directories = await ScanTask(self.context).run(value.directory)
-        found = {status.path.relative_to(value.directory): status for status in without_sidecars(self.context, files)}
-        for file in value.files:
-            status = found.pop(file.name, None)
-            if status is None or status.size != file.size or status.identity != file.identity:
-                what = "is gone from" if status is None else "is not what was written to"
-                raise TaskError(
-                    f"{file.name} {what} the task attempt directory: the attempt was aborted, or another process "
-                    "works in it",
-                    operation=self.name,
-                    path=value.directory / file.name,
-                    next_step="run the task again as a new attempt",
-                )
-
-        async def delete(status: FileStatus) -> None:
-            await self.context.store.delete_file(status.path)
-
-        if found:
-            await run_workers(found.values(), delete, workers=self.context.config.io_concurrency, operation=self.name)
-            kept = {*value.directories}
-            for file in value.files:
-                kept.update(ancestors(file.name))
-            for path in sorted(directories, key=lambda path: -path.path.count("/")):
-                if path.relative_to(value.directory) not in kept:
-                    try:
-                        await self.context.store.delete_directory(path, recursive=False)
-                    except StoreNotEmptyError:
-                        continue
 
     async def _check_job(self, value: TaskOutput) -> None:
         if self.context.spec.hadoop:

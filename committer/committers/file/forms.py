@@ -1,10 +1,10 @@
-"""The records of a job by listing of the file committers: the directories that tasks committed, read by a walk."""
+"""The records of a job by listing of algorithm 1: the directories that tasks committed, read by a walk."""
 
 from __future__ import annotations
 
 from typing import cast
 
-from committer.committers.file.layout import FileLayout
+from committer.committers.file.layout import CommittedLayout, FileLayout
 from committer.committers.file.taking import put_back, take
 from committer.committers.file.walking import record_of_directory
 from committer.paths import StorePath
@@ -48,20 +48,24 @@ class FileForms(ManifestForms):
 
     async def outside(self, context: StageContext) -> list[FileStatus]:
         """Its tasks' directories, and its task attempts': two listings."""
-        layout = layout_of(context)
-        # Attempts first: one whose directory is gone can commit no more.
-        found = await children_of(context.store, layout.runs) + await children_of(context.store, layout.manifests)
-        return [child for child in found if is_of_job(layout, child.path.name)]
+        return await outside_of(context, layout_of(context))
 
 
-def layout_of(context: StageContext) -> FileLayout:
-    """The job's layout, as the file committers have it for a job by listing."""
-    return cast("FileLayout", context.layout)
+async def outside_of(context: StageContext, layout: FileLayout) -> list[FileStatus]:
+    """What the directories that jobs share hold of a job, its task attempts first: one that is gone commits no more."""
+    places = (layout.runs, layout.application_attempt)
+    found = [child for place in places for child in await children_of(context.store, place)]
+    return [child for child in found if is_of_job(layout, child.path.name)]
+
+
+def layout_of(context: StageContext) -> CommittedLayout:
+    """The job's layout, as algorithm 1 has it for a job by listing."""
+    return cast("CommittedLayout", context.layout)
 
 
 def is_of_job(layout: FileLayout, name: str) -> bool:
     """Whether a directory of that name is of one of the job's tasks, or task attempts, this engine's or Hadoop's."""
-    if layout.is_record(name) or layout.task_replaced(name) is not None:
+    if layout.is_task(name) or layout.task_replaced(name) is not None:
         return True
     task, underscore, attempt = name.removeprefix(layout.attempt_stem).partition("_")
     number = attempt.partition("-")[0]

@@ -2,10 +2,10 @@
 
 Below the destination D of job J, application attempt N, beside what every committer has (`committer.layout`)::
 
-    D/_temporary/N/<task>/…                                 what a task committed
+    D/_temporary/N/<task>/…                                 what a task committed (algorithm 1)
     D/_temporary/N/_temporary/<attempt>-<nonce>/…           what a task attempt writes (Hadoop's has no nonce)
     D/_temporary/N/_temporary/<task>-<nonce>/…              what a later commit of the task replaced
-    D/_temporary/J/NN/attempts/                             what each attempt of this engine committed
+    D/_temporary/J/NN/attempts/                             what each attempt of this engine committed, or merges
     D/_temporary/J/NN/tasks/<task>/…                        a task's directory, once a job commit took it
     D/_temporary/J/NN/returning/<task>/…                    the same, while a refused job commit gives it back
 
@@ -19,22 +19,24 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterable
-from typing import ClassVar
+from typing import ClassVar, Final
 
 from committer.errors import ConfigurationError
 from committer.layout import TEMPORARY, JobLayout
 from committer.paths import StorePath
 
+_MERGING: Final = "-merging.json"
+
 
 class FileLayout(JobLayout):
-    """The paths of a job by listing whose task records are the directories that tasks committed.
+    """The paths of a job whose task attempts write where FileOutputCommitter's do.
+
+    Attributes:
+        application_attempt: The directory of all jobs of an application attempt.
 
     Raises:
         ConfigurationError: The job's id is a number: its directory would be that of an application attempt.
     """
-
-    record_suffix: ClassVar[str] = ""
-    record_kind: ClassVar[str] = "task directory"
 
     def __init__(
         self,
@@ -54,32 +56,21 @@ class FileLayout(JobLayout):
                 path=self.job_directory,
                 next_step="choose an id that is no number, such as 'nightly-2026-01-31'",
             )
-        self.runs: StorePath = self.manifests / TEMPORARY
-        # A job commit takes the directories away from where tasks can reach them, to where it publishes from.
-        self.manifests_frozen: StorePath = self.tasks
-        self.returning: StorePath = self.job_attempt_directory / "returning"
-        self.shared: tuple[StorePath, ...] = (self.runs, self.manifests)
-
-    def _place_records(self) -> tuple[StorePath, StorePath]:
-        return self.temporary / str(self.job_attempt), self.job_attempt_directory / "uploads"
-
-    @property
-    def of_attempts(self) -> frozenset[str]:
-        """The names of the directories in that of a job attempt, and in that of this setup's drivers."""
-        return super().of_attempts | {self.returning.name}
+        self.application_attempt: StorePath = self.temporary / str(job_attempt)
+        self.runs: StorePath = self.application_attempt / TEMPORARY
+        self.shared: tuple[StorePath, ...] = (self.runs, self.application_attempt)
 
     def records_of(self, *, by_listing: bool) -> tuple[StorePath, ...]:
-        """Where tasks' directories go, and where attempts say which is theirs."""
-        return self.manifests, self.attempts
+        """Where what tasks commit is told, and where attempts say what they do."""
+        return (self.manifests, self.attempts) if by_listing else (self.attempts,)
 
-    def earlier(self) -> StorePath | None:
-        """Where tasks committed in the application attempt before; None in the first."""
-        return self.temporary / str(self.job_attempt - 1) if self.job_attempt else None
+    def merging(self, task: int, attempt: int, nonce: str) -> StorePath:
+        """What one run of a task attempt moves to the destination, told before it does."""
+        return self.attempts / f"{self.task_attempt_id(task, attempt)}-{nonce}{_MERGING}"
 
-    def is_record(self, name: str) -> bool:
-        """By the names of the job's tasks."""
-        number = name.removeprefix(self.task_stem)
-        return number != name and number.isdecimal()
+    def is_merging(self, name: str) -> bool:
+        """Whether a record of that name is such a one."""
+        return name.endswith(_MERGING)
 
     @property
     def tracker(self) -> str:
@@ -97,6 +88,57 @@ class FileLayout(JobLayout):
         """What the name of each task attempt of the job begins with, before its task's number."""
         return self.task_attempt_id(0, 0).removesuffix("000000_0")
 
+    def is_task(self, name: str) -> bool:
+        """Whether one of the job's tasks is called that."""
+        number = name.removeprefix(self.task_stem)
+        return number != name and number.isdecimal()
+
+    def replaced(self, task_name: str, token: str) -> StorePath:
+        """Where a task's directory goes that another one replaces. Hadoop's drivers pass over what lies there."""
+        return self.runs / f"{task_name}-{token}"
+
+    def task_replaced(self, name: str) -> str | None:
+        """The task of whose earlier commit that is the directory in `runs`; None where it is something else."""
+        task, hyphen, token = name.rpartition("-")
+        return task if hyphen and token and self.is_task(task) else None
+
+
+class CommittedLayout(FileLayout):
+    """The paths of a job by listing whose task records are the directories that tasks committed: algorithm 1."""
+
+    record_suffix: ClassVar[str] = ""
+    record_kind: ClassVar[str] = "task directory"
+
+    def __init__(
+        self,
+        destination: StorePath,
+        job_id: str,
+        job_attempt: int = 0,
+        roots: Iterable[str | StorePath] = (),
+        *,
+        setup: str = "",
+    ) -> None:
+        super().__init__(destination, job_id, job_attempt, roots, setup=setup)
+        # A job commit takes the directories away from where tasks can reach them, to where it publishes from.
+        self.manifests_frozen: StorePath = self.tasks
+        self.returning: StorePath = self.job_attempt_directory / "returning"
+
+    def _place_records(self) -> tuple[StorePath, StorePath]:
+        return self.temporary / str(self.job_attempt), self.job_attempt_directory / "uploads"
+
+    @property
+    def of_attempts(self) -> frozenset[str]:
+        """The names of the directories in that of a job attempt, and in that of this setup's drivers."""
+        return super().of_attempts | {self.returning.name}
+
+    def earlier(self) -> StorePath | None:
+        """Where tasks committed in the application attempt before; None in the first."""
+        return self.temporary / str(self.job_attempt - 1) if self.job_attempt else None
+
+    def is_record(self, name: str) -> bool:
+        """By the names of the job's tasks."""
+        return self.is_task(name)
+
     def record_name(self, path: StorePath) -> str:
         """Of a directory that no job commit took its bare name."""
         return path.name if path.parent == self.manifests else super().record_name(path)
@@ -109,16 +151,7 @@ class FileLayout(JobLayout):
         """Whether that is where a task's directory stands, before a job commit takes it or after."""
         return path.parent in (self.manifests, self.manifests_frozen) and self.is_record(path.name)
 
-    def replaced(self, task_name: str, token: str) -> StorePath:
-        """Where a task's directory goes that another one replaces. Hadoop's drivers pass over what lies there."""
-        return self.runs / f"{task_name}-{token}"
-
-    def task_replaced(self, name: str) -> str | None:
-        """The task of whose earlier commit that is the directory in `runs`; None where it is something else."""
-        task, hyphen, token = name.rpartition("-")
-        return task if hyphen and token and self.is_record(task) else None
-
-    def in_place(self) -> FileLayout:
+    def in_place(self) -> CommittedLayout:
         """The same for who only looks: what would be published is still where tasks committed it."""
         layout = copy.copy(self)
         layout.tasks = self.manifests

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import Final
 
 from committer.committers.file.forms import is_of_job
 from committer.committers.file.layout import FileLayout
 from committer.errors import RecordError, StoreError
 from committer.layout import TEMPORARY, JobLayout
 from committer.paths import StorePath
+from committer.spec import JobSpec
 from committer.stages.own_records import read_setup
 from committer.stores.base import Store
 from committer.stores.helpers import children_of
-
-FILE_COMMITTERS: Final = frozenset({"file-v1", "file-v2"})
 
 
 async def holds_output_of_jobs(store: Store, destination: StorePath, name: str, jobs: Collection[str]) -> bool:
@@ -49,6 +47,10 @@ async def jobs_that_use(store: Store, destination: StorePath, name: str, jobs: C
             spec = (await read_setup(store, JobLayout(destination, job_id))).spec
         except (StoreError, RecordError):
             continue
-        if spec.committer in FILE_COMMITTERS and spec.delivery == "listing" and str(spec.job_attempt) == name:
+        if _shares(spec) and str(spec.job_attempt) == name:
             found.append(FileLayout(destination, job_id, spec.job_attempt))
     return found
+
+
+def _shares(spec: JobSpec) -> bool:
+    return spec.committer == "file-v2" or (spec.committer == "file-v1" and spec.delivery == "listing")

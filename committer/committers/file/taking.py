@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 
-from committer.committers.file.layout import FileLayout
+from committer.committers.file.layout import CommittedLayout
 from committer.errors import (
     JobNotFoundError,
     JobStateError,
@@ -39,7 +39,7 @@ from committer.stores.helpers import children_of, exists
 _ROUNDS = 10
 
 
-async def take(context: StageContext, layout: FileLayout) -> None:
+async def take(context: StageContext, layout: CommittedLayout) -> None:
     """Takes the directory of each task that committed.
 
     Raises:
@@ -78,7 +78,7 @@ async def take(context: StageContext, layout: FileLayout) -> None:
     )
 
 
-async def put_back(context: StageContext, layout: FileLayout) -> None:
+async def put_back(context: StageContext, layout: CommittedLayout) -> None:
     """Puts back what `take` took, of a job that stays undecided. A task that committed meanwhile keeps what it did."""
     if not await _move(context, layout.tasks, layout.returning):
         return
@@ -105,7 +105,7 @@ async def put_back(context: StageContext, layout: FileLayout) -> None:
         await context.store.make_directory(layout.tasks, parents=False)
 
 
-async def restore(context: StageContext, layout: FileLayout) -> None:
+async def restore(context: StageContext, layout: CommittedLayout) -> None:
     """Undoes a `put_back` that was not done to its end: one call, where there was none."""
     if await _move(context, layout.returning, layout.tasks):
         return
@@ -133,7 +133,7 @@ async def _move(context: StageContext, source: StorePath, target: StorePath) -> 
     return True
 
 
-async def _taken(context: StageContext, layout: FileLayout) -> set[str]:
+async def _taken(context: StageContext, layout: CommittedLayout) -> set[str]:
     await restore(context, layout)
     try:
         return {child.path.name async for child in context.store.list(layout.tasks)}
@@ -151,7 +151,7 @@ async def _taken(context: StageContext, layout: FileLayout) -> set[str]:
         ) from error
 
 
-async def _replaced(context: StageContext, layout: FileLayout) -> dict[str, StorePath]:
+async def _replaced(context: StageContext, layout: CommittedLayout) -> dict[str, StorePath]:
     """What was moved aside for a later commit, by task; of several the newest."""
     found: dict[str, FileStatus] = {}
     for child in await children_of(context.store, layout.runs):
@@ -161,7 +161,7 @@ async def _replaced(context: StageContext, layout: FileLayout) -> dict[str, Stor
     return {task: child.path for task, child in found.items()}
 
 
-def _refuse_other_stages(layout: FileLayout, committed: list[FileStatus]) -> None:
+def _refuse_other_stages(layout: CommittedLayout, committed: list[FileStatus]) -> None:
     """Refuses a job of Spark's by another number than its tasks have, which would be committed without a file.
 
     Asked where no task of the job committed.

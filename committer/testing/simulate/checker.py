@@ -15,7 +15,7 @@ from committer.testing.simulate.contents import VISIBLE, Files, difference, dige
 from committer.testing.simulate.ledger import Ledger
 from committer.testing.simulate.markers import wrong_at_the_end
 from committer.testing.simulate.watch import JobWatch, speaker_of
-from committer.testing.simulate.worlds import OUT, TEMPORARY, World
+from committer.testing.simulate.worlds import OUT, TEMPORARY, World, is_of_application_attempt
 
 Fate: TypeAlias = Literal["committed", "untouched", "unknown"]
 
@@ -324,7 +324,10 @@ class Checker:
     def _may_be_here(self, name: str) -> bool:
         if not name.startswith(VISIBLE):
             return False
-        return not is_temporary(name) or is_lock(name) or any(name.startswith(job.places) for job in self.jobs.values())
+        if not is_temporary(name) or is_lock(name):
+            return True
+        jobs = self.jobs.items()
+        return any(name.startswith(job.places) or is_of_application_attempt(name, job_id) for job_id, job in jobs)
 
     def check_kept(self, job_id: str) -> None:
         """Checks that a committed job that keeps its outcome left that, whole, and nothing else."""

@@ -78,7 +78,14 @@ class _EngineWriting(Writing):
 
 
 class EngineCommitter(DrivenCommitter):
-    """The engine's committer for the store of the run."""
+    """One of the engine's committers.
+
+    Args:
+        name: Which; that for the store of the run when None.
+    """
+
+    def __init__(self, name: str | None = None) -> None:
+        self._name = name
 
     @asynccontextmanager
     async def open_job(self, run: Run, plan: JobPlan, process: Process) -> AsyncIterator[DrivenJob]:
@@ -86,6 +93,7 @@ class EngineCommitter(DrivenCommitter):
         async with committer.open_job(
             run.world.destination,
             job_id=plan.id,
+            committer=self._name,
             delivery=plan.delivery,
             config=run.config_of(plan),
             storage_options={"store": process},

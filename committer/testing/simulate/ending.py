@@ -171,6 +171,9 @@ async def _sweep(run: Run, jobs: Mapping[str, JobRun]) -> None:
             # No job came so far as to make it.
             return
         for job in listed:
+            if job.job_id.isdecimal():
+                # The directory of an application attempt, with what a task left that was late.
+                continue
             if all(one.plan.id != job.job_id for one in jobs.values()):
                 run.find("G11", f"list_jobs knows {job.job_id}, which no driver set up")
                 continue

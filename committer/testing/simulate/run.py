@@ -14,7 +14,14 @@ from committer.testing.simulate.late import Caller, LateCalls
 from committer.testing.simulate.ledger import Ledger
 from committer.testing.simulate.result import Result, Violation
 from committer.testing.simulate.scenario import OTHERS_UPLOADS, JobPlan, Scenario, Trouble
-from committer.testing.simulate.worlds import ELSEWHERE, OUT, TEMPORARY, MemoryWorld, world_of
+from committer.testing.simulate.worlds import (
+    ELSEWHERE,
+    OUT,
+    TEMPORARY,
+    MemoryWorld,
+    is_of_application_attempt,
+    world_of,
+)
 
 MOST_CALLS = 20_000
 MOST_SECONDS = 7_200.0
@@ -165,6 +172,8 @@ class Run:
                 continue
             text = path.path
             if text.startswith(f"{self._own}.replace-lock") or f"{text}/".startswith(f"{own}/"):
+                continue
+            if is_of_application_attempt(text, job_id):
                 continue
             if job_id in self._outside and f"{text}/".startswith(f"/{ELSEWHERE}/"):
                 continue

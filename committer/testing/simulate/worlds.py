@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from itertools import count
@@ -25,6 +26,14 @@ _OUT_LENGTH = len(f"/{OUT}/")
 _TEMPORARY = (f"/{OUT}/{TEMPORARY}/", f"/{OUT}/{MAGIC}")
 _ELSEWHERE = f"/{ELSEWHERE}/"
 _VISIBLE = (f"/{OUT}/", _ELSEWHERE)
+
+_APPLICATION_ATTEMPT = re.compile(rf"/?{OUT}/{TEMPORARY}/\d+(?:/{TEMPORARY})?(?:/(?:task|attempt)_(.+?)_m_.*)?")
+
+
+def is_of_application_attempt(path: str, job_id: str) -> bool:
+    """Whether that is a directory that jobs of FileOutputCommitter share, or what one job has there."""
+    found = _APPLICATION_ATTEMPT.fullmatch(path)
+    return found is not None and found[1] in (None, job_id)
 
 
 class World(ABC):

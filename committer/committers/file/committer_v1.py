@@ -1,4 +1,4 @@
-"""The file committers: Hadoop's FileOutputCommitter, algorithm 1."""
+"""The committer `file-v1`: Hadoop's FileOutputCommitter, algorithm 1."""
 
 from __future__ import annotations
 
@@ -10,38 +10,32 @@ from typing import Final
 import msgspec
 
 from committer.audit import audit
-from committer.committers.base import Committer
 from committer.committers.file.abort_task import AbortFileTask
 from committer.committers.file.action import TakenAction
+from committer.committers.file.base import FileOutputCommitter, no_hadoop_job
 from committer.committers.file.commit_task import CommitFileTask, message_of
 from committer.committers.file.forms import FileForms, layout_of
-from committer.committers.file.layout import FileLayout
+from committer.committers.file.layout import CommittedLayout
 from committer.committers.publish_action import PublishAction
 from committer.committers.results import CommitPlan
 from committer.errors import (
     JobExistsError,
-    JobNotFoundError,
     JobStateError,
     StoreExistsError,
     StoreNotADirectoryError,
     StoreNotFoundError,
     TaskError,
-    UnsupportedError,
 )
 from committer.layout import JobLayout
-from committer.paths import StorePath
 from committer.records.manifest import decode_task_manifest
 from committer.records.task_commit import TaskCommit
 from committer.spec import JobSpec
 from committer.stages.abort_task import AbortRequest
-from committer.stages.attempt_files import AttemptFiles
 from committer.stages.base import RecordForms, StageContext
-from committer.stages.job_stands import check_job_stands
 from committer.stages.manifest_forms import ManifestForms
 from committer.stages.own_records import read_setup
 from committer.stages.setup_job import SetupJob
-from committer.stages.staged_files import StagedFiles
-from committer.stages.task_output import AttemptIdentity, TaskOutput
+from committer.stages.task_output import TaskOutput
 from committer.stores.helpers import children_of, exists
 
 _NEEDS: Final = {
@@ -57,7 +51,7 @@ _NEEDS: Final = {
 _TRIES = 10
 
 
-class FileCommitterV1(Committer):
+class FileCommitterV1(FileOutputCommitter):
     """FileOutputCommitter's algorithm 1: a task commits by one rename of its directory, job commit merges them.
 
     For stores that rename directories atomically. By listing all that tasks leave is in Hadoop's layout, so that Java's
@@ -68,15 +62,11 @@ class FileCommitterV1(Committer):
     name = "file-v1"
     needs: Mapping[str, str] = _NEEDS
     action: PublishAction = TakenAction()
-    listed_layout: type[JobLayout] = FileLayout
+    listed_layout: type[JobLayout] = CommittedLayout
 
     def forms(self, spec: JobSpec) -> RecordForms:
         """The tasks' directories where they are listed, else task manifests."""
         return FileForms() if spec.delivery == "listing" else ManifestForms()
-
-    def files_of(self, context: StageContext, identity: AttemptIdentity, directory: StorePath) -> AttemptFiles:
-        """Files of the task attempt directory."""
-        return StagedFiles(context, directory)
 
     # -- setup --------------------------------------------------------------------------------------------------
 
@@ -84,13 +74,7 @@ class FileCommitterV1(Committer):
         """Runs `SetupJob`; two listings more by listing."""
         if context.spec.delivery == "message":
             return await super().setup_job(context)
-        if context.layout.roots:
-            raise UnsupportedError(
-                "a task's directory, by which FileOutputCommitter goes, cannot name files outside the destination",
-                operation="open_job",
-                path=context.layout.destination,
-                next_step="leave absolute_roots out, or use delivery='message', or another committer",
-            )
+        self.refuse_roots(context)
         left = list(await context.forms.outside(context))
         if left and not await exists(context.store, context.layout.setup):
             raise JobExistsError(
@@ -137,35 +121,7 @@ class FileCommitterV1(Committer):
             with suppress(JobExistsError), audit(ji=layout.job_id):
                 identity = await SetupJob(claimed, self.needs).run(None)
                 return replace(claimed, setup_identity=identity, proved=True)
-        raise _no_hadoop_job(layout)
-
-    async def setup_task(self, context: StageContext, identity: AttemptIdentity) -> StorePath:
-        """Makes the task attempt directory: 3 or 4 calls by listing."""
-        if context.spec.delivery == "message":
-            return await super().setup_task(context, identity)
-        layout, store = layout_of(context), context.store
-        if not context.spec.hadoop:
-            await check_job_stands(context, operation="task_stage_setup")
-        elif not await exists(store, layout.manifests):
-            raise _no_hadoop_job(layout)
-        directory = layout.task_attempt_directory(identity.task, identity.attempt, identity.nonce)
-        for tries_left in reversed(range(_TRIES)):
-            try:
-                if not context.spec.hadoop:
-                    await store.make_directory(layout.manifests, parents=False)
-                await store.make_directory(layout.runs, parents=False)
-                await store.make_directory(directory, parents=False)
-                break
-            except StoreNotFoundError as error:
-                if tries_left and not context.spec.hadoop and await exists(store, layout.setup):
-                    continue
-                raise JobNotFoundError(
-                    f"job {layout.job_id} was cleaned up while a task attempt started, or was never set up",
-                    operation="task_stage_setup",
-                    path=layout.manifests,
-                    next_step="stop this task: its job is over",
-                ) from error
-        return directory
+        raise no_hadoop_job(layout)
 
     # -- tasks --------------------------------------------------------------------------------------------------
 
@@ -233,15 +189,10 @@ class FileCommitterV1(Committer):
                 )
             if not taken:
                 context = replace(context, layout=layout.in_place())
-        plan = await super().plan(context, task_commits, tasks)
-        if context.spec.delivery == "message":
-            return plan
-        # What tells whose the directories are is no record of a task.
-        own = str(context.layout.attempts)
-        return msgspec.structs.replace(plan, stray=[path for path in plan.stray if not path.startswith(own)])
+        return await super().plan(context, task_commits, tasks)
 
 
-async def _whose(context: StageContext, layout: FileLayout, task: int, attempt: int, record: bytes) -> str | None:
+async def _whose(context: StageContext, layout: CommittedLayout, task: int, attempt: int, record: bytes) -> str | None:
     """The nonce of the run of the attempt whose commit this is; empty where no record tells whose it is, as of Hadoop's
     attempts; None where it is another attempt's.
     """
@@ -252,12 +203,3 @@ async def _whose(context: StageContext, layout: FileLayout, task: int, attempt: 
                 if await context.store.read(child.path, limit=context.config.record_size_limit) == record:
                     return run[2] if run[1] == attempt else None
     return ""
-
-
-def _no_hadoop_job(layout: FileLayout) -> JobNotFoundError:
-    return JobNotFoundError(
-        f"there is no job {layout.job_id} at {layout.destination}: {layout.manifests} does not stand",
-        operation="attach_job",
-        path=layout.manifests,
-        next_step="its driver makes it; look whether it ended, and whether its application attempt is another",
-    )

@@ -1,0 +1,91 @@
+"""What both algorithms of FileOutputCommitter share: where task attempts write."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import msgspec
+
+from committer.committers.base import Committer
+from committer.committers.file.layout import FileLayout
+from committer.committers.results import CommitPlan
+from committer.errors import JobNotFoundError, StoreNotFoundError, UnsupportedError
+from committer.paths import StorePath
+from committer.records.task_commit import TaskCommit
+from committer.stages.attempt_files import AttemptFiles
+from committer.stages.base import StageContext
+from committer.stages.job_stands import check_job_stands
+from committer.stages.staged_files import StagedFiles
+from committer.stages.task_output import AttemptIdentity
+from committer.stores.helpers import exists
+
+# Each try begins because another job removed an empty directory that all jobs share.
+_TRIES = 10
+
+
+class FileOutputCommitter(Committer):
+    """A committer whose task attempts write to directories in that of an application attempt, which jobs share."""
+
+    def files_of(self, context: StageContext, identity: AttemptIdentity, directory: StorePath) -> AttemptFiles:
+        """Files of the task attempt directory."""
+        return StagedFiles(context, directory)
+
+    async def plan(
+        self, context: StageContext, task_commits: Iterable[TaskCommit] | None, tasks: int | None
+    ) -> CommitPlan:
+        """Loads and checks, changes nothing."""
+        plan = await super().plan(context, task_commits, tasks)
+        if context.spec.delivery == "message":
+            return plan
+        # What tells what attempts did is no record of a task.
+        own = str(context.layout.attempts)
+        return msgspec.structs.replace(plan, stray=[path for path in plan.stray if not path.startswith(own)])
+
+    def refuse_roots(self, context: StageContext) -> None:
+        """Refuses a job that would publish files outside the destination."""
+        if context.layout.roots:
+            raise UnsupportedError(
+                "a task attempt's directory, by which FileOutputCommitter goes, cannot name files outside the "
+                "destination",
+                operation="open_job",
+                path=context.layout.destination,
+                next_step="leave absolute_roots out, or take another committer",
+            )
+
+    async def setup_task(self, context: StageContext, identity: AttemptIdentity) -> StorePath:
+        """Makes the task attempt directory: 3 or 4 calls by listing."""
+        layout, store = context.layout, context.store
+        if not isinstance(layout, FileLayout):
+            return await super().setup_task(context, identity)
+        if not context.spec.hadoop:
+            await check_job_stands(context, operation="task_stage_setup")
+        elif not await exists(store, layout.application_attempt):
+            raise no_hadoop_job(layout)
+        directory = layout.task_attempt_directory(identity.task, identity.attempt, identity.nonce)
+        for tries_left in reversed(range(_TRIES)):
+            try:
+                if not context.spec.hadoop:
+                    await store.make_directory(layout.application_attempt, parents=False)
+                await store.make_directory(layout.runs, parents=False)
+                await store.make_directory(directory, parents=False)
+                break
+            except StoreNotFoundError as error:
+                if tries_left and not context.spec.hadoop and await exists(store, layout.setup):
+                    continue
+                raise JobNotFoundError(
+                    f"job {layout.job_id} was cleaned up while a task attempt started, or was never set up",
+                    operation="task_stage_setup",
+                    path=layout.application_attempt,
+                    next_step="stop this task: its job is over",
+                ) from error
+        return directory
+
+
+def no_hadoop_job(layout: FileLayout) -> JobNotFoundError:
+    """What to raise where no job of Hadoop's stands."""
+    return JobNotFoundError(
+        f"there is no job {layout.job_id} at {layout.destination}: {layout.application_attempt} does not stand",
+        operation="attach_job",
+        path=layout.application_attempt,
+        next_step="its driver makes it; look whether it ended, and whether its application attempt is another",
+    )

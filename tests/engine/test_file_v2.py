@@ -1,0 +1,282 @@
+"""The committer `file-v2`: what its tasks move to the destination, and what its job commit makes of that.
+
+Its output is visible when a task commits. The tests of what it does not give stay: a page says that it does not.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import committer
+from committer import CommitterConfig, JobSpec
+from committer.errors import (
+    CommitterError,
+    JobNotFoundError,
+    JobStateError,
+    JobUndecidedError,
+    PreflightError,
+    TargetExistsError,
+    UnsupportedError,
+)
+from committer.testing.faults import Call, Fault, FaultyStore, SimulatedCrash
+from tests.engine.file_places import HADOOP_JOB, FileInMemory, committed_by_hadoop, file_place
+from tests.engine.places import Place
+
+REPLACE = CommitterConfig(existing_target="replace")
+FILES = {"a=1/part-0": b"one", "part-1": b"two"}
+
+
+@pytest.fixture(params=["disk", "local", "adls", "gcs"])
+async def place(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
+    made = file_place(request.param, "file-v2", tmp_path)
+    yield made
+    await made.store.close()
+
+
+async def _run_broken(place: Place, job: committer.Job, files: dict[str, bytes], *, renames: int) -> None:
+    """A second attempt of task 0 that dies after so many renames of its commit."""
+    dying = FaultyStore(place.store.inner)
+    seen = 0
+
+    async def before(call: Call) -> None:
+        nonlocal seen
+        seen += call.operation == "rename_file"
+        if seen > renames:
+            raise SimulatedCrash
+
+    dying.before_call = before
+    with pytest.raises(SimulatedCrash):
+        async with committer.open_task(job.spec, task=0, attempt=1, storage_options={"store": dying}) as task:
+            for name, data in files.items():
+                async with task.open(name) as file:
+                    await file.write(data)
+
+
+# -- a job that nothing disturbs --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("delivery", ["listing", "message"])
+async def test_job_commit_says_what_counts_and_moves_nothing(place: Place, delivery: str) -> None:
+    job = await place.open_job(job_id="j", delivery=delivery)
+    messages = [await place.run_task(job, 0, FILES), await place.run_task(job, 1, {"part-2": b"three"})]
+    before = place.store.count("rename_file")
+    plan = await job.plan(messages, tasks=2)
+    assert (plan.files, plan.conflicts) == (3, [])
+    assert delivery == "message" or plan.stray == []
+    report = await job.commit(messages if delivery == "message" else None, tasks=2)
+    assert place.store.count("rename_file") - before <= 4
+    assert (report.files_committed, report.bytes_committed, report.committer) == (3, 11, "file-v2")
+    assert (place.files(), place.temporary()) == ({**FILES, "part-2": b"three"}, set())
+    assert (await committer.validate(place.dest, storage_options=place.options)).ok
+
+
+async def test_task_attempts_write_where_hadoops_do(place: Place) -> None:
+    job = await place.open_job(job_id="j")
+    task = await place.open_task(job.spec, 3, 1)
+    async with task.open("part-0") as file:
+        await file.write(b"one")
+    assert f"_temporary/0/_temporary/attempt_j_m_000003_1-{task.nonce}/part-0" in place.all_files()
+    await task.commit()
+    assert place.files() == {"part-0": b"one"}
+    await job.commit()
+    assert place.temporary() == set()
+
+
+async def test_a_job_of_a_driver_that_died_is_finished(place: Place) -> None:
+    job = await place.open_job(job_id="j")
+    await place.run_task(job, 0, FILES)
+    await job.close()
+    with pytest.raises(JobUndecidedError):
+        await place.recover("j")
+    async with place.attach_job("j") as attached:
+        await attached.commit(tasks=1)
+    assert (place.files(), place.temporary()) == (FILES, set())
+
+
+@pytest.mark.parametrize("profile", ["local", "gcs"])
+async def test_driver_that_dies_before_any_call_is_followed_by_another(profile: str) -> None:
+    number = 0
+    while True:
+        number += 1
+        place = FileInMemory("file-v2", profile)
+        job = await place.open_job(job_id="j")
+        await place.run_task(job, 0, FILES)
+        driver = FaultyStore(place.space.store(), [Fault(kind="crash_before", call=number)])
+        try:
+            async with committer.attach_job(job.spec, storage_options={"store": driver}) as attached:
+                await attached.commit()
+        except SimulatedCrash:
+            pass
+        else:
+            break
+        if "j" in await place.states():
+            try:
+                assert (await place.recover("j")).success
+            except JobUndecidedError:
+                await job.commit()
+        assert place.files() == FILES
+        assert set(place.all_files()) == {*FILES, "_SUCCESS"}
+    assert number > 20
+
+
+# -- what stands at the destination -----------------------------------------------------------------------------
+
+
+async def test_what_stands_there_is_refused_when_a_task_commits(place: Place) -> None:
+    place.write("part-1", b"old")
+    job = await place.open_job(job_id="j")
+    with pytest.raises(TargetExistsError, match="stands at part-1"):
+        await place.run_task(job, 0, {"part-1": b"new"})
+    assert place.files() == {"part-1": b"old"}
+    await job.abort()
+    assert place.temporary() == set()
+
+
+async def test_with_replace_files_and_directories_give_way_as_in_hadoop(place: Place) -> None:
+    directories = place.store.capabilities.directories
+    place.write("part-1", b"old, and longer")
+    if directories:
+        place.write("a=1", b"a file where a directory goes")
+        place.write("part-2/inner", b"a directory where a file goes")
+    async with place.open_job(job_id="j", config=REPLACE) as job:
+        await place.run_task(job, 0, {**FILES, "part-2": b"three"})
+    assert place.files() == {**FILES, "part-2": b"three"}
+
+
+async def test_a_directory_that_a_job_runs_into_does_not_give_way(place: Place) -> None:
+    if not place.store.capabilities.directories:
+        return
+    inner = await committer.open_job(f"{place.dest}/part-1", storage_options=place.options)
+    job = await place.open_job(job_id="j", config=REPLACE)
+    with pytest.raises(TargetExistsError, match="a job runs into"):
+        await place.run_task(job, 0, {"part-1": b"x"})
+    await inner.abort()
+    await job.abort()
+
+
+async def test_a_later_attempt_replaces_what_an_earlier_one_left(place: Place) -> None:
+    """Without `existing_target="replace"`, too: it is the job's own. What only the earlier one wrote stays (G2)."""
+    job = await place.open_job(job_id="j")
+    await _run_broken(place, job, {"part-1": b"first", "part-2": b"first", "only-first": b"x"}, renames=2)
+    assert place.files()
+    await place.run_task(job, 0, {"part-1": b"second", "part-2": b"second"}, 2)
+    report = await job.commit(tasks=1)
+    assert report.files_committed == 2
+    found = place.files()
+    assert (found.pop("part-1"), found.pop("part-2")) == (b"second", b"second")
+    assert found in ({}, {"only-first": b"x"})
+
+
+async def test_what_another_took_away_since_is_not_called_committed(place: Place) -> None:
+    job = await place.open_job(job_id="j")
+    await place.run_task(job, 0, FILES)
+    place.remove("part-1")
+    with pytest.raises(PreflightError, match="part-1 is gone"):
+        await job.commit()
+    place.write("part-1", b"another job's")
+    with pytest.raises(PreflightError, match="part-1 is not what its task committed"):
+        await job.commit()
+    assert "_SUCCESS" not in place.all_files()
+
+
+@pytest.mark.parametrize("kind", ["lost", "unanswered", "crash_before", "crash_after"])
+@pytest.mark.parametrize("profile", ["local", "gcs"])
+async def test_a_fault_at_any_call_of_a_task_is_told_truly(profile: str, kind: str) -> None:
+    """A commit that returned is part of the job; one that did not may have left files, and the next one counts."""
+    number = 0
+    while True:
+        number += 1
+        place = FileInMemory("file-v2", profile)
+        job = await place.open_job(job_id="j")
+        faulty = FaultyStore(place.space.store(), [Fault(kind=kind, call=number)])  # type: ignore[arg-type]
+        committed = True
+        try:
+            async with committer.open_task(job.spec, task=0, storage_options={"store": faulty}) as task:
+                for name, data in FILES.items():
+                    async with task.open(name) as file:
+                        await file.write(data)
+        except (CommitterError, SimulatedCrash):
+            committed = False
+            await place.run_task(job, 0, FILES, 1)
+        report = await job.commit(tasks=1)
+        assert (report.files_committed, place.files(), place.temporary()) == (2, FILES, set()), (number, committed)
+        if number > faulty.count():
+            break
+    assert number > 10
+
+
+# -- what it does not give --------------------------------------------------------------------------------------
+
+
+async def test_output_is_visible_before_the_job_commits_and_stays_when_it_is_aborted(place: Place) -> None:
+    """G4 and G6."""
+    job = await place.open_job(job_id="j")
+    await place.run_task(job, 0, FILES)
+    assert place.files() == FILES
+    await job.abort()
+    assert (place.files(), place.temporary()) == (FILES, set())
+
+
+async def test_two_attempts_are_mixed(place: Place) -> None:
+    """G2: both committed, and each wrote files of other names."""
+    job = await place.open_job(job_id="j")
+    await place.run_task(job, 0, {"first": b"1"})
+    await place.run_task(job, 0, {"second": b"2"}, 1)
+    report = await job.commit(tasks=1)
+    assert report.files_committed == 1
+    assert place.files() == {"first": b"1", "second": b"2"}
+    found = await committer.validate(place.dest, storage_options=place.options)
+    assert found.missing == []
+
+
+async def test_a_decided_job_is_not_taken_back(place: Place) -> None:
+    job = await place.open_job(job_id="j")
+    await place.run_task(job, 0, FILES)
+    place.faults(Fault(kind="forbidden", path="/outcome", times=None))
+    with pytest.raises(CommitterError):
+        await job.commit()
+    place.store.faults.clear()
+    with pytest.raises(JobStateError, match="can only go forward"):
+        await place.recover("j", rollback=True, force=True)
+    assert (await place.recover("j")).success
+    assert place.files() == FILES
+
+
+async def test_what_it_cannot_honour_is_refused(place: Place) -> None:
+    for config in (
+        CommitterConfig(conflict_mode="replace"),
+        CommitterConfig(conflict_mode="fail"),
+        CommitterConfig(absolute_roots=(f"{place.dest}-beside",)),
+    ):
+        with pytest.raises(UnsupportedError):
+            await place.open_job(config=config)
+    assert place.temporary() == set()
+
+
+# -- with Hadoop ------------------------------------------------------------------------------------------------
+
+
+async def test_tasks_join_a_job_of_hadoops_and_its_driver_commits_it(place: Place) -> None:
+    spec = JobSpec.for_hadoop(place.dest, HADOOP_JOB, committer="file-v2")
+    if place.store.capabilities.directories:
+        with pytest.raises(JobNotFoundError):
+            await place.open_task(spec, 0)
+    committed_by_hadoop(place, 9, {"by-hadoop": b"x"})
+    message = await place.run_task(spec, 0, FILES)
+    assert (message.files, message.size) == (2, 6)
+    assert place.files() == FILES
+    with pytest.raises(UnsupportedError, match="nothing says which files"):
+        await committer.attach_job(spec, storage_options=place.options)
+
+
+async def test_operators_see_what_it_is(place: Place) -> None:
+    job = await place.open_job(job_id="j")
+    await place.run_task(job, 0, FILES)
+    [info] = await committer.list_jobs(place.dest, storage_options=place.options)
+    assert (info.job_id, info.state, info.committer) == ("j", "open", "file-v2")
+    await job.close()
+    await committer.cleanup(place.dest, job_id="j", storage_options=place.options)
+    assert (place.files(), place.temporary()) == (FILES, set())

@@ -1,0 +1,74 @@
+"""`file-v1` and `file-v2` themselves, under the simulator's eyes: one keeps what it promises, the other does not.
+
+The second half must stay: a page says that `file-v2` is unsafe, and this shows how.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from committer.testing.simulate.committers import EngineCommitter
+from committer.testing.simulate.result import Result
+from committer.testing.simulate.scenario import Event, JobPlan, Scenario, draw_scenario
+from committer.testing.simulate.simulation import simulate
+from tests.simulate.test_mutants import found
+
+
+def _simulate(committer: str, scenario: Scenario) -> Result:
+    return simulate(scenario, {"manifest": EngineCommitter(committer)})
+
+
+@pytest.mark.parametrize("start", [pytest.param(start, marks=pytest.mark.one_in(4)) for start in range(0, 160, 20)])
+def test_file_v1_keeps_every_guarantee(start: int) -> None:
+    """Faults, deaths, partitions, other drivers and operators, on stores that rename directories."""
+    runs = 0
+    for seed in range(start, start + 20):
+        scenario = draw_scenario(seed)
+        if scenario.kind not in ("local", "hdfs", "adls"):
+            continue
+        jobs = tuple(replace(job, delivery="listing", elsewhere=False) for job in scenario.jobs)
+        result = _simulate("file-v1", replace(scenario, jobs=jobs))
+        assert not result.violations, (seed, found(result))
+        runs += 1
+    assert runs > 10
+
+
+def _run(committer: str, *, crash: int = 0, event: Event | None = None) -> Result:
+    """One job of two tasks; the first attempt of the first dies after its call `crash`."""
+    plan = JobPlan("j0", tasks=2, files=2, attempt_names=True, patience_s=0.5)
+    forced = {("j0.t0.0", crash): "crash_after"} if crash else {}
+    events = (event,) if event else ()
+    return _simulate(committer, Scenario(0, "hdfs", (plan,), events, forced=forced))  # type: ignore[arg-type]
+
+
+def _first_rename() -> int:
+    """The number of the first rename in the commit of the first attempt."""
+    lines = [line for line in _run("file-v2").history() if "j0.t0.0 " in line]
+    return next(int(line.split()[2]) for line in lines if " rename_file" in line)
+
+
+def test_file_v2_shows_output_before_the_job_commits() -> None:
+    assert ".csv appeared at the destination before j0 was decided" in found(_run("file-v2"))
+
+
+def test_file_v2_mixes_two_attempts_of_a_task() -> None:
+    result = _run("file-v2", crash=_first_rename())
+    assert result.fates == {"j0": "committed"}
+    assert "G2" in found(result)
+    assert "missing [], extra ['day=0/part-j0-0-0-0.csv'" in found(result)
+
+
+def test_file_v2_leaves_files_when_a_job_is_aborted() -> None:
+    result = _run("file-v2", event=Event(0, "cancel", "j0", True, 0.0))
+    assert "the jobs are over, and yet missing [], extra ['day=0/" in found(result)
+
+
+def test_file_v1_is_clean_under_the_same_troubles() -> None:
+    assert found(_run("file-v1")) == ""
+    for crash in range(1, 16):
+        result = _run("file-v1", crash=crash)
+        assert result.fates == {"j0": "committed"}
+        assert found(result) == ""
+    assert found(_run("file-v1", event=Event(0, "cancel", "j0", True, 0.0))) == ""
