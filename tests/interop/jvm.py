@@ -145,6 +145,11 @@ class Jvm:
         )
         self.view: Any = self._gateway.jvm
 
+    @property
+    def process_id(self) -> int:
+        """Of the Java process."""
+        return self._process.pid
+
     def array(self, kind: Any, length: int) -> Any:
         """A Java array."""
         return self._gateway.new_array(kind, length)

@@ -25,11 +25,7 @@ pytestmark = [
 _UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
-# hdfs-native 0.14.7 can hang its process where a call is cancelled.
-SLOW = {"hdfs": [pytest.mark.slow]}
-
-
-@pytest.fixture(scope="module", params=[pytest.param(name, marks=SLOW.get(name, [])) for name in PLACES])
+@pytest.fixture(scope="module", params=list(PLACES))
 def place(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
     with place_of(request.param, tmp_path_factory.mktemp("server")) as place:
         yield place
