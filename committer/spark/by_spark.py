@@ -18,7 +18,7 @@ from committer.spark.options import WriteOptions, is_sparks
 from committer.spark.protocol_jobs import unsuited
 from committer.spark.protocol_session import PROTOCOL_KEY, choices_of_process, is_committing
 from committer.spark.running_writes import CALL, RunningWrite, running
-from committer.spark.sessions import case_sensitive
+from committer.spark.sessions import case_sensitive, described, described_as
 from committer.sync.portal import wait_for
 
 if TYPE_CHECKING:
@@ -142,7 +142,8 @@ def write_by_spark(write: SparksWrite, *, own_choices: bool) -> JobReport:
     )
     with running(config) as call:
         try:
-            _writer(write, call).save(str(StorePath.of(options.path)))
+            with described(write.df, described_as(options.path), f"committer-{call.name}"):
+                _writer(write, call).save(str(StorePath.of(options.path)))
         except BaseException as error:
             raised = call.error
             if write.mode == "ignore" and isinstance(raised, TargetExistsError):

@@ -81,6 +81,7 @@ def answered(
     committed: Callable[[JobReport], object] | None = None,
     decided: CommitterConfig | None = None,
     failed: Callable[[CommitterError], object] | None = None,
+    listeners: tuple[Listener, ...] = (),
 ) -> str:
     """Does what Java asks for and answers with JSON; an error is an answer too. Blocks.
 
@@ -93,6 +94,7 @@ def answered(
         committed: Called with the report of a commit.
         decided: All choices, the save mode's among them, where `committer.spark.write` made them.
         failed: Called with the error of a setup or a commit.
+        listeners: Told each event of a commit.
     """
 
     def setup() -> dict[str, Any]:
@@ -110,7 +112,7 @@ def answered(
         if operation == "abort":
             return {"aborted": wait_for(partial(abort, asked, storage), "abort")}
         refuse_other_release(asked.release, "commit")
-        report = wait_for(partial(commit, asked, (log_event,), progress, storage), "commit")
+        report = wait_for(partial(commit, asked, (log_event, *listeners), progress, storage), "commit")
         if committed is not None:
             committed(report)
         return {"committed": report.job_id}

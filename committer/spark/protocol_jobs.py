@@ -19,6 +19,7 @@ from committer.committers.results import JobReport
 from committer.config import CommitterConfig
 from committer.errors import CommitterError, ConfigurationError, StorePermissionError, UnsupportedError
 from committer.events import Listener
+from committer.flow.shielded import run_shielded
 from committer.job_opening import attach_job, open_job
 from committer.layout import MANIFEST_SUFFIX, JobLayout
 from committer.logs import job_logger
@@ -36,6 +37,7 @@ from committer.stages.names import is_hidden
 
 _LOG = job_logger("committer.spark")
 _COMMITTERS: Final = frozenset({"manifest", "magic"})
+_ABORT_BOUND_S: Final = 30.0
 _UNSUITED: Final = {
     "durability": "fsync",
     "unique_names": True,
@@ -142,9 +144,14 @@ async def set_up(
         config=decided,
         storage_options=options,
     )
-    spec = job.spec
-    await job.close()
-    return _answer(spec, directories=found.directories)
+    try:
+        return _answer(job.spec, directories=found.directories)
+    except BaseException:
+        # Spark does not know of it yet, and aborts no job whose setup failed.
+        await run_shielded(job.abort, bound_s=_ABORT_BOUND_S)
+        raise
+    finally:
+        await job.close()
 
 
 def _replaced(request: SetupRequest, destination: StorePath) -> dict[str, Any]:

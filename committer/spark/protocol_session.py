@@ -17,6 +17,7 @@ from committer.committers.results import JobReport
 from committer.config import CommitterConfig, ConfigLike, config_of
 from committer.errors import UnsupportedError
 from committer.events import Listener
+from committer.spark.commit_log import DriverLog
 from committer.spark.job_side import answered, refuse_other_release, refuse_other_spark
 from committer.spark.launching import JARS, running_gateway, with_jar
 from committer.spark.protocol_jar import jar_path
@@ -140,6 +141,7 @@ def _connect(session: SparkSession, side: _JobSide) -> None:
     gateway: Any = session.sparkContext._gateway
     driver = _driver_of(gateway)
     ensure_callback_server_started(gateway)  # type: ignore[no-untyped-call]
+    side.driver = driver
     driver.register(side)
     _Registered.side = side
 
@@ -181,6 +183,7 @@ class _JobSide:
 
     def __init__(self, config: CommitterConfig | None, progress: bool | Listener | None) -> None:
         self.config = config
+        self.driver: Any = None
         self._progress = progress
 
     def call(self, operation: str, request: str) -> str:
@@ -188,9 +191,14 @@ class _JobSide:
         if not request.startswith("{"):
             request = zlib.decompress(base64.b64decode(request)).decode()
         asks = call_of(operation, request)
+        log = DriverLog(self.driver.note)
 
         def committed(report: JobReport) -> None:
             _Last.report = report
+            log.say(
+                f"job {report.job_id} committed {report.files_committed} files, {report.bytes_committed} bytes in"
+                f" {report.duration_s:.1f} s"
+            )
             if asks is not None:
                 asks.committed(report)
 
@@ -202,4 +210,5 @@ class _JobSide:
             committed=committed,
             decided=None if asks is None else asks.config,
             failed=None if asks is None else asks.failed,
+            listeners=(log,),
         )

@@ -13,6 +13,8 @@ registered runs what functions run.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
 from committer.errors import UnsupportedError
@@ -59,6 +61,34 @@ def is_stopped(df: DataFrame) -> bool:
 def case_sensitive(df: DataFrame) -> str:
     """What the option ``caseSensitive`` of a write is by a DataFrame's session, whose setting the writer cannot see."""
     return df.sparkSession.conf.get("spark.sql.caseSensitive", "false") or "false"
+
+
+def described_as(path: str) -> str:
+    """What Spark shows beside the jobs of a write."""
+    return f"committer.spark.write to {path}"
+
+
+@contextmanager
+def described(df: DataFrame, description: str, group: str) -> Iterator[None]:
+    """Names the jobs of Spark's that the block starts, and their group, for Spark's UI and ``cancelJobGroup``.
+
+    What the user named stays. Spark Connect has neither.
+    """
+    names = {"spark.job.description": description, "spark.jobGroup.id": group}
+    given: dict[str, str] = {}
+    try:
+        if not is_connect(df):
+            context = df.sparkSession.sparkContext
+            given = {key: value for key, value in names.items() if context.getLocalProperty(key) is None}
+            for key, value in given.items():
+                context.setLocalProperty(key, value)
+    except Exception:  # a platform may forbid it
+        given = {}
+    try:
+        yield
+    finally:
+        for key in given:
+            df.sparkSession.sparkContext.setLocalProperty(key, None)  # type: ignore[arg-type]
 
 
 def missing_in_worker(error: BaseException) -> UnsupportedError | None:

@@ -38,7 +38,7 @@ from committer.spark.modes import SaveMode, save_mode
 from committer.spark.options import WriteOptions, is_sparks, makes_choices, parse_options, path_option
 from committer.spark.saving import save
 from committer.spark.session_settings import add_from_session, as_option
-from committer.spark.sessions import case_sensitive
+from committer.spark.sessions import case_sensitive, described, described_as
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -218,7 +218,8 @@ def _save(write: _Write) -> None:
     """Lets Spark write and commit; what failed there is raised as what it was."""
     mode = "overwrite" if write.mode == "overwrite" else "append"
     try:
-        save(write.df.sparkSession, write.df.write.format("committer").options(**write.settings).mode(mode))
+        with described(write.df, described_as(write.options.path), write.job_id):
+            save(write.df.sparkSession, write.df.write.format("committer").options(**write.settings).mode(mode))
     except BaseException as error:
         raised = error_behind(error)
         if write.withheld and isinstance(raised, StorePermissionError):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -107,6 +108,8 @@ def test_a_driver_that_has_jars_of_its_own(tmp_path: Path, way: str) -> None:
     done = run([*command, str(script), str(tmp_path / "out")], environment)
     assert done.returncode == 0, done.stderr[-3000:]
     assert "files 1 loaded True sent" in done.stdout
+    if way == "spark-submit":
+        assert re.search(r"INFO Driver: job \S+ committed 1 files, \d+ bytes in \d\.\d s", done.stderr + done.stdout)
     sent = done.stdout.partition(" sent ")[2]
     assert "users.jar" in sent
     assert "committer-spark" in sent

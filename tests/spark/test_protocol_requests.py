@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
 import pytest
 
+import committer
 from committer.errors import ConfigurationError, UnsupportedError
+from committer.events import JobEvent
+from committer.spark.commit_log import DriverLog, _threads
 from committer.spark.protocol_jobs import SetupRequest, set_up
 
 
@@ -44,3 +48,28 @@ async def test_choices_that_are_the_save_mode_s_are_refused_and_not_ignored(
     with pytest.raises(ConfigurationError, match="what Spark's save mode chooses"):
         await set_up(request(tmp_path, options=options))
     assert not (tmp_path / "t" / "_temporary").exists()
+
+
+async def test_a_setup_that_cannot_be_answered_leaves_no_job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*names: str) -> str:
+        raise MemoryError
+
+    monkeypatch.setattr("committer.spark.protocol_jobs._template", fail)
+    with pytest.raises(MemoryError):
+        await set_up(request(tmp_path))
+    assert await committer.list_jobs(tmp_path / "t") == []
+
+
+async def test_spark_s_log_gets_a_line_every_few_seconds() -> None:
+    lines: list[str] = []
+    log = DriverLog(lines.append)
+    for at_s in (0.1, 4.9, 5.0, 5.1, 9.9, 10.0):
+        log(JobEvent("advanced", "j", "job_stage_rename_files", done=int(at_s), total=20, bytes_done=7, at_s=at_s))
+    log(JobEvent("message", "j", at_s=10.1, message="slowed down"))
+    DriverLog(lambda line: 1 / 0).say("a JVM that is gone")
+    await asyncio.to_thread(_threads.submit(lambda: None).result)
+    assert lines == [
+        "job j: job_stage_rename_files 5 of 20, 7 bytes, after 5.0 s",
+        "job j: job_stage_rename_files 10 of 20, 7 bytes, after 10.0 s",
+        "job j:  0 of ?, 0 bytes, after 10.1 s slowed down",
+    ]

@@ -177,3 +177,28 @@ def test_a_process_that_is_not_the_calls_own_commits_nothing(
     with pytest.raises(Exception, match=r"one of committer\.spark\.write, whose process does not commit it"):
         write(committing.range(2), tmp_path / "t", writer="spark")
     assert not (tmp_path / "t").exists()
+
+
+@pytest.mark.parametrize("writer", ["spark", "python"])
+def test_spark_shows_what_writes(committing: SparkSession, tmp_path: Path, writer: str) -> None:
+    context = committing.sparkContext
+    store = context._jsc.sc().statusStore()
+
+    def latest() -> tuple[str, str]:
+        context._jsc.sc().listenerBus().waitUntilEmpty()
+        job = max((store.jobsList(None).apply(n) for n in range(store.jobsList(None).size())), key=lambda j: j.jobId())
+        return str(job.description().get()), str(job.jobGroup().get())
+
+    report = write(committing.range(2), tmp_path / "t", writer=writer)
+    description, group = latest()
+    assert description == f"committer.spark.write to {tmp_path / 't'}"
+    assert group.startswith("committer-") if writer == "spark" else group == report.job_id
+    assert context.getLocalProperty("spark.jobGroup.id") is None
+    context.setJobGroup("mine", "my words")
+    try:
+        write(committing.range(2), tmp_path / "u", writer=writer)
+        assert latest() == ("my words", "mine")
+        assert context.getLocalProperty("spark.job.description") == "my words"
+    finally:
+        context.setLocalProperty("spark.jobGroup.id", None)  # type: ignore[arg-type]
+        context.setLocalProperty("spark.job.description", None)  # type: ignore[arg-type]

@@ -19,6 +19,8 @@ import java.util.zip.Deflater;
 import java.util.zip.DeflaterOutputStream;
 import org.apache.spark.SparkEnv;
 import org.apache.spark.package$;
+import org.slf4j.Logger;
+import org.slf4j.LoggerFactory;
 
 /** The way from Spark's driver to the Python process that holds the job side of the commit protocol. */
 public final class Driver {
@@ -36,6 +38,8 @@ public final class Driver {
   private static final Map<String, String> ANSWERS =
       Map.of("setup", "job_id", "commit", "committed", "abort", "aborted");
 
+  private static final Logger LOG = LoggerFactory.getLogger(Driver.class);
+
   private static volatile JobSide jobSide;
 
   private Driver() {}
@@ -43,6 +47,11 @@ public final class Driver {
   /** Names the Python process that sets up, commits and aborts the jobs of this JVM. The latest one counts. */
   public static void register(JobSide side) {
     jobSide = side;
+  }
+
+  /** Adds a line to the log of Spark's driver. */
+  public static void note(String line) {
+    LOG.info("{}", line);
   }
 
   /** The digest of the sources that this jar was made of. */
