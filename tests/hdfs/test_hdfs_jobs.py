@@ -44,6 +44,24 @@ async def test_a_job(directory: StorePath, table: JavaChannel, delivery: Any) ->
     assert (await committer.validate(directory.uri)).ok
 
 
+@pytest.mark.parametrize("name", ["file-v1", "file-v2"])
+async def test_a_job_of_a_file_committer(directory: StorePath, table: JavaChannel, name: str) -> None:
+    """Each task commits twice; the job's directories go, those that jobs share too."""
+    async with committer.open_job(directory.uri, committer=name) as job:
+        await write_tasks(job)
+        async with job.task_attempt(task=0, attempt=1) as task:
+            for file_name, data in FILES.items():
+                if file_name.startswith("year=2000/"):
+                    async with task.open(file_name) as file:
+                        await file.write(data)
+        assert (await job.plan(tasks=3)).conflicts == []
+        report = await job.commit(tasks=3)
+    assert report.files_committed == len(FILES)
+    assert await visible(table) == FILES
+    assert await table.directories() == {"year=2000", "year=2001", "year=2002"}
+    assert (await committer.validate(directory.uri)).ok
+
+
 async def test_an_overwrite(directory: StorePath, table: JavaChannel) -> None:
     for name, data in OLD.items():
         await table.write(name, data)
