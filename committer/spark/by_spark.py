@@ -81,7 +81,7 @@ def unsuitable(df: DataFrame, given: Mapping[str, str], path: str, *, job_id: st
     """
     folded = {key.lower(): value for key, value in given.items()}
     if StorePath.of(path).scheme != "file":
-        return "Spark's own writers are committed on local disks only so far"
+        return "committer.spark.write takes Spark's own writers to local disks only so far"
     if folded["format"].lower() not in _FORMATS:
         return f"{folded['format']} is none of Spark's formats of files"
     if folded["casesensitive"] != case_sensitive(df):
