@@ -11,6 +11,7 @@ Below the destination D of job J, attempt N (Hadoop's layout, with this engine's
     D/_temporary/J/drivers-<setup>/                what drivers of this setup of the id write first and rename after
     D/_temporary/J/drivers-<setup>/manifests-frozen/   the listed records, once job commit began
     D/_temporary/J/drivers-<setup>/superseded/         old files moved aside until cleanup
+    D/_temporary/J/ended-<nonce>/                  what a process that cleans up took out of all these
     D/_temporary/J/NN/tasks/<attempt>-<nonce>/…    what a task attempt writes
     D/_temporary/J/NN/manifests/                   records under the task's name   (delivery by listing)
     D/_temporary/J/NN/attempts/                    records under the attempt's name (delivery by message)
@@ -42,6 +43,7 @@ from committer.paths import StorePath
 
 TEMPORARY = "_temporary"
 DRIVERS = "drivers-"
+ENDED = "ended-"
 SUCCESS = "_SUCCESS"
 MANIFEST_SUFFIX = "-manifest.json"
 
@@ -310,6 +312,10 @@ class JobLayout:
     def joined_intent(self, driver: str) -> StorePath:
         """The intent of a driver that found another one's."""
         return self.job_directory / f"{self.intent.name}-{driver}"
+
+    def ended(self, nonce: str) -> StorePath:
+        """The directory that a process of its own moves to what it cleans up."""
+        return self.job_directory / f"{ENDED}{nonce}"
 
     def success_temporary(self, driver: str) -> StorePath:
         """Where a driver writes `_SUCCESS` first; two that finish one job must not write to one file."""

@@ -26,10 +26,10 @@ from committer.errors import (
     JobStateError,
 )
 from committer.logs import job_logger
-from committer.stages.cleanup import remove_emptied
 from committer.stages.decide import abort_decision, create_decision
 from committer.stages.job_directory import refuse_links
 from committer.stages.publish import Published
+from committer.stages.removal import remove_dead_removals, remove_emptied
 from committer.stages.replace_lock import release_lock
 from committer.stages.roll_back import RollBackRequest, fence
 
@@ -62,6 +62,7 @@ async def remove_remains(call: JobCall, position: Position) -> Led:
                 return led
     await release_lock(call.context)
     if position.found is not None:
+        await remove_dead_removals(call.context, position.found)
         await remove_emptied(call.context)
     return None
 

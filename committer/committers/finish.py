@@ -10,12 +10,12 @@ from committer.stages.abort_uploads import AbortUploads
 from committer.stages.base import StageContext
 from committer.stages.cleanup import (
     CleanupJob,
-    Found,
     RemoveDecision,
     RemoveLastRecords,
 )
 from committer.stages.end_job import mark_finished
 from committer.stages.own_records import read_outcome
+from committer.stages.removal import Removal, removal_of
 from committer.stages.replace_lock import release_lock
 
 _log = job_logger("committer.committers")
@@ -27,10 +27,11 @@ async def finish_kept(context: StageContext) -> None:
     Raises:
         CommitterError: With `outcome="committed"`: the output is complete; `recover` does the rest.
     """
+    removal = removal_of(context)
     with saying_what_is_left(context):
-        cleaned, _left_alone = await clean_up(context)
+        cleaned, _left_alone = await clean_up(context, removal)
         if cleaned:
-            await remove_last_records(context, kept=True)
+            await remove_last_records(context, removal, kept=True)
 
 
 async def finish_rolled_back(context: StageContext) -> list[str]:
@@ -49,9 +50,10 @@ async def finish_rolled_back(context: StageContext) -> list[str]:
             await mark_finished(context, outcome)
         await release_lock(context)
         step = context.cleanup_call()
-        cleaned, left_alone = await clean_up(context, skipped=context.config.cleanup_skipped)
+        removal = removal_of(context)
+        cleaned, left_alone = await clean_up(context, removal, skipped=context.config.cleanup_skipped)
         if cleaned:
-            await remove_last_records(context, kept=False)
+            await remove_last_records(context, removal, kept=False)
     except CommitterError as error:
         error.outcome = "partial"
         error.next_step = f"the job is rolled back; {what_first(error)}, then call {step} to remove what is left of it"
@@ -59,9 +61,7 @@ async def finish_rolled_back(context: StageContext) -> list[str]:
     return left_alone
 
 
-async def clean_up(
-    context: StageContext, looked: Found | None = None, *, skipped: bool = False
-) -> tuple[bool, list[str]]:
+async def clean_up(context: StageContext, removal: Removal, *, skipped: bool = False) -> tuple[bool, list[str]]:
     """Removes all but decision and outcome, which tell what is left of the job apart.
 
     Returns:
@@ -72,7 +72,7 @@ async def clean_up(
         if skipped:
             # What is left pending is paid for, and no listing of files shows it.
             return False, await AbortUploads(context).run(None) if context.store.capabilities.multipart else []
-        return True, await CleanupJob(context).run(looked)
+        return True, await CleanupJob(context).run(removal)
     except JobNotFoundError:
         # Another driver did the rest, and the id is another job's by now.
         return False, []
@@ -83,10 +83,10 @@ async def clean_up(
         return False, []
 
 
-async def remove_last_records(context: StageContext, *, kept: bool) -> None:
+async def remove_last_records(context: StageContext, removal: Removal, *, kept: bool) -> None:
     """Removes decision and outcome, or leaves an outcome that is kept; a failure is ignored where the job says so."""
     try:
-        await (RemoveDecision(context) if kept else RemoveLastRecords(context)).run(None)
+        await (RemoveDecision(context) if kept else RemoveLastRecords(context)).run(removal)
     except CommitterError as error:
         if not context.config.cleanup_failures_ignored:
             raise
@@ -97,9 +97,10 @@ async def finish_aborted(context: StageContext) -> None:
     """Everything after a decision against a job. Idempotent."""
     await release_lock(context)
     skipped = context.config.cleanup_skipped
+    removal = removal_of(context)
     if not skipped:
         try:
-            await CleanupJob(context).run(None)
+            await CleanupJob(context).run(removal)
         except JobNotFoundError:
             # Another driver did it, and the id is another job's by now.
             return
@@ -107,4 +108,4 @@ async def finish_aborted(context: StageContext) -> None:
         await AbortUploads(context).run(None)
     await save_report(context, success=False, published=None, error=None, only_if_absent=True)
     if not skipped:
-        await RemoveLastRecords(context).run(None)
+        await RemoveLastRecords(context).run(removal)

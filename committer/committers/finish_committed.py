@@ -19,16 +19,13 @@ from committer.paths import StorePath
 from committer.records.job_state import JobOutcome
 from committer.records.success import SuccessData
 from committer.stages.base import StageContext
-from committer.stages.cleanup import (
-    Found,
-    look_what_to_clean,
-)
 from committer.stages.commit_state import CommitState
 from committer.stages.durability import sync_directories
 from committer.stages.end_job import Ended, mark_finished, runs_alone
 from committer.stages.names import with_ancestors
 from committer.stages.own_records import read_outcome
 from committer.stages.publish import Published
+from committer.stages.removal import removal_of
 from committer.stages.replace_lock import release_lock
 from committer.stages.success_content import is_unmarked, success_data
 from committer.stages.success_file import SaveSuccess, withdraw_success
@@ -85,7 +82,7 @@ async def finish_committed(
     await job.save_report()
     if cleaned:
         with saying_what_is_left(context):
-            await remove_last_records(context, kept=context.config.outcome_kept and job.outcome is not None)
+            await job.remove_last_records()
     return Finished(uploads_left, job.kept)
 
 
@@ -109,7 +106,7 @@ class _Committed:
         self._holds_lock = state.decision.replacing or context.config.takes_replace_lock
         self._committed_at = state.decision.created
         self._marker: SuccessData | None = None
-        self._looked: Found | None = None
+        self._removal = removal_of(context)
         self._overtaken = False
         self.outcome: JobOutcome | None = None
         self.fresh = self.was_empty = False
@@ -173,13 +170,20 @@ class _Committed:
     async def _look_what_to_clean(self) -> None:
         # What cannot be looked at now the cleanup looks for itself, and fails, or not.
         with suppress(CommitterError):
-            self._looked = await look_what_to_clean(self._context)
+            await self._removal.look()
 
     async def clean_up(self) -> tuple[bool, list[str]]:
         """See `committer.committers.finish.clean_up`."""
-        # What was withdrawn may lie in the job's directory since that was looked at, and that be another job's by now.
-        looked = None if self._overtaken else self._looked
-        return await clean_up(self._context, looked, skipped=self._context.config.cleanup_skipped)
+        if self._overtaken:
+            # What was withdrawn may lie in the job's directory since that was looked at, and that be another job's by
+            # now.
+            self._removal = removal_of(self._context)
+        return await clean_up(self._context, self._removal, skipped=self._context.config.cleanup_skipped)
+
+    async def remove_last_records(self) -> None:
+        """See `committer.committers.finish.remove_last_records`."""
+        kept = self._context.config.outcome_kept and self.outcome is not None
+        await remove_last_records(self._context, self._removal, kept=kept)
 
     async def save_report(self) -> None:
         """Saves the summary, if the job asks for one."""

@@ -29,14 +29,17 @@ from committer.records.job_state import JobOutcome
 from committer.stages.cleanup import CleanupJob, RemoveLastRecords
 from committer.stages.decide import remove_side_files
 from committer.stages.other_setup import remove_mistaken as remove_mistaken_records
+from committer.stages.removal import removal_of, remove_dead_removals, remove_records
 from committer.stages.replace_lock import release_lock
 
 _log = job_logger("committer.committers")
 
 
 async def tell(call: JobCall, position: Position) -> Led:
-    """Reports how a job ended that has no directory any more."""
+    """Reports how a job ended that has no directory any more, or nothing but what is left of its removal."""
     committed = False
+    if position.found is not None and position.standing is Standing.REMAINS:
+        await remove_dead_removals(call.context, position.found)
     decided = call.decision is not None and call.decision.decision == "commit"
     try:
         report = await report_of_finished(call.context, call.started, decided=decided)
@@ -100,26 +103,30 @@ async def clean_up_kept(call: JobCall, position: Position) -> Led:
 
 
 async def remove_outcome(call: JobCall, position: Position) -> Led:
-    """Removes an outcome that a cleanup left."""
-    await RemoveLastRecords(call.context).run(None)
+    """Removes an outcome that a cleanup left, and what that took out before."""
+    await _remove_rest(call)
     return Position(Standing.GONE)
+
+
+async def _remove_rest(call: JobCall) -> None:
+    removal = removal_of(call.context)
+    await CleanupJob(call.context).run(removal)
+    await RemoveLastRecords(call.context).run(removal)
 
 
 async def remove_repeated(call: JobCall, position: Position) -> Led:
     """With a setup record or a directory that arrived as late, it looks like a job that died; but `_SUCCESS` speaks
     of it, and the outcome, which came before that, is gone, and goes last.
     """
-    await CleanupJob(call.context).run(None)
-    await RemoveLastRecords(call.context).run(None)
+    await _remove_rest(call)
     return Position(Standing.GONE)
 
 
 async def remove_stale(call: JobCall, position: Position) -> Led:
     """Its driver looks for the setup record once it decided; this is for one that died before it could."""
     context = call.context
-    await context.store.delete_file(context.layout.decision)
-    if position.outcome is not None:
-        await context.store.delete_file(context.layout.outcome)
+    outcome = [context.layout.outcome] if position.outcome is not None else []
+    await remove_records(context, [context.layout.decision, *outcome])
     if position.found is not None:
         await remove_side_files(context, position.found)
     return Position(Standing.GONE)

@@ -15,11 +15,11 @@ from committer.paths import StorePath
 from committer.records.job_state import SETUP, JobOutcome, is_of
 from committer.records.success import FILENAMES_LIMIT, SuccessData, decode_success
 from committer.stages.base import StageContext
-from committer.stages.cleanup import remove_emptied
 from committer.stages.commit_state import CommitState
 from committer.stages.job_directory import refuse_place
 from committer.stages.own_records import read_outcome
 from committer.stages.publish import Published
+from committer.stages.removal import remove_emptied
 from committer.stages.replace_lock import release_lock, remove_taken_lock
 from committer.stages.report import DESTINATION, SaveReport, is_report_of
 from committer.stages.success_content import (

@@ -73,7 +73,7 @@ class Step(StrEnum):
 
 MEANINGS: Final[Mapping[Standing, str]] = {
     Standing.GONE: "it has no directory: it ended and was cleaned up, or never was",
-    Standing.REMAINS: "its directory holds what late requests left of a job that is over",
+    Standing.REMAINS: "its directory holds what late requests, or a removal that died, left of a job that is over",
     Standing.OPEN: "it is set up, and no driver began to commit it",
     Standing.INTENDED: "a driver began to commit it, and none decided",
     Standing.ABORTED: "it is decided against",

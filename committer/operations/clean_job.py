@@ -29,6 +29,7 @@ from committer.stages.decide import abort_decision, create_decision
 from committer.stages.job_directory import JobDirectory, look_at_job, refuse_links
 from committer.stages.other_setup import is_anew
 from committer.stages.own_records import read_decision, read_outcome, read_setup
+from committer.stages.removal import removal_of
 from committer.stages.replace_lock import release_lock, remove_taken_lock
 from committer.stores.base import Store
 from committer.stores.helpers import children_of, create_exclusively, walk
@@ -271,14 +272,15 @@ async def _remove(context: StageContext, found: JobDirectory, *, force: bool, fo
             if decision.decision == "commit" and not force:
                 return DECIDED
     await release_lock(context)
-    await CleanupJob(context).run(None)
+    removal = removal_of(context)
+    await CleanupJob(context).run(removal)
     if not (force or (forgets and found.ended)):
         # Also one that an open job got since it was looked at.
         outcome = await read_outcome(context.store, context.layout)
         if outcome is not None and outcome.kept:
-            await RemoveDecision(context).run(None)
+            await RemoveDecision(context).run(removal)
             return KEPT
-    await RemoveLastRecords(context).run(None)
+    await RemoveLastRecords(context).run(removal)
     return None
 
 

@@ -13,9 +13,12 @@ from committer.errors import (
     StorePermissionError,
 )
 from committer.flow.workers import run_workers
+from committer.layout import has_nonce
 from committer.logs import job_logger
 from committer.paths import StorePath
 from committer.stages.base import Stage
+from committer.stages.job_stands import set_up_anew
+from committer.stages.other_setup import is_anew
 from committer.stages.own_records import read_decision, read_outcome
 from committer.stages.upload_lists import end_uploads
 from committer.stores.helpers import status_or_none
@@ -56,16 +59,23 @@ class AbortUploads(Stage[None, list[str]]):
     async def execute(self, value: None) -> list[str]:
         """Ends those of losers by their lists, then what is pending by list and by name."""
         layout, workers = self.context.layout, self.context.config.io_concurrency
-        since = await self._set_up_at()
         forms = self.context.forms
         runs = await forms.upload_lists(self.context)
+        since = await self._set_up_at()
         winners = await self._winners() if runs else set[str]()
         won = [run for run in runs if forms.is_list_of(run, winners)]
         lost = sorted({*runs} - {*won})
 
         async def end_run(run: StorePath) -> None:
-            async for upload in forms.uploads_in(self.context, run):
-                await end_upload(self.context.store, *upload)
+            if has_nonce(run.name):
+                async for upload in forms.uploads_in(self.context, run):
+                    await end_upload(self.context.store, *upload)
+                return
+            uploads = [upload async for upload in forms.uploads_in(self.context, run)]
+            if uploads:
+                # Another job's record may have that name by now.
+                await self._set_up_at()
+                await end_uploads(self.context, uploads)
 
         await run_workers(lost, end_run, workers=workers, operation=self.name)
         pending: dict[str, PendingUpload] = {}
@@ -88,7 +98,9 @@ class AbortUploads(Stage[None, list[str]]):
                         del pending[upload_id]
 
             await run_workers(won, find, workers=workers, operation=self.name)
-        await end_uploads(self.context, named)
+        if named:
+            await self._set_up_at()
+            await end_uploads(self.context, named)
         # No record tells when Hadoop set its job up.
         earliest = 0.0 if self.context.spec.hadoop and math.isinf(since) else _second(since)
         left_alone = sorted(str(upload.path) for upload in pending.values() if upload.initiated >= earliest)
@@ -147,8 +159,17 @@ class AbortUploads(Stage[None, list[str]]):
         return {name for winner in winners for name in (winner.task_attempt, winner.task)}
 
     async def _set_up_at(self) -> float:
-        """When the job was set up, by the store's clock; never, where its setup record is gone or has no time."""
+        """When the job was set up, by the store's clock; never, where its setup record is gone or has no time.
+
+        Looked up after what is about to be ended was found, so that all of that is older than any job that is set up
+        under the id from then on.
+
+        Raises:
+            JobNotFoundError: One was set up before.
+        """
         setup = await status_or_none(self.context.store, self.context.layout.setup)
+        if setup is not None and await is_anew(self.context, {setup.path.name: setup}):
+            raise set_up_anew(self.context.layout, self.name)
         return setup.modified if setup is not None and setup.modified is not None else math.inf
 
 

@@ -35,7 +35,6 @@ from committer.records.job_state import (
 from committer.records.statistics import IOStatistics
 from committer.records.task_commit import digest_of
 from committer.stages.base import Stage, StageContext
-from committer.stages.cleanup import remove_emptied
 from committer.stages.durability import sync_directories
 from committer.stages.job_directory import JobDirectory
 from committer.stages.job_stands import is_set_up_anew, set_up_anew
@@ -43,6 +42,7 @@ from committer.stages.names import is_absolute
 from committer.stages.origin import anchor_of, make_superseded
 from committer.stages.other_setup import delete_intent, is_another_setup
 from committer.stages.own_records import OWN_RECORD_LIMIT, read_decision, read_setup
+from committer.stages.removal import remove_emptied, remove_records
 from committer.stores.base import FileStatus
 from committer.stores.helpers import create_exclusively, exists, status_or_none
 
@@ -206,7 +206,7 @@ async def create_decision(context: StageContext, decision: Decision) -> Decision
         other = is_another_setup(context, standing)
         anew = other and await is_set_up_anew(store, layout)
         if standing is None or anew or (other and decision.decision == "commit"):
-            await store.delete_file(layout.decision)
+            await remove_records(context, [layout.decision])
             await remove_emptied(context)
             raise set_up_anew(layout, DecideCommit.name) if anew else vanished(context)
     # Decoding one's own would make all of it a second time.

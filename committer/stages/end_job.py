@@ -10,11 +10,11 @@ from committer.errors import StoreError, StoreNotFoundError
 from committer.flow.together import both
 from committer.records.job_state import Decision, DecisionHead, JobOutcome, decode_record, encode_record, is_of
 from committer.stages.base import Stage, StageContext
-from committer.stages.cleanup import remove_emptied
 from committer.stages.commit_state import check_still_decided, decision_is_gone, looking_again
 from committer.stages.job_directory import other_job_stands
 from committer.stages.other_setup import is_another_setup, remove_mistaken
 from committer.stages.own_records import read_outcome, read_record
+from committer.stages.removal import remove_emptied, remove_records
 from committer.stages.success_content import is_unmarked
 from committer.stores.helpers import create_exclusively, exists, status_or_none
 
@@ -90,7 +90,7 @@ class EndJob(Stage[tuple[Decision, Literal["committed", "rolled-back"], str], En
             standing = await read_outcome(store, layout)
             if standing is not None and standing.kept:
                 return Ended(standing)
-            await store.delete_file(layout.outcome)
+            await remove_records(self.context, [layout.outcome])
             await remove_emptied(self.context)
             raise decision_is_gone(self.context)
         return Ended(outcome, standing, alone)
@@ -164,6 +164,6 @@ async def mark_finished(context: StageContext, outcome: JobOutcome) -> bool:
     if store.capabilities.refuses_late_writes or await exists(store, layout.decision):
         return True
     if not kept:
-        await store.delete_file(layout.outcome)
+        await remove_records(context, [layout.outcome])
         await remove_emptied(context)
     return False

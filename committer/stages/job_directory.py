@@ -15,7 +15,7 @@ from committer.errors import (
     StoreNotADirectoryError,
     StoreNotFoundError,
 )
-from committer.layout import DRIVERS, JobLayout
+from committer.layout import DRIVERS, ENDED, JobLayout
 from committer.records.job_state import Decision, JobOutcome
 from committer.stores.abilities import LINKS
 from committer.stores.base import FileStatus, Store
@@ -79,7 +79,8 @@ class JobDirectory:
     @property
     def holds_no_job(self) -> bool:
         """Whether a decision that may stand there speaks of nothing: a late request made it after a cleanup."""
-        return not (self.set_up or self.ended or any(child.is_directory for child in self.children.values()))
+        directories = any(child.is_directory and not _is_ended(child) for child in self.children.values())
+        return not (self.set_up or self.ended or directories)
 
     def is_stale(self, decision: Decision, outcome: JobOutcome | None = None, *, late: bool) -> bool:
         """Whether this decision, which was read there, speaks of nothing: a late request made it after a cleanup.
@@ -105,8 +106,14 @@ class JobDirectory:
         """
         if self.beside or self.has_records:
             return False
-        files = (not (child.is_directory or child.is_link or child.is_special) for child in self.children.values())
-        return all(files) and all(map(_REMNANT.fullmatch, self.children))
+        left = [child for child in self.children.values() if not _is_ended(child)]
+        files = (not (child.is_directory or child.is_link or child.is_special) for child in left)
+        return all(files) and all(_REMNANT.fullmatch(child.path.name) for child in left)
+
+    @property
+    def being_removed(self) -> list[FileStatus]:
+        """Directories that processes moved to what they clean up: each alive or dead, and none makes it again."""
+        return [child for child in self.children.values() if _is_ended(child)]
 
     def outlived(self, name: str, *, directories: bool) -> bool:
         """Whether an intent that stands there is of an earlier job of this id, whose directory was claimed since.
@@ -128,7 +135,7 @@ class JobDirectory:
     def is_foreign(self) -> bool:
         """Whether it holds things that this engine did not put there: perhaps another committer's, and alive."""
         own = self.is_remains or any(
-            name.startswith(("plan-", "replace-lock-", "taken-", DRIVERS)) for name in self.children
+            name.startswith(("plan-", "replace-lock-", "taken-", DRIVERS, ENDED)) for name in self.children
         )
         return bool(self.children) and not (self.is_job or own)
 
@@ -136,6 +143,10 @@ class JobDirectory:
     def newest(self) -> float:
         """When the newest record was written, in seconds since the epoch; 0 where the store does not say."""
         return max((child.modified or 0.0 for child in self.children.values()), default=0.0)
+
+
+def _is_ended(child: FileStatus) -> bool:
+    return child.is_directory and child.path.name.startswith(ENDED)
 
 
 async def look_at_job(store: Store, layout: JobLayout) -> JobDirectory:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from committer.errors import (
     JobDecidedError,
     JobNotFoundError,
+    RecordError,
     StoreIsADirectoryError,
     StoreNotADirectoryError,
     StoreNotFoundError,
@@ -64,6 +65,17 @@ async def is_set_up_anew(store: Store, layout: JobLayout, found: JobDirectory | 
     except (StoreNotFoundError, StoreNotADirectoryError, StoreIsADirectoryError):
         return False
     return bool(name) and name != layout.setup_name
+
+
+async def is_of_other_setup(store: Store, layout: JobLayout) -> bool:
+    """Whether a setup record stands that is of another setup of the id than the layout's: one call.
+
+    One that cannot be read is of no job that was set up since.
+    """
+    try:
+        return (await read_setup(store, layout)).spec.setup != layout.setup_name
+    except (StoreNotFoundError, StoreNotADirectoryError, StoreIsADirectoryError, RecordError):
+        return False
 
 
 def set_up_anew(layout: JobLayout, operation: str) -> JobNotFoundError:

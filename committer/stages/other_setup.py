@@ -58,11 +58,11 @@ async def remove_mistaken(context: StageContext) -> None:
     seen = await status_or_none(context.store, layout.outcome)
     outcome = await read_outcome(context.store, layout)
     if outcome is not None and not is_of(outcome.setup, layout.setup_name):
-        await _delete_seen(context, layout.outcome, seen)
+        await delete_seen(context, layout.outcome, seen)
     seen = await status_or_none(context.store, layout.decision)
     decision = await read_record(context.store, layout.decision, DecisionHead)
     if decision is not None and not is_of(decision.setup, layout.setup_name):
-        await _delete_seen(context, layout.decision, seen)
+        await delete_seen(context, layout.decision, seen)
 
 
 async def delete_intent(context: StageContext) -> None:
@@ -77,14 +77,18 @@ async def delete_intent(context: StageContext) -> None:
     if intent is None or not is_of(intent.setup, layout.setup_name):
         return
     if CONDITIONAL_DELETE.of(store) is not None or await exists(store, layout.drivers):
-        await _delete_seen(context, path, seen)
+        await delete_seen(context, path, seen)
     elif seen is not None:
         own = layout.joined_intent(context.driver)
         if await move_away(context, path, own, identity=seen.identity):
             await store.delete_file(own)
 
 
-async def _delete_seen(context: StageContext, path: StorePath, seen: FileStatus | None) -> None:
+async def delete_seen(context: StageContext, path: StorePath, seen: FileStatus | None) -> None:
+    """Deletes a record if it is the one that was looked at: one call, without conditional deletes 2 or 3.
+
+    Without these it is moved to the directory that goes with this setup, which has to stand.
+    """
     able = CONDITIONAL_DELETE.of(context.store)
     if seen is None or seen.identity is None:
         await context.store.delete_file(path)

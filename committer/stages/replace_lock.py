@@ -25,10 +25,10 @@ from committer.layout import JobLayout, check_job_id
 from committer.paths import StorePath
 from committer.records.job_state import ReplaceLock, decode_record, encode_record, is_of
 from committer.stages.base import Stage, StageContext
-from committer.stages.cleanup import remove_emptied
 from committer.stages.job_directory import look_at_job
 from committer.stages.job_stands import is_set_up_anew
 from committer.stages.own_records import read_decision, read_outcome, read_record, read_setup
+from committer.stages.removal import remove_emptied
 from committer.stores.base import FileStatus
 from committer.stores.helpers import create_exclusively, move_file
 

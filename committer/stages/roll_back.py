@@ -28,6 +28,7 @@ from committer.stages.end_job import EndJob
 from committer.stages.identity import is_file_of, is_regular, stands_as_directory, stood_there
 from committer.stages.own_records import read_outcome
 from committer.stages.planned_files import PlannedFile
+from committer.stages.removal import remove_directory
 from committer.stages.success_file import PLACE_TAKEN, make_room_for
 from committer.stages.take_away import take_away
 from committer.stores.helpers import exists, move_file, status_or_none
@@ -198,8 +199,7 @@ class RollBack(Stage[RollBackRequest, JobOutcome]):
         if not self._fenced:
             # Late requests of another driver cannot be kept out here. Without their sources they fail, so the
             # sources go first and what slipped in before is swept afterwards.
-            with contextlib.suppress(StoreNotFoundError, StoreNotADirectoryError):
-                await self.context.store.delete_directory(self._tasks, recursive=True)
+            await remove_directory(self.context, self._tasks)
             await run_workers(
                 state.files,
                 lambda file: looking_again(lambda: self._delete_ours(file, state.targets.get(file.destination))),

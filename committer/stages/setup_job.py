@@ -10,6 +10,7 @@ from committer.documentation import page
 from committer.errors import (
     CommitterError,
     JobExistsError,
+    JobNotFoundError,
     StoreCrossDeviceError,
     StoreExistsError,
     StoreNotADirectoryError,
@@ -26,8 +27,11 @@ from committer.stages.base import Stage, StageContext
 from committer.stages.cleanup import remove_job_directory
 from committer.stages.durability import missing_directories, sync_directories
 from committer.stages.job_directory import JobDirectory, list_job_directory, stands_beside
+from committer.stages.other_setup import delete_seen
+from committer.stages.own_records import OWN_RECORD_LIMIT
+from committer.stages.removal import remove_records
 from committer.stores.base import FileStatus
-from committer.stores.helpers import create_exclusively, exists, status_or_none
+from committer.stores.helpers import children_of, create_exclusively, status_or_none
 
 _CLAIM_TRIES = 10
 
@@ -75,7 +79,10 @@ class SetupJob(Stage[None, str | None]):
         for root in sorted(layout.roots):
             missing += await missing_directories(self.context, layout.target(root))
         try:
-            await self._claim(claim)
+            left = await self._claim(claim)
+            if left:
+                await store.make_directory(layout.drivers, parents=False)
+                await self._remove_intents(left)
             await both(
                 store.make_directory(layout.job_attempt_directory, parents=False),
                 store.make_directory(layout.drivers, parents=False),
@@ -86,7 +93,7 @@ class SetupJob(Stage[None, str | None]):
             await store.make_directory(layout.tasks, parents=False)
             # A driver that joins a job that is being set up waits for the directory of records.
             identity, _made = await both(
-                self._identify(),
+                self._identify(claim),
                 together(
                     store.make_directory(layout.superseded, parents=False),
                     *(store.make_directory(place, parents=layout.beside is not None) for place in records),
@@ -124,11 +131,37 @@ class SetupJob(Stage[None, str | None]):
             error.outcome = "unchanged"
             error.next_step = error.next_step or f"set the job up again; its id {job_id} is free"
 
-    async def _identify(self) -> str | None:
-        store = self.context.store
-        if store.capabilities.refuses_late_writes:
-            return None
-        return (await store.status(self.context.layout.setup)).identity
+    async def _identify(self, claim: bytes) -> str | None:
+        """Looks at the setup record once this driver's directory stands, by which others tell that the job is set up.
+
+        This driver may have stood still since it claimed the id, and the job have been ended and another one set up.
+        """
+        layout, store = self.context.layout, self.context.store
+        identity = None
+        try:
+            if not store.capabilities.refuses_late_writes:
+                identity = (await store.status(layout.setup)).identity
+        except StoreNotFoundError:
+            raise self._ended_meanwhile() from None
+        if not await self._stands(claim):
+            raise self._ended_meanwhile()
+        return identity
+
+    async def _stands(self, claim: bytes) -> bool:
+        """Whether the setup record is this driver's: one call."""
+        try:
+            return await self.context.store.read(self.context.layout.setup, limit=OWN_RECORD_LIMIT) == claim
+        except StoreNotFoundError:
+            return False
+
+    def _ended_meanwhile(self) -> JobNotFoundError:
+        layout = self.context.layout
+        return JobNotFoundError(
+            f"job {layout.job_id} was ended while it was set up",
+            operation=self.name,
+            path=layout.setup,
+            next_step="find out who ended it, then set it up again",
+        )
 
     async def _prove_roots(self) -> None:
         roots, workers = sorted(self.context.layout.roots), self.context.config.io_concurrency
@@ -175,27 +208,31 @@ class SetupJob(Stage[None, str | None]):
                 causes=[error],
             ) from error
 
-    async def _claim(self, claim: bytes) -> None:
+    async def _claim(self, claim: bytes) -> list[FileStatus]:
+        """Claims the id.
+
+        Returns:
+            Intents to commit an earlier job of this id.
+        """
         for tries_left in reversed(range(_CLAIM_TRIES)):
             try:
-                await self._try_to_claim(claim)
-                return
+                return await self._try_to_claim(claim)
             except StoreNotFoundError:
                 # Another job that ends takes an empty `_temporary` with it, and one that gives its setup up takes the
                 # directory of an id that no driver claimed yet.
                 if not tries_left:
                     raise
+        raise AssertionError(claim)
 
-    async def _try_to_claim(self, claim: bytes) -> None:
+    async def _try_to_claim(self, claim: bytes) -> list[FileStatus]:
         layout, store = self.context.layout, self.context.store
         try:
-            await store.make_directory(layout.temporary, parents=True)
+            await store.make_directory(layout.job_directory, parents=True)
             # Elsewhere that was no call.
             self._began_to_make = store.capabilities.directories
-            await store.make_directory(layout.job_directory, parents=False)
         except (StoreExistsError, StoreNotADirectoryError) as error:
             raise StoreNotADirectoryError(
-                f"a file stands where a directory must be: {error.path or layout.temporary}",
+                f"a file stands where a directory must be: {error.path or layout.job_directory}",
                 operation=self.name,
                 path=layout.destination,
                 next_step="choose another destination, or remove the file",
@@ -207,9 +244,8 @@ class SetupJob(Stage[None, str | None]):
         if remains is not None:
             self._began_to_make = True
             found = await create_exclusively(store, layout.setup, claim, durable=self.context.durable)
-            if found == claim and not await self._is_taken():
-                await self._remove_intents(remains)
-                return
+            if found == claim and not await self._is_taken(claim):
+                return [remains.children[name] for name in remains.intents]
         raise JobExistsError(
             f"job id {layout.job_id} is in use at {layout.destination}",
             operation=self.name,
@@ -219,17 +255,30 @@ class SetupJob(Stage[None, str | None]):
             "what ends it",
         )
 
-    async def _is_taken(self) -> bool:
-        """Whether a job of this id committed between the look at its directory and the claim, and kept its outcome.
+    async def _is_taken(self, claim: bytes) -> bool:
+        """Whether a job of this id that ended between the look at its directory and the claim still has records there.
 
-        Its setup record was cleaned up since, so that this one could be created; it is taken back. Without kept
-        outcomes the directory is gone by then, or the whole job is new.
+        Its setup record was cleaned up since, so that this one could be created; it is taken back. Another process is
+        about to remove the records, or they are to be kept.
+
+        A process that is still at the removal of an earlier job of this id, and stands still, is kept out: it
+        removes through a directory of its own, and can do nothing more once that is gone (`RemovalByRename`).
+
+        Raises:
+            JobNotFoundError: One of these took the record, or the job was ended since. This setup of the id is over
+                then, and never claimed again: who ended it would take the job for that one.
         """
         layout, store = self.context.layout, self.context.store
-        if not (self.context.config.outcome_kept and await exists(store, layout.outcome)):
-            return False
-        await store.delete_file(layout.setup)
-        return True
+        children = await children_of(store, layout.job_directory)
+        found = JobDirectory(layout, {child.path.name: child for child in children})
+        if found.decided or found.ended:
+            await remove_records(self.context, [layout.setup])
+            return True
+        for left in found.being_removed:
+            await store.delete_directory(left.path, recursive=True)
+        if (found.being_removed or not found.set_up) and not await self._stands(claim):
+            raise self._ended_meanwhile()
+        return False
 
     async def _remains(self) -> JobDirectory | None:
         """What stands in the job's directory when that is no job; else None."""
@@ -242,17 +291,16 @@ class SetupJob(Stage[None, str | None]):
             return None
         return found
 
-    async def _remove_intents(self, remains: JobDirectory) -> None:
+    async def _remove_intents(self, intents: list[FileStatus]) -> None:
         """Removes intents to commit an earlier job of this id: a recovery would take them for this job's.
 
-        Not before the id is claimed: until then they may become another driver's that claims it.
+        Not before the id is claimed: until then they may become another driver's that claims it. And not by name: by
+        now they may be those of another job, whose driver set the id up when this one stood still.
         """
-        store = self.context.store
-        for name in remains.intents:
-            left = remains.children[name]
-            standing = await status_or_none(store, left.path)
+        for left in intents:
+            standing = await status_or_none(self.context.store, left.path)
             if standing is not None and _tells(standing) == _tells(left):
-                await store.delete_file(left.path)
+                await delete_seen(self.context, left.path, standing)
 
 
 def _tells(status: FileStatus) -> tuple[object, ...]:

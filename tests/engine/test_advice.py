@@ -254,7 +254,7 @@ async def test_a_rollback_whose_cleaning_fails(table: Table, record: str) -> Non
         puts += path.name == "outcome"
         return path.name == "outcome" and puts == 2
 
-    refused = Fault(kind="forbidden", operation="delete_file", path=f"/j/{record}")
+    refused = Fault(kind="forbidden", operation="rename_file", path=f"/j/{record}")
     if record == "mark in the outcome":
         refused = Fault(kind="forbidden", operation="put", path=is_mark)
     store = FaultyStore(LocalStore(), [refused])

@@ -320,7 +320,7 @@ async def test_who_claims_the_id_at_the_last_moment_and_fails_takes_nothing_with
 
     async def others_commit() -> None:
         await committed(place)
-        place.faults(Fault(kind="forbidden", operation="status", path="job-1/outcome", times=1))
+        place.faults(Fault(kind="forbidden", operation="list", path="_temporary/job-1", times=1))
 
     await at(place, creates("setup"), others_commit)
     with pytest.raises(StorePermissionError):

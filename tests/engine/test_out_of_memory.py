@@ -184,7 +184,7 @@ async def test_spill_that_cannot_grow(tmp_path: Path, monkeypatch: pytest.Monkey
         await place.store.close()
 
 
-@pytest.mark.parametrize("name", ["status", "list", "read", "put", "rename_file", "rename_files", "delete_file"])
+@pytest.mark.parametrize("name", ["status", "list", "read", "put", "rename_file", "rename_files", "rename_directory"])
 async def test_thread_of_the_disk(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every call of a kind breaks off half of the time, before it or after it."""
     place, messages = await _prepared("disk", tmp_path)

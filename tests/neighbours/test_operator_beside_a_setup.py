@@ -41,7 +41,7 @@ async def begun(profile: str, *, aborted: bool) -> Anew:
         return anew
 
     async def die(call: Call) -> None:
-        if call.operation.startswith("delete"):
+        if call.operation.startswith("delete") or call.operation == "rename_directory":
             first.store.crashed = True
             raise SimulatedCrash(call)
 
@@ -62,7 +62,7 @@ async def window(anew: Anew, operation: Operation) -> range:
     after = store.calls[learned]
     learned += (after.operation, after.path.name) == ("status", "setup")
     lists = [call for call in store.calls if call.operation == "list"]
-    [cleanup] = [number for number, call in enumerate(lists) if call.path.name == "tasks-fenced"]
+    [cleanup] = [number for number, call in enumerate(lists) if call.path.name.startswith("drivers-")]
     looks = [call.number for call in lists[:cleanup] if call.path.name == "job"]
     return range(learned + 1, looks[-1] + 1)
 

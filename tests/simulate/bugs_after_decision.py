@@ -13,6 +13,7 @@ from committer.records.success import encode_success
 from committer.stages.base import StageContext
 from committer.stages.cleanup import CleanupJob, RemoveDecision, RemoveLastRecords
 from committer.stages.publish import Published, PublishFiles
+from committer.stages.removal import RemovalByName, removal_of
 from committer.stages.replace_lock import release_lock
 from committer.stages.roll_back import RollBack, fence
 from committer.stages.success_content import success_data
@@ -131,6 +132,11 @@ def decision_cleaned_first(patches: Patches) -> None:
     patches.method(CleanupJob, "execute", execute)
 
 
+def removed_by_name(patches: Patches) -> None:
+    """A cleanup deletes by their names the things that it listed, of whichever job they are by then."""
+    patches.function(removal_of, RemovalByName)
+
+
 def kept_outcome_cleaned_up(patches: Patches) -> None:
     """Cleanup removes the outcome of every job, those that are to be kept too."""
 
@@ -196,6 +202,7 @@ AFTER_DECISION: tuple[Callable[[Patches], None], ...] = (
     outcome_not_exclusive,
     cleanup_of_all_temporary,
     decision_cleaned_first,
+    removed_by_name,
     kept_outcome_cleaned_up,
     cancelled_commit_reported_done,
     abort_ignores_decision,

@@ -60,7 +60,7 @@ def test_success_file_is_withdrawn_whose_files_a_job_without_one_replaced(kind: 
     config = CommitterConfig(conflict_mode="replace", mark_successful_jobs=False)
     earlier = JobPlan("j0", tasks=1, files=1)
     withdrawn = 0
-    for at_s in (0.25, 0.26, 0.27, 0.28):
+    for at_s in (0.25, 0.26, 0.27, 0.28, 0.29, 0.3, 0.31, 0.32):
         later = replace(LATER, delivery="listing", config=config, starts_s=at_s + 0.01)
         events = (Event(0, "freeze", "j0", True, at_s, 6.0),)
         result = simulate(Scenario(1, kind, (earlier, later), events, forced={}))

@@ -25,17 +25,18 @@ BEGIN = {
     "deleted-without-condition": 40,
     "lock-deleted-blindly": 75,
     "lost-answers-ignored": 540,
-    "manifest-deleted-before-rename": 10,
+    "manifest-deleted-before-rename": 635,
     "no-fence": 40,
     "no-freeze": 130,
     "outcome-not-exclusive": 10,
     "publish-errors-ignored": 40,
+    "removed-by-name": 1080,
     "replace-lock-ignored": 20,
     "rollback-by-name": 780,
     "setup-name-ignored": 155,
     "success-put-back-as-it-was": 800,
     "success-written-over": 473,
-    "unfinished-neighbours-ignored": 640,
+    "unfinished-neighbours-ignored": 835,
 }
 
 

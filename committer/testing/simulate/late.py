@@ -10,7 +10,6 @@ from committer.testing.faults import Call
 from committer.testing.simulate.watch import JobWatch
 from committer.testing.simulate.worlds import World
 
-_BY_NAME = frozenset({"delete_file", "delete_files", "delete_directory", "abort_upload"})
 _RECORDS = ("/manifests/", "/job-")
 
 
@@ -34,24 +33,18 @@ class Caller:
 class LateCalls:
     """Knows which setup of an id stands, and notes what an earlier one's processes do to it.
 
-    That is what docs/protocol.md says remains of an id that is set up anew: a process that stopped within its cleanup
-    deletes by name, and a task attempt that stopped within its task commit replaces a record. The later job may fail
-    then, but nothing wrong may be visible; unless it was decided already when its records were deleted.
+    That is what docs/protocol.md says remains of an id that is set up anew: a task attempt that stopped within its task
+    commit replaces a record. The later job may fail then, but nothing wrong may be visible.
 
     Args:
         world: The channel.
         watches: The jobs of the run, those of one id in the order they are set up in.
-
-    Attributes:
-        spoilt: Whether records of a decided job were removed by name: nothing can be said of the run any more.
     """
 
     def __init__(self, world: World, watches: Mapping[str, JobWatch]) -> None:
         self._world = world
         self._watches = watches
-        self.spoilt: bool = False
         self._began: dict[str, int] = {}
-        self._own: dict[str, set[str]] = {}
 
     def note(self, caller: Caller, call: Call, processes: int) -> None:
         """A call had its effect.
@@ -66,12 +59,7 @@ class LateCalls:
         for job_id, began in self._began.items():
             watch = self._watches[job_id]
             late = caller.setup != job_id and caller.number < began
-            gone = self._gone(watch, caller, paths)
-            if not late:
-                continue
-            removed = bool(gone) and call.operation.removesuffix(" (late)") in _BY_NAME
-            watch.disturbed = watch.disturbed or removed or self._replaces_record(watch, caller, paths)
-            self.spoilt = self.spoilt or (removed and watch.decided)
+            watch.disturbed = watch.disturbed or (late and self._replaces_record(watch, caller, paths))
 
     def _note_setup(self, caller: Caller, call: Call, paths: Sequence[str], processes: int) -> None:
         """Notes of which setup a setup record is that now stands there: a driver's, or an operator's who claimed the id
@@ -89,15 +77,6 @@ class LateCalls:
             elif own is not None and watch.setups is not None:
                 watch.setups.add(setup)
                 self._began.setdefault(caller.setup, processes)
-
-    def _gone(self, watch: JobWatch, caller: Caller, paths: Sequence[str]) -> set[str]:
-        """What the job's own processes made and the call took away."""
-        made = self._own.setdefault(watch.job_id, set())
-        if caller.setup == watch.job_id:
-            made.update(path for path in paths if path.startswith(watch.places))
-        gone = made - self._world.files().keys() - self._world.directories()
-        made -= gone
-        return gone
 
     def _replaces_record(self, watch: JobWatch, caller: Caller, paths: Sequence[str]) -> bool:
         within = (path for path in paths if path.startswith(watch.places))

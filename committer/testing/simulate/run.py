@@ -187,7 +187,7 @@ class Run:
 
     def find(self, guarantee: str, message: str) -> None:
         """Something is wrong; the first finding of each guarantee counts."""
-        if not self._late.spoilt and all(violation.guarantee != guarantee for violation in self.result.violations):
+        if all(violation.guarantee != guarantee for violation in self.result.violations):
             at_s = asyncio.get_running_loop().time()
             self.result.violations.append(Violation(guarantee, message.partition("\n")[0], at_s))
             self.note("CHECKER", f"{guarantee}: {message}" if not message.startswith(guarantee) else message)

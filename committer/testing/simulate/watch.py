@@ -31,7 +31,7 @@ class JobWatch:
             is its own.
         claims: The names under which operators claimed the id, to remove what held no record of a job: what they decide
             then is of no job.
-        disturbed: Whether a late call of an earlier setup's removed or replaced by name what is its own.
+        disturbed: Whether a late call of an earlier setup's replaced by name what is its own.
         own: The job's directory, as the start of names in it.
         places: That, and Hadoop's directory for the job's uploads that wait.
         decided: Whether a commit decision was seen, or a model of another committer said so.

@@ -1,0 +1,141 @@
+"""What every way of removing what a job left has in common."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Final, TypeAlias, TypeVar
+
+from committer.errors import StoreError
+from committer.flow.together import together
+from committer.flow.workers import run_workers
+from committer.paths import StorePath
+from committer.stages.base import StageContext
+from committer.stages.job_stands import is_of_other_setup, set_up_anew
+from committer.stages.other_setup import is_anew
+from committer.stores.base import FileStatus
+from committer.stores.helpers import children_of
+
+TRIES: Final = 5
+OPERATION: Final = "cleanup"
+
+T = TypeVar("T")
+
+Found: TypeAlias = dict[StorePath, list[FileStatus]]
+"""What stands in some directories."""
+
+
+class Removal(ABC):
+    """One process's removal of what a job left. `begin` first; `end` last.
+
+    Args:
+        context: The job, as this process knows it.
+
+    Attributes:
+        found: What stands in the places that a cleanup empties; empty until `look`.
+        outside: What the job has outside its own directory.
+    """
+
+    def __init__(self, context: StageContext) -> None:
+        self.context = context
+        self.found: Found = {}
+        self.outside: list[FileStatus] = []
+
+    @property
+    def children(self) -> list[FileStatus]:
+        """What was seen in the job's directory."""
+        return self.found.get(self.context.layout.job_directory, [])
+
+    async def look(self) -> None:
+        """Looks what stands in the places that a cleanup empties.
+
+        At most 3 listings at once; one more where a rollback began.
+        """
+        context, layout, config = self.context, self.context.layout, self.context.config
+        in_parallel = config.cleanup_parallel_delete and not config.cleanup_base_first
+        found: Found = {}
+
+        async def look(place: StorePath) -> None:
+            found[place] = await children_of(context.store, place)
+
+        places = [layout.job_directory, layout.drivers, *([layout.tasks] if in_parallel else [])]
+        await together(self.look_outside(), *map(look, places))
+        if in_parallel and layout.tasks_fenced in {child.path for child in found[layout.drivers]}:
+            await look(layout.tasks_fenced)
+        self.found.clear()
+        self.found.update(found)
+
+    async def look_outside(self) -> None:
+        """Looks what the job has outside its own directory: no call for most committers."""
+        self.outside = await self.context.forms.outside(self.context)
+
+    @property
+    def attempts(self) -> list[StorePath]:
+        """The task attempt directories that were seen."""
+        layout = self.context.layout
+        places = (layout.tasks, layout.tasks_fenced)
+        return [child.path for place in places for child in self.found.get(place, []) if child.is_directory]
+
+    async def begin(self) -> None:
+        """Makes sure that what stands is of the job, or of none.
+
+        Raises:
+            JobNotFoundError: Its id was set up anew; nothing was changed.
+        """
+        if not self.found:
+            await self.look()
+        await self.refuse_another(self.children)
+
+    async def refuse_another(self, children: Iterable[FileStatus]) -> None:
+        """Refuses to go on where the setup record among what was listed is another job's; at most one call.
+
+        Raises:
+            JobNotFoundError: It is.
+        """
+        layout, store = self.context.layout, self.context.store
+        names = {child.path.name: child for child in children}
+        # To a process that met the job without a setup record every such record is another job's.
+        unnamed = not layout.setup_name and layout.setup.name in names and await is_of_other_setup(store, layout)
+        if unnamed or await is_anew(self.context, names):
+            raise set_up_anew(layout, OPERATION)
+
+    @abstractmethod
+    async def take(self, child: FileStatus) -> None:
+        """Takes one thing out of the job's directory, whole. One that is gone is no error.
+
+        Raises:
+            JobNotFoundError: The id was set up anew meanwhile; the new job's was not touched.
+        """
+
+    @abstractmethod
+    async def empty(self) -> list[StoreError]:
+        """Deletes what was taken, as far as that is much. What failed is returned."""
+
+    @abstractmethod
+    async def end(self) -> None:
+        """Deletes what is left of what was taken."""
+
+    async def take_all(self, children: Iterable[FileStatus]) -> list[StoreError]:
+        """Takes many; one failure does not stop the others. What failed is returned."""
+        return await self.in_parallel(self.take, children)
+
+    async def in_parallel(self, remove: Callable[[T], Awaitable[object]], things: Iterable[T]) -> list[StoreError]:
+        """Removes many things; one failure does not stop the others. What failed is returned."""
+        failures: list[StoreError] = []
+
+        async def one(thing: T) -> None:
+            try:
+                await remove(thing)
+            except StoreError as error:
+                failures.append(error)
+
+        await run_workers(things, one, workers=self.context.config.io_concurrency, operation=OPERATION)
+        return failures
+
+
+async def delete(context: StageContext, child: FileStatus) -> None:
+    """Deletes a file or a directory by its name."""
+    if child.is_directory:
+        await context.store.delete_directory(child.path, recursive=True)
+    else:
+        await context.store.delete_file(child.path)
