@@ -19,7 +19,10 @@ from committer.stores.gcs import GcsStore
 from committer.testing.conformance import Channel, StoreConformance
 from tests.stores.fake_gcs_server import BUCKET, NOT_HERE, PROGRAM, ServerChannel, fake_gcs_server
 
-pytestmark = [pytest.mark.skipif(PROGRAM is None, reason=NOT_HERE), pytest.mark.xdist_group("fake-gcs-server")]
+if PROGRAM is None:
+    pytest.skip(NOT_HERE, allow_module_level=True)
+
+pytestmark = pytest.mark.xdist_group("fake-gcs-server")
 
 _numbers = itertools.count()
 _REPLACES = "fake-gcs-server 1.56 ignores the preconditions of rewriteTo, so that a rename replaces what stands there"
