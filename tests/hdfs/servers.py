@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import signal
 import socket
 import subprocess
 import time
@@ -34,6 +33,8 @@ _JAVA: Final = (
     "-Djava.net.preferIPv4Stack=true",
 )
 _READY_S: Final = 90
+# Kills a server when it is told to, or when the tests' process is gone.
+_HELD: Final = '"$@" & server=$!; read -r _; kill -9 $server; wait $server'
 
 
 class Servers:
@@ -79,14 +80,16 @@ class Servers:
     def kill(self, name: str) -> None:
         """SIGKILL."""
         process = self._processes.pop(name)
-        process.send_signal(signal.SIGKILL)
+        assert process.stdin is not None
+        process.stdin.close()
         process.wait()
 
     def restart(self, name: str) -> None:
         """Starts one, on its old ports and directories."""
         main = _NAME_NODE if name in NAME_NODES else _DATA_NODE
         with (self._directory / f"{name}.log").open("ab") as log:
-            self._processes[name] = subprocess.Popen(self._command(main, name), stdout=log, stderr=log)
+            command = ["sh", "-c", _HELD, "sh", *self._command(main, name)]
+            self._processes[name] = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=log, stderr=log)
 
     def runs(self, name: str) -> bool:
         """Whether it was started, and not killed since."""
