@@ -28,6 +28,7 @@ _METRICS = ("number of written files", "written output", "number of dynamic part
 MOMENTS = {
     "before the decision": "job_stage_load_manifests",
     "in the middle": "job_stage_rename_files",
+    "in the middle, by uploads": "job_stage_complete_uploads",
     "after the outcome": "job_stage_end_job",
 }
 
@@ -129,6 +130,13 @@ def write(
     return {"metrics": metrics_of_latest(spark), "report": told}
 
 
+def without_python(spark: SparkSession) -> None:
+    """From now on the JVM starts a Python process for each question, as that of spark-sql does."""
+    jvm: Any = spark.sparkContext._jvm
+    jvm.io.github.lakecommitter.spark.Driver.register(None)
+    spark.sparkContext._jsc.sc().conf().set("spark.committer.python", sys.executable)
+
+
 def sql(spark: SparkSession, statements: list[str]) -> dict[str, Any]:
     """The rows of the last statement, or what Spark raised."""
     try:
@@ -137,7 +145,7 @@ def sql(spark: SparkSession, statements: list[str]) -> dict[str, Any]:
         return {"error": f"{error}\n{traceback.format_exc()}"}
 
 
-SCENARIOS = {scenario.__name__: scenario for scenario in (write, sql)}
+SCENARIOS = {scenario.__name__: scenario for scenario in (write, without_python, sql)}
 
 
 def main(master: str) -> None:

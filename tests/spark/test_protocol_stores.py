@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import re
 import shutil
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -86,7 +87,7 @@ UNFIT = {
 }
 
 
-@pytest.mark.one_in(6)
+@pytest.mark.one_in(12)
 class TestStores:
     @pytest.mark.parametrize("case", GOLDEN)
     def test_files_names_and_metrics_are_sparks(self, place: Place, driver: Driver, case: str) -> None:
@@ -178,3 +179,33 @@ class TestStores:
             assert said in told["error"]
             assert "outcome: unchanged" in told["error"]
         assert place.read("unfit") == {}
+
+    def test_drivers_without_python_and_one_that_dies_in_its_commit(self, place: Place, tmp_path: Path) -> None:
+        """The JVM hands the session's keys to the process that it starts. A driver that dies is finished by recover."""
+        dest, query = place.uri("other/t"), "select id, id % 2 p from range({}, {}, 1, 2)"
+        driver = place.driver(tmp_path)
+        try:
+            when = "in the middle, by uploads" if place.name == "s3a" else "in the middle"
+            driver.run("write", dest=dest, query=query.format(0, 8), by=["p"])
+            driver.start("write", dest=dest, query=query.format(8, 12), by=["p"], mode="overwrite", killed=when)
+            assert driver.process.wait(120) == -signal.SIGKILL
+        finally:
+            driver.close()
+        (job,) = sync.list_jobs(dest, storage_options=place.python)
+        assert job.state == "committing"
+        assert sync.recover(dest, job.job_id, storage_options=place.python).files_committed == 4
+        assert rows(place, "other/t") == {"p=0": [8, 10], "p=1": [9, 11]}
+        driver = place.driver(tmp_path / "another")
+        try:
+            driver.run("without_python")
+            told = driver.run("write", dest=dest, query=query.format(20, 24), by=["p"], mode="overwrite")
+            assert "error" not in told
+            before = place.read("other/t")
+            told = driver.run(
+                "write", dest=dest, query="select raise_error('boom') id, 1 p", by=["p"], mode="overwrite"
+            )
+            assert "boom" in told["error"]
+            assert place.read("other/t") == before
+        finally:
+            driver.close()
+        assert rows(place, "other/t") == {"p=0": [20, 22], "p=1": [21, 23]}
