@@ -6,12 +6,14 @@ from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeAlias, cast, get_args
 
-from committer.committers.registry import DEFAULT_COMMITTER
+from committer.committers.opened_store import open_store
+from committer.committers.registry import DEFAULT_COMMITTER, default_committer
 from committer.committers.results import JobReport
 from committer.config import CommitterConfig
 from committer.errors import CommitterError, ConfigurationError, TargetExistsError
 from committer.paths import StorePath
 from committer.spark.destination import look_at_destination
+from committer.spark.hadoop_client import is_used, missing_client
 from committer.spark.modes import SaveMode, commit_config, target_exists
 from committer.spark.option_keys import refuse_secret
 from committer.spark.options import WriteOptions, is_sparks
@@ -80,8 +82,9 @@ def unsuitable(df: DataFrame, given: Mapping[str, str], path: str, *, job_id: st
         job_id: The job's id, if the call gives one.
     """
     folded = {key.lower(): value for key, value in given.items()}
-    if StorePath.of(path).scheme != "file":
-        return "committer.spark.write takes Spark's own writers to local disks only so far"
+    missing = missing_client(df, StorePath.of(path).scheme)
+    if missing:
+        return missing
     if folded["format"].lower() not in _FORMATS:
         return f"{folded['format']} is none of Spark's formats of files"
     if folded["casesensitive"] != case_sensitive(df):
@@ -128,27 +131,29 @@ def write_by_spark(write: SparksWrite, *, own_choices: bool) -> JobReport:
         pyspark.errors.PySparkException: What else failed in Spark.
     """
     options = write.options
-    found = wait_for(partial(look_at_destination, options, write.mode), "write")
-    if found.used and write.mode == "ignore":
-        return JobReport(success=True, job_id="", committer=found.committer)
-    if found.used and write.mode == "error":
+    destination = StorePath.of(options.path)
+    used = _is_used(write, destination)
+    if used and write.mode == "ignore":
+        return JobReport(success=True, job_id="", committer=wait_for(partial(_committer_at, destination), "write"))
+    if used and write.mode == "error":
         raise target_exists(options.path)
     config = commit_config(
         (None if own_choices else choices_of_process()) or options.config,
         write.mode,
         partition_by=options.partition_by,
         overwrite_mode=options.overwrite_mode,
-        used=found.used,
+        used=used,
     )
     with running(config) as call:
         try:
             with described(write.df, described_as(options.path), f"committer-{call.name}"):
-                _writer(write, call).save(str(StorePath.of(options.path)))
+                _writer(write, call).save(str(destination))
         except BaseException as error:
             raised = call.error
             if write.mode == "ignore" and isinstance(raised, TargetExistsError):
                 # Another job wrote since it was looked at.
-                return JobReport(success=True, job_id="", committer=found.committer)
+                committer = wait_for(partial(_committer_at, destination), "write")
+                return JobReport(success=True, job_id="", committer=committer)
             _note(raised or error, call, options)
             if raised is None:
                 raise
@@ -162,6 +167,22 @@ def write_by_spark(write: SparksWrite, *, own_choices: bool) -> JobReport:
             next_step=f"look at the data, and at {PROTOCOL_KEY}, which something changed while this ran",
         )
     return call.report
+
+
+def _is_used(write: SparksWrite, destination: StorePath) -> bool:
+    if destination.scheme == "file":
+        return wait_for(partial(look_at_destination, write.options, write.mode), "write").used
+    # Python learns of the rights that Hadoop's configuration gives when Java asks it to set the job up.
+    return is_used(write.df, destination)
+
+
+async def _committer_at(destination: StorePath) -> str:
+    """The committer that suits a store; no call."""
+    store = await open_store(destination)
+    try:
+        return default_committer(store.capabilities)
+    finally:
+        await store.close()
 
 
 def _writer(write: SparksWrite, call: RunningWrite) -> DataFrameWriter:

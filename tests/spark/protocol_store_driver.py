@@ -19,6 +19,7 @@ from typing import Any
 from pyspark import TaskContext
 from pyspark.sql import DataFrame, SparkSession
 
+import committer.spark
 from committer.events import JobEvent
 from committer.spark import configure, last_report
 
@@ -130,6 +131,22 @@ def write(
     return {"metrics": metrics_of_latest(spark), "report": told}
 
 
+def call(spark: SparkSession, query: str, dest: str, mode: str) -> dict[str, Any]:
+    """One call of `committer.spark.write`."""
+    try:
+        report = committer.spark.write(
+            spark.sql(query),
+            dest,
+            partition_by="p",
+            mode=mode,  # type: ignore[arg-type]
+            partition_overwrite_mode="static" if mode == "overwrite" else None,
+        )
+    except Exception as error:
+        return {"error": f"{type(error).__name__}: {error}"}
+    by_java = report.statistics.counters.get("committer_rows_written") is None
+    return {"files": report.files_committed, "committer": report.committer, "by_java": by_java}
+
+
 def without_python(spark: SparkSession) -> None:
     """From now on the JVM starts a Python process for each question, as that of spark-sql does."""
     jvm: Any = spark.sparkContext._jvm
@@ -145,7 +162,7 @@ def sql(spark: SparkSession, statements: list[str]) -> dict[str, Any]:
         return {"error": f"{error}\n{traceback.format_exc()}"}
 
 
-SCENARIOS = {scenario.__name__: scenario for scenario in (write, without_python, sql)}
+SCENARIOS = {scenario.__name__: scenario for scenario in (write, call, without_python, sql)}
 
 
 def main(master: str) -> None:

@@ -151,6 +151,21 @@ class TestStores:
         }
         assert rows(place, "tables/t") == {"p=1": [13]}
 
+    def test_the_function_write_takes_sparks_writer(self, place: Place, driver: Driver) -> None:
+        dest, committer = place.uri("called/t"), "magic" if place.name == "s3a" else "manifest"
+
+        def write(query: str, mode: str) -> dict[str, object]:
+            told: dict[str, object] = driver.run("call", query=query, dest=dest, mode=mode)
+            return told
+
+        written = {"files": 2, "committer": committer, "by_java": True}
+        assert write("select id, id % 2 p from range(0, 4, 1, 1)", "error") == written
+        assert "TargetExistsError" in str(write("select 5L id, 1L p", "error")["error"])
+        assert write("select 5L id, 1L p", "ignore") == {**written, "files": 0}
+        assert rows(place, "called/t") == {"p=0": [0, 2], "p=1": [1, 3]}
+        assert write("select id, id % 2 p from range(6, 8, 1, 1)", "overwrite") == written
+        assert rows(place, "called/t") == {"p=0": [6], "p=1": [7]}
+
     def test_what_python_cannot_reach_as_the_jvm_does_is_refused(
         self, place: Place, driver: Driver, tmp_path: Path
     ) -> None:
