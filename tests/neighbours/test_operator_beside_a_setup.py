@@ -62,7 +62,8 @@ async def window(anew: Anew, operation: Operation) -> range:
     after = store.calls[learned]
     learned += (after.operation, after.path.name) == ("status", "setup")
     lists = [call for call in store.calls if call.operation == "list"]
-    [cleanup] = [number for number, call in enumerate(lists) if call.path.name.startswith("drivers-")]
+    first = ("drivers-",) if store.capabilities.directories else ("00",)
+    cleanup = next(number for number, call in enumerate(lists) if call.path.name.startswith(first))
     looks = [call.number for call in lists[:cleanup] if call.path.name == "job"]
     return range(learned + 1, looks[-1] + 1)
 
