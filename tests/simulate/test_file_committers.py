@@ -35,6 +35,12 @@ def test_file_v1_keeps_every_guarantee(start: int) -> None:
     assert runs > 10
 
 
+def test_file_v1_takes_the_last_commit_where_a_late_call_moved_it_aside() -> None:
+    scenario = draw_scenario(3228)
+    jobs = tuple(replace(job, delivery="listing", elsewhere=False) for job in scenario.jobs)
+    assert not _simulate("file-v1", replace(scenario, jobs=jobs)).violations
+
+
 def _run(committer: str, *, crash: int = 0, event: Event | None = None) -> Result:
     """One job of two tasks; the first attempt of the first dies after its call `crash`."""
     plan = JobPlan("j0", tasks=2, files=2, attempt_names=True, patience_s=0.5)

@@ -19,6 +19,7 @@ from __future__ import annotations
 from contextlib import suppress
 
 from committer.committers.file.layout import CommittedLayout
+from committer.committers.file.walking import record_of_directory
 from committer.errors import (
     JobNotFoundError,
     JobStateError,
@@ -152,13 +153,31 @@ async def _taken(context: StageContext, layout: CommittedLayout) -> set[str]:
 
 
 async def _replaced(context: StageContext, layout: CommittedLayout) -> dict[str, StorePath]:
-    """What was moved aside for a later commit, by task; of several the newest."""
-    found: dict[str, FileStatus] = {}
+    """What was moved aside for a later commit, by task; of several what committed last."""
+    found: dict[str, list[StorePath]] = {}
     for child in await children_of(context.store, layout.runs):
         task = layout.task_replaced(child.path.name)
-        if task is not None and (task not in found or (found[task].modified or 0.0) <= (child.modified or 0.0)):
-            found[task] = child
-    return {task: child.path for task, child in found.items()}
+        if task is not None:
+            found.setdefault(task, []).append(child.path)
+    return {
+        task: paths[0] if len(paths) == 1 else await _last(context, layout, task, paths)
+        for task, paths in found.items()
+    }
+
+
+async def _last(context: StageContext, layout: CommittedLayout, task: str, paths: list[StorePath]) -> StorePath:
+    """Of several directories of a task that whose attempt said last that it commits: a directory tells no time.
+
+    A call that moves a directory aside may arrive late, and move a later commit.
+    """
+    said: dict[bytes, float] = {}
+    for child in await children_of(context.store, layout.attempts):
+        run = layout.parse_attempt_record(child.path.name)
+        if run is not None and layout.task_id(run[0]) == task:
+            data = await context.store.read(child.path, limit=context.config.record_size_limit)
+            said[data] = max(said.get(data, 0.0), child.modified or 0.0)
+    records = [await record_of_directory(context, path, task_name=task) for path in paths]
+    return max(zip(records, paths, strict=True), key=lambda one: said.get(one[0], 0.0))[1]
 
 
 def _refuse_other_stages(layout: CommittedLayout, committed: list[FileStatus]) -> None:
