@@ -74,6 +74,10 @@ class Servers:
             self.restart(name)
         self.make_active("nn1")
         self.hdfs = java.org.apache.hadoop.fs.FileSystem.newInstance(self._configured)
+        self.wait_until_whole()
+
+    def wait_until_whole(self) -> None:
+        """Waits until all DataNodes report, and the active NameNode takes changes."""
         self._wait(lambda: len(self.hdfs.getDataNodeStats()) == len(DATA_NODES), "DataNodes that report")
         self._wait(lambda: not self._in_safe_mode(), "the end of safe mode")
 
@@ -85,7 +89,9 @@ class Servers:
         process.wait()
 
     def restart(self, name: str) -> None:
-        """Starts one, on its old ports and directories."""
+        """Starts one, on its old ports and directories; first killed, if it still runs."""
+        if self.runs(name):
+            self.kill(name)
         main = _NAME_NODE if name in NAME_NODES else _DATA_NODE
         with (self._directory / f"{name}.log").open("ab") as log:
             command = ["sh", "-c", _HELD, "sh", *self._command(main, name)]

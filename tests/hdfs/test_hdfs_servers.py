@@ -35,6 +35,8 @@ def servers(jvm: Jvm, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Serv
 
 @pytest.fixture
 def table(servers: Servers) -> JavaChannel:
+    # A NameNode that was started again waits for what the DataNodes report.
+    servers.wait_until_whole()
     return JavaChannel(servers, StorePath("hdfs", NAMESERVICE, f"/table-{next(_numbers)}"))
 
 

@@ -37,6 +37,11 @@ _SNAPSHOT: Final = "delete the snapshots that hold it (hdfs dfs -deleteSnapshot)
 _ZONE: Final = "a file cannot be renamed into or out of an encryption zone: the job's destination must lie in one whole"
 _RIGHTS: Final = "give the user the right to do so (hdfs dfs -chmod, -chown, -setfacl), or run as another user"
 _LOGIN: Final = "log in (kinit), and see that hadoop.security.authentication is the cluster's"
+_SERVING: Final = (
+    "wait until a NameNode is active (hdfs haadmin -getAllServiceState) and not in safe mode (hdfs dfsadmin -safemode"
+    " get), then do it again"
+)
+_DATA_NODES: Final = "see that DataNodes are alive and have room (hdfs dfsadmin -report), then do it again"
 _EXISTS: Final = "something stands there"
 # Of what has no row of its own: it checks what it is asked for, and does nothing.
 _REFUSING: Final = frozenset(
@@ -65,7 +70,7 @@ _REFUSALS: Final[tuple[tuple[tuple[str, ...], str, type[CommitterError], str, st
         ("InvalidPathException", "PathComponentTooLongException"), "Pathname too long",
         InvalidPathError, "HDFS takes no such name: {}", "",
     ),
-    (_BUSY, "", StoreUnavailableError, "the NameNode does not serve this now: {}", ""),
+    (_BUSY, "", StoreUnavailableError, "the NameNode does not serve this now: {}", _SERVING),
     (
         ("AccessControlException", "AuthorizationException"), "",
         StorePermissionError, "the NameNode refuses this: {}", _RIGHTS,
@@ -73,7 +78,7 @@ _REFUSALS: Final[tuple[tuple[tuple[str, ...], str, type[CommitterError], str, st
     (_QUOTAS, "", StoreError, "a quota is used up: {}", _QUOTA),
     (
         ("NotReplicatedYetException",), "could only be written to 0 of",
-        StoreUnavailableError, "the DataNodes do not keep up: {}", "",
+        StoreUnavailableError, "the DataNodes do not keep up: {}", _DATA_NODES,
     ),
     (("SnapshotException",), "", StoreError, "a snapshot holds it: {}", _SNAPSHOT),
     ((), "encryption zone", StoreError, "{}", _ZONE),
