@@ -71,6 +71,13 @@ async def find_job(
             return JobSpec.for_hadoop(dest, job_id, beside, config=config, committer=suited.name), None
         # An empty directory is what a setup makes first: the job that will stand there in a moment is not Hadoop's.
         if not (found.has_records or (attempts and await is_hadoops(store, JobLayout(dest, job_id, job_attempt)))):
+            if found.being_removed:
+                raise JobNotFoundError(
+                    f"job {job_id} at {dest} is over: a process is removing what it left, or died while it did",
+                    operation="find_job",
+                    path=layout.job_directory,
+                    next_step=f"{call('cleanup', str(dest), job_id=job_id)} removes the rest",
+                )
             raise JobNotFoundError(
                 f"there is no job {job_id} at {dest}: no record speaks of one, and no task attempt of Hadoop's",
                 operation="find_job",

@@ -136,7 +136,8 @@ class RemovalByIdentity(Removal):
     async def _remove_marks(self, directory: StorePath) -> None:
         """Removes what marks a directory, as Hadoop's clients make it, where nothing else is below: one call.
 
-        Where that is not so 8 more for each directory below: what no listing shows there is no job's.
+        Where that is not so one more for each directory below, and 8 more for each that still is not empty then: what
+        no listing shows there is no job's.
         """
         store = self.context.store
         try:
@@ -144,9 +145,12 @@ class RemovalByIdentity(Removal):
         except StoreNotEmptyError:
             below = [place for place in self._surveyed if place.is_under(directory)]
             for place in (*sorted(below, key=lambda place: -len(place.path)), directory):
-                await delete_odd(store, place)
-                with suppress(StoreNotEmptyError):
+                try:
                     await store.delete_directory(place, recursive=False)
+                except StoreNotEmptyError:
+                    await delete_odd(store, place)
+                    with suppress(StoreNotEmptyError):
+                        await store.delete_directory(place, recursive=False)
 
 
 def _is_of_one(name: str) -> bool:

@@ -11,7 +11,7 @@ import shlex
 from contextlib import suppress
 from typing import Final
 
-from committer.errors import StoreNotADirectoryError
+from committer.errors import ConfigurationError, StoreNotADirectoryError
 from committer.file_names import working_directory_in
 from committer.paths import StorePath
 from committer.stores.abilities import BATCH_DELETE
@@ -33,8 +33,9 @@ async def delete_odd(store: Store, directory: StorePath) -> None:
     """
     places = [StorePath(directory.scheme, directory.authority, f"{directory.path}/{segment}") for segment in _ODD]
     for place in places:
-        # An object may have the name, too.
-        with suppress(StoreNotADirectoryError):
+        # An object may have the name, too. A service that refuses a name holds none (SeaweedFS: 400 for one that ends
+        # in a segment of dots).
+        with suppress(StoreNotADirectoryError, ConfigurationError):
             await store.delete_directory(place, recursive=True)
     able = BATCH_DELETE.of(store)
     if able is not None:
