@@ -42,7 +42,7 @@ class RemovalByRename(Removal):
         self._renewing = asyncio.Lock()
 
     async def begin(self) -> None:
-        """See `Removal.begin`. Makes the directory: 1 call, on stores that take late writes 2; else 2."""
+        """See `Removal.begin`. Makes the directory: 2 calls."""
         await super().begin()
         layout = self.context.layout
         stands = bool(layout.setup_name) and any(child.path == layout.drivers for child in self.children)
@@ -66,9 +66,9 @@ class RemovalByRename(Removal):
         self._directories += [
             place / child.path.name for child in self.found.get(layout.drivers, []) if child.is_directory
         ]
-        if not context.store.capabilities.refuses_late_writes:
-            # A late write of this setup may have made the directory again, in the new job's.
-            await self._prove()
+        # A driver of this setup that stood still, or a late write of it, may have made the directory again, in the new
+        # job's.
+        await self._prove()
         return True
 
     def _new_place(self) -> StorePath:

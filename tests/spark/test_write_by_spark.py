@@ -189,6 +189,9 @@ def test_spark_shows_what_writes(committing: SparkSession, tmp_path: Path, write
         job = max((store.jobsList(None).apply(n) for n in range(store.jobsList(None).size())), key=lambda j: j.jobId())
         return str(job.description().get()), str(job.jobGroup().get())
 
+    # Another test may have left its words to this session.
+    context.setLocalProperty("spark.job.description", None)  # type: ignore[arg-type]
+    context.setLocalProperty("spark.jobGroup.id", None)  # type: ignore[arg-type]
     report = write(committing.range(2), tmp_path / "t", writer=writer)
     description, group = latest()
     assert description == f"committer.spark.write to {tmp_path / 't'}"
