@@ -43,10 +43,10 @@ def removal_of(context: StageContext) -> Removal:
 
 
 class RemovalByName(Removal):
-    """Where directories are real, and cannot be renamed in one step: by name, once the last look is done."""
+    """Where directories are real, and cannot be renamed in one step: by name, each after a look whose job stands."""
 
     async def take(self, child: FileStatus) -> None:
-        """Deletes it."""
+        """See `Removal.take`. 2 calls."""
         await delete(self.context, child)
 
     async def empty(self) -> list[StoreError]:

@@ -134,7 +134,14 @@ class Removal(ABC):
 
 
 async def delete(context: StageContext, child: FileStatus) -> None:
-    """Deletes a file or a directory by its name."""
+    """Deletes a file or a directory by its name, where nothing else proves whose it is: 2 calls.
+
+    Raises:
+        JobNotFoundError: The id was set up anew; nothing was changed. A process that stops after this look, and before
+            the delete, is not kept from deleting what is the new job's.
+    """
+    if await is_of_other_setup(context.store, context.layout):
+        raise set_up_anew(context.layout, OPERATION)
     if child.is_directory:
         await context.store.delete_directory(child.path, recursive=True)
     else:

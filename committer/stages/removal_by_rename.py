@@ -98,7 +98,7 @@ class RemovalByRename(Removal):
         raise set_up_anew(self.context.layout, OPERATION)
 
     async def take(self, child: FileStatus) -> None:
-        """See `Removal.take`. One call."""
+        """See `Removal.take`. One call; 2 by name."""
         store = self.context.store
         rename = store.rename_directory if child.is_directory else store.rename_file
         failed: StoreError | None = None

@@ -83,10 +83,9 @@ class SetupJob(Stage[None, str | None]):
             if left:
                 await store.make_directory(layout.drivers, parents=False)
                 await self._remove_intents(left)
-            await both(
-                store.make_directory(layout.job_attempt_directory, parents=False),
-                store.make_directory(layout.drivers, parents=False),
-            )
+            # The directory of drivers is made once: what shows that this setup stands must not come back after a pause.
+            first = [layout.job_attempt_directory] if left else [layout.job_attempt_directory, layout.drivers]
+            await together(*(store.make_directory(directory, parents=False) for directory in first))
             records = layout.records_of(by_listing=self.context.spec.delivery == "listing")
             # First: a driver that tidies up after an earlier job of this id takes a place for old files that stands
             # alone.

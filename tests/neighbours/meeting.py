@@ -45,8 +45,8 @@ def publishes(call: Call, name: str) -> bool:
 class Table:
     """A destination in memory, seen past the store."""
 
-    def __init__(self, profile: str, files: Mapping[str, bytes] | None = None) -> None:
-        self.space: MemorySpace = MemoryStore.space(f"neighbours-{next(_numbers)}", profile)
+    def __init__(self, profile: str, files: Mapping[str, bytes] | None = None, **flags: int) -> None:
+        self.space: MemorySpace = MemoryStore.space(f"neighbours-{next(_numbers)}", profile, **flags)
         self.dest = f"memory://{self.space.name}/table"
         for name, data in (files or {}).items():
             self.write(name, data)

@@ -17,7 +17,7 @@ import committer
 from committer.errors import CommitterError, JobDecidedError, JobExistsError, JobNotFoundError
 from committer.operations import forget_outcome
 from committer.testing.faults import Call
-from tests.neighbours.meeting import Connection, Party, Table
+from tests.neighbours.meeting import Connection, Party, Table, publishes
 from tests.rotation import Share
 
 OLD = {"p=0/old": b"old"}
@@ -99,7 +99,12 @@ async def stopped(
     Returns:
         The table and the new job; None where the cleaner had fewer calls.
     """
-    table = Table(profile, OLD)
+    return await stopped_at(Table(profile, OLD), delivery, cleaner, at, new_stops_at)
+
+
+async def stopped_at(
+    table: Table, delivery: str, cleaner: Cleaner, at: int, new_stops_at: int
+) -> tuple[Table, Party] | None:
     late = await table.job("job", FIRST, delivery=delivery)
     stop = Stop(at)
     late.store.before_call = stop.before
@@ -190,6 +195,26 @@ async def test_cleaner_that_goes_on_in_the_middle_of_the_new_commit(
         met = await stopped(profile, delivery, CLEANERS[cleaner], at, back)
         assert met is not None, at
         check(*met, (at, back))
+
+
+@pytest.mark.parametrize("cleaner", ["commit", "abort", "cleanup"])
+@pytest.mark.parametrize("delivery", ["listing", "message"])
+async def test_cleaner_that_goes_on_by_name_reaches_no_more_than_its_next_delete(delivery: str, cleaner: str) -> None:
+    """On a file system where a rename of a directory may replace one."""
+    harmed = set()
+    for number in count(await learns("local", delivery, CLEANERS[cleaner])):
+        table = Table("local", OLD, atomic_directory_rename=False)
+        met = await stopped_at(table, delivery, CLEANERS[cleaner], number, 1)
+        if met is None:
+            break
+        try:
+            check(*met, number)
+        except AssertionError:
+            harmed.add(number)
+    late = await Table("local", OLD, atomic_directory_rename=False).job("job", FIRST, delivery=delivery)
+    await run(late, CLEANERS[cleaner])
+    deletes = {call.number for call in late.store.calls if call.operation.startswith("delete")}
+    assert harmed <= deletes
 
 
 async def opened(table: Table, delivery: str, store: Connection) -> committer.Job | None:
@@ -305,3 +330,72 @@ async def opened_or_error(table: Table, store: Connection) -> committer.Job | Co
         return await committer.open_job(table.dest, job_id="job", storage_options={"store": store})
     except CommitterError as error:
         return error
+
+
+@pytest.mark.one_in(6)
+@pytest.mark.parametrize("profile", ["local", "hdfs", "adls"])
+async def test_cleaner_beside_a_driver_that_stands_still_in_its_setup(profile: str, share: Share) -> None:
+    """Another cleaner ends the job, and the id is set up anew. Then the driver makes one call, and the first one goes on.
+
+    What the driver makes in the new job's directory proves nothing to that cleaner.
+    """
+    seen = set()
+    for setup_at, cleaner_at in share.of([(made, at) for made in range(1, 24) for at in range(1, 24)]):
+        seen.add(await met_in_setup(profile, setup_at, cleaner_at))
+    assert "both stood still" in seen
+
+
+async def met_in_setup(profile: str, setup_at: int, cleaner_at: int) -> str:
+    table = Table(profile, OLD)
+    # Of an earlier job of the id. A driver that sets the id up removes it.
+    table.write("_temporary/job/intent", b"{}")
+    late, stands, after = Connection(table.space), Stop(setup_at), Stop(setup_at + 1)
+
+    async def before_late(call: Call) -> None:
+        await stands.before(call)
+        await after.before(call)
+
+    late.before_call = before_late
+    opening = asyncio.create_task(opened_or_error(table, late))
+    if not await stands.reached(opening):
+        return "set up before"
+    cleaner, stop = Connection(table.space), Stop(cleaner_at)
+    cleaner.before_call = stop.before
+    cleaning = asyncio.create_task(cleaned(table, cleaner))
+    is_cleaning = await stop.reached(cleaning)
+    await cleaned(table, Connection(table.space))
+    try:
+        new = await table.job("job", SECOND)
+    except JobExistsError:
+        new = None
+
+    async def go_on() -> None:
+        stands.go_on.set()
+        await after.reached(opening)
+        stop.go_on.set()
+        await cleaning
+        after.go_on.set()
+        await opening
+
+    async def before_new(call: Call) -> None:
+        if publishes(call, "second-1"):
+            new.store.before_call = None
+            await go_on()
+
+    if new is not None:
+        new.store.before_call = before_new
+        await new.commit()
+    await go_on()
+    if new is None or not is_cleaning:
+        return "not ended" if new is None else "removed before"
+    if isinstance(old := opening.result(), committer.Job):
+        # It stood still after its last look.
+        with pytest.raises(JobNotFoundError):
+            await old.commit()
+    check(table, new, (setup_at, cleaner_at))
+    return "both stood still"
+
+
+async def cleaned(table: Table, store: Connection) -> None:
+    with contextlib.suppress(CommitterError):
+        await committer.cleanup(table.dest, job_id="job", storage_options={"store": store})
