@@ -106,8 +106,8 @@ def test_spark_write(
         assert not target.exists()
     else:
         check(spark, table, target)
-        # Proves which file system wrote where Spark committed: only Hadoop's own makes checksums. This engine renames the
-        # files alone; checksums come along only with a whole directory of one attempt, of which there is none here.
+        # Proves which file system wrote where Spark committed: only Hadoop's own makes checksums. This engine renames
+        # the files alone; checksums come along only with a whole directory of one attempt, of which there is none here.
         assert any(target.rglob(".*.crc")) == (writer == STOCK)
         # Proves who committed: Spark's marker is empty.
         assert ((target / "_SUCCESS").stat().st_size == 0) == (writer in (STOCK, BARE))

@@ -14,6 +14,7 @@ import msgspec
 from committer.errors import ConfigurationError, RecordError
 from committer.explanation import Explained, Explanation
 from committer.file_names import is_file_name
+from committer.option_values import values_of_list
 from committer.options import ConfigurationWarning, key_of
 from committer.resolved_options import resolve
 
@@ -230,17 +231,14 @@ class CommitterConfig(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 
     @classmethod
     def from_text(cls, values: Mapping[str, str]) -> CommitterConfig:
-        """Reads choices by field, each as text, as a command line or a Spark option gives them; lists by commas.
+        """Reads choices by field, each as text, as a command line or a Spark option gives them.
 
         Raises:
             msgspec.ValidationError: A text is not a value its field can have.
             ConfigurationError: The same, or values do not fit together.
         """
         lists = {field.name for field in msgspec.structs.fields(cls) if isinstance(field.default, tuple)}
-        read = {
-            name: [part.strip() for part in text.split(",") if part.strip()] if name in lists else text
-            for name, text in values.items()
-        }
+        read = {name: values_of_list(text) if name in lists else text for name, text in values.items()}
         return msgspec.convert(read, cls, strict=False)
 
     def replace(self, **changes: object) -> CommitterConfig:

@@ -9,7 +9,10 @@ import math
 import os
 import re
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from typing import Final, Literal, TypeAlias
+
+import msgspec
 
 from committer.errors import ConfigurationError
 
@@ -53,10 +56,19 @@ def parse(kind: Kind, key: str, value: object) -> object:
     if kind == "weight":
         return _weight(key, value)
     if kind == "list":
-        parts = value if isinstance(value, list | tuple) else str(value).split(",")
-        return tuple(text for part in parts if (text := str(part).strip()))
+        return values_of_list(value)
     text = str(value).strip()
     return text.lower() if kind == "lower" else text
+
+
+def values_of_list(value: object) -> tuple[str, ...]:
+    """The values of a list: a text has commas between them, or is a list of JSON's, where a value may hold a comma."""
+    if isinstance(value, list | tuple):
+        return tuple(text for part in value if (text := str(part).strip()))
+    text = str(value).strip()
+    with suppress(msgspec.DecodeError):
+        return tuple(msgspec.json.decode(text, type=list[str]))
+    return values_of_list(text.split(","))
 
 
 def _boolean(key: str, value: object) -> bool:

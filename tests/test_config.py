@@ -497,6 +497,8 @@ def test_choices_as_text() -> None:
     assert (config.io_concurrency, config.validate_output, config.io_rate) == (7, True, 0)
     assert config.absolute_roots == ("/a", "file:///b")
     assert CommitterConfig.from_text({"absolute_roots": ""}).absolute_roots == ()
+    assert CommitterConfig.from_text({"absolute_roots": '["/a,b", "/c"]'}).absolute_roots == ("/a,b", "/c")
+    assert CommitterConfig.from_text({"absolute_roots": "[/a, /c"}).absolute_roots == ("[/a", "/c")
 
 
 def test_an_algorithm_that_hadoop_does_not_know_is_refused() -> None:

@@ -18,7 +18,7 @@ from committer.spark.modes import SaveMode, commit_config, target_exists
 from committer.spark.option_keys import refuse_secret
 from committer.spark.options import WriteOptions, is_sparks
 from committer.spark.protocol_jobs import unsuited
-from committer.spark.protocol_session import PROTOCOL_KEY, choices_of_process, is_committing
+from committer.spark.protocol_session import PROTOCOL_KEY, is_committing
 from committer.spark.running_writes import CALL, RunningWrite, running
 from committer.spark.sessions import case_sensitive, described, described_as
 from committer.sync.portal import wait_for
@@ -103,7 +103,10 @@ def unsuitable(df: DataFrame, given: Mapping[str, str], path: str, *, job_id: st
 def unsuitable_choices(config: CommitterConfig) -> str:
     """Likewise, of the commit's choices."""
     fields = unsuited(config)
-    return f"files that Spark writes cannot be given {' and '.join(fields)}" if fields else ""
+    if not fields:
+        return ""
+    what = " and ".join(fields)
+    return f"files that Spark writes cannot be given {what}, which the call, the session or configure chose"
 
 
 def of_spark(settings: Mapping[str, str]) -> dict[str, str]:
@@ -118,12 +121,11 @@ def of_spark(settings: Mapping[str, str]) -> dict[str, str]:
     return found
 
 
-def write_by_spark(write: SparksWrite, *, own_choices: bool) -> JobReport:
+def write_by_spark(write: SparksWrite) -> JobReport:
     """Writes, and returns the report without the time of the call.
 
     Args:
         write: The call.
-        own_choices: Whether the call makes choices of the commit; else those that `configure` was given count.
 
     Raises:
         TargetExistsError: The mode is ``error`` and the destination holds data.
@@ -138,7 +140,7 @@ def write_by_spark(write: SparksWrite, *, own_choices: bool) -> JobReport:
     if used and write.mode == "error":
         raise target_exists(options.path)
     config = commit_config(
-        (None if own_choices else choices_of_process()) or options.config,
+        options.config,
         write.mode,
         partition_by=options.partition_by,
         overwrite_mode=options.overwrite_mode,

@@ -157,12 +157,6 @@ def is_sparks(key: str) -> bool:
     return not (folded in own or folded.startswith(_STORAGE) or is_hadoop_key(folded))
 
 
-def makes_choices(options: Mapping[str, str]) -> bool:
-    """Whether options make choices of the commit, by our names or Hadoop's."""
-    fields = {field.name for field in msgspec.structs.fields(CommitterConfig)}
-    return any(key.lower() in fields or is_hadoop_key(key.lower()) for key in options)
-
-
 def path_option(uri: str | os.PathLike[str] | StorePath) -> str:
     """The text of the option ``path`` that means this destination: its names as they are, without escapes.
 

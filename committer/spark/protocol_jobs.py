@@ -136,7 +136,8 @@ async def set_up(
     if decided is None:
         _refuse_stray_call(request)
         chosen = config if config is not None else _choices({**request.storage, **request.options}, destination)
-        decided = _refuse_unsuited(chosen).replace(**replaced)
+        decided = _without_conflicts(chosen).replace(**replaced)
+    _refuse_unsuited(decided)
     job = await open_job(
         destination,
         job_id=request.job_id,
@@ -206,7 +207,7 @@ def unsuited(config: CommitterConfig) -> list[str]:
     return [f"{field}={value!r}" for field, value in _UNSUITED.items() if getattr(config, field) == value]
 
 
-def _refuse_unsuited(config: CommitterConfig) -> CommitterConfig:
+def _refuse_unsuited(config: CommitterConfig) -> None:
     """Refuses what files that Spark itself writes cannot be given."""
     for choice in unsuited(config):
         raise ConfigurationError(
@@ -214,6 +215,10 @@ def _refuse_unsuited(config: CommitterConfig) -> CommitterConfig:
             operation="setup_job",
             next_step=f"leave {choice.partition('=')[0]} out, or use committer.spark.write",
         )
+
+
+def _without_conflicts(config: CommitterConfig) -> CommitterConfig:
+    """Refuses what says of old data something else than Spark's save mode."""
     if config.conflict_mode != "append" or config.superseded_scope != "directories" or config.superseded_directories:
         raise ConfigurationError(
             "what happens to data that is there is what Spark's save mode chooses",

@@ -49,9 +49,9 @@ def is_committing(session: Any) -> bool:
     return _Registered.side is not None and session.conf.get(PROTOCOL_KEY, "") == PROTOCOL
 
 
-def choices_of_process() -> CommitterConfig | None:
-    """The choices that `configure` was given."""
-    return None if _Registered.side is None else _Registered.side.config
+def choices_of_process(session: Any) -> CommitterConfig | None:
+    """The choices that `configure` was given, where Spark's own writers commit through this process in a session."""
+    return _Registered.side.config if _Registered.side is not None and is_committing(session) else None
 
 
 def last_report() -> JobReport | None:
@@ -91,7 +91,8 @@ def configure(
     Args:
         target: The builder of the first session of this process, whose JVM then starts with the jar. Or a classic
             session whose JVM has the jar already (``spark-submit --jars``).
-        config: Choices for every job of the process, in place of those that the session's ``spark.hadoop.*`` make.
+        config: Choices for every job of Spark's own writers, and of `write`, in place of those that the session's
+            ``spark.hadoop.*`` make.
         progress: True shows how far a commit is, as with `committer.open_job`; a callable is told each event.
 
     Returns:

@@ -13,6 +13,8 @@ from contextlib import contextmanager
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+import msgspec
+
 from committer.config import CommitterConfig, ConfigLike
 from committer.documentation import page
 from committer.errors import StorePermissionError
@@ -74,13 +76,19 @@ def set_by_user(df: DataFrame) -> dict[str, str]:
         return {}
 
 
-def add_from_session(df: DataFrame, settings: dict[str, str], config: ConfigLike | None = None) -> str:
+def add_from_session(
+    df: DataFrame,
+    settings: dict[str, str],
+    config: ConfigLike | None = None,
+    process: CommitterConfig | None = None,
+) -> str:
     """Adds to the options of a write what its session says and they do not.
 
     Args:
         df: What is written.
         settings: The options, ``path`` among them.
         config: Choices that win over the session's: a `CommitterConfig` over all of them.
+        process: The choices that `configure` was given, in place of those of the session's keys.
 
     Returns:
         How to give the secrets that the session holds; empty where they are not missed.
@@ -89,7 +97,7 @@ def add_from_session(df: DataFrame, settings: dict[str, str], config: ConfigLike
         ConfigurationError: A value is not one its option takes.
     """
     session = set_by_user(df)
-    if not session:
+    if not session and process is None:
         return ""
     own = [key for key in settings if not key.lower().startswith(_STORAGE)]
     storage = [key[len(_STORAGE) :] for key in settings if key.lower().startswith(_STORAGE)]
@@ -97,16 +105,26 @@ def add_from_session(df: DataFrame, settings: dict[str, str], config: ConfigLike
     if not isinstance(config, CommitterConfig):
         path = StorePath.of(parse_options({"path": settings["path"]}).path)
         mode = settings.get("existing") or "append"
-        chosen = choices_of(session, [*own, *(config or ())], mode=mode, place=path)
+        given = [*own, *(config or ())]
+        if process is not None:
+            chosen = {field: value for field, value in changed(process).items() if field not in _fields_of(given)}
+        else:
+            chosen = choices_of(session, given, mode=mode, place=path)
         settings.update({key: as_option(value) for key, value in chosen.items()})
     settings.update({f"{_STORAGE}{key}": value for key, value in store.options.items()})
     return store.withheld
 
 
+def changed(config: CommitterConfig) -> dict[str, object]:
+    """The choices that are not at their defaults, by field."""
+    defaults = CommitterConfig()
+    return {field: value for field, value in config.to_record().items() if value != getattr(defaults, field)}
+
+
 def as_option(value: object) -> str:
     """A choice as the text of an option."""
     if isinstance(value, tuple):
-        return ",".join(value)
+        return msgspec.json.encode(value).decode()
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
@@ -136,9 +154,7 @@ def choices_of(
         ConfigurationError: A value is not one its option takes.
     """
     found = resolve(session if place is None else for_place(session, place, _KEYS))
-    hadoop = {spelled_as_hadoop(key.lower()) for key in given}
-    fed = {option.field for option in OPTIONS if option.field and option.key in hadoop}
-    taken = fed | {key.lower() for key in given}
+    taken = _fields_of(given)
     instead = _INSTEAD.get((mode, found.values.get("conflict_mode")))
     if instead and "conflict_mode" not in taken:
         said = f"{found.origins['conflict_mode']} is {found.values['conflict_mode']}"
@@ -186,6 +202,13 @@ def store_settings(session: Mapping[str, str], path: str, given: Iterable[str]) 
             options[key] = value
     missed = bool(secrets) and not any(option.secret for option in explicit.values())
     return StoreSettings(options, _withheld(secrets) if missed else "")
+
+
+def _fields_of(given: Iterable[str]) -> set[str]:
+    """The keys of options in lower case, and the fields that those among them feed which are Hadoop's."""
+    folded = {key.lower() for key in given}
+    hadoop = {spelled_as_hadoop(key) for key in folded}
+    return folded | {option.field for option in OPTIONS if option.field and option.key in hadoop}
 
 
 @lru_cache(maxsize=64)

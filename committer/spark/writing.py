@@ -18,7 +18,7 @@ import msgspec
 
 from committer.committers.registry import DEFAULT_COMMITTER
 from committer.committers.results import JobReport
-from committer.config import CommitterConfig, ConfigLike, config_of
+from committer.config import ConfigLike, config_of
 from committer.errors import CommitterError, ConfigurationError, JobNotFoundError, StorePermissionError
 from committer.logs import job_logger
 from committer.paths import Destination
@@ -35,9 +35,10 @@ from committer.spark.by_spark import (
 from committer.spark.carried_errors import error_behind
 from committer.spark.fetching import fetched_report, ignored_report
 from committer.spark.modes import SaveMode, save_mode
-from committer.spark.options import WriteOptions, is_sparks, makes_choices, parse_options, path_option
+from committer.spark.options import WriteOptions, is_sparks, parse_options, path_option
+from committer.spark.protocol_session import choices_of_process
 from committer.spark.saving import save
-from committer.spark.session_settings import add_from_session, as_option
+from committer.spark.session_settings import add_from_session, as_option, changed
 from committer.spark.sessions import case_sensitive, described, described_as
 
 if TYPE_CHECKING:
@@ -83,9 +84,9 @@ def write(
             data.
         options: More options of the data source, ``maxRecordsPerFile`` for example.
         committer: The committer's name; the store's default when None.
-        config: The commit's choices. In a classic session keys ``spark.hadoop.*`` that its configuration sets make
-            those that neither this nor `options` makes, a `CommitterConfig` being all of them; and likewise
-            `storage_options`, but for secrets.
+        config: The commit's choices. Those that neither this nor `options` makes are made in a classic session by its
+            keys ``spark.hadoop.*``, or by what `configure` was given in place of them; a `CommitterConfig` makes all.
+            Such keys likewise make `storage_options`, but for secrets.
         storage_options: How to reach the store; of secrets references: ``env:NAME`` or ``file:PATH``.
         job_id: The job's id; a UUID when None.
         writer: ``python`` writes in Spark's Python workers; ``spark`` by Spark's own writer, whose options, formats and
@@ -127,10 +128,10 @@ def write(
         **_storage_keys(storage_options),
     )
     given = dict(settings)
-    withheld = add_from_session(df, settings, config)
+    withheld = add_from_session(df, settings, config, choices_of_process(df.sparkSession))
     by_spark = None if named == "python" else _by_spark(df, chosen, given, settings, job_id=job_id, named=named)
     if by_spark is not None:
-        report = write_by_spark(by_spark, own_choices=config is not None or makes_choices(given))
+        report = write_by_spark(by_spark)
         return msgspec.structs.replace(report, duration_s=time.monotonic() - started)
     parsed = parse_options(settings)
     if withheld:
@@ -259,11 +260,7 @@ def _storage_keys(storage_options: Mapping[str, object] | None) -> dict[str, str
 
 def _config_options(config: ConfigLike | None) -> dict[str, str]:
     choices = config_of(config)
-    if choices is None:
-        return {}
-    defaults = CommitterConfig()
-    changed = {key: value for key, value in choices.to_record().items() if value != getattr(defaults, key)}
-    return {key: as_option(value) for key, value in changed.items()}
+    return {} if choices is None else {key: as_option(value) for key, value in changed(choices).items()}
 
 
 def _overwrite_mode(df: DataFrame, mode: SaveMode, chosen: str | None) -> str | None:

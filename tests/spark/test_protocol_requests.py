@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import committer
+from committer import CommitterConfig
 from committer.errors import ConfigurationError, UnsupportedError
 from committer.events import JobEvent
 from committer.spark.commit_log import DriverLog, _threads
@@ -47,6 +49,18 @@ async def test_choices_that_are_the_save_mode_s_are_refused_and_not_ignored(
 ) -> None:
     with pytest.raises(ConfigurationError, match="what Spark's save mode chooses"):
         await set_up(request(tmp_path, options=options))
+    assert not (tmp_path / "t" / "_temporary").exists()
+
+
+@pytest.mark.parametrize("choices", [{"durability": "fsync"}, {"unique_names": True}])
+async def test_choices_that_spark_s_files_cannot_be_given_are_refused_whoever_made_them(
+    tmp_path: Path, choices: dict[str, Any]
+) -> None:
+    config = CommitterConfig(**choices)
+    replacing = config.replace(conflict_mode="replace", superseded_scope="destination")
+    for decided in None, replacing:
+        with pytest.raises(ConfigurationError, match=r"cannot be had with files .* own writers write"):
+            await set_up(request(tmp_path), config, decided=decided)
     assert not (tmp_path / "t" / "_temporary").exists()
 
 

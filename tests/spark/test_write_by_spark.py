@@ -14,8 +14,10 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 import committer.spark
+from committer import CommitterConfig, sync
 from committer.errors import CommitterError, ConfigurationError, TargetExistsError, UnsupportedError
 from committer.events import JobEvent
+from committer.records.job_state import Decision
 from committer.spark import write
 
 from .conftest import SPARKS_OWN
@@ -93,6 +95,8 @@ def test_the_report_is_the_calls_own(committing: SparkSession, tmp_path: Path) -
         ({"compression": "brotli"}, "no codec brotli for parquet"),
         ({"config": {"unique_names": True}}, "cannot be given unique_names=True"),
         ({"options": {"durability": "fsync"}}, "cannot be given durability='fsync'"),
+        ({"config": {"durability": "fsync"}}, "cannot be given durability='fsync'"),
+        ({"config": CommitterConfig(durability="fsync")}, "cannot be given durability='fsync'"),
         ({"options": {"caseSensitive": "true"}}, r"go by spark\.sql\.caseSensitive"),
     ],
 )
@@ -110,6 +114,50 @@ def test_what_spark_cannot_do_python_does_and_says_why(
         assert report.statistics.counters["committer_rows_written"] == 2
     (said,) = [record for record in caplog.records if "is written by Python" in record.getMessage()]
     assert said.levelno == logging.INFO
+
+
+def decided_config(root: Path) -> CommitterConfig:
+    """The choices that the one job at a destination was decided with, and that it left behind."""
+    (decision,) = root.rglob("decision")
+    record = sync.load_record(decision)
+    assert isinstance(record, Decision)
+    return record.config
+
+
+@pytest.mark.parametrize("choice", [{"durability": "fsync"}, {"unique_names": True}])
+def test_what_configure_chose_for_all_jobs_is_never_dropped(
+    committing: SparkSession, tmp_path: Path, choice: dict[str, Any]
+) -> None:
+    """Nor by a call that makes another choice; only by one that makes the same one."""
+    (field, value), frame = next(iter(choice.items())), committing.range(2)
+    committer.spark.configure(committing, config={**choice, "cleanup_skipped": True})
+    with pytest.raises(Exception, match=rf"{field}={value!r} cannot be had with files that Spark's own writers write"):
+        frame.write.parquet(str(tmp_path / "refused"))
+    for more in {}, {"options": {"io_concurrency": 4}}, {"config": {"io_concurrency": 4}}:
+        with pytest.raises(
+            ConfigurationError, match=rf'cannot be given {field}={value!r}, .*configure.*; .*writer="python"'
+        ):
+            write(frame, tmp_path / "refused", writer="spark", **more)
+        root = tmp_path / str(len(list(tmp_path.iterdir())))
+        report = write(frame, root, **more)
+        assert report.statistics.counters["committer_rows_written"] == 2
+        assert getattr(decided_config(root), field) == value
+        assert decided_config(root).io_concurrency == (4 if more else CommitterConfig().io_concurrency)
+    assert not data_files(tmp_path / "refused")
+    for config in {field: getattr(CommitterConfig(), field)}, CommitterConfig():
+        root = tmp_path / str(len(list(tmp_path.iterdir())))
+        assert "committer_rows_written" not in write(frame, root, config=config).statistics.counters
+        assert bool(list(root.rglob("decision"))) == isinstance(config, dict)
+
+
+@pytest.mark.parametrize("writer", ["spark", "python"])
+def test_what_configure_chose_holds_for_either_writer(committing: SparkSession, tmp_path: Path, writer: str) -> None:
+    committer.spark.configure(committing, config={"validate_output": True, "cleanup_skipped": True})
+    write(committing.range(2), tmp_path / "on", writer=writer)
+    assert decided_config(tmp_path / "on").validate_output
+    committing.conf.set(KEY, SPARKS_OWN)
+    write(committing.range(2), tmp_path / "off")
+    assert not list((tmp_path / "off").rglob("decision"))
 
 
 def test_without_the_adaptor_python_writes(spark: SparkSession, tmp_path: Path) -> None:
