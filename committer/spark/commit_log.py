@@ -50,7 +50,9 @@ class DriverLog:
 
     def say(self, line: str) -> None:
         """Notes a line. What becomes of it is no matter of the commit's."""
-        _threads.submit(self._said, line)
+        # No thread takes it while the interpreter ends.
+        with suppress(RuntimeError):
+            _threads.submit(self._said, line)
 
     def _said(self, line: str) -> None:
         with suppress(Exception):

@@ -196,12 +196,12 @@ class _JobSide:
 
         def committed(report: JobReport) -> None:
             _Last.report = report
+            if asks is not None:
+                asks.committed(report)
             log.say(
                 f"job {report.job_id} committed {report.files_committed} files, {report.bytes_committed} bytes in"
                 f" {report.duration_s:.1f} s"
             )
-            if asks is not None:
-                asks.committed(report)
 
         return answered(
             operation,

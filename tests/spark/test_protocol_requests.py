@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import json
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
+import msgspec
 import pytest
 
 import committer
@@ -13,7 +17,10 @@ from committer import CommitterConfig
 from committer.errors import ConfigurationError, UnsupportedError
 from committer.events import JobEvent
 from committer.spark.commit_log import DriverLog, _threads
+from committer.spark.jvm import building
 from committer.spark.protocol_jobs import SetupRequest, set_up
+from committer.spark.protocol_session import _JobSide, last_report
+from committer.spark.running_writes import CALL, running
 
 
 def request(tmp_path: Path, **fields: object) -> SetupRequest:
@@ -72,6 +79,25 @@ async def test_a_setup_that_cannot_be_answered_leaves_no_job(tmp_path: Path, mon
     with pytest.raises(MemoryError):
         await set_up(request(tmp_path))
     assert await committer.list_jobs(tmp_path / "t") == []
+
+
+def test_a_log_that_cannot_be_written_changes_no_commit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """While the interpreter ends, no thread takes a line any more; the commit is answered all the same."""
+    closed = ThreadPoolExecutor(1)
+    closed.shutdown()
+    monkeypatch.setattr("committer.spark.commit_log._threads", closed)
+    side = _JobSide(None, None)
+    side.driver = SimpleNamespace(note=lambda line: None)
+    with running(CommitterConfig()) as call:
+        release = {"release": building.release(), "compiled_for": "2.13-4.3.0", "spark": "4.3.0"}
+        setup = request(tmp_path, options={CALL: call.name}, **release)
+        answer = json.loads(side.call("setup", msgspec.json.encode(setup).decode()))
+        asked = {"spec": answer["spec"], "task_commits": [], **release}
+        assert json.loads(side.call("commit", json.dumps(asked))) == {"committed": "j"}
+        assert call.report is not None
+    report = last_report()
+    assert report is not None
+    assert report.job_id == "j"
 
 
 async def test_spark_s_log_gets_a_line_every_few_seconds() -> None:
