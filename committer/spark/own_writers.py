@@ -185,7 +185,7 @@ def _plan(
 ) -> _Plan:
     choices = config_of(config)
     settings = _settings(uri, storage_options, "foreach_partition")
-    session = set_by_user(df)
+    session = set_by_user(df, parse_options({"path": settings["path"]}).path)
     store = store_settings(session, settings["path"], storage_options or ())
     settings.update({f"{_STORAGE}{key}": value for key, value in store.options.items()})
     options = parse_options(settings)

@@ -1,8 +1,8 @@
 """What the configuration of a classic session says to a write: keys ``spark.hadoop.*`` that its user set.
 
 Hadoop's own defaults say nothing here: only keys that stand in the Spark configuration count, with the values that the
-session's Hadoop configuration has for them. A secret's value is never read into an option, for Spark shows options in
-plans and logs: its user is told how to give it by reference.
+session's Hadoop configuration has for them. A secret's value is never asked for: Spark shows options in plans and logs,
+and py4j logs what it carries (DEBUG). Its user is told how to give it by reference.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from committer.documentation import page
 from committer.errors import StorePermissionError
 from committer.logs import job_logger
 from committer.option_values import SPARK_HADOOP
-from committer.options import OPTIONS, S3A
+from committer.options import FACTORY_SCHEME, OPTIONS, S3A
 from committer.paths import StorePath
 from committer.place_options import for_place, of_one_place
 from committer.resolved_options import resolve
@@ -58,22 +58,44 @@ class StoreSettings(NamedTuple):
     withheld: str
 
 
-def set_by_user(df: DataFrame) -> dict[str, str]:
+def set_by_user(df: DataFrame, path: str) -> dict[str, str]:
     """The Hadoop configuration of a DataFrame's session, as far as its Spark configuration sets it; without prefix.
 
     Empty where the session can't be asked, as in Spark Connect.
+
+    Args:
+        df: What is written.
+        path: The destination. Of keys that are no choices of a commit, and say nothing of its store but a secret, the
+            value is not asked for: it is the empty text.
     """
     if is_connect(df):
         return {}
+    place = StorePath.of(path)
     try:
-        context = df.sparkSession.sparkContext
-        hadoop = context._jsc.hadoopConfiguration()
-        set_here = [key for key, _ in context.getConf().getAll() if key.startswith(SPARK_HADOOP)]
-        keys = [key.removeprefix(SPARK_HADOOP) for key in set_here]
-        return {key: value for key in keys if (value := hadoop.get(key)) is not None}
+        java = df.sparkSession.sparkContext._jsc
+        hadoop = java.hadoopConfiguration()
+        # SparkContext.getConf() would carry all values here, and back.
+        named = [str(pair._1()) for pair in java.getConf().getAll()]
+        keys = [key.removeprefix(SPARK_HADOOP) for key in named if key.startswith(SPARK_HADOOP)]
+        return {key: value for key in keys if (value := hadoop.get(key) if _counts(key, place) else "") is not None}
     except Exception as error:  # a platform may forbid it
         _LOG.debug("the session's Hadoop configuration cannot be read: %s", type(error).__name__)
         return {}
+
+
+def _counts(key: str, place: StorePath) -> bool:
+    """Whether the value of a key, and not only that it is set, bears on a write to a place."""
+    if _is_choice(key):
+        return True
+    table = options_of(place.scheme)
+    if table is None or not table.is_hadoop(key) or not table.is_for(key, place.authority):
+        return False
+    option = table.find(key)
+    return option is None or not option.secret
+
+
+def _is_choice(key: str) -> bool:
+    return key in _KEYS or key.startswith((FACTORY_SCHEME, S3A)) or of_one_place(key, _KEYS) is not None
 
 
 def add_from_session(
@@ -96,20 +118,20 @@ def add_from_session(
     Raises:
         ConfigurationError: A value is not one its option takes.
     """
-    session = set_by_user(df)
+    path = parse_options({"path": settings["path"]}).path
+    session = set_by_user(df, path)
     if not session and process is None:
         return ""
     own = [key for key in settings if not key.lower().startswith(_STORAGE)]
     storage = [key[len(_STORAGE) :] for key in settings if key.lower().startswith(_STORAGE)]
-    store = store_settings(session, parse_options({"path": settings["path"]}).path, storage)
+    store = store_settings(session, path, storage)
     if not isinstance(config, CommitterConfig):
-        path = StorePath.of(parse_options({"path": settings["path"]}).path)
         mode = settings.get("existing") or "append"
         given = [*own, *(config or ())]
         if process is not None:
             chosen = {field: value for field, value in changed(process).items() if field not in _fields_of(given)}
         else:
-            chosen = choices_of(session, given, mode=mode, place=path)
+            chosen = choices_of(session, given, mode=mode, place=StorePath.of(path))
         settings.update({key: as_option(value) for key, value in chosen.items()})
     settings.update({f"{_STORAGE}{key}": value for key, value in store.options.items()})
     return store.withheld
@@ -182,8 +204,7 @@ def store_settings(session: Mapping[str, str], path: str, given: Iterable[str]) 
     table = options_of(place.scheme)
     if table is None:
         return StoreSettings({}, "")
-    choices = {key for key in session if key in _KEYS or of_one_place(key, _KEYS) is not None or key.startswith(S3A)}
-    others = {key: value for key, value in session.items() if key not in choices}
+    others = {key: value for key, value in session.items() if not _is_choice(key)}
     _tell_unknown(place.scheme, tuple(table.unknown_of_hadoop(others, place.authority)))
     explicit = {option.name: option for key in given if (option := table.decided_by(key)) is not None}
     options: dict[str, str] = {}

@@ -60,9 +60,7 @@ async def test_choices_that_are_the_save_mode_s_are_refused_and_not_ignored(
 
 
 @pytest.mark.parametrize("choices", [{"durability": "fsync"}, {"unique_names": True}])
-async def test_choices_that_spark_s_files_cannot_be_given_are_refused_whoever_made_them(
-    tmp_path: Path, choices: dict[str, Any]
-) -> None:
+async def test_choices_that_spark_s_files_cannot_be_given_are_refused(tmp_path: Path, choices: dict[str, Any]) -> None:
     config = CommitterConfig(**choices)
     replacing = config.replace(conflict_mode="replace", superseded_scope="destination")
     for decided in None, replacing:

@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+from pyspark.sql import Row, SparkSession
 
 from committer.errors import ConfigurationError
 from committer.paths import StorePath
+from committer.spark import foreach_partition, write
+from committer.spark.job_side import answered
 from committer.spark.session_settings import _tell_unknown, choices_of, set_by_user, store_settings
 from committer.stores.registry import options_of
+from committer.sync import TaskAttempt
 
 from .cluster import environment
 
@@ -227,7 +233,7 @@ def test_every_key_of_a_store_is_a_secret_or_can_be_shown(scheme: str) -> None:
 
 def test_a_client_of_connect_is_asked_nothing() -> None:
     frame = type("DataFrame", (), {"__module__": "pyspark.sql.connect.dataframe"})()
-    assert set_by_user(frame) == {}
+    assert set_by_user(frame, "/data") == {}
 
 
 # --- A session ----------------------------------------------------------------------------------------------------
@@ -246,6 +252,8 @@ builder = SparkSession.builder.master("local[1]")
 for key, value in settings.items():
     builder = builder.config(key, value)
 spark = builder.getOrCreate()
+# From here on: to make the session PySpark itself carries every setting.
+logging.getLogger("py4j").setLevel(logging.DEBUG)
 df = spark.range(3)
 local = [
     committer.spark.write(df, f"{root}/from-session"),
@@ -295,6 +303,46 @@ for call in (
     else:
         raise AssertionError
 """
+
+
+@pytest.mark.parametrize("writer", ["spark", "python"])
+def test_a_secret_that_a_write_does_not_need_is_carried_nowhere(
+    committing: SparkSession, tmp_path: Path, caplog: pytest.LogCaptureFixture, writer: str
+) -> None:
+    """py4j logs what it carries: the secrets of a session have no business in a write to a local disk."""
+    java = committing.sparkContext._jsc
+    keys = (
+        "fs.s3a.secret.key",
+        "fs.azure.account.key.acct.dfs.core.windows.net",
+        "fs.gs.auth.service.account.private.key",
+    )
+    for key in keys:
+        java.sc().conf().set(f"spark.hadoop.{key}", CANARY)
+        java.hadoopConfiguration().set(key, CANARY)
+    asked: list[str] = []
+
+    def listening(operation: str, request: str, **more: Any) -> str:
+        asked.append(request)
+        return answered(operation, request, **more)
+
+    try:
+        with caplog.at_level(logging.DEBUG, logger="py4j"), pytest.MonkeyPatch.context() as listened:
+            listened.setattr("committer.spark.protocol_session.answered", listening)
+            write(committing.range(2), tmp_path / "t", writer=writer)
+            foreach_partition(committing.range(2), tmp_path / "u", write_nothing)
+    finally:
+        for key in keys:
+            java.sc().conf().remove(f"spark.hadoop.{key}")
+            java.hadoopConfiguration().unset(key)
+    assert "spark.hadoop.fs.s3a.secret.key" in caplog.text
+    assert CANARY not in caplog.text
+    assert len(asked) == (2 if writer == "spark" else 0)
+    assert not any(CANARY in request for request in asked)
+
+
+def write_nothing(rows: Iterator[Row], task: TaskAttempt) -> None:
+    for _row in rows:
+        pass
 
 
 @pytest.fixture(scope="module")

@@ -59,9 +59,10 @@ public final class CommitProtocol extends FileCommitProtocol implements Serializ
   public void setupJob(JobContext context) {
     ObjectNode request = Driver.JSON.createObjectNode();
     Configuration configuration = context.getConfiguration();
-    request.put("job_id", jobId).put("destination", qualified(configuration)).put("dynamic", dynamic);
+    Path place = qualified(configuration);
+    request.put("job_id", jobId).put("destination", place.toString()).put("dynamic", dynamic);
     superseded.forEach(request.putArray("superseded")::add);
-    StoreSettings.add(configuration, request);
+    StoreSettings.add(configuration, place, request);
     setup = Driver.ask("setup", request, jobId, destination).toString();
     try {
       TaskOutput.checkSeen(read(setup), configuration);
@@ -73,10 +74,10 @@ public final class CommitProtocol extends FileCommitProtocol implements Serializ
   }
 
   /** Not every caller in Spark gives a whole path, and Python may have another working directory. */
-  private String qualified(Configuration configuration) {
+  private Path qualified(Configuration configuration) {
     try {
       Path path = new Path(destination);
-      return path.getFileSystem(configuration).makeQualified(path).toString();
+      return path.getFileSystem(configuration).makeQualified(path);
     } catch (IOException error) {
       throw new UncheckedIOException(error);
     }
@@ -106,8 +107,9 @@ public final class CommitProtocol extends FileCommitProtocol implements Serializ
   }
 
   private ObjectNode request(JobContext context) {
-    ObjectNode request = Driver.JSON.createObjectNode().put("spec", read(setup).get("spec").asText());
-    StoreSettings.add(context.getConfiguration(), request);
+    JsonNode job = read(setup);
+    ObjectNode request = Driver.JSON.createObjectNode().put("spec", job.get("spec").asText());
+    StoreSettings.add(context.getConfiguration(), new Path(job.get("destination").asText()), request);
     return request;
   }
 
