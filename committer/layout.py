@@ -131,6 +131,7 @@ class JobLayout:
         manifests: Where those records are.
         uploads: Where task attempts list the uploads that they begin.
         tasks: Where the files that a job publishes are, below a directory of each task attempt, or task.
+        recorded_tasks: Where records say that these are.
         runs: Where the directories of running task attempts are.
         shared: Directories in `_temporary` that jobs share, the innermost first: they go with the last job.
         drivers: The directory that goes with this setup of the id.
@@ -173,6 +174,7 @@ class JobLayout:
         self.setup_name: str = check_setup(setup)
         self.drivers: StorePath = self.job_directory / f"{DRIVERS}{setup}" if setup else self.job_attempt_directory
         self.tasks: StorePath = self.job_attempt_directory / "tasks"
+        self.recorded_tasks: StorePath = self.tasks
         self.runs: StorePath = self.tasks
         self.tasks_fenced: StorePath = self.drivers / "tasks-fenced"
         self.beside: StorePath | None = destination / f"{self.beside_prefix}{job_id}" if self.beside_prefix else None

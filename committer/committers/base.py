@@ -229,7 +229,7 @@ def _message_of(context: StageContext, path: StorePath, data: bytes, task: int, 
     files, _directories = relative_entries(
         manifest,
         destination=layout.destination,
-        source_root=layout.tasks,
+        source_root=layout.recorded_tasks,
         source=str(path),
         roots=layout.roots,
     )

@@ -11,7 +11,6 @@ from committer.errors import (
     DestinationNotFoundError,
     InvalidPathError,
     JobNotFoundError,
-    JobStateError,
     StoreError,
     StoreNotFoundError,
     StoreOutcomeUnknownError,
@@ -26,7 +25,7 @@ from committer.records.manifest import DirectoryEntry
 from committer.records.task_commit import TaskCommit, digest_of, inline_record
 from committer.stages.base import Stage, StageContext
 from committer.stages.durability import sync_directories
-from committer.stages.job_stands import check_job_stands
+from committer.stages.job_stands import check_job_stands, too_late
 from committer.stages.names import with_ancestors
 from committer.stages.origin import names_not_forced
 from committer.stages.task_directories import destination_directories
@@ -171,18 +170,12 @@ class CommitTask(Stage[TaskOutput, TaskCommit]):
             )
 
     async def _too_late(self, path: StorePath, error: StoreNotFoundError) -> CommitterError:
-        layout = self.context.layout
         try:
             await self._check_job_stands()
         except CommitterError as reason:
             return reason
-        return JobStateError(
-            f"job {layout.job_id} is being committed: its records are frozen, this task attempt came too late",
-            operation=self.name,
-            path=path,
-            next_step="stop this task: its job is over",
-            causes=[error],
-        )
+        how = "its records are frozen, this task attempt came too late"
+        return too_late(self.context.layout, how, operation=self.name, path=path, causes=[error])
 
     async def _check_not_aborted(self, value: TaskOutput) -> None:
         """A driver may abort an attempt that still runs; its record would name files that are gone."""

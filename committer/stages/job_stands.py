@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from committer.errors import (
     JobDecidedError,
     JobNotFoundError,
+    JobStateError,
     RecordError,
     StoreIsADirectoryError,
     StoreNotADirectoryError,
     StoreNotFoundError,
 )
 from committer.layout import JobLayout, has_nonce
+from committer.paths import StorePath
 from committer.stages.base import StageContext
 from committer.stages.job_directory import JobDirectory, look_at_job
 from committer.stages.origin import is_set_up
@@ -18,8 +22,11 @@ from committer.stages.own_records import read_setup
 from committer.stores.base import Store
 
 
-async def check_job_stands(context: StageContext, *, operation: str) -> None:
+async def check_job_stands(context: StageContext, *, operation: str) -> JobDirectory:
     """Refuses work for a job that is gone or decided: one call.
+
+    Returns:
+        What stands in the job's directory.
 
     Raises:
         JobNotFoundError: The job was never set up here, or was cleaned up; where directories are real, also when its id
@@ -44,6 +51,28 @@ async def check_job_stands(context: StageContext, *, operation: str) -> None:
             path=layout.decision,
             next_step="stop this task: its job is over",
         )
+    return found
+
+
+def too_late(
+    layout: JobLayout, how: str, *, operation: str, path: StorePath, causes: Sequence[BaseException] = ()
+) -> JobStateError:
+    """The error of a task attempt that would commit while a driver commits its job.
+
+    Args:
+        layout: The job.
+        how: How late it is.
+        operation: What it did.
+        path: What it would commit.
+        causes: What told.
+    """
+    return JobStateError(
+        f"job {layout.job_id} is being committed: {how}",
+        operation=operation,
+        path=path,
+        next_step="stop this task: its job is over",
+        causes=causes,
+    )
 
 
 async def is_set_up_anew(store: Store, layout: JobLayout, found: JobDirectory | None = None) -> bool:

@@ -111,7 +111,11 @@ def decode_record(
     with context.statistics.timed(names.OP_LOAD_MANIFEST):
         manifest = decode_task_manifest(data, source=source, names_checked=False)
         read = relative_names(
-            manifest, destination=layout.destination, source_root=layout.tasks, source=source, roots=layout.roots
+            manifest,
+            destination=layout.destination,
+            source_root=layout.recorded_tasks,
+            source=source,
+            roots=layout.roots,
         )
     if read.plain:
         context.plain_records.add(digest)
@@ -125,7 +129,7 @@ def _decode_again(context: StageContext, winner: Winner, data: bytes) -> RecordE
     layout = context.layout
     with context.statistics.timed(names.OP_LOAD_MANIFEST):
         manifest = decode_task_manifest(data, source=winner.record, names_checked=False)
-        sources, destinations = cut_names(manifest, destination=layout.destination, source_root=layout.tasks)
+        sources, destinations = cut_names(manifest, destination=layout.destination, source_root=layout.recorded_tasks)
     return _entries(layout, manifest, sources, destinations)
 
 

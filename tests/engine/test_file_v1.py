@@ -308,6 +308,17 @@ async def test_tasks_join_a_job_of_hadoops_that_java_commits(place: Place) -> No
     }
 
 
+async def test_messages_of_tasks_that_joined_a_job_of_hadoops_win(place: Place) -> None:
+    """Such a task knows of no setup. What its message tells is what the driver finds, which joined the job later."""
+    committed_by_hadoop(place, 0, {"part-0": b"0"})
+    spec = JobSpec.for_hadoop(place.dest, HADOOP_JOB, committer="file-v1")
+    message = await place.run_task(spec, 1, {"part-1": b"1"})
+    async with committer.attach_job(spec, storage_options=place.options) as job:
+        hadoops = await job.recover_task(0, 0)
+        await job.commit([hadoops, message], tasks=2)
+    assert place.files() == {"part-0": b"0", "part-1": b"1"}
+
+
 async def test_a_job_of_hadoops_that_is_not_there(place: Place) -> None:
     spec = JobSpec.for_hadoop(place.dest, HADOOP_JOB, committer="file-v1")
     with pytest.raises(JobNotFoundError):

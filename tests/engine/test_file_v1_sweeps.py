@@ -6,73 +6,36 @@ none; and a task commit that returned is part of the job.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator
 from contextlib import suppress
 
 import pytest
 
 import committer
-from committer.errors import CommitterError, JobNotFoundError, JobStateError, JobUndecidedError, TaskMissingError
+from committer.errors import CommitterError, JobStateError, JobUndecidedError, TaskMissingError
 from committer.testing.faults import Call, Fault, FaultyStore, SimulatedCrash
+from tests.engine.file_jobs import (
+    FIRST,
+    OTHER,
+    SECOND,
+    Work,
+    before,
+    calls_of,
+    commit_refused,
+    commit_there,
+    job_of_two,
+    process,
+    run_second,
+)
 from tests.engine.file_places import FileInMemory, committed_by_hadoop
 
 PROFILES = pytest.mark.parametrize(
     "profile", [pytest.param(profile, marks=pytest.mark.one_in(2)) for profile in ("local", "adls")]
 )
-FIRST = {"a=1/first": b"1", "b=1/first": b"1"}
-SECOND = {"a=1/second": b"22", "c=1/second": b"22"}
-OTHER = {"other": b"0"}
 
 
-async def _job(profile: str, *, commits: bool = True) -> tuple[FileInMemory, committer.Job]:
-    """A job of two tasks, whose second has committed once, or not yet."""
-    place = FileInMemory("file-v1", profile)
-    job = await place.open_job(job_id="j")
-    await place.run_task(job, 0, OTHER)
-    if commits:
-        await place.run_task(job, 1, FIRST)
-    return place, job
-
-
-def _process(place: FileInMemory) -> FaultyStore:
-    return FaultyStore(place.space.store())
-
-
-async def _run_second(place: FileInMemory, job: committer.Job, store: FaultyStore) -> None:
-    async with committer.open_task(job.spec, task=1, attempt=1, storage_options={"store": store}) as task:
-        for name, data in SECOND.items():
-            async with task.open(name) as file:
-                await file.write(data)
-
-
-async def _commit(job: committer.Job, store: FaultyStore) -> committer.JobReport:
-    async with committer.attach_job(job.spec, storage_options={"store": store}) as attached:
-        return await attached.commit()
-
-
-def _before(number: int, then: Callable[[], Awaitable[None]]) -> Callable[[Call], Awaitable[None]]:
-    done = False
-
-    async def before(call: Call) -> None:
-        nonlocal done
-        if call.number > number and not done:
-            done = True
-            await then()
-
-    return before
-
-
-async def _calls_of(
-    profile: str, work: Callable[[FileInMemory, committer.Job, FaultyStore], Awaitable[object]], *, commits: bool = True
-) -> int:
-    place, job = await _job(profile, commits=commits)
-    store = _process(place)
-    await work(place, job, store)
-    return store.count()
-
-
-async def _commit_there(place: FileInMemory, job: committer.Job, store: FaultyStore) -> object:
-    return await _commit(job, store)
+async def _committing(place: FileInMemory, job: committer.Job, store: FaultyStore) -> object:
+    return await commit_there(job, store)
 
 
 async def _ended(place: FileInMemory, job: committer.Job) -> dict[str, bytes]:
@@ -81,7 +44,7 @@ async def _ended(place: FileInMemory, job: committer.Job) -> dict[str, bytes]:
         try:
             await place.recover("j")
         except (JobUndecidedError, TaskMissingError):
-            await _commit(job, _process(place))
+            await commit_there(job, process(place))
     assert place.temporary() <= {"_temporary"} or await _left_by_late_tasks(place)
     return place.files()
 
@@ -99,12 +62,12 @@ def _check(files: dict[str, bytes], *, allowed: list[dict[str, bytes]]) -> None:
 @pytest.mark.parametrize("rollback", [False, True])
 async def test_driver_that_dies_before_any_call_is_followed_by_another(profile: str, rollback: bool) -> None:
     ended = set()
-    for last in range(await _calls_of(profile, _commit_there)):
-        place, job = await _job(profile)
-        driver = _process(place)
+    for last in range(await calls_of(profile, _committing)):
+        place, job = await job_of_two(profile)
+        driver = process(place)
         driver.faults = [Fault(kind="crash_before", call=last + 1)]
         with pytest.raises(SimulatedCrash):
-            await _commit(job, driver)
+            await commit_there(job, driver)
         try:
             committed = (await place.recover("j", rollback=rollback)).success if place.temporary() else True
         except JobUndecidedError:
@@ -128,12 +91,12 @@ async def test_driver_that_dies_before_any_call_is_followed_by_another(profile: 
 @pytest.mark.parametrize("kind", ["crash_before", "crash_after"])
 async def test_task_that_dies_at_any_call_commits_all_or_nothing(profile: str, commits: bool, kind: str) -> None:
     seen = set()
-    for last in range(await _calls_of(profile, _run_second, commits=commits)):
-        place, job = await _job(profile, commits=commits)
-        task = _process(place)
+    for last in range(await calls_of(profile, run_second, commits=commits)):
+        place, job = await job_of_two(profile, commits=commits)
+        task = process(place)
         task.faults = [Fault(kind=kind, call=last + 1)]  # type: ignore[arg-type]
         with pytest.raises(SimulatedCrash):
-            await _run_second(place, job, task)
+            await run_second(place, job, task)
         await job.commit()
         _check(place.files(), allowed=[FIRST if commits else {}, SECOND])
         assert place.temporary() == set(), last
@@ -144,12 +107,12 @@ async def test_task_that_dies_at_any_call_commits_all_or_nothing(profile: str, c
 @PROFILES
 @pytest.mark.parametrize("kind", ["lost", "unanswered"])
 async def test_task_that_loses_an_answer_tells_the_truth(profile: str, kind: str) -> None:
-    for last in range(await _calls_of(profile, _run_second)):
-        place, job = await _job(profile)
-        task = _process(place)
+    for last in range(await calls_of(profile, run_second)):
+        place, job = await job_of_two(profile)
+        task = process(place)
         task.faults = [Fault(kind=kind, call=last + 1)]  # type: ignore[arg-type]
         try:
-            await _run_second(place, job, task)
+            await run_second(place, job, task)
         except CommitterError as error:
             allowed = [FIRST, SECOND] if error.outcome == "unknown" else [FIRST]
         else:
@@ -162,12 +125,12 @@ async def test_task_that_loses_an_answer_tells_the_truth(profile: str, kind: str
 @PROFILES
 @pytest.mark.parametrize("kind", ["lost", "unanswered"])
 async def test_driver_that_loses_an_answer_ends_the_same(profile: str, kind: str) -> None:
-    for last in range(await _calls_of(profile, _commit_there)):
-        place, job = await _job(profile)
-        driver = _process(place)
+    for last in range(await calls_of(profile, _committing)):
+        place, job = await job_of_two(profile)
+        driver = process(place)
         driver.faults = [Fault(kind=kind, call=last + 1)]  # type: ignore[arg-type]
         try:
-            await _commit(job, driver)
+            await commit_there(job, driver)
         except CommitterError:
             await _ended(place, job)
         _check(place.files(), allowed=[FIRST])
@@ -178,21 +141,21 @@ async def test_driver_that_loses_an_answer_ends_the_same(profile: str, kind: str
 async def test_a_late_attempt_beside_a_job_commit(profile: str) -> None:
     """At each call of the commit a second attempt of a task runs from its beginning to its end."""
     told, late = set(), 0
-    for last in range(await _calls_of(profile, _commit_there)):
-        place, job = await _job(profile)
+    for last in range(await calls_of(profile, _committing)):
+        place, job = await job_of_two(profile)
         answer: list[str] = []
 
         async def run_late(place: FileInMemory = place, job: committer.Job = job, answer: list[str] = answer) -> None:
             try:
-                await _run_second(place, job, _process(place))
+                await run_second(place, job, process(place))
             except CommitterError as error:
                 answer.append(error.outcome)
             else:
                 answer.append("committed")
 
-        driver = _process(place)
-        driver.before_call = _before(last, run_late)
-        await _commit(job, driver)
+        driver = process(place)
+        driver.before_call = before(last, run_late)
+        await commit_there(job, driver)
         [how] = answer
         told.add(how)
         _check(place.files(), allowed={"committed": [SECOND], "unknown": [FIRST, SECOND]}.get(how, [FIRST]))
@@ -201,25 +164,29 @@ async def test_a_late_attempt_beside_a_job_commit(profile: str) -> None:
     assert late > 5
 
 
-@PROFILES
-async def test_a_job_commit_beside_a_late_attempt(profile: str) -> None:
-    """At each call of a second attempt the job is committed from the beginning to the end."""
-    ends = set()
-    for last in range(await _calls_of(profile, _run_second)):
-        place, job = await _job(profile)
+async def _with_a_commit_beside(profile: str, work: Work) -> AsyncIterator[tuple[FileInMemory, CommitterError | None]]:
+    """At each call of a piece of work the job is committed from the beginning to the end. With what the work raised."""
+    for last in range(await calls_of(profile, work)):
+        place, job = await job_of_two(profile)
 
         async def commit(place: FileInMemory = place, job: committer.Job = job) -> None:
-            await _commit(job, _process(place))
+            await commit_there(job, process(place))
 
-        task = _process(place)
-        task.before_call = _before(last, commit)
+        store, told = process(place), None
+        store.before_call = before(last, commit)
         try:
-            await _run_second(place, job, task)
+            await work(place, job, store)
         except CommitterError as error:
-            allowed = [FIRST, SECOND] if error.outcome == "unknown" else [FIRST]
-        else:
-            allowed = [SECOND]
-        _check(place.files(), allowed=allowed)
+            told = error
+        yield place, told
+
+
+@PROFILES
+async def test_a_job_commit_beside_a_late_attempt(profile: str) -> None:
+    ends = set()
+    async for place, error in _with_a_commit_beside(profile, run_second):
+        outcome = "committed" if error is None else error.outcome
+        _check(place.files(), allowed={"committed": [SECOND], "unknown": [FIRST, SECOND]}.get(outcome, [FIRST]))
         ends.add(frozenset(place.files()))
         await _no_later_job_takes(place)
     assert len(ends) == 2
@@ -244,23 +211,23 @@ async def _no_later_job_takes(place: FileInMemory) -> None:
 async def test_an_abort_beside_a_job_commit(profile: str) -> None:
     """An abort that returns took the attempt's files away, or came when the job was over."""
     seen = set()
-    for last in range(await _calls_of(profile, _commit_there)):
-        place, job = await _job(profile)
+    for last in range(await calls_of(profile, _committing)):
+        place, job = await job_of_two(profile)
         answer: list[CommitterError | None] = []
 
         async def abort(place: FileInMemory = place, job: committer.Job = job, answer: list = answer) -> None:
             try:
-                async with committer.attach_job(job.spec, storage_options={"store": _process(place)}) as other:
+                async with committer.attach_job(job.spec, storage_options={"store": process(place)}) as other:
                     await other.abort_task(1, 0)
             except CommitterError as refusal:
                 answer.append(refusal)
             else:
                 answer.append(None)
 
-        driver = _process(place)
-        driver.before_call = _before(last, abort)
+        driver = process(place)
+        driver.before_call = before(last, abort)
         try:
-            await _commit(job, driver)
+            await commit_there(job, driver)
         except CommitterError:
             await _ended(place, job)
         [error] = answer
@@ -279,103 +246,83 @@ async def test_a_job_commit_beside_an_abort(profile: str) -> None:
             await other.abort_task(1, 0)
 
     seen = set()
-    for last in range(await _calls_of(profile, abort)):
-        place, job = await _job(profile)
-
-        async def commit(place: FileInMemory = place, job: committer.Job = job) -> None:
-            await _commit(job, _process(place))
-
-        store = _process(place)
-        store.before_call = _before(last, commit)
-        try:
-            await abort(place, job, store)
-        except CommitterError:
-            allowed = [FIRST, {}]
-        else:
-            allowed = [{}, FIRST]
-        _check(place.files(), allowed=allowed)
+    async for place, _error in _with_a_commit_beside(profile, abort):
+        _check(place.files(), allowed=[FIRST, {}])
         seen.add(frozenset(place.files()))
     assert len(seen) == 2
 
 
 @PROFILES
 async def test_two_drivers_at_once(profile: str) -> None:
-    for last in range(await _calls_of(profile, _commit_there)):
-        place, job = await _job(profile)
+    for last in range(await calls_of(profile, _committing)):
+        place, job = await job_of_two(profile)
 
         async def commit(place: FileInMemory = place, job: committer.Job = job) -> None:
-            await _commit(job, _process(place))
+            await commit_there(job, process(place))
 
-        driver = _process(place)
+        driver = process(place)
         async with committer.attach_job(job.spec, storage_options={"store": driver}) as attached:
-            driver.before_call = _before(last, commit)
+            driver.before_call = before(last, commit)
             assert (await attached.commit()).success
         _check(place.files(), allowed=[FIRST])
         assert place.temporary() == set(), last
 
 
-async def _commit_refused(job: committer.Job, store: FaultyStore) -> None:
-    """A commit that takes the tasks' directories, and gives them back: it expects another number of tasks."""
-    with suppress(TaskMissingError, JobNotFoundError):
-        async with committer.attach_job(job.spec, storage_options={"store": store}) as attached:
-            await attached.commit(tasks=5)
-
-
-async def _refused_there(place: FileInMemory, job: committer.Job, store: FaultyStore) -> object:
-    return await _commit_refused(job, store)
+async def _refused(place: FileInMemory, job: committer.Job, store: FaultyStore) -> object:
+    return await commit_refused(job, store)
 
 
 @PROFILES
 async def test_a_job_commit_beside_one_that_gives_back_what_it_took(profile: str) -> None:
     told = set()
-    for last in range(await _calls_of(profile, _refused_there)):
-        place, job = await _job(profile)
+    for last in range(await calls_of(profile, _refused)):
+        place, job = await job_of_two(profile)
 
         async def commit(place: FileInMemory = place, job: committer.Job = job) -> None:
             try:
-                await _commit(job, _process(place))
+                await commit_there(job, process(place))
             except CommitterError as error:
                 told.add(type(error).__name__)
 
-        driver = _process(place)
-        driver.before_call = _before(last, commit)
+        driver = process(place)
+        driver.before_call = before(last, commit)
         with suppress(CommitterError):
-            await _commit_refused(job, driver)
+            await commit_refused(job, driver)
         assert await _ended(place, job) == {**OTHER, **FIRST}, (last, told)
     assert len(told) <= 2
 
 
 @PROFILES
 async def test_giving_back_beside_a_job_commit(profile: str) -> None:
-    for last in range(await _calls_of(profile, _commit_there)):
-        place, job = await _job(profile)
+    for last in range(await calls_of(profile, _committing)):
+        place, job = await job_of_two(profile)
 
         async def refuse(place: FileInMemory = place, job: committer.Job = job) -> None:
             with suppress(CommitterError):
-                await _commit_refused(job, _process(place))
+                await commit_refused(job, process(place))
 
-        driver = _process(place)
-        driver.before_call = _before(last, refuse)
+        driver = process(place)
+        driver.before_call = before(last, refuse)
         with suppress(CommitterError):
-            await _commit(job, driver)
+            await commit_there(job, driver)
         assert await _ended(place, job) == {**OTHER, **FIRST}, last
 
 
 @PROFILES
 @pytest.mark.parametrize("kind", ["crash_before", "crash_after", "lost", "late"])
 async def test_giving_back_that_is_cut_short_loses_nothing(profile: str, kind: str) -> None:
-    for last in range(await _calls_of(profile, _refused_there)):
-        place, job = await _job(profile)
-        driver = _process(place)
+    for last in range(await calls_of(profile, _refused)):
+        place, job = await job_of_two(profile)
+        driver = process(place)
         driver.faults = [Fault(kind=kind, call=last + 1, delay_s=0.0)]  # type: ignore[arg-type]
         with suppress(SimulatedCrash, CommitterError):
-            await _commit_refused(job, driver)
+            await commit_refused(job, driver)
         assert await _ended(place, job) == {**OTHER, **FIRST}, last
 
 
 async def test_tasks_that_never_stop_committing_are_refused() -> None:
     """Hadoop's look for no driver of this engine."""
-    place, job = await _job("local")
+    place, job = await job_of_two("local")
     task = 1
 
     async def again(call: Call) -> None:
@@ -384,10 +331,10 @@ async def test_tasks_that_never_stop_committing_are_refused() -> None:
             task += 1
             committed_by_hadoop(place, task, {f"part-{task}": b"x"}, stem="j")
 
-    driver = _process(place)
+    driver = process(place)
     driver.before_call = again
     with pytest.raises(JobStateError, match="committed again at each of"):
-        await _commit(job, driver)
+        await commit_there(job, driver)
     assert place.files() == {}
     await job.commit()
     assert len(place.files()) == 2 + len(FIRST) - 1 + task - 1

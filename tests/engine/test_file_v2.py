@@ -170,6 +170,50 @@ async def test_a_later_attempt_replaces_what_an_earlier_one_left(place: Place) -
     assert found in ({}, {"only-first": b"x"})
 
 
+@pytest.mark.parametrize("delivery", ["listing", "message"])
+async def test_an_abort_by_ids_forgets_nothing_that_is_visible(place: Place, delivery: str) -> None:
+    """What the attempt left may be replaced by the next one, as if it had not been aborted."""
+    job = await place.open_job(job_id="j", delivery=delivery)
+    await _run_broken(place, job, {"part-1": b"first", "part-2": b"first"}, renames=1)
+    await job.abort_task(0, 1)
+    message = await place.run_task(job, 0, {"part-1": b"second", "part-2": b"second"}, 2)
+    await job.commit([message], tasks=1)
+    assert place.files() == {"part-1": b"second", "part-2": b"second"}
+
+
+async def test_a_file_of_another_task_is_not_replaced(place: Place) -> None:
+    job = await place.open_job(job_id="j")
+    await place.run_task(job, 0, {"part-1": b"one"})
+    with pytest.raises(TargetExistsError, match="part-1"):
+        await place.run_task(job, 1, {"part-1": b"two"})
+    await job.commit(tasks=1)
+    assert place.files() == {"part-1": b"one"}
+
+
+async def test_a_record_that_cannot_be_saved_leaves_visible_files(place: Place) -> None:
+    job = await place.open_job(job_id="j")
+    place.faults(Fault(kind="forbidden", operation="put", path="/manifests/", times=None))
+    with pytest.raises(CommitterError, match="2 of 2 files of the task are visible") as refused:
+        await place.run_task(job, 0, FILES)
+    assert (refused.value.outcome, place.files()) == ("partial", FILES)
+
+
+async def test_a_task_that_comes_while_a_driver_commits_moves_nothing(place: Place) -> None:
+    job = await place.open_job(job_id="j")
+    await place.run_task(job, 0, FILES)
+    late = await place.open_task(job.spec, 1)
+    async with late.open("late") as file:
+        await file.write(b"x")
+    dying = FaultyStore(place.store.inner, [Fault(kind="crash_before", path="/decision")])
+    with pytest.raises(SimulatedCrash):
+        async with committer.attach_job(job.spec, storage_options={"store": dying}) as attached:
+            await attached.commit()
+    with pytest.raises(JobStateError, match="is being committed") as refused:
+        await late.commit()
+    assert (refused.value.outcome, place.files()) == ("unchanged", FILES)
+    assert (await place.recover("j")).files_committed == 2
+
+
 async def test_what_another_took_away_since_is_not_called_committed(place: Place) -> None:
     job = await place.open_job(job_id="j")
     await place.run_task(job, 0, FILES)

@@ -25,7 +25,7 @@ from committer.stages.base import Stage, StageContext
 from committer.stages.commit_task import sync_output
 from committer.stages.durability import sync_directories
 from committer.stages.job_directory import look_at_job
-from committer.stages.job_stands import check_job_stands
+from committer.stages.job_stands import check_job_stands, too_late
 from committer.stages.task_output import TaskOutput
 from committer.stores.helpers import exists
 
@@ -53,8 +53,8 @@ class CommitFileTask(Stage[TaskOutput, TaskCommit]):
     What another attempt of the task committed before is aside, and goes with the job. With `durability="fsync"` files,
     directories and names survive a power loss.
     Failure modes: nothing of the attempt can be committed; or, with `outcome="unknown"`, it may have committed.
-    Cost: one listing for each directory that the attempt made, a look at the job before the rename and after it, one
-    write, one rename; for a task that committed before one more of each.
+    Cost: one listing for each directory that the attempt made, two looks at the job before the rename and two after
+    it, one write, one rename; for a task that committed before two renames more.
     Hadoop: ``FileOutputCommitter.commitTask``, which deletes the earlier directory first, so that for a moment neither
     is there.
     """
@@ -101,10 +101,18 @@ class CommitFileTask(Stage[TaskOutput, TaskCommit]):
     async def _check_job(self, value: TaskOutput) -> None:
         if self.context.spec.hadoop:
             return
-        stands = check_job_stands(self.context, operation=self.name)
-        _stands, found = await both(stands, look_at_job(self.context.store, self._layout))
+        found, taken = await both(check_job_stands(self.context, operation=self.name), self._is_taken(value))
         if found.intents:
             raise self._too_late(value, "this task attempt came too late")
+        if taken:
+            raise self._replaces_nothing(value)
+
+    async def _is_taken(self, value: TaskOutput) -> bool:
+        """Whether an earlier commit of the task was taken by drivers that were refused beside each other: none of them
+        knew that it could give back.
+        """
+        task_name = self._layout.task_id(value.identity.task)
+        return await exists(self.context.store, self._layout.manifests_frozen / task_name)
 
     async def _look_again(self, value: TaskOutput) -> None:
         """Whether a driver may have looked for committed tasks before this one was there."""
@@ -116,13 +124,21 @@ class CommitFileTask(Stage[TaskOutput, TaskCommit]):
             raise
         if found.intents or found.decided or found.ended:
             raise self._too_late(value, "this task attempt came too late, or just in time")
+        # Not beside that look: a driver that began before it is done with what it took if it shows no intent.
+        if not self.context.spec.hadoop and await self._is_taken(value):
+            raise self._replaces_nothing(value)
 
     def _too_late(self, value: TaskOutput, how: str) -> JobStateError:
+        return too_late(self._layout, how, operation=self.name, path=value.directory)
+
+    def _replaces_nothing(self, value: TaskOutput) -> JobStateError:
+        task_name = self._layout.task_id(value.identity.task)
         return JobStateError(
-            f"job {self._layout.job_id} is being committed: {how}",
+            f"a refused commit of job {self._layout.job_id} took what {task_name} committed before: that counts, and "
+            "this task attempt came too late",
             operation=self.name,
             path=value.directory,
-            next_step="stop this task: its job is over",
+            next_step="commit the job with the earlier attempt of the task, or abort it",
         )
 
     async def _rename(self, value: TaskOutput, ready: _Ready, target: StorePath) -> None:

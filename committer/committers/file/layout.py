@@ -6,8 +6,8 @@ Below the destination D of job J, application attempt N, beside what every commi
     D/_temporary/N/_temporary/<attempt>-<nonce>/…           what a task attempt writes (Hadoop's has no nonce)
     D/_temporary/N/_temporary/<task>-<nonce>/…              what a later commit of the task replaced
     D/_temporary/J/NN/attempts/                             what each attempt of this engine committed, or merges
-    D/_temporary/J/NN/tasks/<task>/…                        a task's directory, once a job commit took it
-    D/_temporary/J/NN/returning/<task>/…                    the same, while a refused job commit gives it back
+    D/_temporary/J/drivers-<setup>/tasks/<task>/…           a task's directory, once a job commit took it
+    D/_temporary/J/drivers-<setup>/returning/<task>/…       the same, while a refused job commit gives it back
 
 Hadoop's driver reads the directories of D/_temporary/N, all but `_temporary`, and nothing else. So it commits what
 tasks of this engine left, as long as no driver of this engine began to.
@@ -25,7 +25,7 @@ from committer.errors import ConfigurationError
 from committer.layout import TEMPORARY, JobLayout
 from committer.paths import StorePath
 
-_MERGING: Final = "-merging.json"
+_MERGING: Final = "merging-"
 
 
 class FileLayout(JobLayout):
@@ -66,11 +66,11 @@ class FileLayout(JobLayout):
 
     def merging(self, task: int, attempt: int, nonce: str) -> StorePath:
         """What one run of a task attempt moves to the destination, told before it does."""
-        return self.attempts / f"{self.task_attempt_id(task, attempt)}-{nonce}{_MERGING}"
+        return self.attempts / f"{_MERGING}{self.task_attempt_id(task, attempt)}-{nonce}.json"
 
-    def is_merging(self, name: str) -> bool:
-        """Whether a record of that name is such a one."""
-        return name.endswith(_MERGING)
+    def is_merging(self, name: str, task: int) -> bool:
+        """Whether a record of that name is such a one, of an attempt of that task."""
+        return name.startswith(f"{_MERGING}{self.attempt_stem}{task:06d}_")
 
     @property
     def tracker(self) -> str:
@@ -119,9 +119,12 @@ class CommittedLayout(FileLayout):
         setup: str = "",
     ) -> None:
         super().__init__(destination, job_id, job_attempt, roots, setup=setup)
-        # A job commit takes the directories away from where tasks can reach them, to where it publishes from.
+        # A job commit takes the directories away from where tasks can reach them, to where it publishes from. That goes
+        # with this setup of the id: a driver that outlived its job takes nothing of another job that has the id since.
+        # Records name it as tasks do that joined a job of Hadoop's, and know of no setup.
+        self.tasks: StorePath = self.drivers / "tasks"
         self.manifests_frozen: StorePath = self.tasks
-        self.returning: StorePath = self.job_attempt_directory / "returning"
+        self.returning: StorePath = self.drivers / "returning"
 
     def _place_records(self) -> tuple[StorePath, StorePath]:
         return self.temporary / str(self.job_attempt), self.job_attempt_directory / "uploads"

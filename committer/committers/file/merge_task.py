@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from functools import partial
 
 from committer.committers.file.layout import FileLayout
 from committer.committers.file.tidy import tidy
@@ -28,7 +28,7 @@ from committer.stages.commit_task import CommitTask, sync_output
 from committer.stages.create_directories import leaves
 from committer.stages.durability import sync_directories
 from committer.stages.identity import is_regular, stands_as_directory
-from committer.stages.job_stands import check_job_stands
+from committer.stages.job_stands import check_job_stands, too_late
 from committer.stages.names import with_ancestors
 from committer.stages.target_directories import job_inside
 from committer.stages.task_output import TaskOutput, WrittenFile
@@ -59,7 +59,7 @@ class MergeTask(Stage[TaskOutput, TaskCommit]):
     def __init__(self, context: StageContext, layout: FileLayout) -> None:
         super().__init__(context)
         self._layout = layout
-        self._earlier: dict[str, set[str | None]] | None = None
+        self._earlier: dict[str, set[str]] | None = None
         self._merged = 0
 
     async def execute(self, value: TaskOutput) -> TaskCommit:
@@ -69,32 +69,35 @@ class MergeTask(Stage[TaskOutput, TaskCommit]):
             await tidy(context, value, operation=self.name)
         except TaskError:
             # Of a job that is over all is gone.
-            await self._check_job()
+            await self._check_job(value)
             raise
         if context.durable:
             await sync_output(context, value)
-        await self._check_job()
-        if not context.spec.hadoop:
-            # Before the first rename: a later attempt may replace what this one leaves, whatever becomes of it.
-            await context.store.put(
-                self._layout.merging(value.identity.task, value.identity.attempt, value.identity.nonce),
-                context.forms.encode_task(context, value, []),
-                durable=context.durable,
-            )
+        await self._check_job(value)
+        await self._say_what_goes(value)
         try:
             await self._merge(value)
+            return self._message(value) if context.spec.hadoop else await CommitTask(context).run(value)
         except CommitterError as error:
             if error.outcome != "unknown":
                 error.outcome = "partial" if self._merged else error.outcome
             error.message = f"{error.message}; {self._merged} of {len(value.files)} files of the task are visible"
             raise
-        if context.spec.hadoop:
-            return self._message(value)
-        return await CommitTask(context).run(value)
 
-    async def _check_job(self) -> None:
-        if not self.context.spec.hadoop:
-            await check_job_stands(self.context, operation=self.name)
+    async def _check_job(self, value: TaskOutput) -> None:
+        if self.context.spec.hadoop:
+            return
+        found = await check_job_stands(self.context, operation=self.name)
+        if found.intents:
+            how = "this task attempt came too late"
+            raise too_late(self._layout, how, operation=self.name, path=value.directory)
+
+    async def _say_what_goes(self, value: TaskOutput) -> None:
+        """Before the first rename: a later attempt may replace what this one leaves, whatever becomes of it."""
+        context, identity = self.context, value.identity
+        if not context.spec.hadoop:
+            place = self._layout.merging(identity.task, identity.attempt, identity.nonce)
+            await context.store.put(place, context.forms.encode_task(context, value, []), durable=context.durable)
 
     def _message(self, value: TaskOutput) -> TaskCommit:
         """Of a task of Hadoop's job: no record tells what it committed, since Hadoop's driver reads none."""
@@ -120,7 +123,8 @@ class MergeTask(Stage[TaskOutput, TaskCommit]):
         directories = with_ancestors(needed, layout.roots)
         workers = context.config.io_concurrency
         if context.store.capabilities.directories:
-            await run_workers(leaves(sorted(directories)), self._make, workers=workers, operation=self.name)
+            make = partial(self._make, value)
+            await run_workers(leaves(sorted(directories)), make, workers=workers, operation=self.name)
 
         async def move(file: WrittenFile) -> None:
             await self._move(value, file)
@@ -130,7 +134,7 @@ class MergeTask(Stage[TaskOutput, TaskCommit]):
         touched = {layout.destination, *(layout.target(name) for name in directories)}
         await sync_directories(context, touched, missing_ok=True)
 
-    async def _make(self, directory: str) -> None:
+    async def _make(self, value: TaskOutput, directory: str) -> None:
         """Makes a directory; files in its place, or in that of one above it, give way as the job says."""
         store, layout = self.context.store, self._layout
         for _round in range(_ROUNDS):
@@ -141,7 +145,7 @@ class MergeTask(Stage[TaskOutput, TaskCommit]):
                 for name in sorted(with_ancestors({directory}, layout.roots)):
                     standing = await status_or_none(store, layout.target(name))
                     if standing is not None and not standing.is_directory:
-                        await self._refuse_unless_replaced(name, standing, "a directory")
+                        await self._refuse_unless_replaced(value, name, standing, "a directory")
                         await store.delete_file(standing.path)
             except StoreNotFoundError:
                 # Another job removed a parent that it had made.
@@ -173,9 +177,9 @@ class MergeTask(Stage[TaskOutput, TaskCommit]):
             if at_source is None:
                 raise self._cannot_tell(name, error)
             if standing is None:
-                await self._make(name.rpartition("/")[0])
+                await self._make(value, name.rpartition("/")[0])
                 continue
-            await self._refuse_unless_replaced(name, standing, "a file")
+            await self._refuse_unless_replaced(value, name, standing, "a file")
             if stands_as_directory(standing):
                 await self._remove_directory(name, target)
             else:
@@ -197,10 +201,10 @@ class MergeTask(Stage[TaskOutput, TaskCommit]):
             raise self._refusal(name, f"a directory that a job runs into (it holds {job})", "a file")
         await self.context.store.delete_directory(target, recursive=True)
 
-    async def _refuse_unless_replaced(self, name: str, standing: FileStatus, goes: str) -> None:
+    async def _refuse_unless_replaced(self, value: TaskOutput, name: str, standing: FileStatus, goes: str) -> None:
         if self.context.config.existing_target == "replace":
             return
-        if is_regular(standing) and standing.identity in (await self._left_by_earlier_attempts()).get(name, ()):
+        if is_regular(standing) and standing.identity in (await self._left_by_earlier_attempts(value)).get(name, ()):
             return
         what = "a directory" if standing.is_directory else "a link" if standing.is_link else "a file"
         raise self._refusal(name, what, goes)
@@ -211,16 +215,17 @@ class MergeTask(Stage[TaskOutput, TaskCommit]):
             conflicts=[f"{what} stands at {name}, where {goes} goes"],
             operation=self.name,
             path=self._layout.target(name),
-            next_step="remove it, or run the job with existing_target='replace'",
+            next_step="remove it, or run the job with existing_target='replace'; if another task of the job wrote it, "
+            "let the two write different names",
         )
 
-    async def _left_by_earlier_attempts(self) -> dict[str, Collection[str | None]]:
-        """Identities of what other attempts of the job's tasks moved to the destination, by name: read once."""
+    async def _left_by_earlier_attempts(self, value: TaskOutput) -> dict[str, set[str]]:
+        """Identities of what other attempts of the task moved to the destination, by name: read once."""
         if self._earlier is None:
-            found: dict[str, set[str | None]] = {}
+            found: dict[str, set[str]] = {}
             context, layout = self.context, self._layout
             for child in await children_of(context.store, layout.attempts):
-                if not layout.is_merging(child.path.name):
+                if not layout.is_merging(child.path.name, value.identity.task):
                     continue
                 try:
                     data = await context.store.read(child.path, limit=context.config.record_size_limit)
@@ -232,7 +237,7 @@ class MergeTask(Stage[TaskOutput, TaskCommit]):
                     if entry.e:
                         found.setdefault(name, set()).add(entry.e)
             self._earlier = found
-        return dict(self._earlier)
+        return self._earlier
 
     def _cannot_tell(self, name: str, error: StoreError | None) -> OutcomeUnknownError:
         return OutcomeUnknownError(

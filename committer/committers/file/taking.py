@@ -33,6 +33,7 @@ from committer.paths import StorePath
 from committer.stages.base import StageContext
 from committer.stages.durability import sync_directories
 from committer.stages.job_directory import look_at_job
+from committer.stages.job_stands import check_job_stands
 from committer.stores.base import FileStatus
 from committer.stores.helpers import children_of, exists
 
@@ -84,6 +85,9 @@ async def put_back(context: StageContext, layout: CommittedLayout) -> None:
     if not await _move(context, layout.tasks, layout.returning):
         return
     found = await look_at_job(context.store, layout)
+    if layout.setup_name and layout.drivers.name not in found.children:
+        # The job is over, and what stands there is another one's, set up under its id since.
+        return
     if found.decided or found.ended or len(found.intents) > 1:
         # Another driver of the job counts on them.
         await restore(context, layout)
@@ -102,8 +106,6 @@ async def put_back(context: StageContext, layout: CommittedLayout) -> None:
         await sync_directories(context, [layout.manifests, layout.runs], missing_ok=True)
     with suppress(StoreNotEmptyError):
         await context.store.delete_directory(layout.returning, recursive=False)
-    with suppress(StoreNotFoundError):
-        await context.store.make_directory(layout.tasks, parents=False)
 
 
 async def restore(context: StageContext, layout: CommittedLayout) -> None:
@@ -138,11 +140,22 @@ async def _taken(context: StageContext, layout: CommittedLayout) -> set[str]:
     await restore(context, layout)
     try:
         return {child.path.name async for child in context.store.list(layout.tasks)}
-    except StoreNotFoundError as error:
-        if await exists(context.store, layout.setup):
-            # A driver died that had given back what it took.
-            await context.store.make_directory(layout.tasks, parents=False)
-            return set()
+    except StoreNotFoundError:
+        await _make_tasks(context, layout)
+        return set()
+
+
+async def _make_tasks(context: StageContext, layout: CommittedLayout) -> None:
+    """Makes the directory again that went when a driver gave back what it had taken.
+
+    Where directories above one are made too, one that is made for a job that is over stands in another job's, perhaps:
+    so the job is looked for again. Nothing is taken before.
+    """
+    try:
+        await check_job_stands(context, operation="take_tasks")
+        await context.store.make_directory(layout.tasks, parents=False)
+        await check_job_stands(context, operation="take_tasks")
+    except (JobNotFoundError, StoreNotFoundError) as error:
         raise JobNotFoundError(
             f"job {layout.job_id} has no directory to take its tasks' output to: it was cleaned up, by itself or by a "
             "Hadoop committer that deletes all of _temporary",

@@ -5,7 +5,6 @@ from __future__ import annotations
 from committer.errors import StoreNotFoundError, TaskError
 from committer.file_names import is_reserved
 from committer.paths import StorePath
-from committer.records.job_state import SETUP
 from committer.records.manifest import DIRECTORY_UNKNOWN, DirectoryEntry, FileEntry, TaskManifest, encode_task_manifest
 from committer.stages.base import StageContext
 from committer.stages.scan_task import ScanTask
@@ -33,14 +32,13 @@ async def manifest_of_directory(
     files, directories = await ScanTask(context).run(directory)
     named = [(status, status.path.relative_to(directory)) for status in without_sidecars(context, files)]
     return TaskManifest(
-        extraData={SETUP: layout.setup_name} if layout.setup_name else {},
         jobId=layout.job_id,
         jobAttemptNumber=layout.job_attempt,
         taskID=task,
-        taskAttemptDir=(layout.tasks / task).uri,
+        taskAttemptDir=(layout.recorded_tasks / task).uri,
         files=[
             FileEntry(
-                s=(layout.tasks / task / name).uri,
+                s=(layout.recorded_tasks / task / name).uri,
                 d=layout.target(name).uri,
                 z=status.size,
                 e=status.identity,
