@@ -9,11 +9,13 @@ from itertools import islice
 
 from committer.errors import InvalidPathError, StoreNotADirectoryError, StoreNotFoundError
 from committer.file_names import root_of
+from committer.flow.together import both
 from committer.flow.workers import run_workers
 from committer.records.job_state import Fact
 from committer.records.task_commit import TaskCommit
 from committer.stages.base import StageContext
 from committer.stages.decide import DecisionContent, check_superseded
+from committer.stages.first_files import look_at_first_files
 from committer.stages.inspect_destination import DestinationView, InspectDestination, InspectionRequest
 from committer.stages.listed_records import list_manifests
 from committer.stages.load_records import LoadedRecords, LoadRecords
@@ -110,7 +112,9 @@ async def prepare(
         if loaded.lacking:
             await _look_up_identities(context, loaded)
         files = PlannedFiles(context, loaded.winners, loaded.entries, loaded.identities)
-        view = await InspectDestination(context).run(InspectionRequest(loaded, files))
+        view, _looked = await both(
+            InspectDestination(context).run(InspectionRequest(loaded, files)), look_at_first_files(context, loaded)
+        )
         superseded = await _make_way(context, view)
         if prove is not None and view.targets and context.store.capabilities.hard_links:
             await prove()

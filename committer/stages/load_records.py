@@ -15,10 +15,8 @@ from committer.flow.budget import Budget
 from committer.flow.repeats import Repeats
 from committer.flow.workers import run_workers
 from committer.records.job_state import SETUP, Winner, is_of
-from committer.records.pending_uploads import UploadEntry
 from committer.records.task_commit import digest_of
 from committer.stages.base import Stage, StageContext
-from committer.stages.identity import may_be_file_of
 from committer.stages.names import NameFolding, name_problems, with_ancestors
 from committer.stages.planned_files import (
     BYTES_IN_FLIGHT,
@@ -29,8 +27,6 @@ from committer.stages.planned_files import (
     refuse_linked_sources,
 )
 from committer.stages.record_refs import RecordRef
-from committer.stores.helpers import status_or_none
-from committer.stores.upload_ends import is_pending
 
 # Entries kept in memory, some 500 bytes each; a larger job reads its records a second time instead.
 ENTRIES_IN_MEMORY = 100_000
@@ -59,6 +55,7 @@ class LoadedRecords:
         identities: Identity by source, for entries whose record has none.
         lacking: Source directories (relative to `tasks`) of entries without identity.
         attempts: Task attempt directories that records speak for, each with its task.
+        first_files: The first file of each record that has any, by the record's name.
         changed: Sources that are not there any more, or not as their record says, one sentence each.
         unstorable: Destinations that the store cannot hold, one sentence each.
         repeats: Destinations by folded name, for the search for duplicates.
@@ -75,6 +72,7 @@ class LoadedRecords:
     identities: dict[str, str] = field(default_factory=dict)
     lacking: set[str] = field(default_factory=set)
     attempts: dict[str, str] = field(default_factory=dict)
+    first_files: dict[str, PlannedFile] = field(default_factory=dict)
     changed: list[str] = field(default_factory=list)
     unstorable: list[str] = field(default_factory=list)
     repeats: Repeats = field(default_factory=Repeats)
@@ -88,8 +86,8 @@ class LoadRecords(Stage[list[RecordRef], LoadedRecords]):
     Postconditions: every entry lies inside, and no link leads its source out (G10); counts agree with the records;
     records that could not be frozen are copied to side files of the decision.
     Failure modes: a `RecordError` names the file and the member; nothing changed.
-    Cost: one read a record (none for one that its message carries) and one look at its first file (one more at its
-    source directories where links can stand), one write for one that cannot be frozen.
+    Cost: one read a record (none for one that its message carries), one look at its source directories where links can
+    stand, one write for one that cannot be frozen.
     Memory: entries up to a bound, directories always; 8 MiB of records at a time, or one; names as hashes, on disk
     where they are many.
     Hadoop: ``LoadManifestsStage``.
@@ -190,11 +188,7 @@ class LoadRecords(Stage[list[RecordRef], LoadedRecords]):
         )
 
     async def _check_sources(self, record: str, task: str, files: RecordEntries, loaded: LoadedRecords) -> None:
-        """Refuses a record whose sources are another record's, and notes one whose attempt was aborted: one call.
-
-        An attempt that goes on although it was aborted commits files that are gone, which would be found out only half
-        way through publishing. Its first file is its oldest, and speaks for all: an abort takes no other without it.
-        """
+        """Refuses a record whose sources are another record's, or lie behind a link: at most one call."""
         attempts = _attempts_of(files.sources)
         if len(attempts) > 1 or not loaded.attempts.keys().isdisjoint(attempts):
             raise RecordError(
@@ -214,27 +208,7 @@ class LoadRecords(Stage[list[RecordRef], LoadedRecords]):
                 path=self.context.layout.record_path(record),
                 operation=self.name,
             )
-        first = files.first()
-        if first.upload is not None:
-            if not await self._is_pending(first, first.upload):
-                loaded.changed.append(
-                    f"the uploads of {record} are gone: its task attempt was aborted, or a lifecycle rule ended them"
-                )
-            return
-        if self.context.forms.visible_early:
-            # Each is looked at where it is, at its destination.
-            return
-        status = await status_or_none(self.context.store, self.context.layout.tasks / first.source)
-        if status is None or status.is_directory:
-            loaded.changed.append(f"the files of {record} are gone: its task attempt was aborted, or deleted")
-        elif not may_be_file_of(status, first):
-            loaded.changed.append(f"{first.source} is not the file that {record} speaks of")
-
-    async def _is_pending(self, file: PlannedFile, upload: UploadEntry) -> bool:
-        store = self.context.store
-        if not store.capabilities.multipart:
-            return False
-        return await is_pending(store, self.context.layout.target(file.destination), upload.id)
+        loaded.first_files[record] = files.first()
 
     def _gather(self, files: RecordEntries, directories: list[str], loaded: LoadedRecords) -> None:
         written, destinations = loaded.written, files.destinations

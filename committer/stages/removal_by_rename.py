@@ -146,10 +146,13 @@ class RemovalByRename(Removal):
                 await self._make()
 
     async def empty(self) -> list[StoreError]:
-        """Deletes the task attempts' directories, then all directories."""
-        # What fails here is tried once more with its parent, below.
-        await self.in_parallel(self._delete_directory, map(self._moved, self.attempts))
-        return await self.in_parallel(self._delete_directory, self._directories)
+        """Deletes the task attempts' directories, and all others that hold none of them."""
+        attempts = [self._moved(path) for path in self.attempts]
+        parents = {parent for path in attempts for parent in self._directories if path.is_under(parent)}
+        rest = [directory for directory in self._directories if directory not in parents]
+        failures = await self.in_parallel(self._delete_directory, [*attempts, *rest])
+        # What is left of those goes with their parents, in `end`.
+        return await self.in_parallel(self._delete_directory, sorted(parents)) if failures else []
 
     def _moved(self, path: StorePath) -> StorePath:
         """Where something is that was taken with a directory above it."""
