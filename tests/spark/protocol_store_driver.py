@@ -13,6 +13,7 @@ import os
 import signal
 import sys
 import traceback
+import uuid
 from collections.abc import Iterator
 from typing import Any
 
@@ -162,7 +163,28 @@ def sql(spark: SparkSession, statements: list[str]) -> dict[str, Any]:
         return {"error": f"{error}\n{traceback.format_exc()}"}
 
 
-SCENARIOS = {scenario.__name__: scenario for scenario in (write, call, without_python, sql)}
+def abort_interrupted(spark: SparkSession, dest: str) -> dict[str, Any]:
+    """A task attempt that wrote a file is aborted by an interrupted thread, as Spark aborts one that it kills."""
+    jvm: Any = spark.sparkContext._jvm
+    hadoop, protocols = jvm.org.apache.hadoop, jvm.io.github.lakecommitter.spark
+    configuration = spark._jsparkSession.sessionState().newHadoopConf()
+    task = hadoop.mapreduce.TaskID(hadoop.mapreduce.JobID("aborted", 0), hadoop.mapreduce.TaskType.MAP, 0)
+    attempt = hadoop.mapreduce.TaskAttemptID(task, 0)
+    context = hadoop.mapreduce.task.TaskAttemptContextImpl(configuration, attempt)
+    job_id = str(uuid.uuid4())
+    protocol = protocols.CommitProtocol(job_id, dest, False)
+    protocol.setupJob(context)
+    protocol.setupTask(context)
+    path = hadoop.fs.Path(protocol.newTaskTempFile(context, jvm.scala.Option.empty(), ".txt"))
+    out = path.getFileSystem(configuration).create(path)
+    out.write(bytearray(b"row"))
+    out.close()
+    jvm.java.lang.Thread.currentThread().interrupt()
+    protocol.abortTask(context)
+    return {"job_id": job_id, "still_interrupted": jvm.java.lang.Thread.interrupted(), "name": path.getName()}
+
+
+SCENARIOS = {scenario.__name__: scenario for scenario in (write, call, without_python, sql, abort_interrupted)}
 
 
 def main(master: str) -> None:

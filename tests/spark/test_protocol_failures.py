@@ -86,6 +86,33 @@ def test_a_job_that_another_process_aborts_fails_its_tasks(committing: SparkSess
     assert data_files(out) == []
 
 
+_UNLINKED = """
+public final class UnlinkedFileSystem extends org.apache.hadoop.fs.RawLocalFileSystem {
+  @Override
+  public boolean exists(org.apache.hadoop.fs.Path path) {
+    throw new NoClassDefFoundError("a class of the store's client");
+  }
+}
+"""
+
+
+@pytest.mark.allow_blocking("it runs the Java compiler")
+def test_a_client_of_the_jvm_s_that_cannot_be_linked_leaves_no_job(committing: SparkSession, tmp_path: Path) -> None:
+    """Spark aborts no job whose setup failed, and an Error of Java's is no exception."""
+    source, out = tmp_path / "UnlinkedFileSystem.java", tmp_path / "out"
+    source.write_text(_UNLINKED)
+    command = [building.find_javac(), "-d", str(tmp_path), "-cp", f"{building.spark_jars()}/*", str(source)]
+    subprocess.run(command, check=True)
+    java: Any = committing.sparkContext._jvm
+    loader = java.java.lang.Thread.currentThread().getContextClassLoader()
+    loader.addURL(java.java.io.File(str(tmp_path)).toURI().toURL())
+    unlinked = {"fs.file.impl": "UnlinkedFileSystem", "fs.file.impl.disable.cache": "true"}
+    with pytest.raises(Exception, match="a class of the store's client") as caught:
+        committing.range(2).write.mode("append").options(**unlinked).parquet(f"file://{out}")
+    assert "TaskOutput.checkSeen" in str(caught.value)
+    assert sync.list_jobs(out) == []
+
+
 @pytest.mark.parametrize("beside", [".", "p=0"])
 def test_a_file_that_a_format_writes_beside_its_own_is_not_lost(
     committing: SparkSession, tmp_path: Path, beside: str

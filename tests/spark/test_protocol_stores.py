@@ -151,6 +151,18 @@ class TestStores:
         }
         assert rows(place, "tables/t") == {"p=1": [13]}
 
+    def test_an_attempt_that_is_killed_is_removed(self, place: Place, driver: Driver) -> None:
+        """Spark interrupts the thread of such an attempt, and clients of Hadoop's then refuse to do anything."""
+        dest = place.uri("killed/t")
+        told = driver.run("abort_interrupted", dest=dest)
+        assert told["still_interrupted"]
+        left = [name for name in place.read("killed/t") if told["name"] in name]
+        assert left == []
+        if place.name == "s3a":
+            assert place.server.uploads() == []
+        with sync.attach_job(dest, job_id=told["job_id"], storage_options=place.python) as job:
+            job.abort()
+
     def test_the_function_write_takes_sparks_writer(self, place: Place, driver: Driver) -> None:
         dest, committer = place.uri("called/t"), "magic" if place.name == "s3a" else "manifest"
 

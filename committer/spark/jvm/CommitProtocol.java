@@ -27,6 +27,7 @@ import scala.jdk.javaapi.CollectionConverters;
  */
 public final class CommitProtocol extends FileCommitProtocol implements Serializable {
   private static final long serialVersionUID = 1L;
+  private static final long ABORT_BOUND_S = 30;
 
   private final String jobId;
   private final String destination;
@@ -66,7 +67,7 @@ public final class CommitProtocol extends FileCommitProtocol implements Serializ
     setup = Driver.ask("setup", request, jobId, destination).toString();
     try {
       TaskOutput.checkSeen(read(setup), configuration);
-    } catch (RuntimeException error) {
+    } catch (RuntimeException | Error error) {
       // Spark aborts no job whose setup failed.
       abortJob(context);
       throw error;
@@ -100,7 +101,7 @@ public final class CommitProtocol extends FileCommitProtocol implements Serializ
     }
     try {
       Driver.ask("abort", request(context), jobId, destination);
-    } catch (RuntimeException error) {
+    } catch (RuntimeException | Error error) {
       // Spark is about to raise what failed the job, which this must not hide.
       log().warn("job {} at {} was not aborted: {}", jobId, destination, error.getMessage());
     }
@@ -171,8 +172,11 @@ public final class CommitProtocol extends FileCommitProtocol implements Serializ
       return;
     }
     try {
-      output.abort();
-    } catch (IOException error) {
+      Uninterrupted.call("committer-abort-task", ABORT_BOUND_S, () -> {
+        output.abort();
+        return null;
+      });
+    } catch (Exception error) {
       // What is left lies in the job's directory, and goes with it.
       log().warn("a task attempt of job {} was not removed: {}", jobId, error.toString());
     }

@@ -12,9 +12,6 @@ import java.io.UncheckedIOException;
 import java.nio.charset.StandardCharsets;
 import java.util.Base64;
 import java.util.Map;
-import java.util.concurrent.Callable;
-import java.util.concurrent.ExecutionException;
-import java.util.concurrent.FutureTask;
 import java.util.zip.Deflater;
 import java.util.zip.DeflaterOutputStream;
 import org.apache.spark.SparkEnv;
@@ -96,10 +93,13 @@ public final class Driver {
     try {
       request.put("release", release()).put("compiled_for", compiledFor()).put("spark", spark());
       String question = side instanceof PythonProcess ? request.toString() : packed(request.toString());
-      answer = uninterrupted(() -> side.call(operation, question));
+      // A commit that has begun goes on, and its answer counts. On this thread py4j would call Python's main one, which
+      // Ctrl-C interrupts.
+      answer = Uninterrupted.call(
+          "committer-job-side", Uninterrupted.WITHOUT_BOUND_S, () -> side.call(operation, question));
     } catch (CommitException error) {
       throw error;
-    } catch (RuntimeException error) {
+    } catch (Exception error) {
       throw unanswered(operation, jobId, destination, error.getMessage(), error);
     }
     JsonNode read;
@@ -132,36 +132,6 @@ public final class Driver {
       throw new UncheckedIOException(error);
     }
     return Base64.getEncoder().encodeToString(packed.toByteArray());
-  }
-
-  /**
-   * Calls on a thread of its own and waits to the end, whoever interrupts the wait: a commit that has begun goes on, and
-   * its answer counts. On the caller's thread py4j would call Python's main thread, which Ctrl-C interrupts.
-   */
-  private static String uninterrupted(Callable<String> call) {
-    FutureTask<String> task = new FutureTask<>(call);
-    Thread thread = new Thread(task, "committer-job-side");
-    thread.setDaemon(true);
-    thread.start();
-    boolean interrupted = false;
-    try {
-      while (true) {
-        try {
-          return task.get();
-        } catch (InterruptedException error) {
-          interrupted = true;
-        }
-      }
-    } catch (ExecutionException error) {
-      if (error.getCause() instanceof RuntimeException) {
-        throw (RuntimeException) error.getCause();
-      }
-      throw new IllegalStateException(error.getCause());
-    } finally {
-      if (interrupted) {
-        Thread.currentThread().interrupt();
-      }
-    }
   }
 
   private static boolean isSetup(String operation) {
