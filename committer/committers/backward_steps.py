@@ -29,8 +29,8 @@ from committer.logs import job_logger
 from committer.stages.decide import abort_decision, create_decision
 from committer.stages.job_directory import refuse_links
 from committer.stages.publish import Published
+from committer.stages.release_lock import release_lock
 from committer.stages.removal import remove_dead_removals, remove_emptied
-from committer.stages.replace_lock import release_lock
 from committer.stages.roll_back import RollBackRequest, fence
 
 _log = job_logger("committer.committers")

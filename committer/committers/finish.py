@@ -15,8 +15,8 @@ from committer.stages.cleanup import (
 )
 from committer.stages.end_job import mark_finished
 from committer.stages.own_records import read_outcome
+from committer.stages.release_lock import release_lock
 from committer.stages.removal import Removal, removal_of
-from committer.stages.replace_lock import release_lock
 
 _log = job_logger("committer.committers")
 

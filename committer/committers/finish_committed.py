@@ -25,8 +25,8 @@ from committer.stages.end_job import Ended, mark_finished, runs_alone
 from committer.stages.names import with_ancestors
 from committer.stages.own_records import read_outcome
 from committer.stages.publish import Published
+from committer.stages.release_lock import release_lock
 from committer.stages.removal import removal_of
-from committer.stages.replace_lock import release_lock
 from committer.stages.success_content import is_unmarked, success_data
 from committer.stages.success_file import SaveSuccess, withdraw_success
 from committer.stores.base import Store
@@ -154,7 +154,7 @@ class _Committed:
         """
         context = self._context
         await together(
-            *([] if self._holds_lock else [release_lock(context)]),
+            *([] if self._holds_lock else [release_lock(context, taken=False)]),
             *([self._mark()] if self.fresh else []),
             *([] if context.config.cleanup_skipped else [self._look_what_to_clean()]),
         )

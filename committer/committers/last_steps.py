@@ -29,8 +29,8 @@ from committer.records.job_state import JobOutcome
 from committer.stages.cleanup import CleanupJob, RemoveLastRecords
 from committer.stages.decide import remove_side_files
 from committer.stages.other_setup import remove_mistaken as remove_mistaken_records
+from committer.stages.release_lock import release_lock
 from committer.stages.removal import removal_of, remove_dead_removals, remove_records
-from committer.stages.replace_lock import release_lock
 
 _log = job_logger("committer.committers")
 

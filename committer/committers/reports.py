@@ -19,8 +19,8 @@ from committer.stages.commit_state import CommitState
 from committer.stages.job_directory import refuse_place
 from committer.stages.own_records import read_outcome
 from committer.stages.publish import Published
+from committer.stages.release_lock import release_lock
 from committer.stages.removal import remove_emptied
-from committer.stages.replace_lock import release_lock, remove_taken_lock
 from committer.stages.report import DESTINATION, SaveReport, is_report_of
 from committer.stages.success_content import (
     DIRECTORIES_CREATED,
@@ -122,7 +122,6 @@ async def report_of_finished(context: StageContext, started: float, *, decided: 
     layout = context.layout
     # A driver that came too late to find its job may have taken the lock again.
     await release_lock(context)
-    await remove_taken_lock(context)
     # The driver that ended it may have died between its last two deletes.
     await remove_emptied(context)
     found = await _find_report(context)

@@ -29,8 +29,8 @@ from committer.stages.decide import abort_decision, create_decision
 from committer.stages.job_directory import JobDirectory, look_at_job, refuse_links
 from committer.stages.other_setup import is_anew
 from committer.stages.own_records import read_decision, read_outcome, read_setup
+from committer.stages.release_lock import release_lock
 from committer.stages.removal import removal_of
-from committer.stages.replace_lock import release_lock, remove_taken_lock
 from committer.stores.base import Store
 from committer.stores.helpers import children_of, create_exclusively, walk
 
@@ -84,7 +84,6 @@ async def clean_job(
         # Its directory is gone, but a lock it held may be left.
         if not dry:
             await release_lock(context)
-            await remove_taken_lock(context)
         if age_s is None:
             raise
         return "it is gone"

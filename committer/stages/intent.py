@@ -17,7 +17,8 @@ from committer.stages.base import Stage, StageContext
 from committer.stages.job_directory import JobDirectory
 from committer.stages.other_setup import delete_intent
 from committer.stages.own_records import read_record
-from committer.stages.replace_lock import TakeReplaceLock, release_lock
+from committer.stages.release_lock import release_lock
+from committer.stages.replace_lock import TakeReplaceLock
 from committer.stores.helpers import create_exclusively
 
 

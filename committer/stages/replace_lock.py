@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from committer.advice import COMMIT_AGAIN, call
@@ -13,24 +12,17 @@ from committer.errors import (
     DestinationBusyError,
     JobNotFoundError,
     RecordError,
-    StoreExistsError,
     StoreIsADirectoryError,
-    StoreNotADirectoryError,
     StoreNotFoundError,
-    StoreOutcomeUnknownError,
-    StorePreconditionError,
 )
 from committer.flow.workers import run_workers
 from committer.layout import JobLayout, check_job_id
-from committer.paths import StorePath
-from committer.records.job_state import ReplaceLock, decode_record, encode_record, is_of
+from committer.records.job_state import ReplaceLock, decode_record, encode_record
 from committer.stages.base import Stage, StageContext
 from committer.stages.job_directory import look_at_job
-from committer.stages.job_stands import is_set_up_anew
-from committer.stages.own_records import read_decision, read_outcome, read_record, read_setup
-from committer.stages.removal import remove_emptied
-from committer.stores.base import FileStatus
-from committer.stores.helpers import create_exclusively, move_file
+from committer.stages.own_records import read_decision, read_outcome
+from committer.stages.release_lock import kept_place, lock_at, take_away_lock
+from committer.stores.helpers import create_exclusively
 
 _LOCK_TRIES = 5
 _MOST_NAMED = 10
@@ -43,7 +35,8 @@ class TakeReplaceLock(Stage[None, None]):
     files replaced before, its `_SUCCESS` would name files that are gone, and stand where this job's belongs.
 
     The lock is the job's: where another driver of the job took it, this one rests on it, and from then on only the
-    job's end releases it.
+    job's end releases it. Each try of a commit is a driver of its own (`Job.commit`). So a try that finds the lock of
+    an earlier one, which may still be given back by a request that is under way, rests on it too.
 
     Preconditions: this job's intent stands.
     Postconditions: the lock is this job's, and every other job that has an intent is finished.
@@ -96,7 +89,7 @@ class TakeReplaceLock(Stage[None, None]):
         another job that looks in that moment commits beside this one.
         """
         context = self.context
-        kept = _kept(context, standing)
+        kept = kept_place(context, standing)
         try:
             found = await create_exclusively(
                 context.store,
@@ -110,12 +103,12 @@ class TakeReplaceLock(Stage[None, None]):
             await look_at_job(context.store, context.layout)
             return False
         taken_back = decode_record(found, ReplaceLock, source=str(kept)).driver == standing.driver
-        still = await _lock_at(context, context.layout.replace_lock)
+        still = await lock_at(context, context.layout.replace_lock)
         if still is None or (still.job_id, still.driver) != (standing.job_id, standing.driver):
             return False
         if taken_back:
             # Its driver died half way, where a rename is a link and a delete. No driver rests on it.
-            await _take_away(context, driver=standing.driver)
+            await take_away_lock(context, driver=standing.driver)
         return not taken_back
 
     async def _refuse_neighbours(self) -> None:
@@ -221,137 +214,5 @@ async def look_for_lock(context: StageContext) -> Exception | None:
 
 async def lock_owner(context: StageContext) -> str | None:
     """The job that holds the replace lock; None when none does. One call."""
-    lock = await _lock_at(context, context.layout.replace_lock)
+    lock = await lock_at(context, context.layout.replace_lock)
     return lock.job_id if lock is not None else None
-
-
-async def _lock_at(context: StageContext, path: StorePath) -> ReplaceLock | None:
-    try:
-        return await read_record(context.store, path, ReplaceLock)
-    except StoreNotADirectoryError:
-        return None
-
-
-def _kept(context: StageContext, lock: ReplaceLock) -> StorePath:
-    """Where a lock goes that its driver takes back undecided, unless another driver of the job rests on it.
-
-    Who does creates a file there, so the rename, which replaces nothing, fails: one of the two comes first.
-    """
-    # The name in a record that was read is not trusted to be one segment of a path.
-    digest = hashlib.sha256(lock.driver.encode()).hexdigest()
-    return context.layout.job_directory / f"replace-lock-of-{digest[:12]}"
-
-
-async def release_lock(context: StageContext, *, driver: str | None = None) -> None:
-    """Releases the replace lock when this job holds it: 1 call when it does not, else 3, or 4 while it is undecided.
-
-    By a rename, which is never repeated blindly: a second delete after a lost answer could take another job's lock.
-    What was taken is looked at, and put back should it be another's after all. Where a rename is not told what to move,
-    it stays where it was taken to until cleanup removes all of that, so that it cannot succeed a second time, late.
-
-    Args:
-        context: The job, which is decided or gone; undecided with `driver` only.
-        driver: Only a lock that this driver took, and that no other driver of the job rests on.
-    """
-    await _take_away(context, driver=driver, unless_kept=driver is not None)
-
-
-async def _take_away(context: StageContext, *, driver: str | None, unless_kept: bool = False) -> None:
-    layout, store = context.layout, context.store
-    try:
-        # Looked at before it is read, so that a rename that is told the identity cannot take one that came later.
-        known = await store.status(layout.replace_lock) if store.capabilities.conditional_rename else None
-        standing = await _lock_at(context, layout.replace_lock)
-    except (RecordError, StoreNotFoundError):
-        return
-    if standing is None or standing.job_id != layout.job_id or driver not in (None, standing.driver):
-        return
-    if await _is_of_another_setup(context, standing):
-        # The job is over, and another one has its id and the lock.
-        return
-
-    def is_own(lock: ReplaceLock | None) -> bool:
-        if lock is None or (lock.job_id, lock.setup) != (standing.job_id, standing.setup):
-            return False
-        return driver in (None, lock.driver)
-
-    # Beside the lock only when the job's directory is gone, or when this driver has released one already.
-    released = layout.drivers / f"replace-lock-{context.driver}"
-    beside = layout.temporary / f"{layout.replace_lock.name}-{layout.job_id}"
-    for place in (_kept(context, standing) if unless_kept else released, beside):
-        moved = await _move_lock(context, place, known, is_own, replace=place == beside, unless_kept=unless_kept)
-        if moved is None:
-            return
-        if moved:
-            break
-    else:
-        return
-    found = await _lock_at(context, place)
-    if found is not None and not is_own(found):
-        try:
-            await move_file(store, place, layout.replace_lock)
-            return
-        except StoreExistsError:
-            pass
-    # Where nothing is renamed it was copied and deleted, which is told what to delete.
-    can = store.capabilities
-    if place != released or can.conditional_rename or not can.atomic_file_rename:
-        await store.delete_file(place)
-
-
-async def _is_of_another_setup(context: StageContext, lock: ReplaceLock) -> bool:
-    """Whether a lock of the job's id is of a job that was set up under it since: one call, where that may be."""
-    store, layout = context.store, context.layout
-    if layout.setup_name:
-        return not is_of(lock.setup, layout.setup_name) and await is_set_up_anew(store, layout)
-    if not lock.setup:
-        return False
-    # To this caller the job was gone, or its setup record none.
-    try:
-        return (await read_setup(store, layout)).spec.setup == lock.setup
-    except (StoreNotFoundError, StoreNotADirectoryError, StoreIsADirectoryError, RecordError):
-        return False
-
-
-async def _move_lock(
-    context: StageContext,
-    place: StorePath,
-    known: FileStatus | None,
-    is_own: Callable[[ReplaceLock | None], bool],
-    *,
-    replace: bool,
-    unless_kept: bool,
-) -> bool | None:
-    """Moves the lock to a place; False when it cannot go there, None when it is not to be moved any more."""
-    store, lock = context.store, context.layout.replace_lock
-    identity = known.identity if known is not None else None
-    try:
-        await move_file(store, lock, place, replace=replace, identity=identity)
-    except StorePreconditionError:
-        # Released and taken anew since.
-        return None
-    except StoreExistsError:
-        # Another driver rests on it; or this one released one before.
-        return None if unless_kept else False
-    except StoreNotFoundError:
-        return False if is_own(await _lock_at(context, lock)) else None
-    except StoreOutcomeUnknownError:
-        found = await _lock_at(context, place)
-        if found is None:
-            raise
-        if unless_kept and not is_own(found):
-            return None
-    return True
-
-
-async def remove_taken_lock(context: StageContext) -> None:
-    """Removes the lock that a driver of this job had taken away when it died, and the job's directory was gone."""
-    layout = context.layout
-    taken = layout.temporary / f"{layout.replace_lock.name}-{layout.job_id}"
-    try:
-        lock = await _lock_at(context, taken)
-    except RecordError:
-        return
-    if lock is not None and lock.job_id == layout.job_id:
-        await context.store.delete_file(taken)
-        await remove_emptied(context)

@@ -13,8 +13,8 @@ from committer.records.success import encode_success
 from committer.stages.base import StageContext
 from committer.stages.cleanup import CleanupJob, RemoveDecision, RemoveLastRecords
 from committer.stages.publish import Published, PublishFiles
+from committer.stages.release_lock import release_lock
 from committer.stages.removal import RemovalByName, removal_of
-from committer.stages.replace_lock import release_lock
 from committer.stages.roll_back import RollBack, fence
 from committer.stages.success_content import success_data
 from committer.stages.success_file import SaveSuccess

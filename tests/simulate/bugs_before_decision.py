@@ -17,7 +17,8 @@ from committer.stages.other_setup import is_anew
 from committer.stages.own_records import read_outcome
 from committer.stages.preflight import Conflicts, Preflight
 from committer.stages.record_refs import RecordRef
-from committer.stages.replace_lock import TakeReplaceLock, lock_owner, release_lock
+from committer.stages.release_lock import release_lock
+from committer.stages.replace_lock import TakeReplaceLock, lock_owner
 from tests.simulate.patches import Patches, create_by_put
 
 
@@ -98,7 +99,7 @@ def unfinished_neighbours_ignored(patches: Patches) -> None:
 def lock_deleted_blindly(patches: Patches) -> None:
     """A driver that ends its job, or withdraws, deletes the replace lock, another job's too."""
 
-    async def release(context: StageContext, *, driver: str | None = None) -> None:
+    async def release(context: StageContext, *, driver: str | None = None, taken: bool = True) -> None:
         await context.store.delete_file(context.layout.replace_lock)
 
     patches.function(release_lock, release)

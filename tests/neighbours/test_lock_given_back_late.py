@@ -1,0 +1,243 @@
+"""The request that removes a replace lock, and arrives when another job, or another try, holds the lock by then.
+
+Where a rename is not told which file it moves, nothing but the name that it goes to can refuse it: that name stays taken
+as long as its directory stands. Elsewhere the store decides by the identity.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from typing import Any, Literal, TypeAlias
+
+import pytest
+
+import committer
+from committer import CommitterConfig
+from committer.errors import JobNotFoundError, StoreOutcomeUnknownError
+from committer.paths import StorePath
+from committer.stores.memory import MemorySpace
+from committer.testing.faults import Call, Fault
+from tests.neighbours.meeting import Connection, Party, Table, is_record
+from tests.neighbours.test_intent_of_two_drivers import Held
+
+LOCK = "_temporary/.replace-lock"
+OLD = {"p=1/old": b"old"}
+REPLACED = {"p=1/r-0": b"r"}
+OTHERS = {"p=1/other": b"o"}
+APPENDED = {"p=1/a-0": b"a"}
+REPLACE = CommitterConfig(io_concurrency=1, conflict_mode="replace")
+# What a job leaves stays, and with it every directory that a late request can go to.
+LEFT = CommitterConfig(io_concurrency=1, conflict_mode="replace", cleanup_skipped=True)
+
+PROFILES = pytest.mark.parametrize("profile", ["local", "hdfs", "adls", "gcs", "s3"])
+HOW = pytest.mark.parametrize("how", ["late", "again"])
+How: TypeAlias = Literal["late", "again"]
+
+
+class HeldBack(Connection):
+    """A connection whose first request that removes the lock arrives when the test wants, once more or only then."""
+
+    def __init__(self, space: MemorySpace, how: How) -> None:
+        super().__init__(space)
+        self._how = how
+        self._effect: Callable[[], Awaitable[Any]] | None = None
+
+    async def run(
+        self,
+        operation: str,
+        effect: Callable[[], Awaitable[Any]],
+        path: StorePath,
+        destination: StorePath | None = None,
+    ) -> Any:
+        """Keeps the request, and has its caller not know."""
+        if (
+            self._effect is not None
+            or path.name != ".replace-lock"
+            or operation not in ("rename_file", "delete_file_if")
+        ):
+            return await super().run(operation, effect, path, destination)
+        self._effect = effect
+        if self._how == "again":
+            return await super().run(operation, effect, path, destination)
+        raise StoreOutcomeUnknownError("the answer is late", operation=operation, path=path)
+
+    async def arrive(self) -> None:
+        """The request arrives. What comes of it no caller hears."""
+        assert self._effect is not None, self.log()
+        with suppress(committer.CommitterError):
+            await self._effect()
+
+
+def decides(call: Call) -> bool:
+    return call.operation == "put" and call.path.name == "decision"
+
+
+async def attached(table: Table, party: Party, store: Connection) -> Party:
+    """Another driver of a job."""
+    driver = await committer.attach_job(party.driver.spec, storage_options={"store": store})
+    return Party(driver, store, party.messages)
+
+
+async def withdrawn(table: Table, how: How, config: CommitterConfig = REPLACE) -> tuple[Party, HeldBack]:
+    """A replacing job whose driver withdrew, because it could not read a record; how far is for the test to tell."""
+    store = HeldBack(table.space, how)
+    party = await attached(table, await table.job("replace", REPLACED, config), store)
+    store.faults.append(Fault(kind="forbidden", operation="read", path=is_record))
+    await party.commit()
+    assert party.error is not None
+    return party, store
+
+
+async def check_kept_out(table: Table) -> Party:
+    """Another job finds the lock."""
+    assert LOCK in table.all_files()
+    append = await table.job("append", APPENDED)
+    await append.commit()
+    assert append.busy, append.error
+    return append
+
+
+@HOW
+@PROFILES
+async def test_job_that_is_committed_again_keeps_its_lock(profile: str, how: How) -> None:
+    table = Table(profile, OLD)
+    party, store = await withdrawn(table, how)
+    again = Held(party, decides)
+    await again.stopped()
+    await store.arrive()
+    append = await check_kept_out(table)
+    await again.finish()
+    assert party.error is None, party.error
+    await append.commit()
+    assert append.error is None, append.error
+    assert table.files() == {**REPLACED, **APPENDED}
+    assert table.temporary() == set()
+
+
+@HOW
+@PROFILES
+async def test_driver_that_withdraws_twice_before_it_goes_on_keeps_its_lock(profile: str, how: How) -> None:
+    """Found by the search (94038). A neighbour is in the way, so that the lock is given back, and once more when the
+    driver says that it withdraws.
+    """
+    table = Table(profile, OLD)
+    neighbour = Held(await table.job("neighbour", OTHERS), decides)
+    await neighbour.stopped()
+    store = HeldBack(table.space, how)
+    party = await attached(table, await table.job("replace", REPLACED, REPLACE), store)
+    await party.commit()
+    assert party.busy, party.error
+    assert LOCK not in table.all_files()
+    await neighbour.finish()
+    again = Held(party, decides)
+    await again.stopped()
+    await store.arrive()
+    append = await check_kept_out(table)
+    await again.finish()
+    assert party.error is None, party.error
+    await append.commit()
+    assert append.error is None, append.error
+    assert table.files() == {**REPLACED, **APPENDED}
+    assert table.temporary() == set()
+
+
+@HOW
+@PROFILES
+async def test_other_driver_of_the_job_keeps_its_lock(profile: str, how: How) -> None:
+    table = Table(profile, OLD)
+    party, store = await withdrawn(table, how)
+    two = await attached(table, party, Connection(table.space))
+    going_on = Held(two, decides)
+    await going_on.stopped()
+    await store.arrive()
+    append = await check_kept_out(table)
+    await going_on.finish()
+    assert two.error is None, two.error
+    await append.commit()
+    assert append.error is None, append.error
+    assert table.files() == {**REPLACED, **APPENDED}
+    assert table.temporary() == set()
+
+
+@HOW
+@PROFILES
+async def test_job_that_is_set_up_anew_keeps_its_lock(profile: str, how: How) -> None:
+    """The directory of the job is there again; not the one that goes with the earlier setup."""
+    table = Table(profile, OLD)
+    _party, store = await withdrawn(table, how)
+    await committer.recover(table.dest, "replace", rollback=True, storage_options=table.options)
+    assert table.temporary() == set()
+    anew = await table.job("replace", OTHERS, REPLACE)
+    going_on = Held(anew, decides)
+    await going_on.stopped()
+    await store.arrive()
+    append = await check_kept_out(table)
+    await going_on.finish()
+    assert anew.error is None, anew.error
+    await append.commit()
+    assert append.error is None, append.error
+    assert table.files() == {**OTHERS, **APPENDED}
+
+
+@HOW
+@PROFILES
+async def test_next_job_keeps_its_lock_where_an_aborted_one_is_left(profile: str, how: How) -> None:
+    """An abort released the lock, and the directory stands in which the late request has a name to go to."""
+    table = Table(profile, OLD)
+    party, store = await withdrawn(table, how, LEFT)
+    async with committer.attach_job(party.driver.spec, storage_options=table.options) as job:
+        await job.abort()
+    assert LOCK not in table.all_files()
+    await check_next(table, store)
+
+
+@HOW
+@PROFILES
+async def test_next_job_keeps_its_lock_where_a_committed_one_is_left(profile: str, how: How) -> None:
+    """It is the release at the job's end that comes late, and another driver did the rest."""
+    table = Table(profile, OLD)
+    store = HeldBack(table.space, how)
+    party = await attached(table, await table.job("replace", REPLACED, LEFT), store)
+    await party.commit()
+    if party.error is not None:
+        assert party.error.outcome == "committed"
+        await committer.recover(table.dest, "replace", storage_options=table.options)
+    assert LOCK not in table.all_files()
+    await check_next(table, store)
+
+
+async def check_next(table: Table, store: HeldBack) -> None:
+    """Another replacing job keeps the lock when the request arrives."""
+    going_on = Held(other := await table.job("other", OTHERS, REPLACE), decides)
+    await going_on.stopped()
+    await store.arrive()
+    append = await check_kept_out(table)
+    await going_on.finish()
+    assert other.error is None, other.error
+    await append.commit()
+    assert append.error is None, append.error
+    assert table.files() == {**OTHERS, **APPENDED}
+    await committer.cleanup(table.dest, job_id="replace", storage_options=table.options)
+    assert table.temporary() == set()
+
+
+@HOW
+@PROFILES
+async def test_next_job_keeps_its_lock_when_the_other_is_gone(profile: str, how: How) -> None:
+    """The job is aborted, and its directories are gone."""
+    table = Table(profile, OLD)
+    party, store = await withdrawn(table, how)
+    async with committer.attach_job(party.driver.spec, storage_options=table.options) as job:
+        await job.abort()
+    going_on = Held(other := await table.job("other", OTHERS, REPLACE), decides)
+    await going_on.stopped()
+    await store.arrive()
+    append = await check_kept_out(table)
+    await going_on.finish()
+    assert other.error is None, other.error
+    await append.commit()
+    assert append.error is None, append.error
+    with pytest.raises(JobNotFoundError):
+        await committer.cleanup(table.dest, job_id="replace", storage_options=table.options)
+    assert table.temporary() == set()
