@@ -45,7 +45,7 @@ async def lock_at(context: StageContext, path: StorePath) -> ReplaceLock | None:
 
 
 def kept_place(context: StageContext, lock: ReplaceLock) -> StorePath:
-    """The first place that a lock is moved to by whoever takes it away.
+    """The first place that a lock is moved to by a process that takes it away.
 
     Another driver of the job that rests on the lock creates a file there, so that the rename of one that withdraws,
     which replaces nothing, fails: one of the two comes first.

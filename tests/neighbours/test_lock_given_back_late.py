@@ -17,7 +17,7 @@ from committer import CommitterConfig
 from committer.errors import JobNotFoundError, StoreOutcomeUnknownError
 from committer.paths import StorePath
 from committer.stores.memory import MemorySpace
-from committer.testing.faults import Call, Fault
+from committer.testing.faults import Call, Fault, SimulatedCrash
 from tests.neighbours.meeting import Connection, Party, Table, is_record
 from tests.neighbours.test_intent_of_two_drivers import Held
 
@@ -240,4 +240,54 @@ async def test_next_job_keeps_its_lock_when_the_other_is_gone(profile: str, how:
     assert append.error is None, append.error
     with pytest.raises(JobNotFoundError):
         await committer.cleanup(table.dest, job_id="replace", storage_options=table.options)
+    assert table.temporary() == set()
+
+
+class HalfWay(Connection):
+    """A connection whose first rename of the lock is a link that was made, and a delete that was not."""
+
+    def __init__(self, space: MemorySpace, *, dies: bool) -> None:
+        super().__init__(space)
+        self._dies = dies
+        self._done = False
+
+    async def run(
+        self,
+        operation: str,
+        effect: Callable[[], Awaitable[Any]],
+        path: StorePath,
+        destination: StorePath | None = None,
+    ) -> Any:
+        """Leaves both names."""
+        if self._done or destination is None or path.name != ".replace-lock":
+            return await super().run(operation, effect, path, destination)
+        self._done = True
+        await self.inner.put(destination, await self.inner.read(path, limit=1 << 20))
+        self.crashed = self._dies
+        raise StoreOutcomeUnknownError("the answer was lost", operation=operation, path=path)
+
+
+@pytest.mark.parametrize("dies", [False, True])
+async def test_lock_that_was_given_back_half_way_is_taken_anew(dies: bool) -> None:
+    """Both names stand, so that no driver can rest on the lock: it is taken away to the other name, and taken anew."""
+    table = Table("local", OLD)
+    store = HalfWay(table.space, dies=dies)
+    one = await attached(table, await table.job("replace", REPLACED, REPLACE), store)
+    store.faults.append(Fault(kind="forbidden", operation="read", path=is_record))
+    try:
+        await one.commit()
+    except SimulatedCrash:
+        assert dies
+    else:
+        assert one.error is not None
+    assert (LOCK in table.all_files()) == dies
+    two = await attached(table, one, Connection(table.space))
+    going_on = Held(two, decides)
+    await going_on.stopped()
+    append = await check_kept_out(table)
+    await going_on.finish()
+    assert two.error is None, two.error
+    await append.commit()
+    assert append.error is None, append.error
+    assert table.files() == {**REPLACED, **APPENDED}
     assert table.temporary() == set()
