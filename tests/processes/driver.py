@@ -1,4 +1,4 @@
-"""A driver as a process of its own: `python driver.py DESTINATION JOB_ID FILES [--replace]`.
+"""A driver as a process of its own: `python driver.py DESTINATION JOB_ID FILES [--replace] [--file-v1]`.
 
 Prints `ready` before it commits and `committed N` after; what it raises goes to its standard error, its type last.
 """
@@ -22,11 +22,11 @@ def name(task: int, number: int) -> str:
     return f"p={number % 7}/part-{task:03d}-{number:03d}"
 
 
-async def main(destination: str, job_id: str, files: int, *, replace: bool) -> None:
+async def main(destination: str, job_id: str, files: int, *, replace: bool, name_of_committer: str | None) -> None:
     # Few calls at a time stretch the commit, so that a moment drawn at random falls anywhere in it.
     config = CommitterConfig(io_concurrency=2, conflict_mode="replace" if replace else "append")
     tasks = files // FILES_A_TASK
-    job = await committer.open_job(destination, job_id=job_id, config=config)
+    job = await committer.open_job(destination, job_id=job_id, committer=name_of_committer, config=config)
     for task in range(tasks):
         async with job.task_attempt(task) as attempt:
             for number in range(FILES_A_TASK):
@@ -39,4 +39,6 @@ async def main(destination: str, job_id: str, files: int, *, replace: bool) -> N
 
 
 if __name__ == "__main__":
-    asyncio.run(main(sys.argv[1], sys.argv[2], int(sys.argv[3]), replace="--replace" in sys.argv))
+    chosen = "file-v1" if "--file-v1" in sys.argv else None
+    replacing = "--replace" in sys.argv
+    asyncio.run(main(sys.argv[1], sys.argv[2], int(sys.argv[3]), replace=replacing, name_of_committer=chosen))

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import shutil
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import committer
+from committer.errors import JobUndecidedError
 from tests.processes import driver as driver_module
 
 DRIVER = Path(driver_module.__file__)
@@ -76,3 +80,23 @@ def expected(files: int) -> dict[str, bytes]:
 def published(destination: Path) -> int:
     """How many files stand at the destination, cheaply."""
     return sum(len(names) for top, _dirs, names in os.walk(destination) if "_temporary" not in top)
+
+
+def finish(destination: Path, job_id: str, files: int) -> committer.JobReport:
+    """What an operator does: recover; commit a job that no driver began to commit."""
+
+    async def work() -> committer.JobReport:
+        try:
+            return await committer.recover(destination, job_id)
+        except JobUndecidedError:
+            async with committer.attach_job(destination, job_id=job_id) as job:
+                return await job.commit(tasks=files // driver_module.FILES_A_TASK)
+
+    return asyncio.run(work())
+
+
+def wait_for(destination: Path, files: int) -> None:
+    """Waits until so many files are published."""
+    give_up = time.monotonic() + TIMEOUT_S
+    while published(destination) < files:
+        assert time.monotonic() < give_up, "the driver does not get on"

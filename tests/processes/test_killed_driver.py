@@ -11,33 +11,13 @@ from pathlib import Path
 import pytest
 
 import committer
-from committer.errors import CommitterError, JobRolledBackError, JobUndecidedError
-from tests.processes.harness import TIMEOUT_S, driver, expected, published, visible
+from committer.errors import CommitterError, JobRolledBackError
+from tests.processes.harness import TIMEOUT_S, driver, expected, finish, visible, wait_for
 
 FILES = 2000
 MOMENTS = 20
 
 pytestmark = pytest.mark.xdist_group("processes")
-
-
-def finish(destination: Path, job_id: str) -> committer.JobReport:
-    """What an operator does: recover; commit a job that no driver began to commit."""
-
-    async def work() -> committer.JobReport:
-        try:
-            return await committer.recover(destination, job_id)
-        except JobUndecidedError:
-            async with committer.attach_job(destination, job_id=job_id) as job:
-                return await job.commit(tasks=FILES // 100)
-
-    return asyncio.run(work())
-
-
-def wait_for(destination: Path, files: int) -> None:
-    """Waits until so many files are published."""
-    give_up = time.monotonic() + TIMEOUT_S
-    while published(destination) < files:
-        assert time.monotonic() < give_up, "the driver does not get on"
 
 
 def reach(moment: int, destination: Path) -> None:
@@ -63,7 +43,7 @@ def test_killed_at_a_random_moment_then_recovered(tmp_path: Path, moment: int) -
         reach(moment, destination)
         process.send_signal(signal.SIGKILL)
         process.wait(TIMEOUT_S)
-    report = finish(destination, "J")
+    report = finish(destination, "J", FILES)
     assert report.success
     assert report.files_committed == FILES
     assert visible(destination) == expected(FILES)
@@ -92,7 +72,7 @@ def test_recovered_while_the_old_driver_is_stopped(tmp_path: Path) -> None:
     with driver(destination, "J", FILES) as process:
         wait_for(destination, 200)
         process.send_signal(signal.SIGSTOP)
-        report = finish(destination, "J")
+        report = finish(destination, "J", FILES)
         assert report.success
         process.send_signal(signal.SIGCONT)
         out, err = process.communicate(timeout=TIMEOUT_S)
