@@ -44,9 +44,11 @@ _FLAGS = (
     "cleanup_parallel_delete",
     "cleanup_base_first",
     "outcome_kept",
+    "task_cleanup",
 )
 _ABOVE_ZERO = (
     "io_concurrency",
+    "commit_attempts",
     "record_save_attempts",
     "record_size_limit",
     "manifest_queue_capacity",
@@ -117,6 +119,10 @@ class CommitterConfig(msgspec.Struct, frozen=True, kw_only=True, dict=True):
             again.
         file_list_format: ``jsonl``, a JSON object a line, or ``parquet``, which needs pyarrow.
         record_save_attempts: How often saving a record is tried.
+        commit_attempts: How often `file-v2` tries to commit a job, as in Hadoop: again where a store call failed, at
+            once. The other committers try once; `recover` goes on where they stopped.
+        task_cleanup: `file-v2` deletes a task attempt's directory, by then without a file, when the attempt commits;
+            else it goes with the job, as with the other committers.
         record_size_limit: Longest record that is read, in bytes.
         manifest_queue_capacity: Records read at once when a job has more files than are kept in memory; 4 MiB of them
             at most.
@@ -159,6 +165,8 @@ class CommitterConfig(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     file_list_directory: str = ""
     file_list_format: FileListFormat = "jsonl"
     record_save_attempts: int = 5
+    commit_attempts: int = 1
+    task_cleanup: bool = False
     record_size_limit: int = 1 << 30
     manifest_queue_capacity: int = 512
     multipart_size: int = 64 << 20

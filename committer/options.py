@@ -118,13 +118,16 @@ OPTIONS: tuple[Option, ...] = (
     Option(f"{FILE_OUTPUT}algorithm.version", note=_ALGORITHM, harmless=("1",), only=("1", "2")),
     Option(
         f"{FILE_OUTPUT}failures.attempts",
-        note="each call is sent again by itself, and `recover` repeats a commit that failed",
-        harmless=("1",),
+        "commit_attempts",
+        "int",
+        "of `file-v2` alone, as in Hadoop; only a store call that failed is a reason to try again; less than one "
+        "becomes one, with a warning",
     ),
     Option(
         f"{FILE_OUTPUT}task.cleanup.enabled",
-        note="what a task attempt wrote to goes with its job; after a commit by `file-v2` no file is in it",
-        harmless=("false",),
+        "task_cleanup",
+        "boolean",
+        "of `file-v2` alone, as in Hadoop; no file is in that directory by then",
     ),
     Option(
         "fs.azure.io.rate.limit",

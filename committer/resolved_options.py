@@ -133,6 +133,9 @@ def _widen_conflicts_of_directory(staging_name: str, resolved: Resolved) -> None
         resolved.origins["superseded_scope"] = f"{S3A_NAME}=directory"
 
 
+_TRIED = {"record_save_attempts": "a record is saved", "commit_attempts": "a job is committed"}
+
+
 def _take(option: Option, key: str, value: object, resolved: Resolved) -> None:
     if isinstance(value, str) and "${" in value:
         raise bad_option(key, value, "references to other options are not resolved here: give the text they stand for")
@@ -145,8 +148,9 @@ def _take(option: Option, key: str, value: object, resolved: Resolved) -> None:
         return
     if option.field == "manifest_queue_capacity" and isinstance(parsed, int) and parsed <= 0:
         raise bad_option(key, value, "a queue needs room for one record at least")
-    if option.field == "record_save_attempts" and isinstance(parsed, int) and parsed < 1:
-        resolved.warnings.append(f"the option {key} is {value!r}; a record is saved in one attempt at least")
+    tried = _TRIED.get(option.field)
+    if tried is not None and isinstance(parsed, int) and parsed < 1:
+        resolved.warnings.append(f"the option {key} is {value!r}; {tried} in one attempt at least")
         parsed = 1
         origin = f"{key}, raised to 1"
     if option.when is not None:

@@ -52,6 +52,8 @@ HONOURED = [
     (F + "marksuccessfuljobs", "False", "mark_successful_jobs", False),
     (F + "cleanup.skipped", "true", "cleanup_skipped", True),
     (F + "cleanup-failures.ignored", "true", "cleanup_failures_ignored", True),
+    (F + "failures.attempts", "3", "commit_attempts", 3),
+    (F + "task.cleanup.enabled", "true", "task_cleanup", True),
     ("committer.conflict_mode", "replace", "conflict_mode", "replace"),
     ("committer.superseded_scope", "destination", "superseded_scope", "destination"),
     ("committer.superseded_directories", "p=1, p=2/q=1", "superseded_directories", ("p=1", "p=2/q=1")),
@@ -185,10 +187,14 @@ def test_no_threads_mean_the_default(threads: str) -> None:
     assert f"default, as {P}io.threads is not positive" in config.explain()
 
 
-def test_less_than_one_attempt_becomes_one_with_a_warning() -> None:
+@pytest.mark.parametrize(
+    ("key", "field"),
+    [(P + "manifest.save.attempts", "record_save_attempts"), (F + "failures.attempts", "commit_attempts")],
+)
+def test_less_than_one_attempt_becomes_one_with_a_warning(key: str, field: str) -> None:
     with pytest.warns(ConfigurationWarning, match="one attempt at least"):
-        config = CommitterConfig.from_hadoop({P + "manifest.save.attempts": "0"})
-    assert config.record_save_attempts == 1
+        config = CommitterConfig.from_hadoop({key: "0"})
+    assert getattr(config, field) == 1
 
 
 @pytest.mark.parametrize(
@@ -214,8 +220,6 @@ def test_an_unknown_key_of_ours_warns_with_a_suggestion(key: str, hint: str) -> 
 
 HADOOPS_DEFAULTS = {
     F + "algorithm.version": "1",
-    F + "failures.attempts": "1",
-    F + "task.cleanup.enabled": "false",
     S + "name": "file",
     S + "staging.tmp.path": "tmp/staging",
     S + "staging.unique-filenames": "true",
@@ -258,8 +262,6 @@ def test_hadoops_defaults_and_keys_of_others_are_silent() -> None:
         (OC + "named.classname", "org.example.Committer", "names a Java class"),
         (OC + "factory.clas", "org.example.Factory", "did you mean"),
         (F + "algorithm.version", "2", "shows when its job commits"),
-        (F + "failures.attempts", "3", "repeats a commit"),
-        (F + "task.cleanup.enabled", "true", "goes with its job"),
         (S + "name", "directory", "not in this release"),
         (S + "name", "Partitioned", "not in this release"),
         (S + "staging.tmp.path", "hdfs://nn/tmp", "nothing is staged"),
@@ -367,6 +369,8 @@ def test_the_identity_of_a_job() -> None:
         ("io_delete_weight", True),
         ("io_delete_weight", 1001),
         ("record_save_attempts", 0),
+        ("commit_attempts", 0),
+        ("task_cleanup", "true"),
         ("record_size_limit", 0),
         ("io_concurrency", 1 << 63),
         ("manifest_queue_capacity", 0),

@@ -65,7 +65,7 @@ async def advice_on(store: Store, uri: str, info: JobInfo, look: Look, owner: Ow
         lost = ": what it did not publish is lost when it is removed" if look.is_damaged else ""
         return Advice(f"a record cannot be read: {look.problem}{lost}", f"{clean} --force" if look.is_damaged else "")
     if look.is_settled:
-        return await _on_settled(store, uri, look, found)
+        return await _on_settled(store, uri, look, found, _unsafe(info))
     if owner == "hadoop":
         return await _on_hadoops(store, uri, found, records)
     if owner == "classic":
@@ -82,19 +82,24 @@ async def advice_on(store: Store, uri: str, info: JobInfo, look: Look, owner: Ow
     if look.intent is not None:
         recover = command("recover", uri, info.job_id)
         return Advice("a driver began to commit it, and did not decide", recover, f"{recover} --rollback")
-    unsafe = committer_for(info.committer).unsafe if info.committer is not None and is_known(info.committer) else ""
+    unsafe = _unsafe(info)
     said = f"open; its driver may be at work. {info.committer} is unsafe: {unsafe}" if unsafe else ""
     return Advice(said, if_dead=ways_out(uri, info.job_id, info.delivery, records)) if info.delivery else Advice()
 
 
-async def _on_settled(store: Store, uri: str, look: Look, found: JobDirectory) -> Advice:
+def _unsafe(info: JobInfo) -> str:
+    return committer_for(info.committer).unsafe if info.committer is not None and is_known(info.committer) else ""
+
+
+async def _on_settled(store: Store, uri: str, look: Look, found: JobDirectory, unsafe: str) -> Advice:
     job_id = found.layout.job_id
     recover, clean = command("recover", uri, job_id), command("cleanup", uri, "--job", job_id)
     back = command("recover", uri, job_id, "--rollback")
     if look.outcome is None:
         if look.decision is not None and look.decision.decision == "abort":
             return Advice("aborted, but not cleaned up", clean)
-        otherwise = "" if look.decision is not None and _may_only_go_forward(store, look.decision) else back
+        forward_only = unsafe or (look.decision is not None and _may_only_go_forward(store, look.decision))
+        otherwise = "" if forward_only else back
         return Advice("decided to be committed, not ended: part of it may be visible", recover, otherwise)
     how = look.outcome.outcome
     if not look.outcome.finished:

@@ -199,12 +199,15 @@ class StageContext:
 
     def taking_back(self) -> str:
         """What takes a decided job back, as a sentence."""
+        if self.forms.visible_early:
+            return "it cannot be taken back, for its tasks made its files visible"
         alone = "" if self.fences_drivers else ", once no other driver of it is alive"
         return f"{self.recover_call(rollback=True, force=not self.fences_drivers)} takes the job back{alone}"
 
     def else_giving_up(self) -> str:
         """What a user does who cannot mend the records of a decided job, as the end of a sentence."""
-        ways = f"then {self.recover_call()} finishes the job, or {self.taking_back()}"
+        back = "" if self.forms.visible_early else f", or {self.taking_back()}"
+        ways = f"then {self.recover_call()} finishes the job{back}"
         return f", {ways}; where that cannot be, {self.giving_up()}"
 
     def giving_up(self) -> str:

@@ -77,12 +77,12 @@ class CommitState:
 
 
 def is_forward_only(context: StageContext, state: CommitState) -> bool:
-    """Whether something is replaced on a store that cannot keep it: such a job can only go forward.
+    """Whether something is replaced on a store that cannot keep it, or was by tasks: such a job can only go forward.
 
     An old file is kept by a link, a directory by a rename.
     """
     can = context.store.capabilities
-    return any(
+    return context.forms.visible_early or any(
         not (can.atomic_directory_rename if fact.is_directory else can.hard_links) for fact in state.targets.values()
     )
 

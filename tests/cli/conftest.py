@@ -119,6 +119,10 @@ class Lake:
         options.setdefault("config", committer.CommitterConfig(io_concurrency=1))
         self._died(job_id, Fault(kind="crash_before", operation="rename_file", path="part-1.csv"), **options)
 
+    def published(self, job_id: str, **options: Any) -> None:
+        """A job whose driver died right before its outcome."""
+        self._died(job_id, Fault(kind="crash_before", operation="put", path="/outcome"), **options)
+
     def unfinished(self, job_id: str = "unfinished") -> None:
         """A job whose driver died after its outcome and before `_SUCCESS`."""
         self._died(job_id, Fault(kind="crash_before", operation="put", path="_SUCCESS"))

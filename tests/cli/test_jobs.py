@@ -172,6 +172,14 @@ def test_a_link_in_the_place_of_a_job_is_shown_and_not_followed(run: Run, lake: 
     assert "remove the link by hand" in run("jobs", lake.path).out
 
 
+def test_what_tasks_made_visible_is_not_to_be_taken_back(run: Run, lake: Lake) -> None:
+    lake.published("j", committer="file-v2")
+    said = run("jobs", lake.path).out
+    assert "committer recover" in said
+    assert "--rollback" not in said
+    assert run("recover", lake.path, "j", "--yes").code == 0
+
+
 def test_a_committer_that_is_unsafe_is_called_so(run: Run, tmp_path: Path) -> None:
     for name in ("file-v1", "file-v2"):
         with committer_sync.open_job(tmp_path / name, job_id="j", committer=name) as job:

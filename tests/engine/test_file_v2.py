@@ -280,8 +280,9 @@ async def test_a_decided_job_is_not_taken_back(place: Place) -> None:
     job = await place.open_job(job_id="j")
     await place.run_task(job, 0, FILES)
     place.faults(Fault(kind="forbidden", path="/outcome", times=None))
-    with pytest.raises(CommitterError):
+    with pytest.raises(CommitterError) as stopped:
         await job.commit()
+    assert "takes the job back" not in stopped.value.next_step
     place.store.faults.clear()
     with pytest.raises(JobStateError, match="can only go forward"):
         await place.recover("j", rollback=True, force=True)
@@ -297,6 +298,52 @@ async def test_what_it_cannot_honour_is_refused(place: Place) -> None:
     ):
         with pytest.raises(UnsupportedError):
             await place.open_job(config=config)
+    assert place.temporary() == set()
+
+
+@pytest.mark.parametrize(("committer_name", "tries"), [("file-v2", 3), ("manifest", 1)])
+async def test_a_job_commit_is_tried_as_often_as_said(committer_name: str, tries: int) -> None:
+    """Of Hadoop's committers `file-v2` alone does that, too. What a try wrote is what the next one goes on with."""
+    config = CommitterConfig.from_hadoop({"mapreduce.fileoutputcommitter.failures.attempts": "3"})
+    place = FileInMemory(committer_name, "local")
+    for failures in (tries - 1, tries):
+        job = await place.open_job(job_id=f"j{failures}", config=config)
+        await place.run_task(job, 0, {f"part-{failures}": b"x"})
+        place.faults(Fault(kind="forbidden", operation="put", path="/outcome", times=failures))
+        if failures < tries:
+            assert (await job.commit(tasks=1)).files_committed == 1
+            continue
+        with pytest.raises(CommitterError):
+            await job.commit(tasks=1)
+        assert (await place.recover(job.job_id)).success
+
+
+async def test_a_refusal_is_no_reason_to_try_again() -> None:
+    calls = []
+    for attempts in (1, 5):
+        place = FileInMemory("file-v2", "local")
+        job = await place.open_job(job_id="j", config=CommitterConfig(commit_attempts=attempts))
+        await place.run_task(job, 0, FILES)
+        place.remove("part-1")
+        with pytest.raises(PreflightError):
+            await job.commit()
+        calls.append(place.store.count())
+    assert calls[0] == calls[1]
+
+
+@pytest.mark.parametrize("cleans", [False, True])
+async def test_a_task_attempts_directory_goes_when_it_commits_or_with_the_job(tmp_path: Path, cleans: bool) -> None:
+    config = CommitterConfig.from_hadoop({"mapreduce.fileoutputcommitter.task.cleanup.enabled": str(cleans)})
+    place = file_place("disk", "file-v2", tmp_path)
+    job = await place.open_job(job_id="j", config=config)
+    await place.run_task(job, 0, FILES)
+    left = {name for name in place.temporary() if "/attempt_j_m_000000_0-" in name and "manifest" not in name}
+    assert any(name.endswith("/a=1") for name in left) is not cleans
+    if cleans:
+        assert {name for name in left if name.startswith("_temporary/0/")} == set()
+        place.faults(Fault(kind="forbidden", operation="delete_directory"))
+        await place.run_task(job, 1, {"part-9": b"x"})
+    await job.commit()
     assert place.temporary() == set()
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Final, cast
 
 from committer.audit import audit
@@ -11,12 +11,16 @@ from committer.committers.file.layout import FileLayout
 from committer.committers.file.merge_task import MergeTask
 from committer.committers.file.merged import MergedAction, MergedForms
 from committer.committers.publish_action import PublishAction
-from committer.errors import UnsupportedError
+from committer.committers.results import JobReport
+from committer.errors import MultipleError, OutcomeUnknownError, StoreError, UnsupportedError
 from committer.layout import JobLayout
+from committer.logs import job_logger
 from committer.records.task_commit import TaskCommit
 from committer.spec import JobSpec
 from committer.stages.base import RecordForms, StageContext
 from committer.stages.task_output import TaskOutput
+
+_log = job_logger("committer.committers")
 
 _NEEDS: Final = {
     "atomic_file_rename": "rename a file atomically",
@@ -83,3 +87,22 @@ class FileCommitterV2(FileOutputCommitter):
         layout = cast("FileLayout", context.layout)
         with audit(ji=layout.job_id):
             return await MergeTask(context, layout).run(output)
+
+    async def commit_job(
+        self, context: StageContext, task_commits: Iterable[TaskCommit] | None, tasks: int | None
+    ) -> JobReport:
+        """Runs the job-commit core, and again where a store call failed: `CommitterConfig.commit_attempts`.
+
+        Hadoop: ``FileOutputCommitter.commitJob``, which repeats after every failure.
+        """
+        messages = None if task_commits is None else list(task_commits)
+        attempts = context.config.commit_attempts
+        for attempt in range(1, attempts):
+            try:
+                return await super().commit_job(context, messages, tasks)
+            except (StoreError, OutcomeUnknownError, MultipleError) as error:
+                if error.outcome == "committed":
+                    raise
+                job_id = context.layout.job_id
+                _log.warning("attempt %d of %d to commit job %s failed: %s", attempt, attempts, job_id, error)
+        return await super().commit_job(context, messages, tasks)

@@ -20,6 +20,7 @@ from committer.errors import (
     TaskError,
 )
 from committer.flow.workers import run_workers
+from committer.logs import job_logger
 from committer.paths import StorePath
 from committer.records.manifest import decode_task_manifest
 from committer.records.task_commit import TaskCommit, digest_of
@@ -34,6 +35,8 @@ from committer.stages.target_directories import job_inside
 from committer.stages.task_output import TaskOutput, WrittenFile
 from committer.stores.base import FileStatus
 from committer.stores.helpers import children_of, status_or_none
+
+_log = job_logger("committer.committers")
 
 # Each round begins because something stood, or was missing, where the one before did not see it.
 _ROUNDS = 5
@@ -50,7 +53,8 @@ class MergeTask(Stage[TaskOutput, TaskCommit]):
     Postconditions: every file is at its destination, and the record under the task's name, or the attempt's, says so.
     Failure modes: with `outcome="partial"` or `"unknown"` some files are at the destination and stay there, whatever
     becomes of the task and the job. That is what makes this algorithm unsafe.
-    Cost: one listing for each directory, one write, one rename a file, and that of `CommitTask`.
+    Cost: one listing for each directory, one write, one rename a file, and that of `CommitTask`; with `task_cleanup`
+    one call more.
     Hadoop: ``FileOutputCommitter.commitTask``, ``mergePaths``.
     """
 
@@ -77,12 +81,15 @@ class MergeTask(Stage[TaskOutput, TaskCommit]):
         await self._say_what_goes(value)
         try:
             await self._merge(value)
-            return self._message(value) if context.spec.hadoop else await CommitTask(context).run(value)
+            message = self._message(value) if context.spec.hadoop else await CommitTask(context).run(value)
         except CommitterError as error:
             if error.outcome != "unknown":
                 error.outcome = "partial" if self._merged else error.outcome
             error.message = f"{error.message}; {self._merged} of {len(value.files)} files of the task are visible"
             raise
+        if context.config.task_cleanup:
+            await self._remove(value)
+        return message
 
     async def _check_job(self, value: TaskOutput) -> None:
         if self.context.spec.hadoop:
@@ -114,6 +121,13 @@ class MergeTask(Stage[TaskOutput, TaskCommit]):
             size=sum(file.size for file in value.files),
             inline=None,
         )
+
+    async def _remove(self, value: TaskOutput) -> None:
+        """Deletes the task attempt's directory. What stays goes with the job, so a failure is logged, as in Hadoop."""
+        try:
+            await self.context.store.delete_directory(value.directory, recursive=True)
+        except StoreError as error:
+            _log.warning("could not delete %s, whose task attempt is committed: %s", value.directory, error)
 
     # -- merging ------------------------------------------------------------------------------------------------
 
