@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import difflib
-import math
-import sys
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, Final, Literal, TypeAlias, get_args
 
 import msgspec
 
+from committer.config_rules import broken_rules
 from committer.errors import ConfigurationError, RecordError
 from committer.explanation import Explained, Explanation
-from committer.file_names import is_file_name
 from committer.option_values import values_of_list
 from committer.options import ConfigurationWarning, key_of
 from committer.resolved_options import resolve
@@ -32,36 +30,6 @@ _CHOICES: dict[str, tuple[str, ...]] = {
     "durability": get_args(Durability),
     "pending_etags": get_args(PendingEtags),
     "file_list_format": get_args(FileListFormat),
-}
-_FLAGS = (
-    "validate_output",
-    "promote_directories",
-    "unique_names",
-    "hadoop_driver",
-    "mark_successful_jobs",
-    "cleanup_skipped",
-    "cleanup_failures_ignored",
-    "cleanup_parallel_delete",
-    "cleanup_base_first",
-    "outcome_kept",
-    "task_cleanup",
-)
-_ABOVE_ZERO = (
-    "io_concurrency",
-    "commit_attempts",
-    "record_save_attempts",
-    "record_size_limit",
-    "manifest_queue_capacity",
-    "multipart_size",
-    "multipart_in_flight",
-)
-_RATES = ("io_rate", "azure_io_rate")
-_WEIGHTS = ("io_read_weight", "io_write_weight", "io_delete_weight")
-_HEAVIEST = 1000
-_TEXTS = ("summary_report_directory", "diagnostics_manifest_directory", "file_list_directory")
-_LISTS: dict[str, tuple[Callable[[object], bool], str]] = {
-    "absolute_roots": (lambda text: isinstance(text, str) and bool(text), "URIs, or absolute paths"),
-    "superseded_directories": (is_file_name, "relative names that may be of a job's files, without a slash at the end"),
 }
 _AZURE_SCHEMES = frozenset({"abfs", "abfss"})
 
@@ -175,29 +143,11 @@ class CommitterConfig(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     absolute_roots: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        for name in _FLAGS:
-            if not isinstance(getattr(self, name), bool):
-                raise _bad(name, getattr(self, name), "it must be True or False")
         for name, choices in _CHOICES.items():
             if getattr(self, name) not in choices:
                 raise _bad(name, getattr(self, name), f"it must be one of {', '.join(choices)}")
-        for name in _ABOVE_ZERO:
-            _check_count(name, getattr(self, name))
-        for name in _RATES:
-            value = getattr(self, name)
-            if value is not None and not _is_rate(value):
-                raise _bad(name, value, "it must be a number of calls per second, 0 for no limit, or None")
-        for name in _WEIGHTS:
-            value = getattr(self, name)
-            if not _is_rate(value) or value > _HEAVIEST:
-                raise _bad(name, value, f"it must be a number from 0 to {_HEAVIEST:,}")
-        for name in _TEXTS:
-            if not isinstance(getattr(self, name), str):
-                raise _bad(name, getattr(self, name), "it must be text: a path or URI, or empty")
-        for name, (is_one, what) in _LISTS.items():
-            texts: object = getattr(self, name)
-            if not isinstance(texts, tuple) or not all(map(is_one, texts)):
-                raise _bad(name, texts, f"it must be a tuple of texts: {what}")
+        for name, value, rule in broken_rules(self):
+            raise _bad(name, value, rule)
 
     @classmethod
     def from_hadoop(cls, options: Mapping[str, object]) -> CommitterConfig:
@@ -382,19 +332,6 @@ def _check_alone(kind: type[CommitterConfig], field: str, value: Any, origin: st
     except ConfigurationError as error:
         told = f"the option {origin}: {error.message}"
         raise ConfigurationError(told, operation="from_hadoop", next_step=error.next_step) from None
-
-
-def _is_rate(value: object) -> bool:
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return False
-    return math.isfinite(value) and value >= 0
-
-
-def _check_count(field: str, value: object) -> None:
-    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-        raise _bad(field, value, "it must be an integer of 1 or more")
-    if value > sys.maxsize:
-        raise _bad(field, value, f"it must be an integer of at most {sys.maxsize}")
 
 
 def _bad(field: str, value: object, rule: str) -> ConfigurationError:

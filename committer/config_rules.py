@@ -1,0 +1,98 @@
+"""What each field of `CommitterConfig` can hold."""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Callable, Iterator
+
+from committer.file_names import is_file_name
+
+_FLAGS = (
+    "validate_output",
+    "promote_directories",
+    "unique_names",
+    "hadoop_driver",
+    "mark_successful_jobs",
+    "cleanup_skipped",
+    "cleanup_failures_ignored",
+    "cleanup_parallel_delete",
+    "cleanup_base_first",
+    "outcome_kept",
+    "task_cleanup",
+)
+_ABOVE_ZERO = (
+    "io_concurrency",
+    "commit_attempts",
+    "record_save_attempts",
+    "record_size_limit",
+    "manifest_queue_capacity",
+    "multipart_size",
+    "multipart_in_flight",
+)
+_RATES = ("io_rate", "azure_io_rate")
+_WEIGHTS = ("io_read_weight", "io_write_weight", "io_delete_weight")
+_HEAVIEST = 1000
+_TEXTS = ("summary_report_directory", "diagnostics_manifest_directory", "file_list_directory")
+_LISTS: dict[str, tuple[Callable[[object], bool], str]] = {
+    "absolute_roots": (lambda text: isinstance(text, str) and bool(text), "URIs, or absolute paths"),
+    "superseded_directories": (is_file_name, "relative names that may be of a job's files, without a slash at the end"),
+}
+
+
+def broken_rules(config: object) -> Iterator[tuple[str, object, str]]:
+    """The fields that hold what they cannot, each with its value and what it must be."""
+    for name, rule_of in _RULES.items():
+        value: object = getattr(config, name)
+        rule = rule_of(value)
+        if rule:
+            yield name, value, rule
+
+
+def _flag(value: object) -> str:
+    return "" if isinstance(value, bool) else "it must be True or False"
+
+
+def _count(value: object) -> str:
+    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+        return "it must be an integer of 1 or more"
+    return f"it must be an integer of at most {sys.maxsize}" if value > sys.maxsize else ""
+
+
+def _rate(value: object) -> str:
+    ok = value is None or _number(value) is not None
+    return "" if ok else "it must be a number of calls per second, 0 for no limit, or None"
+
+
+def _weight(value: object) -> str:
+    number = _number(value)
+    ok = number is not None and number <= _HEAVIEST
+    return "" if ok else f"it must be a number from 0 to {_HEAVIEST:,}"
+
+
+def _text(value: object) -> str:
+    return "" if isinstance(value, str) else "it must be text: a path or URI, or empty"
+
+
+def _list_of(is_one: Callable[[object], bool], what: str) -> Callable[[object], str]:
+    def rule(texts: object) -> str:
+        ok = isinstance(texts, tuple) and all(map(is_one, texts))
+        return "" if ok else f"it must be a tuple of texts: {what}"
+
+    return rule
+
+
+def _number(value: object) -> float | None:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value) or value < 0:
+        return None
+    return value
+
+
+_RULES: dict[str, Callable[[object], str]] = {
+    **dict.fromkeys(_FLAGS, _flag),
+    **dict.fromkeys(_ABOVE_ZERO, _count),
+    **dict.fromkeys(_RATES, _rate),
+    **dict.fromkeys(_WEIGHTS, _weight),
+    **dict.fromkeys(_TEXTS, _text),
+    **{name: _list_of(is_one, what) for name, (is_one, what) in _LISTS.items()},
+}
