@@ -28,7 +28,8 @@ async def look_at_first_files(context: StageContext, loaded: LoadedRecords) -> N
     async def look(named: tuple[str, PlannedFile]) -> None:
         problem = await _problem(context, *named)
         if problem:
-            loaded.changed.append(problem)
+            # Before what is said of single files of the same attempt.
+            loaded.changed.insert(0, problem)
 
     firsts: Iterable[tuple[str, PlannedFile]] = loaded.first_files.items()
     with audit(st=LoadRecords.name):

@@ -150,9 +150,20 @@ class RemovalByRename(Removal):
         attempts = [self._moved(path) for path in self.attempts]
         parents = {parent for path in attempts for parent in self._directories if path.is_under(parent)}
         rest = [directory for directory in self._directories if directory not in parents]
-        failures = await self.in_parallel(self._delete_directory, [*attempts, *rest])
-        # What is left of those goes with their parents, in `end`.
-        return await self.in_parallel(self._delete_directory, sorted(parents)) if failures else []
+        again: set[StorePath] = set()
+
+        async def delete(directory: StorePath) -> None:
+            try:
+                await self._delete_directory(directory)
+            except StoreError:
+                above = {parent for parent in parents if directory.is_under(parent)}
+                if not above:
+                    raise
+                again.update(above)
+
+        failures = await self.in_parallel(delete, [*attempts, *rest])
+        # The emptied parents go in `end`; what fails is tried once more with its parent.
+        return failures + await self.in_parallel(self._delete_directory, sorted(again, key=str))
 
     def _moved(self, path: StorePath) -> StorePath:
         """Where something is that was taken with a directory above it."""
