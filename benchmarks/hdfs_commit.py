@@ -74,6 +74,12 @@ class Timed(HdfsStore):
         self.ended = time.perf_counter()
         return errors
 
+    async def rename_counted_files(self, renames: Sequence[tuple[StorePath, StorePath]]) -> dict[int, StoreError]:
+        self.began = self.began or time.perf_counter()
+        errors = await super().rename_counted_files(renames)
+        self.ended = time.perf_counter()
+        return errors
+
 
 async def write_tasks(spec: JobSpec, shape: Shape, store: HdfsStore) -> None:
     """Every task of a job, sixteen at a time."""

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
+from typing import TypeAlias
 
 from committer.errors import (
     CommitterError,
@@ -29,6 +30,7 @@ from committer.records.job_state import Fact
 from committer.records.success import FILENAMES_LIMIT
 from committer.stages.base import Stage, StageContext
 from committer.stages.commit_state import CommitState, other_end
+from committer.stages.counted_attempts import counted_files
 from committer.stages.create_directories import refused_directory
 from committer.stages.existing_target import ExistingTargets
 from committer.stages.identity import (
@@ -43,6 +45,9 @@ from committer.stages.preflight import end_it_first
 from committer.stages.target_directories import job_inside
 from committer.stores.abilities import BATCH_RENAME, HARD_LINKS, VERSIONS, SupportsBatchRename
 from committer.stores.base import FileStatus
+from committer.stores.tree_counts import TREE_COUNTS
+
+_RenameFiles: TypeAlias = Callable[[Sequence[tuple[StorePath, StorePath]]], Awaitable[dict[int, StoreError]]]
 
 # How often one file is looked at and tried again. Each round either ends or saw the store change under it, so a
 # handful is plenty; more would be a livelock with a process that keeps changing it.
@@ -90,8 +95,8 @@ class PublishFiles(Stage[CommitState, Published]):
     Postconditions: every file of every winner is at its destination and nowhere else.
     Failure modes: `TargetExistsError` is definite: nothing of that file happened; `OutcomeUnknownError`; a store error
     leaves a decided job that `recover` finishes. After the first failure no new call starts.
-    Cost: one call a file; 2 more for each that fails; for one that replaces, 2 or 3 more, and where that is a directory
-    two listings of each directory in it.
+    Cost: one call a file, and one an attempt where the store counts; 2 more for each that fails; for one that replaces,
+    2 or 3 more, and where that is a directory two listings of each directory in it.
     Hadoop: ``RenameFilesStage``.
     """
 
@@ -134,13 +139,21 @@ class PublishFiles(Stage[CommitState, Published]):
             rest, done = batch, 0
             if able is not None:
                 plain, rest = _without(batch, known)
-                done = await self._publish_together(able, _by_directory(plain))
+                done = await self._publish_plain(able, plain)
             done += await run_workers(rest, publish, workers=workers, operation=self.name)
             published.add(layout, batch, done)
         return published
 
-    async def _publish_together(self, store: SupportsBatchRename, files: list[PlannedFile]) -> int:
+    async def _publish_plain(self, store: SupportsBatchRename, files: list[PlannedFile]) -> int:
         """Publishes files at whose targets nothing is known to stand, many in one call; says how many."""
+        counting = TREE_COUNTS.of(self.context.store)
+        if counting is None:
+            return await self._publish_together(store.rename_files, files)
+        known, rest = await counted_files(self.context, counting, files, operation=self.name)
+        done = await self._publish_together(counting.rename_counted_files, known)
+        return done + await self._publish_together(store.rename_files, rest)
+
+    async def _publish_together(self, rename_files: _RenameFiles, files: list[PlannedFile]) -> int:
         done = 0
         advance = self.context.progress.advance
         most = self.context.config.io_concurrency
@@ -148,7 +161,7 @@ class PublishFiles(Stage[CommitState, Published]):
         async def publish(some: Sequence[PlannedFile]) -> None:
             nonlocal done
             renames = [self._ends(file) for file in some]
-            errors = await store.rename_files(renames)
+            errors = await rename_files(renames)
 
             async def settle(index: int) -> None:
                 await self._settle(some[index], *renames[index], errors[index])
@@ -157,7 +170,7 @@ class PublishFiles(Stage[CommitState, Published]):
             done += len(some)
             advance(len(some), sum([file.size for file in some]))
 
-        await run_together(files, publish, io_concurrency=most, operation=self.name)
+        await run_together(_by_directory(files), publish, io_concurrency=most, operation=self.name)
         return done
 
     async def _settle(self, file: PlannedFile, source: StorePath, target: StorePath, error: StoreError | None) -> None:

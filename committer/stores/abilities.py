@@ -57,6 +57,8 @@ class Capabilities(msgspec.Struct, frozen=True, kw_only=True):
         conditional_delete: The store implements `SupportsConditionalDelete`.
         batch_delete: The store implements `SupportsBatchDelete`: it deletes many files in one call.
         batch_rename: The store implements `SupportsBatchRename`: it renames many files in one call.
+        tree_counts: The store implements `committer.stores.tree_counts.SupportsTreeCounts`, beside
+            `SupportsBatchRename`: it counts what a directory holds in one call.
         metadata: The store implements `SupportsMetadata`: it keeps texts beside a file's content.
         examination: The store implements `committer.stores.examination.SupportsExamination`.
         case_folding: Two names that differ only in case are one file.
@@ -94,6 +96,7 @@ class Capabilities(msgspec.Struct, frozen=True, kw_only=True):
     conditional_delete: bool = False
     batch_delete: bool = False
     batch_rename: bool = False
+    tree_counts: bool = False
     metadata: bool = False
     examination: bool = False
     case_folding: bool = False

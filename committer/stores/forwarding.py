@@ -26,6 +26,7 @@ from committer.stores.abilities import (
 )
 from committer.stores.base import FileStatus, FileWriter, Store
 from committer.stores.examination import EXAMINATION, Finding
+from committer.stores.tree_counts import TREE_COUNTS, TreeCounts
 from committer.stores.uploads import BLOCK_LISTS, UPLOADS, PendingUpload, UncommittedBlock, UploadPart
 
 T = TypeVar("T")
@@ -66,6 +67,7 @@ MAKE_DIRECTORY: Final = Operation("make_directory", names.OP_MKDIRS, "write", RE
 # By version, too: to what wraps a store the one is as the other.
 RENAME_FILE: Final = Operation("rename_file", names.COMMIT_FILE_RENAME, "write", ONCE)
 RENAME_FILES: Final = Operation("rename_files", names.COMMIT_FILE_RENAME, "write", ONCE)
+COUNT_TREE: Final = Operation("count_tree", names.OP_GET_CONTENT_SUMMARY, "read", CHANGES_NOTHING)
 RENAME_DIRECTORY: Final = Operation("rename_directory", names.OP_RENAME, "write", ONCE)
 DELETE_FILE: Final = Operation("delete_file", names.OP_DELETE, "delete", REPEATABLE)
 DELETE_FILE_IF: Final = Operation("delete_file_if", names.OP_DELETE, "delete", REPEATABLE)
@@ -211,6 +213,18 @@ class ForwardingStore(Wrapper, Store):
             return {}
         inner = BATCH_RENAME.required(self.inner, "rename_files", renames[0][0])
         return await self.call(RENAME_FILES, lambda: inner.rename_files(renames, seen=seen), *renames[0])
+
+    async def rename_counted_files(self, renames: Sequence[tuple[StorePath, StorePath]]) -> dict[int, StoreError]:
+        """See `SupportsTreeCounts.rename_counted_files`; to `call` it is `rename_files`."""
+        if not renames:
+            return {}
+        inner = TREE_COUNTS.required(self.inner, "rename_files", renames[0][0])
+        return await self.call(RENAME_FILES, lambda: inner.rename_counted_files(renames), *renames[0])
+
+    async def count_tree(self, directory: StorePath) -> TreeCounts:
+        """See `SupportsTreeCounts.count_tree`."""
+        inner = TREE_COUNTS.required(self.inner, "count_tree", directory)
+        return await self.call(COUNT_TREE, lambda: inner.count_tree(directory), directory)
 
     async def rename_directory(self, source: StorePath, destination: StorePath) -> None:
         """See `Store.rename_directory`."""

@@ -12,6 +12,7 @@ from committer.stores.abilities import BATCH_DELETE, BATCH_RENAME
 from committer.stores.base import Store
 from committer.stores.forwarding import DELETE_FILES, MAKE_DIRECTORY, RENAME_FILE
 from committer.stores.paced_calls import PacedCalls, out_of_memory
+from committer.stores.tree_counts import TREE_COUNTS
 
 
 class PacedStore(PacedCalls):
@@ -93,14 +94,24 @@ class PacedStore(PacedCalls):
     ) -> dict[int, StoreError]:
         """See `SupportsBatchRename.rename_files`; one permit, and as many tokens and counts as there are files."""
         inner = BATCH_RENAME.required(self.inner, "rename_files")
-        statistics, many = self.statistics, len(renames)
+        return await self._rename_many(len(renames), lambda: inner.rename_files(renames, seen=seen))
+
+    async def rename_counted_files(self, renames: Sequence[tuple[StorePath, StorePath]]) -> dict[int, StoreError]:
+        """See `SupportsTreeCounts.rename_counted_files`; as `rename_files`."""
+        inner = TREE_COUNTS.required(self.inner, "rename_files")
+        return await self._rename_many(len(renames), lambda: inner.rename_counted_files(renames))
+
+    async def _rename_many(
+        self, many: int, rename: Callable[[], Awaitable[dict[int, StoreError]]]
+    ) -> dict[int, StoreError]:
+        statistics = self.statistics
         async with self.pacer.permit("write", many * self._costs["write"]) as permit:
             if permit.waited_s > 0.0:
                 statistics.duration(names.STORE_IO_RATE_LIMITED, permit.waited_s)
             statistics.count(names.STORE_IO_REQUEST, many)
             started = self.pacer.runtime.monotonic()
             try:
-                errors = await inner.rename_files(renames, seen=seen)
+                errors = await rename()
             except MemoryError as error:
                 # Some were renamed, or all, or none.
                 errors = dict.fromkeys(range(many), out_of_memory(error))

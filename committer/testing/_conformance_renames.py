@@ -17,6 +17,7 @@ from committer.errors import (
 from committer.paths import StorePath
 from committer.stores.abilities import HARD_LINKS, LOCAL_PATHS, SYNC, VERSIONS
 from committer.stores.base import Capabilities, Store
+from committer.stores.tree_counts import TREE_COUNTS
 from committer.testing._conformance_base import Channel, ConformanceBase, outcomes, successes
 
 
@@ -85,6 +86,28 @@ class RenameConformance(ConformanceBase):
             with pytest.raises(StorePreconditionError):
                 await able.rename_version(root / "file", root / "to", version=version, identity=identity)
         assert await channel.files() == {"new-4": b"1", "file": b"2"}
+
+    async def test_count_and_rename(self, store: Store, root: StorePath, channel: Channel, can: Capabilities) -> None:
+        if not can.tree_counts:
+            return
+        able = TREE_COUNTS.required(store, "count_tree")
+        for number in range(3):
+            await channel.write(f"tree/deep/{number}", b"x" * number)
+        await store.make_directory(root / "tree/empty", parents=False)
+        assert await able.count_tree(root / "tree") == (3, 3, 3)
+        with pytest.raises(StoreNotFoundError):
+            await able.count_tree(root / "missing")
+        renames = [(root / f"tree/deep/{number}", root / f"tree/to-{number}") for number in range(4)]
+        await channel.write("tree/to-1", b"there")
+        errors = await able.rename_counted_files(renames)
+        assert {index: type(error) for index, error in errors.items()} == {1: StoreExistsError, 3: StoreNotFoundError}
+        assert await channel.files() == {
+            "tree/to-0": b"",
+            "tree/to-1": b"there",
+            "tree/to-2": b"xx",
+            "tree/deep/1": b"x",
+        }
+        assert await able.count_tree(root / "tree") == (4, 3, 8)
 
     async def test_rename_that_is_not_offered(
         self, store: Store, root: StorePath, channel: Channel, replaces: list[bool]

@@ -32,9 +32,9 @@ class FaultyStore(FaultyCalls):
 
     @property
     def capabilities(self) -> Capabilities:
-        """The inner store's, without `batch_rename`."""
+        """The inner store's, without `batch_rename` and `tree_counts`."""
         can = self.inner.capabilities
-        return msgspec.structs.replace(can, batch_rename=False) if can.batch_rename else can
+        return msgspec.structs.replace(can, batch_rename=False, tree_counts=False) if can.batch_rename else can
 
     async def put_part(
         self, path: StorePath, upload_id: str, number: int, data: bytes | bytearray | memoryview

@@ -69,6 +69,10 @@ class Cluster:
         """A path as Hadoop's client takes it."""
         return self._java.org.apache.hadoop.fs.Path(self._java.java.net.URI("hdfs", self.authority, name, None, None))
 
+    def text_of(self, array: Any) -> str:
+        """What an array of Java's holds, in one call."""
+        return str(self._java.java.util.Arrays.toString(array))
+
     def permission(self, octal: str) -> Any:
         """A file's mode as Hadoop's client takes it."""
         return self._java.org.apache.hadoop.fs.permission.FsPermission(octal)

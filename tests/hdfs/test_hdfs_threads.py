@@ -122,6 +122,61 @@ async def test_the_wait_for_it_is_bounded(gate: Gate) -> None:
     assert await threads.drain(BOUND_S)
 
 
+async def test_one_call_by_several_threads(gate: Gate) -> None:
+    """It ends when all of them did; so many are not there, and each is one of the few."""
+    threads = Threads(3)
+    call = run(threads, gate, lanes=5)
+    for _thread in range(3):
+        await gate.until_begun()
+    assert threads.running == 3
+    assert not call.done()
+    gate.open()
+    await call
+    assert (gate.made, threads.running) == (5, 0)
+
+
+async def test_the_first_error_of_several_threads_is_told_when_all_ended(gate: Gate) -> None:
+    threads, turn = Threads(2), iter(range(2))
+
+    def fail_once() -> None:
+        if next(turn) == 0:
+            raise KeyError
+        gate()
+
+    call = run(threads, fail_once, lanes=2)
+    await gate.until_begun()
+    done, _pending = await asyncio.wait({call}, timeout=0.05)
+    assert not done
+    gate.open()
+    with pytest.raises(KeyError):
+        await call
+
+
+async def test_no_further_thread_begins_a_call_whose_caller_is_cancelled(gate: Gate) -> None:
+    threads = Threads(1)
+    call = run(threads, gate, lanes=3, settle_s=BOUND_S)
+    await gate.until_begun()
+    call.cancel()
+    done, _pending = await asyncio.wait({call}, timeout=0.05)
+    assert not done
+    gate.open()
+    with pytest.raises(asyncio.CancelledError):
+        await call
+    assert (gate.made, threads.running) == (1, 0)
+
+
+async def test_several_threads_that_take_too_long(gate: Gate) -> None:
+    threads = Threads(2)
+    with pytest.raises(UnansweredError) as begun:
+        await run(threads, gate, lanes=3, bound_s=0.05)
+    with pytest.raises(UnansweredError) as waiting:
+        await run(threads, gate, lanes=3, bound_s=0.05)
+    assert (begun.value.begun, waiting.value.begun) == (True, False)
+    gate.open()
+    assert await threads.drain(BOUND_S)
+    assert gate.made == 2
+
+
 @pytest.mark.parametrize("settle_s", [0.0, BOUND_S])
 async def test_what_a_call_made_is_undone_where_its_caller_is_gone(gate: Gate, settle_s: float) -> None:
     threads, undone = Threads(1), list[object]()

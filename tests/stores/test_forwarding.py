@@ -12,6 +12,7 @@ import pytest
 
 import committer.stores.abilities
 import committer.stores.examination
+import committer.stores.tree_counts
 import committer.stores.uploads
 from committer.errors import UnsupportedError
 from committer.events import Statistics
@@ -40,7 +41,7 @@ ARGUMENTS: dict[str, Any] = {
 }  # fmt: skip
 """Something else than the default for each parameter of a method."""
 
-COUNTED_AS = {"put_described": "put", "rename_version": "rename_file"}
+COUNTED_AS = {"put_described": "put", "rename_version": "rename_file", "rename_counted_files": "rename_files"}
 """What a method is to what wraps the store, where that is another one."""
 
 
@@ -128,7 +129,8 @@ async def test_every_method_is_passed_on_as_it_was_called(method: str) -> None:
 
 
 def test_every_ability_is_known_and_passed_on() -> None:
-    modules = committer.stores.abilities, committer.stores.examination, committer.stores.uploads
+    stores = committer.stores
+    modules = stores.abilities, stores.examination, stores.tree_counts, stores.uploads
     protocols = {
         found
         for module in modules

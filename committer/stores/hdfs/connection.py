@@ -110,8 +110,9 @@ class Connection:
         replaces: bool = False,
         bound_s: float = CALL_S,
         undo: Callable[[T], object] | None = None,
+        lanes: int = 1,
     ) -> T:
-        """Sends one call in a thread; see `error_of` for the arguments and what it raises.
+        """Sends one call in a thread, or many in `lanes` of them; see `error_of` for the arguments and what it raises.
 
         A call without answer is given up after `bound_s`: the client knows no timeouts. A caller that is cancelled
         waits a minute at most for the end of a call that changes something; `undo` is for one that made something.
@@ -119,7 +120,11 @@ class Connection:
         opened = await self._opened()
         try:
             return await opened.threads.run(
-                partial(send, opened.client), bound_s=bound_s, settle_s=UNDO_BOUND_S if changes else 0.0, undo=undo
+                partial(send, opened.client),
+                bound_s=bound_s,
+                settle_s=UNDO_BOUND_S if changes else 0.0,
+                undo=undo,
+                lanes=lanes,
             )
         except UnansweredError as error:
             raise unanswered(operation, path, bound_s, may_be_done=changes and error.begun) from None

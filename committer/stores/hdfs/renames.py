@@ -17,8 +17,8 @@ from committer.stores.hdfs.errors import error_of
 if TYPE_CHECKING:
     from hdfs_native import Client, FileStatus
 
-LANES: Final = 16
-"""Threads that serve one call: a publish makes four such calls at a time."""
+LANES: Final = 32
+"""Threads that serve one call. A publish makes four at a time: two wait, so that no thread has to be woken."""
 
 
 def identity_of(found: FileStatus) -> str:
@@ -33,18 +33,24 @@ def identity_of(found: FileStatus) -> str:
 class Renames:
     """Renames of files, replacing nothing, on their way.
 
-    Each is two calls: the NameNode renames a directory as it does a file, and so the source is looked at first.
+    Each is two calls, since the NameNode renames a directory as it does a file; one where no source can be a directory.
 
     Args:
         renames: Source and destination of each.
         seen: Identity and length that each source must have; None where any file will do.
+        looks: Whether each source is looked at first.
     """
 
     def __init__(
-        self, renames: Sequence[tuple[StorePath, StorePath]], seen: Sequence[tuple[str | None, int]] | None
+        self,
+        renames: Sequence[tuple[StorePath, StorePath]],
+        seen: Sequence[tuple[str | None, int]] | None,
+        *,
+        looks: bool = True,
     ) -> None:
         self._renames = renames
         self._seen = seen
+        self._looks = looks
         self._left = deque(range(len(renames)))
         self._ended: set[int] = set()
         self._errors: dict[int, StoreError] = {}
@@ -61,7 +67,8 @@ class Renames:
 
     def run(self, client: Client) -> None:
         """Takes one after the other, in one of the threads, until none is left."""
-        inner, renames, left, ended, seen = client.inner, self._renames, self._left, self._ended, self._seen
+        rename, renames, left, ended = client.inner.rename, self._renames, self._left, self._ended
+        looks = self._looks
         while left:
             try:
                 index = left.popleft()
@@ -69,15 +76,19 @@ class Renames:
                 return
             source, destination = renames[index]
             try:
-                found = inner.get_file_info(source.path)
-                if found.isdir:
-                    raise StoreIsADirectoryError("a directory is there", operation="rename_file", path=source)
-                if seen is not None and seen[index] != (identity_of(found), found.length):
-                    raise StorePreconditionError("another file is there", operation="rename_file", path=source)
-                inner.rename(source.path, destination.path, False)
+                if looks:
+                    self._look(client, index, source)
+                rename(source.path, destination.path, False)
             except BaseException as error:
                 self._errors[index] = _told(error, source, destination)
             ended.add(index)
+
+    def _look(self, client: Client, index: int, source: StorePath) -> None:
+        found = client.inner.get_file_info(source.path)
+        if found.isdir:
+            raise StoreIsADirectoryError("a directory is there", operation="rename_file", path=source)
+        if self._seen is not None and self._seen[index] != (identity_of(found), found.length):
+            raise StorePreconditionError("another file is there", operation="rename_file", path=source)
 
     def stop(self) -> dict[int, StoreError]:
         """Begins no other; what went wrong, by index: what was not begun, or did not end, too."""
@@ -99,25 +110,23 @@ async def rename_together(connection: Connection, batch: Renames) -> dict[int, S
 
     A rename that a thread has begun is waited for before a cancellation goes on.
     """
-    lanes = [
-        asyncio.create_task(connection.call(batch.run, "rename_file", batch.above, bound_s=DATA_S))
-        for _lane in range(batch.lanes)
-    ]
+    # Of its own, so that no other rename is begun once the caller is cancelled.
+    running = asyncio.create_task(
+        connection.call(batch.run, "rename_file", batch.above, bound_s=DATA_S, lanes=batch.lanes)
+    )
     try:
-        await asyncio.wait(lanes)
+        await asyncio.wait([running])
     except asyncio.CancelledError:
         batch.stop()
-        for lane in lanes:
-            lane.cancel()
-        # Each lane bounds its own wait.
-        await run_shielded(lambda: asyncio.wait(lanes), bound_s=2 * UNDO_BOUND_S)
+        running.cancel()
+        # It bounds its own wait.
+        await run_shielded(lambda: asyncio.wait([running]), bound_s=2 * UNDO_BOUND_S)
         raise
     errors = batch.stop()
-    for lane in lanes:
-        error = lane.exception()
-        # A lane that was given up left renames that `stop` tells of.
-        if error is not None and not isinstance(error, StoreError):
-            raise error
+    error = running.exception()
+    # What was given up left renames that `stop` tells of.
+    if error is not None and not isinstance(error, StoreError):
+        raise error
     return errors
 
 

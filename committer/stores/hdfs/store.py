@@ -31,6 +31,7 @@ from committer.stores.hdfs.renames import Renames, identity_of, rename_together
 from committer.stores.hdfs.writer import HdfsWriter
 from committer.stores.helpers import status_or_none
 from committer.stores.rename_probe import probe_renames
+from committer.stores.tree_counts import TreeCounts
 
 if TYPE_CHECKING:
     from hdfs_native import Client
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
 
 _MAX_PATH: Final = 8000
 # ``dfs.namenode.fs-limits.max-component-length``, and ``HdfsConstants.MAX_PATH_LENGTH``, which counts characters.
-_CAPABILITIES: Final = Capabilities(max_name_bytes=255, max_path_bytes=_MAX_PATH, batch_rename=True)
+_CAPABILITIES: Final = Capabilities(max_name_bytes=255, max_path_bytes=_MAX_PATH, batch_rename=True, tree_counts=True)
 PUT_S: Final = DATA_S
 """How long the calls of one put may take together."""
 
@@ -53,7 +54,7 @@ class HdfsStore(Store):
 
     - A file's identity is when it was last written, in milliseconds, which a rename keeps. What else could pass for a
       file has its length too, and was closed in the same millisecond, under that very name.
-    - The NameNode renames files and directories alike, so what is renamed is looked at first.
+    - The NameNode renames files and directories alike, so what is renamed is looked at first, unless it was counted.
     - Calls block, in threads of the store, of which there are 64 at most. A caller that is cancelled waits for the end
       of a call that changes something, a minute at most, so that it has no effect later.
     - Deleting looks first: the NameNode's own delete takes empty directories with files.
@@ -231,6 +232,21 @@ class HdfsStore(Store):
             return {}
         batch = Renames([(_checked(source), _checked(destination)) for source, destination in renames], seen)
         return await rename_together(self._connection, batch)
+
+    async def rename_counted_files(self, renames: Sequence[tuple[StorePath, StorePath]]) -> dict[int, StoreError]:
+        """Renames many files that are known to be no directories, in a few threads; one call each."""
+        if not renames:
+            return {}
+        pairs = [(_checked(source), _checked(destination)) for source, destination in renames]
+        return await rename_together(self._connection, Renames(pairs, None, looks=False))
+
+    async def count_tree(self, directory: StorePath) -> TreeCounts:
+        """Counts what a directory holds, as the NameNode does for ``hdfs dfs -count``; snapshots count, too."""
+        name = _checked(directory).path
+        found = await self._connection.call(
+            lambda client: client.inner.get_content_summary(name), "count_tree", directory, changes=False
+        )
+        return TreeCounts(found.file_count, found.directory_count, found.length)
 
     async def rename_directory(self, source: StorePath, destination: StorePath) -> None:
         """Renames a directory; two calls."""

@@ -44,12 +44,17 @@ class UnansweredError(Exception):
 
 
 class _Call(Generic[T]):
-    """One call: waiting, with a thread, or done. All but the waiter is touched under the lock of its threads."""
+    """One call: waiting, with a thread or several, or done. All but the waiter is touched under its threads' lock.
 
-    __slots__ = ("done", "ended", "error", "function", "given_up", "loop", "result", "undo", "waiter")
+    `left` counts the threads that are still to begin it, or did not end it.
+    """
 
-    def __init__(self, function: Callable[[], T], undo: Callable[[T], object] | None) -> None:
+    __slots__ = ("begun", "done", "ended", "error", "function", "given_up", "left", "loop", "result", "undo", "waiter")
+
+    def __init__(self, function: Callable[[], T], undo: Callable[[T], object] | None, lanes: int = 1) -> None:
         self.function = function
+        self.left = lanes
+        self.begun = False
         self.undo = undo
         self.loop = asyncio.get_running_loop()
         self.waiter: asyncio.Future[None] = self.loop.create_future()
@@ -96,21 +101,23 @@ class Threads:
         bound_s: float,
         settle_s: float = 0.0,
         undo: Callable[[T], object] | None = None,
+        lanes: int = 1,
     ) -> T:
-        """Calls a function in a thread.
+        """Calls a function in a thread, or in several.
 
         Args:
-            function: What blocks.
+            function: What blocks. Of several threads each calls it; the last one's result counts, and the first error.
             bound_s: How long it may take, the wait for a thread included.
             settle_s: How long a caller that is cancelled waits for the end of a call that was begun, so that it has no
                 effect later. One that was not begun is never made.
-            undo: Called in a thread with the result where the caller gave up before it had it.
+            undo: Called in a thread with the result where the caller gave up before it had it; of one thread's call.
+            lanes: How many threads call it. Fewer where there are not as many, or where it ended before they came.
 
         Raises:
             UnansweredError: It did not end in time.
             RuntimeError: There is no thread, and none can be started; likewise MemoryError.
         """
-        call = _Call(function, undo)
+        call = _Call(function, undo, lanes)
         timer = call.loop.call_later(bound_s, call.tell)
         self._enqueue(call)
         try:
@@ -152,32 +159,41 @@ class Threads:
 
     def _enqueue(self, call: _Call[Any]) -> None:
         with self._changed:
-            self._waiting.append(call)
-            if self._idle >= len(self._waiting):
-                self._changed.notify()
+            self._waiting.extend([call] * call.left)
+            self._changed.notify(min(self._idle, call.left))
+            missing = min(len(self._waiting) - self._idle, self._most - self._threads)
+            self._threads += max(0, missing)
+        while missing > 0:
+            try:
+                threading.Thread(target=self._work, name="committer-hdfs", daemon=True).start()
+            except (RuntimeError, MemoryError):
+                with self._changed:
+                    self._threads -= missing
+                    if self._threads == 0 and self._withdraw(call) and not call.begun:
+                        raise
                 return
-            if self._threads == self._most:
-                return
-            self._threads += 1
-        try:
-            threading.Thread(target=self._work, name="committer-hdfs", daemon=True).start()
-        except (RuntimeError, MemoryError):
-            with self._changed:
-                self._threads -= 1
-                if self._threads == 0 and call in self._waiting:
-                    self._waiting.remove(call)
-                    raise
+            missing -= 1
 
     def _give_up(self, call: _Call[Any]) -> Literal["withdrawn", "begun", "ended"]:
         """Gives a call up that did not end: no thread will begin it, or the one that has it undoes what comes of it."""
         with self._changed:
+            if not call.ended:
+                self._withdraw(call)
             if call.ended:
                 return "ended"
-            if call in self._waiting:
-                self._waiting.remove(call)
+            if not call.begun:
                 return "withdrawn"
             call.given_up = True
             return "begun"
+
+    def _withdraw(self, call: _Call[Any]) -> bool:
+        """Takes a call from those that wait; says whether it was there. No further thread begins it."""
+        waiting = self._waiting.count(call)
+        for _lane in range(waiting):
+            self._waiting.remove(call)
+        call.left -= waiting
+        call.ended = call.done = call.begun and not call.left
+        return waiting > 0
 
     def _work(self) -> None:
         while (call := self._next()) is not None:
@@ -194,14 +210,20 @@ class Threads:
                     self._threads -= 1
                     return None
             self._running += 1
-            return self._waiting.popleft()
+            call = self._waiting.popleft()
+            call.begun = True
+            return call
 
     def _run(self, call: _Call[Any]) -> None:
         try:
             call.result = call.function()
         except BaseException as error:
-            call.error = error
+            call.error = call.error or error
         with self._changed:
+            call.left -= 1
+            if call.left:
+                self._running -= 1
+                return
             call.ended = True
             undo = call.undo if call.given_up and call.error is None else None
         if undo is not None:
