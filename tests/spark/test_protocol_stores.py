@@ -151,6 +151,51 @@ class TestStores:
         }
         assert rows(place, "tables/t") == {"p=1": [13]}
 
+    def test_a_partition_with_a_location_of_its_own_keeps_its_rows_where_it_cannot_be_replaced(
+        self, place: Place, driver: Driver
+    ) -> None:
+        """S3A sends files to one destination only; elsewhere a root has to name the location."""
+        where, elsewhere = place.uri("elsewhere/t"), place.uri("elsewhere/roots/apart")
+        driver.run("write", dest=elsewhere, query="select 7L id", sparks_own=True)
+        made = [
+            f"create table apart using parquet partitioned by (p) location '{where}' as select id, id % 2 p from range(4)",
+            f"alter table apart add partition (p = 9) location '{elsewhere}'",
+            "select id, p from apart order by id, p",
+        ]
+        held = {"rows": [[0, 0], [1, 1], [2, 0], [3, 1], [7, 9]]}
+        assert driver.run("sql", statements=made) == held
+        before = place.read("elsewhere")
+        told = {
+            "insert overwrite apart partition (p = 9) select 8L": "with a location of its own, is to be replaced",
+            "insert overwrite apart select 8L, 9L": "with a location of its own, is to be replaced",
+            "insert into apart select 8L, 9L": "no root names it",
+        }
+        for statement, said in told.items():
+            assert said in driver.run("sql", statements=[statement])["error"]
+        dynamic = "set spark.sql.sources.partitionOverwriteMode=dynamic"
+        roots = f"set committer.absolute_roots={place.uri('elsewhere/roots')}"
+        for statement in "insert into apart select 8L, 9L", "insert overwrite apart select 8L, 9L":
+            answer = driver.run("sql", statements=[dynamic, roots, statement])
+            if place.name == "s3a":
+                assert "S3A sends no file there" in answer["error"]
+                assert "outcome: unchanged" in answer["error"]
+            else:
+                assert "error" not in answer
+        ended = driver.run(
+            "sql",
+            statements=[
+                "reset spark.sql.sources.partitionOverwriteMode",
+                "reset committer.absolute_roots",
+                "refresh table apart",
+                "select id, p from apart order by id, p",
+            ],
+        )
+        if place.name == "s3a":
+            assert ended == held
+            assert place.read("elsewhere") == before
+        else:
+            assert ended == {"rows": [*held["rows"][:4], [8, 9]]}
+
     def test_an_attempt_that_is_killed_is_removed(self, place: Place, driver: Driver) -> None:
         """Spark interrupts the thread of such an attempt, and clients of Hadoop's then refuse to do anything."""
         dest = place.uri("killed/t")
