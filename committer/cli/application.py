@@ -14,6 +14,7 @@ from committer.cli import cleaning, ending, explaining
 from committer.cli import uploads as pending
 from committer.cli.advice import as_commands
 from committer.cli.doctor import doctor as examine
+from committer.cli.doctor_of_spark import examine_with_spark
 from committer.cli.exits import Exit, exit_of
 from committer.cli.inspecting import inspect as read_record
 from committer.cli.output import Answer, Screen
@@ -312,10 +313,20 @@ def expect_uploads(
 
 
 @app.command
-def doctor(uri: Uri, *, common: Common = Common()) -> Answer:  # noqa: B008
+def doctor(
+    uri: Uri,
+    *,
+    spark: Annotated[
+        bool,
+        Parameter(
+            negative="", help="Try instead whether a JVM of Spark's, and Python as that tells it, reach one place."
+        ),
+    ] = False,
+    common: Common = Common(),  # noqa: B008
+) -> Answer:
     """Try whether a destination can be reached and its store does what a commit relies on; leaves nothing behind."""
     session = Session(common, uri)
-    return session.run(examine(session, uri))
+    return examine_with_spark(uri, common) if spark else session.run(examine(session, uri))
 
 
 def _settled(

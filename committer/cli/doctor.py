@@ -227,6 +227,14 @@ class Doctor:
             self.checks.append(Finding("clean up", "failed", f"{self._room} is left: {error.message}"))
 
 
+def shown(checks: list[Finding]) -> list[Part]:
+    """Findings as a table, and below it what to do."""
+    rows = [(check.name, styled(check.verdict, _STYLES[check.verdict]), check.found) for check in checks]
+    steps = dict.fromkeys(check.next_step for check in checks if check.next_step)
+    more = [line(""), *(line(f"next step: {step}") for step in steps)] if steps else []
+    return [table(("check", "verdict", "found"), rows), *more]
+
+
 async def doctor(session: Session, uri: str) -> Answer:
     """Examines a destination; exit code 1 when something that a commit relies on does not hold.
 
@@ -242,19 +250,14 @@ async def doctor(session: Session, uri: str) -> Answer:
         name, why, lacking = chosen_committer(store)
     finally:
         await store.close()
-    failed = sum(check.verdict == "failed" for check in checks)
+    failed = any(check.verdict == "failed" for check in checks)
     committer = "none" if lacking else name
     parts: list[Part] = [
         line(f"the store of {destination}", "bold"),
         pairs([("committer", committer), ("why", why)], indent=2),
         line(""),
-        table(
-            ("check", "verdict", "found"),
-            [(check.name, styled(check.verdict, _STYLES[check.verdict]), check.found) for check in checks],
-        ),
+        *shown(checks),
     ]
-    steps = dict.fromkeys(check.next_step for check in checks if check.next_step)
-    parts += [line(""), *(line(f"next step: {step}") for step in steps)] if steps else []
     data: dict[str, object] = {
         "destination": str(destination),
         "committer": committer,

@@ -17,7 +17,7 @@ JARS: Final = "spark.jars"
 
 _ARGUMENTS: Final = "PYSPARK_SUBMIT_ARGS"
 _SHELL: Final = "pyspark-shell"
-_PROPERTY: Final = re.compile(r"\s*spark\.jars(?:\s*[=:]\s*|\s+)(.*)")
+_PROPERTY: Final = re.compile(r"\s*([^\s=:#]+)(?:\s*[=:]\s*|\s+)(.*)")
 
 
 def running_gateway() -> Any:
@@ -47,7 +47,7 @@ def with_jar(given: str | None, own: str) -> str:
         # The last one counts.
         os.environ[_ARGUMENTS] = shlex.join([*rest, "--jars", jars, *shell])
         return jars
-    return _joined([given or _default()], own)
+    return _joined([given or default_of(JARS)], own)
 
 
 def _joined(lists: Iterable[str], own: str) -> str:
@@ -69,8 +69,8 @@ def _submitted(arguments: list[str]) -> str | None:
     return conf if jars is None else jars
 
 
-def _default() -> str:
-    """What ``spark-defaults.conf`` says; empty where there is none."""
+def default_of(key: str) -> str:
+    """What ``spark-defaults.conf`` says of a setting; empty where that, or the file, is not there."""
     from pyspark.find_spark_home import _find_spark_home
 
     place = os.environ.get("SPARK_CONF_DIR") or os.path.join(_find_spark_home(), "conf")
@@ -78,5 +78,5 @@ def _default() -> str:
         lines = Path(place, "spark-defaults.conf").read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:
         return ""
-    found = [match[1] for match in map(_PROPERTY.match, lines) if match]
+    found = [match[2] for match in map(_PROPERTY.match, lines) if match and match[1] == key]
     return found[-1].strip() if found else ""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import base64
 import zlib
-from typing import Any, Final, overload
+from typing import Any, ClassVar, Final, overload
 
 from pyspark.sql import SparkSession
 
@@ -39,7 +39,7 @@ class _Last:
 class _Registered:
     """What this process registered with its JVM."""
 
-    side: _JobSide | None = None
+    side: JobSide | None = None
 
 
 def is_committing(session: Any) -> bool:
@@ -103,9 +103,9 @@ def configure(
             that of another release; or it is Spark Connect.
         ConfigurationError: `config` cannot be honoured.
     """
-    side = _JobSide(config_of(config), progress)
+    side = JobSide(config_of(config), progress)
     if not isinstance(target, SparkSession.Builder):
-        _connect(target, side)
+        connect(target, side)
         target.conf.set(PROTOCOL_KEY, PROTOCOL)
         return target
     options: dict[str, Any] = target._options
@@ -133,8 +133,12 @@ def configure(
     return target
 
 
-def _connect(session: SparkSession, side: _JobSide) -> None:
-    """Registers the job side with the session's JVM."""
+def connect(session: SparkSession, side: JobSide) -> None:
+    """Registers the job side with the session's JVM.
+
+    Raises:
+        UnsupportedError: It was started without the jar, or with that of another release; or it is Spark Connect.
+    """
     from pyspark.java_gateway import ensure_callback_server_started
 
     if type(session).__module__.startswith("pyspark.sql.connect."):
@@ -176,14 +180,16 @@ def _of_connect() -> UnsupportedError:
     )
 
 
-class _JobSide:
+class JobSide:
     """What Java calls, on a thread of py4j's."""
 
     class Java:
-        implements = (_JOB_SIDE,)
+        """What py4j looks for."""
+
+        implements: ClassVar[tuple[str, ...]] = (_JOB_SIDE,)
 
     def __init__(self, config: CommitterConfig | None, progress: bool | Listener | None) -> None:
-        self.config = config
+        self.config: CommitterConfig | None = config
         self.driver: Any = None
         self._progress = progress
 

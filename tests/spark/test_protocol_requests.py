@@ -19,7 +19,7 @@ from committer.events import JobEvent
 from committer.spark.commit_log import DriverLog, _threads
 from committer.spark.jvm import building
 from committer.spark.protocol_jobs import SetupRequest, set_up
-from committer.spark.protocol_session import _JobSide, last_report
+from committer.spark.protocol_session import JobSide, last_report
 from committer.spark.running_writes import CALL, running
 
 
@@ -84,7 +84,7 @@ def test_a_log_that_cannot_be_written_changes_no_commit(tmp_path: Path, monkeypa
     closed = ThreadPoolExecutor(1)
     closed.shutdown()
     monkeypatch.setattr("committer.spark.commit_log._threads", closed)
-    side = _JobSide(None, None)
+    side = JobSide(None, None)
     side.driver = SimpleNamespace(note=lambda line: None)
     with running(CommitterConfig()) as call:
         release = {"release": building.release(), "compiled_for": "2.13-4.3.0", "spark": "4.3.0"}

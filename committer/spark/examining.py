@@ -1,0 +1,208 @@
+"""Whether a JVM of Spark's and this Python reach one place: what ``committer doctor --spark`` tries and finds.
+
+A session of its own is started with the user's ``spark-defaults.conf`` and PYSPARK_SUBMIT_ARGS, on one thread of this
+machine. In it a job of Spark's own writers is set up and aborted, as a write does it: what fails here fails there.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import tempfile
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from committer.documentation import page
+from committer.errors import CommitterError
+from committer.paths import StorePath
+from committer.spark.java import configure_environment
+from committer.spark.jvm import building
+from committer.spark.launching import default_of
+from committer.spark.protocol_jar import jar_path
+from committer.spark.protocol_jobs import SetupRequest
+from committer.spark.protocol_session import PROTOCOL, PROTOCOL_KEY, JobSide, configure, connect
+from committer.spark.protocol_storage import storage_options_of
+from committer.stores.examination import Finding
+from committer.stores.registry import options_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_PYTHON_KEY: Final = "spark.committer.python"
+_LINES_SHOWN: Final = 5
+_LOCAL: Final = {
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+}
+_USER_INFO: Final = re.compile(r"://[^/]*@")
+_STORES: Final = f"what it needs for each store is at {page('spark.md#stores')}"
+
+
+class _Listening(JobSide):
+    """The job side, which keeps what the JVM said."""
+
+    def __init__(self) -> None:
+        super().__init__(None, None)
+        self.asked: SetupRequest | None = None
+        self.answers: dict[str, dict[str, object]] = {}
+
+    def call(self, operation: str, request: str) -> str:
+        if operation == "setup":
+            self.asked = msgspec.json.decode(request, type=SetupRequest)
+        answer = super().call(operation, request)
+        self.answers[operation] = msgspec.json.decode(answer)
+        return answer
+
+
+def examine(destination: StorePath) -> list[Finding]:
+    """Tries it all, in order, up to what the rest needs. Blocks; starts a JVM, which takes seconds.
+
+    Nothing is left at the destination. Each finding that failed says what to do.
+    """
+    findings: list[Finding] = []
+    try:
+        configure_environment()
+        jar = Path(jar_path())
+    except CommitterError as error:
+        return [Finding("jar", "failed", error.message, error.next_step)]
+    findings.append(Finding("jar", "ok", f"release {building.release()}, for Spark {building.compiled_for(jar)}"))
+    findings.append(_of_defaults())
+    with tempfile.TemporaryFile() as log:
+        try:
+            with _errors_into(log):
+                session = _session()
+        except Exception as error:
+            return [*findings, Finding("session", "failed", f"{error}: {_end_of(log)}", "put right what the JVM says")]
+        try:
+            findings.append(Finding("session", "ok", f"Spark {session.version}, in this machine's JVM"))
+            findings += _of_place(session, destination)
+        finally:
+            session.stop()
+    return findings
+
+
+def _of_defaults() -> Finding:
+    """What drivers without Python, as that of spark-sql, find in ``spark-defaults.conf``."""
+    named, python = default_of(PROTOCOL_KEY), default_of(_PYTHON_KEY)
+    name = "spark-defaults.conf"
+    if named and named != PROTOCOL:
+        return Finding(name, "warning", f"names {named}; where configure is not called, that one commits")
+    if not named:
+        return Finding(name, "ok", "names no commit protocol: configure sets it, in each PySpark driver")
+    said = f"and {python}" if python else f"and no {_PYTHON_KEY}, which drivers without Python need"
+    return Finding(name, "ok", f"names the commit protocol {said}")
+
+
+def _session() -> SparkSession:
+    from pyspark.sql import SparkSession
+
+    builder = configure(SparkSession.builder.master("local[1]").appName("committer doctor"))
+    for key, value in _LOCAL.items():
+        builder = builder.config(key, value)
+    session = builder.getOrCreate()
+    session.sparkContext.setLogLevel("OFF")
+    return session
+
+
+def _of_place(session: SparkSession, destination: StorePath) -> Iterator[Finding]:
+    jvm: Any = session.sparkContext._jvm
+    hadoop = jvm.org.apache.hadoop
+    configuration = session._jsparkSession.sessionState().newHadoopConf()
+    path = hadoop.fs.Path(str(destination))
+    try:
+        client = path.getFileSystem(configuration)
+        user = hadoop.security.UserGroupInformation.getCurrentUser().getShortUserName()
+    except Exception as error:
+        yield Finding("the JVM's client", "failed", _said(error)[0], f"give Spark's JVM the jar of a client; {_STORES}")
+        return
+    yield Finding("the JVM's client", "ok", f"{client.getClass().getName()} at {client.getUri()}, as user {user}")
+    try:
+        there = "is there" if client.exists(path) else "is not there yet"
+        absent = _absent(client, path)
+    except Exception as error:
+        yield Finding("the JVM reaches it", "failed", *_said(error))
+        return
+    yield Finding("the JVM reaches it", "ok", f"the destination {there}")
+    side = _Listening()
+    connect(session, side)
+    protocol = jvm.io.github.lakecommitter.spark.CommitProtocol(str(uuid.uuid4()), str(destination), False)
+    task = hadoop.mapreduce.TaskID(hadoop.mapreduce.JobID("doctor", 0), hadoop.mapreduce.TaskType.MAP, 0)
+    attempt = hadoop.mapreduce.TaskAttemptID(task, 0)
+    context = hadoop.mapreduce.task.TaskAttemptContextImpl(configuration, attempt)
+    try:
+        protocol.setupJob(context)
+        reached = Finding("one place", "ok", "the JVM sees the job that Python set up")
+        protocol.abortJob(context)
+    except Exception as error:
+        reached = Finding("one place", "failed", *_said(error))
+    if side.asked is not None:
+        yield _of_python(destination, side.asked)
+    yield reached
+    left = side.answers.get("abort", {}).get("error")
+    if left is not None:
+        yield Finding("clean up", "failed", *_parted(str(left)))
+    for directory in absent:
+        if client.exists(directory) and not client.listStatus(directory):
+            client.delete(directory, False)
+
+
+def _absent(client: Any, path: Any) -> list[Any]:
+    """The directories down to a path that are not there, the lowest first."""
+    found: list[Any] = []
+    while path is not None and not client.exists(path):
+        found.append(path)
+        path = path.getParent()
+    return found
+
+
+def _of_python(destination: StorePath, asked: SetupRequest) -> Finding:
+    """By which of the session's settings Python goes to the store; of a secret the name alone."""
+    name, table = "Python's client", options_of(destination.scheme)
+    try:
+        options = storage_options_of(destination, asked.storage, asked.options)
+    except CommitterError as error:
+        return Finding(name, "failed", error.message, error.next_step)
+    shown: list[str] = []
+    for key, value in sorted(options.items()):
+        option = table.find(key) if table is not None and not key.startswith(table.hadoop_families or "\0") else None
+        open_to_all = isinstance(value, str) and not _USER_INFO.search(value)
+        secret = option is not None and (option.secret or option.instance)
+        shown.append(f"{key}={value}" if open_to_all and not secret else f"{key} (secret)")
+    how = f"by {', '.join(shown)}" if shown else "by what it finds on this machine: the session says nothing"
+    return Finding(name, "ok", f"goes to {destination.scheme}:// {how}" if table is not None else "the local disk")
+
+
+def _said(error: Exception) -> tuple[str, str]:
+    """What an error of Java's says, and what it says to do next."""
+    thrown = getattr(error, "java_exception", None)
+    return _parted(str(error) if thrown is None else str(thrown.getMessage() or thrown.toString()))
+
+
+def _parted(text: str) -> tuple[str, str]:
+    message, _, step = text.partition("; next step: ")
+    return message, step or f"put right what the JVM says; {_STORES}"
+
+
+@contextmanager
+def _errors_into(log: Any) -> Iterator[None]:
+    """Standard error of this process, and of the JVM that it starts, goes into a file."""
+    kept = os.dup(2)
+    os.dup2(log.fileno(), 2)
+    try:
+        yield
+    finally:
+        os.dup2(kept, 2)
+        os.close(kept)
+
+
+def _end_of(log: Any) -> str:
+    log.seek(0)
+    lines = [line for line in log.read().decode(errors="replace").splitlines() if line.strip()]
+    return " | ".join(lines[-_LINES_SHOWN:])
