@@ -127,6 +127,8 @@ async def test_jobs_that_share_the_directory_leave_each_other_alone(place: Place
 async def test_an_open_job_whose_shared_directories_another_job_removed_goes_on(place: Place) -> None:
     first, second = await place.open_job(job_id="first"), await place.open_job(job_id="second")
     await first.commit(tasks=0)
+    plan = await second.plan()
+    assert (plan.files, plan.stray) == (0, [])
     await place.run_task(second, 0, {"part-0": b"x"})
     await second.commit(tasks=1)
     assert (place.files(), place.temporary()) == ({"part-0": b"x"}, set())

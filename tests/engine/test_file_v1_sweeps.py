@@ -293,6 +293,24 @@ async def test_a_job_commit_beside_one_that_gives_back_what_it_took(profile: str
 
 
 @PROFILES
+async def test_giving_back_beside_another_job_that_ends(profile: str) -> None:
+    """It removes what both share, where nothing is in it. All is given back all the same."""
+    for last in range(await calls_of(profile, _refused) - 1):
+        place, job = await job_of_two(profile)
+        other = await place.open_job(job_id="other-job")
+
+        async def end(place: FileInMemory = place, other: committer.Job = other) -> None:
+            await commit_there(other, process(place))
+
+        driver = process(place)
+        driver.before_call = before(last, end)
+        await commit_refused(job, driver)
+        assert (await job.plan()).files == len(FIRST) + len(OTHER), last
+        standing = {name.split("/")[2] for name in place.all_files() if name.startswith("_temporary/0/task_")}
+        assert standing == {"task_j_m_000000", "task_j_m_000001"}, last
+
+
+@PROFILES
 async def test_giving_back_beside_a_job_commit(profile: str) -> None:
     for last in range(await calls_of(profile, _committing)):
         place, job = await job_of_two(profile)

@@ -107,14 +107,21 @@ def _store(situation: Situation, seeds: int, *, dying: bool = False) -> PowerSto
     return _Dying(space, seeds) if dying else PowerStore(space, seeds)
 
 
-async def _run(store: PowerStore, situation: Situation, delivery: Delivery, durability: str) -> list[TaskCommit]:
+async def _run(
+    store: PowerStore, situation: Situation, delivery: Delivery, durability: str, committer_name: str | None = None
+) -> list[TaskCommit]:
     """Runs the job, noting what was promised."""
     roots = (ELSEWHERE,) if situation.new is not NEW else ()
     config = CommitterConfig(durability=durability, absolute_roots=roots, **situation.config)  # type: ignore[arg-type]
     destination = store.space.path(OUT)
     messages: list[TaskCommit] = []
     job = await committer.open_job(
-        destination, job_id=JOB, delivery=delivery, config=config, storage_options={"store": store}
+        destination,
+        job_id=JOB,
+        committer=committer_name,
+        delivery=delivery,
+        config=config,
+        storage_options={"store": store},
     )
     _promise(store, "job")
     for number, files in situation.new.items():
@@ -210,24 +217,33 @@ async def _check_all(
     return wrong
 
 
-async def _lose_power(name: str, delivery: Delivery, seeds: int, tally: Tally, durability: str = "fsync") -> list[str]:
+async def _lose_power(
+    name: str,
+    delivery: Delivery,
+    seeds: int,
+    tally: Tally,
+    durability: str = "fsync",
+    committer_name: str | None = None,
+) -> list[str]:
     situation = SITUATIONS[name]
     with use_runtime(Impatient(1)):
         store = _store(situation, seeds)
-        messages = await _run(store, situation, delivery, durability)
+        messages = await _run(store, situation, delivery, durability, committer_name)
         assert _standing(store.space.files()) == situation.complete()
         return await _check_all(
             store, lambda space, promised: _check(space, promised, situation, delivery, messages), tally
         )
 
 
-async def _lose_power_while_rolled_back(name: str, delivery: Delivery, seeds: int, tally: Tally) -> list[str]:
+async def _lose_power_while_rolled_back(
+    name: str, delivery: Delivery, seeds: int, tally: Tally, committer_name: str | None = None
+) -> list[str]:
     situation = SITUATIONS[name]
     with use_runtime(Impatient(1)):
         store = _store(situation, seeds, dying=True)
         assert isinstance(store, _Dying)
         with pytest.raises(SimulatedCrash):
-            await _run(store, situation, delivery, "fsync")
+            await _run(store, situation, delivery, "fsync", committer_name)
         store.alive = True
         store.pictures.clear()
         _promise(store, "the start")
@@ -264,6 +280,14 @@ async def test_power_loss_at_every_moment(name: str, delivery: Delivery, tally: 
 @pytest.mark.parametrize("name", SITUATIONS)
 async def test_power_loss_at_every_moment_of_a_rollback(name: str, delivery: Delivery, tally: Tally) -> None:
     wrong = await _lose_power_while_rolled_back(name, delivery, 1, tally)
+    assert not wrong, _report(wrong)
+
+
+@pytest.mark.parametrize("name", ["fresh", "append", "same-names", "replace"])
+async def test_power_loss_at_every_moment_of_a_job_in_hadoops_layout(name: str, tally: Tally) -> None:
+    """What a driver takes has left the place where tasks commit: never may a power loss leave it in neither."""
+    wrong = await _lose_power(name, "listing", 2, tally, committer_name="file-v1")
+    wrong += await _lose_power_while_rolled_back(name, "listing", 1, tally, "file-v1")
     assert not wrong, _report(wrong)
 
 

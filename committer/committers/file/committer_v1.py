@@ -187,8 +187,11 @@ class FileCommitterV1(FileOutputCommitter):
                     path=layout.tasks,
                     next_step=f"wait for the commit to end; if its driver is dead, call {context.recover_call()}",
                 )
-            if not taken:
+            if standing:
                 context = replace(context, layout=layout.in_place())
+            elif not taken:
+                # Where tasks commit goes with another job that ends, as long as nothing is in it.
+                context = replace(context, layout=layout.of_no_task())
         return await super().plan(context, task_commits, tasks)
 
 

@@ -159,3 +159,9 @@ class CommittedLayout(FileLayout):
         layout = copy.copy(self)
         layout.tasks = self.manifests
         return layout
+
+    def of_no_task(self) -> CommittedLayout:
+        """The same for who only looks, and found that no task committed: records are sought where none is."""
+        layout = copy.copy(self)
+        layout.manifests = self.job_attempt_directory
+        return layout

@@ -54,7 +54,9 @@ async def take(context: StageContext, layout: CommittedLayout) -> None:
         if taken == before:
             if not taken:
                 _refuse_other_stages(layout, await children_of(context.store, layout.manifests))
-            await sync_directories(context, [layout.manifests, layout.runs, layout.tasks], missing_ok=True)
+            # Where they went before where they were: a power loss in between leaves each in both places, or one.
+            await sync_directories(context, [layout.drivers, layout.tasks])
+            await sync_directories(context, [layout.manifests, layout.runs], missing_ok=True)
             return
         committed = await children_of(context.store, layout.manifests)
         to_take = {
@@ -98,10 +100,14 @@ async def put_back(context: StageContext, layout: CommittedLayout) -> None:
         if not await _move(context, child.path, place):
             await _move(context, child.path, layout.replaced(child.path.name, context.driver))
 
-    taken = await children_of(context.store, layout.returning)
-    if taken:
-        await context.store.make_directory(layout.manifests, parents=False)
-        await context.store.make_directory(layout.runs, parents=False)
+    for _round in range(_ROUNDS):
+        taken = await children_of(context.store, layout.returning)
+        if not taken:
+            break
+        # Another job that ends removes these where they are empty, perhaps right after they were made.
+        with suppress(StoreNotFoundError):
+            await context.store.make_directory(layout.manifests, parents=False)
+            await context.store.make_directory(layout.runs, parents=False)
         await run_workers(taken, move, workers=context.config.io_concurrency, operation="put_back_tasks")
         await sync_directories(context, [layout.manifests, layout.runs], missing_ok=True)
     with suppress(StoreNotEmptyError):
