@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import base64
 import zlib
+from collections.abc import Mapping
 from typing import Any, ClassVar, Final, overload
 
 from pyspark.sql import SparkSession
@@ -21,6 +22,7 @@ from committer.spark.commit_log import DriverLog
 from committer.spark.job_side import answered, refuse_other_release, refuse_other_spark
 from committer.spark.launching import JARS, running_gateway, with_jar
 from committer.spark.protocol_jar import jar_path
+from committer.spark.protocol_storage import checked
 from committer.spark.running_writes import call_of
 
 PROTOCOL: Final = "io.github.lakecommitter.spark.CommitProtocol"
@@ -64,13 +66,21 @@ def last_report() -> JobReport | None:
 
 @overload
 def configure(
-    target: SparkSession.Builder, *, config: ConfigLike | None = None, progress: bool | Listener | None = None
+    target: SparkSession.Builder,
+    *,
+    config: ConfigLike | None = None,
+    storage_options: Mapping[str, object] | None = None,
+    progress: bool | Listener | None = None,
 ) -> SparkSession.Builder: ...
 
 
 @overload
 def configure(
-    target: SparkSession, *, config: ConfigLike | None = None, progress: bool | Listener | None = None
+    target: SparkSession,
+    *,
+    config: ConfigLike | None = None,
+    storage_options: Mapping[str, object] | None = None,
+    progress: bool | Listener | None = None,
 ) -> SparkSession: ...
 
 
@@ -78,6 +88,7 @@ def configure(
     target: SparkSession.Builder | SparkSession,
     *,
     config: ConfigLike | None = None,
+    storage_options: Mapping[str, object] | None = None,
     progress: bool | Listener | None = None,
 ) -> SparkSession.Builder | SparkSession:
     """Makes all of Spark's own writers commit through this engine: ``df.write``, ``saveAsTable``, ``INSERT`` and CTAS.
@@ -93,6 +104,8 @@ def configure(
             session whose JVM has the jar already (``spark-submit --jars``).
         config: Choices for every job of Spark's own writers, and of `write`, in place of those that the session's
             ``spark.hadoop.*`` make.
+        storage_options: How Python reaches the store that has all of these options, in place of what the session says;
+            objects too, as a credential, which stay in this process. Any other store is reached as the session says.
         progress: True shows how far a commit is, as with `committer.open_job`; a callable is told each event.
 
     Returns:
@@ -101,9 +114,9 @@ def configure(
     Raises:
         UnsupportedError: There is no jar, and none can be built here (`jar_path`); the JVM runs without it, or with
             that of another release; or it is Spark Connect.
-        ConfigurationError: `config` cannot be honoured.
+        ConfigurationError: `config` cannot be honoured, or no store has these `storage_options`.
     """
-    side = JobSide(config_of(config), progress)
+    side = JobSide(config_of(config), progress, checked(storage_options))
     if not isinstance(target, SparkSession.Builder):
         connect(target, side)
         target.conf.set(PROTOCOL_KEY, PROTOCOL)
@@ -123,7 +136,7 @@ def configure(
     def get_or_create() -> SparkSession:
         session = create()
         try:
-            return configure(session, config=config, progress=progress)
+            return configure(session, config=config, storage_options=storage_options, progress=progress)
         except BaseException:
             # A session that ran before was given the class, too, and could write no file by it.
             session.conf.unset(PROTOCOL_KEY)
@@ -188,10 +201,16 @@ class JobSide:
 
         implements: ClassVar[tuple[str, ...]] = (_JOB_SIDE,)
 
-    def __init__(self, config: CommitterConfig | None, progress: bool | Listener | None) -> None:
+    def __init__(
+        self,
+        config: CommitterConfig | None,
+        progress: bool | Listener | None,
+        storage: Mapping[str, object] | None = None,
+    ) -> None:
         self.config: CommitterConfig | None = config
         self.driver: Any = None
         self._progress = progress
+        self._storage = storage
 
     def call(self, operation: str, request: str) -> str:
         """Answers one question of Java's; a long one comes compressed, in Base64."""
@@ -214,6 +233,7 @@ class JobSide:
             request,
             config=self.config,
             progress=self._progress,
+            storage=self._storage,
             committed=committed,
             decided=None if asks is None else asks.config,
             failed=None if asks is None else asks.failed,

@@ -6,10 +6,11 @@ plan or log, and not to tasks, which go by the configuration of their own JVM.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Final
 
-from committer.errors import CommitterError
+from committer.documentation import page
+from committer.errors import CommitterError, ConfigurationError
 from committer.paths import StorePath
 from committer.references import FORMS, Found
 from committer.storage_options import OptionTable, check_text
@@ -18,7 +19,30 @@ from committer.stores.registry import options_of
 OWN: Final = "committer.storage."
 """What keys of the session begin with that are for Python alone, by the names of the store's options."""
 
+_SERVED: Final = ("abfss", "gs", "hdfs", "s3a")
 _SHOWN: Final = "Spark shows settings in its UI and logs"
+
+
+def checked(given: Mapping[str, object] | None) -> dict[str, object] | None:
+    """The storage options that `configure` was given, for whichever store has them.
+
+    Raises:
+        ConfigurationError: No store has them all.
+    """
+    if given is None or any(_understands(options_of(scheme), given) for scheme in _SERVED):
+        return None if given is None else dict(given)
+    raise ConfigurationError(
+        f"no store has all of the storage options {', '.join(map(str, given))}",
+        operation="configure",
+        next_step=f"give those of one store, by the names on its page: {page('options.md#storage-options')}",
+    )
+
+
+def _understands(table: OptionTable | None, given: Iterable[str]) -> bool:
+    try:
+        return table is not None and all(table.decided_by(key) is not None for key in given)
+    except ConfigurationError:
+        return False
 
 
 def storage_options_of(
@@ -33,7 +57,7 @@ def storage_options_of(
         destination: Where the job writes.
         session: Hadoop's keys that the session gives, without Spark's prefix.
         choices: Keys of the session, of which those that begin with `OWN` are options by their own names.
-        given: What this process was told, which wins over both.
+        given: What this process was told, which wins over both, if it is for this store.
 
     Raises:
         ConfigurationError: An option is unknown, or a secret stands where others can read it.
@@ -44,7 +68,7 @@ def storage_options_of(
     for key, value in own.items():
         check_text(table, key, value, shown=f"spark.hadoop.{OWN}{key}", why=_SHOWN)
     explicit: dict[str, object] = {key: Found.by(value, f"{OWN}{key}") for key, value in own.items()}
-    explicit |= given or {}
+    explicit |= given if given is not None and _understands(table, given) else {}
     if table is None:
         return explicit
     return _of_session(table, destination, session, explicit) | explicit

@@ -184,7 +184,31 @@ def abort_interrupted(spark: SparkSession, dest: str) -> dict[str, Any]:
     return {"job_id": job_id, "still_interrupted": jvm.java.lang.Thread.interrupted(), "name": path.getName()}
 
 
-SCENARIOS = {scenario.__name__: scenario for scenario in (write, call, without_python, sql, abort_interrupted)}
+def write_with_credential(
+    spark: SparkSession, query: str, dest: str, local: str, name: str, key: str
+) -> dict[str, Any]:
+    """Writes to an account and to a local disk where `configure` was given an object that Python goes to the account by."""
+    from azure.core.credentials import AzureNamedKeyCredential
+
+    class Counting(AzureNamedKeyCredential):
+        asked = 0
+
+        @property
+        def named_key(self) -> Any:
+            Counting.asked += 1
+            return super().named_key
+
+    configure(spark, progress=listen, storage_options={"credential": Counting(name, key)})
+    try:
+        return {"told": [write(spark, query, dest), write(spark, query, local)], "asked": Counting.asked}
+    finally:
+        configure(spark, progress=listen)
+
+
+SCENARIOS = {
+    scenario.__name__: scenario
+    for scenario in (write, call, without_python, sql, abort_interrupted, write_with_credential)
+}
 
 
 def main(master: str) -> None:

@@ -7,7 +7,7 @@ import pytest
 from committer.errors import ConfigurationError
 from committer.paths import StorePath
 from committer.spark.protocol_jobs import EndRequest, SetupRequest
-from committer.spark.protocol_storage import storage_options_of
+from committer.spark.protocol_storage import checked, storage_options_of
 from committer.stores.adls import AdlsStore
 from committer.stores.s3 import S3Store
 
@@ -41,6 +41,19 @@ def test_hdfs_takes_the_keys_of_its_client() -> None:
     session = {"dfs.replication": "2", "fs.defaultFS": "hdfs://a", "fs.azure.account.key": CANARY}
     found = storage_options_of(StorePath.of("hdfs://a:1/t"), session, {})
     assert found == {"dfs.replication": "2", "fs.defaultFS": "hdfs://a"}
+
+
+def test_what_configure_was_given_is_for_the_store_that_has_it() -> None:
+    credential = object()
+    given = checked({"credential": credential})
+    assert storage_options_of(ABFSS, KEY, {}, given) == {"credential": credential}
+    assert storage_options_of(S3A, {"fs.s3a.access.key": CANARY}, {}, given) == {"fs.s3a.access.key": CANARY}
+    assert storage_options_of(StorePath.of("/data/t"), KEY, {}, given) == {}
+    assert checked(None) is None
+    for wrong in {"credentail": credential}, {"credential": credential, "region": "r"}:
+        with pytest.raises(ConfigurationError, match=r"no store has all of the storage options .*options") as caught:
+            checked(wrong)
+        assert CANARY not in str(caught.value)
 
 
 def test_a_local_disk_takes_nothing() -> None:

@@ -196,6 +196,23 @@ class TestStores:
         else:
             assert ended == {"rows": [*held["rows"][:4], [8, 9]]}
 
+    def test_an_object_that_configure_was_given(self, place: Place, driver: Driver, tmp_path: Path) -> None:
+        """It stays in the driver's process, and says nothing of a local disk."""
+        if place.name != "abfs":
+            pytest.skip("an account takes a credential")
+        name, key = "devstoreaccount1", str(place.python["account_key"])
+        told = driver.run(
+            "write_with_credential",
+            query="select id, 1 p from range(3)",
+            dest=place.uri("object/t"),
+            local=f"file://{tmp_path}/t",
+            name=name,
+            key=key,
+        )
+        assert [one.get("error") for one in told["told"]] == [None, None]
+        assert told["asked"] > 0
+        assert rows(place, "object/t") == {"": [0, 1, 2]}
+
     def test_an_attempt_that_is_killed_is_removed(self, place: Place, driver: Driver) -> None:
         """Spark interrupts the thread of such an attempt, and clients of Hadoop's then refuse to do anything."""
         dest = place.uri("killed/t")
