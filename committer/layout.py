@@ -113,8 +113,8 @@ def has_nonce(name: str) -> bool:
 class JobLayout:
     """The paths of one job.
 
-    A committer whose jobs keep their task records elsewhere has a subclass, which says where (`_place_records`), and
-    sets `beside_prefix`, `record_suffix` and `record_kind` where they are others.
+    A committer whose jobs keep their task records elsewhere has a subclass, which says where (`_place_records`,
+    `_place_own`), and sets `beside_prefix`, `record_suffix` and `record_kind` where they are others.
 
     Args:
         destination: The directory the job writes to.
@@ -189,6 +189,10 @@ class JobLayout:
         self._task_stem = hadoop.group(1) if hadoop else job_id
         given = {self.absolute(root) for root in roots}
         self.roots: frozenset[str] = frozenset(root for root in given if root_of(root, given) is None)
+        self._place_own()
+
+    def _place_own(self) -> None:
+        """What a committer keeps elsewhere than the others, or besides."""
 
     def _place_records(self) -> tuple[StorePath, StorePath]:
         """Where records under their tasks' names are, and where task attempts list the uploads that they begin."""

@@ -19,6 +19,7 @@ from committer.errors import (
     TaskMissingError,
     UnsupportedError,
 )
+from committer.testing.faults import Fault, FaultyStore, SimulatedCrash
 from tests.engine.file_places import (
     HADOOP_JOB,
     STEM,
@@ -340,6 +341,27 @@ async def test_a_job_of_sparks_by_another_number_is_refused(place: Place) -> Non
         assert "'job_202611230000_0003'" in refused.value.next_step
         await job.abort()
     assert list(place.all_files()) == ["_temporary/0/task_202611230000_0003_m_000000/part-0"]
+
+
+@pytest.mark.parametrize("profile", ["local", "hdfs", "adls"])
+async def test_a_driver_that_dies_when_it_joins_is_followed_by_another(profile: str) -> None:
+    """At any of its calls. Hadoop's tasks stand where they committed."""
+    number = 0
+    while True:
+        number += 1
+        place = FileInMemory("file-v1", profile)
+        committed_by_hadoop(place, 0, {"part-0": b"0"})
+        spec = JobSpec.for_hadoop(place.dest, HADOOP_JOB, committer="file-v1")
+        dying = FaultyStore(place.space.store(), [Fault(kind="crash_before", call=number)])
+        try:
+            async with committer.attach_job(spec, storage_options={"store": dying}):
+                break
+        except SimulatedCrash:
+            pass
+        async with committer.attach_job(spec, storage_options=place.options) as job:
+            await job.commit(tasks=1)
+        assert (place.files(), place.temporary()) == ({"part-0": b"0"}, set()), number
+    assert number > 5
 
 
 async def test_an_id_that_names_no_task_is_refused(place: Place) -> None:

@@ -41,6 +41,14 @@ Situation = Callable[[Hadoop, FileOutputJob], Awaitable[None]]
 SITUATIONS: list[Situation] = [nothing, old_files_by_java, directories_where_files_go, files_where_directories_go]
 
 
+async def assert_same_output(one: FileOutputJob, other: FileOutputJob) -> None:
+    """On the disk, but for checksums, which only Java's client writes."""
+    files, directories = await on_disk(one.destination)
+    other_files, other_directories = await on_disk(other.destination)
+    assert without_sidecars(files) == without_sidecars(other_files)
+    assert directories == other_directories
+
+
 def twins(hadoop: Hadoop, tmp_path: Path) -> tuple[FileOutputJob, FileOutputJob]:
     return FileOutputJob(hadoop, tmp_path / "python"), FileOutputJob(hadoop, tmp_path / "java")
 
@@ -73,10 +81,7 @@ async def test_java_merges_pythons_tasks_as_its_own(hadoop: Hadoop, tmp_path: Pa
     await java.run_task(1, MORE)
     for job in (python, java):
         await job.commit()
-    python_files, python_directories = await on_disk(python.destination)
-    java_files, java_directories = await on_disk(java.destination)
-    assert without_sidecars(python_files) == without_sidecars(java_files)
-    assert python_directories == java_directories
+    await assert_same_output(python, java)
 
 
 async def test_java_commits_a_job_that_python_set_up(hadoop: Hadoop, tmp_path: Path) -> None:
@@ -109,10 +114,7 @@ async def test_awkward_names_both_ways(hadoop: Hadoop, tmp_path: Path) -> None:
     await python.run_task(1, contents("python/Grüße 100%.csv"))
     await java.commit()
     await python.commit_by_python(tasks=2)
-    python_files, directories = await on_disk(python.destination)
-    java_files, java_directories = await on_disk(java.destination)
-    assert without_sidecars(python_files) == without_sidecars(java_files)
-    assert directories == java_directories
+    await assert_same_output(python, java)
 
 
 async def test_a_task_attempt_that_java_did_not_commit_is_not_committed(hadoop: Hadoop, tmp_path: Path) -> None:

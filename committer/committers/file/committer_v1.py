@@ -32,6 +32,7 @@ from committer.records.task_commit import TaskCommit
 from committer.spec import JobSpec
 from committer.stages.abort_task import AbortRequest
 from committer.stages.base import RecordForms, StageContext
+from committer.stages.job_directory import look_at_job
 from committer.stages.manifest_forms import ManifestForms
 from committer.stages.own_records import read_setup
 from committer.stages.setup_job import SetupJob
@@ -113,7 +114,9 @@ class FileCommitterV1(FileOutputCommitter):
                         path=layout.setup,
                         next_step="commit it as that, or abort it",
                     )
-                return self.known_as(context, msgspec.structs.replace(context.spec, hadoop=False, setup=found.setup))
+                known = self.known_as(context, msgspec.structs.replace(context.spec, hadoop=False, setup=found.setup))
+                await _finish_setup(known)
+                return known
             if not await exists(context.store, layout.manifests):
                 break
             spec = msgspec.structs.replace(context.spec, hadoop=False, setup=context.driver)
@@ -193,6 +196,23 @@ class FileCommitterV1(FileOutputCommitter):
                 # Where tasks commit goes with another job that ends, as long as nothing is in it.
                 context = replace(context, layout=layout.of_no_task())
         return await super().plan(context, task_commits, tasks)
+
+
+async def _finish_setup(context: StageContext) -> None:
+    """Makes what a driver that died when it claimed a job of Hadoop's did not: one listing, and 6 calls of an open job.
+
+    Nothing else would: such a job is not set up anew, since its tasks' output would go with the first setup.
+    """
+    layout, store = context.layout, context.store
+    found = await look_at_job(store, layout)
+    if found.decided or found.ended or not found.set_up:
+        return
+    of_records = layout.records_of(by_listing=True)
+    # In the order of a setup, which may be at work.
+    places = (layout.job_attempt_directory, layout.drivers, layout.tasks, layout.superseded, *of_records)
+    with suppress(StoreNotFoundError):
+        for place in places:
+            await store.make_directory(place, parents=False)
 
 
 async def _whose(context: StageContext, layout: CommittedLayout, task: int, attempt: int, record: bytes) -> str | None:

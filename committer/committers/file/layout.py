@@ -18,7 +18,6 @@ Source of the names: ``FileOutputCommitter``.
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable
 from typing import ClassVar, Final
 
 from committer.errors import ConfigurationError
@@ -38,25 +37,16 @@ class FileLayout(JobLayout):
         ConfigurationError: The job's id is a number: its directory would be that of an application attempt.
     """
 
-    def __init__(
-        self,
-        destination: StorePath,
-        job_id: str,
-        job_attempt: int = 0,
-        roots: Iterable[str | StorePath] = (),
-        *,
-        setup: str = "",
-    ) -> None:
-        super().__init__(destination, job_id, job_attempt, roots, setup=setup)
-        if job_id.isdecimal():
+    def _place_own(self) -> None:
+        if self.job_id.isdecimal():
             raise ConfigurationError(
-                f"job id {job_id}: FileOutputCommitter keeps all jobs of an application attempt in a directory of "
+                f"job id {self.job_id}: FileOutputCommitter keeps all jobs of an application attempt in a directory of "
                 "that name",
                 operation="open_job",
                 path=self.job_directory,
                 next_step="choose an id that is no number, such as 'nightly-2026-01-31'",
             )
-        self.application_attempt: StorePath = self.temporary / str(job_attempt)
+        self.application_attempt: StorePath = self.temporary / str(self.job_attempt)
         self.runs: StorePath = self.application_attempt / TEMPORARY
         self.shared: tuple[StorePath, ...] = (self.runs, self.application_attempt)
 
@@ -109,16 +99,8 @@ class CommittedLayout(FileLayout):
     record_suffix: ClassVar[str] = ""
     record_kind: ClassVar[str] = "task directory"
 
-    def __init__(
-        self,
-        destination: StorePath,
-        job_id: str,
-        job_attempt: int = 0,
-        roots: Iterable[str | StorePath] = (),
-        *,
-        setup: str = "",
-    ) -> None:
-        super().__init__(destination, job_id, job_attempt, roots, setup=setup)
+    def _place_own(self) -> None:
+        super()._place_own()
         # A job commit takes the directories away from where tasks can reach them, to where it publishes from. That goes
         # with this setup of the id: a driver that outlived its job takes nothing of another job that has the id since.
         # Records name it as tasks do that joined a job of Hadoop's, and know of no setup.
