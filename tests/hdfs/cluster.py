@@ -39,6 +39,7 @@ class Cluster:
     """
 
     def __init__(self, jvm: Jvm, directory: Path, options: Mapping[str, str] | None = None) -> None:
+        self._jvm = jvm
         self._java = jvm.view
         self._directory = directory
         self._configuration = self._configured(options or {})
@@ -70,8 +71,13 @@ class Cluster:
         return self._java.org.apache.hadoop.fs.Path(self._java.java.net.URI("hdfs", self.authority, name, None, None))
 
     def text_of(self, array: Any) -> str:
-        """What an array of Java's holds, in one call."""
-        return str(self._java.java.util.Arrays.toString(array))
+        """What an array of Java's holds, whatever its type, in a few calls for all of it."""
+        lang = self._java.java.lang
+        types = self._jvm.array(lang.Class, 1)
+        types[0] = lang.Class.forName("[Ljava.lang.Object;")
+        arguments = self._jvm.array(lang.Object, 1)
+        arguments[0] = array
+        return str(lang.Class.forName("java.util.Arrays").getMethod("toString", types).invoke(None, arguments))
 
     def permission(self, octal: str) -> Any:
         """A file's mode as Hadoop's client takes it."""

@@ -7,7 +7,7 @@ begin with a header that holds the number of the call (``RpcHeader.proto``, ``Pr
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager
 from typing import Literal
 
@@ -27,6 +27,7 @@ class Relay:
         skip: How many to let pass before.
         cuts: How often it was.
         calls: All calls that arrived, by their names.
+        before: Awaited with the name of each call that arrived, before it goes on; its connection waits.
     """
 
     def __init__(self, to: str) -> None:
@@ -39,6 +40,7 @@ class Relay:
         self.skip = 0
         self.cuts = 0
         self.calls: list[str] = []
+        self.before: Callable[[str], Awaitable[None]] | None = None
         self._over = asyncio.Event()
         self._connections = 0
 
@@ -75,6 +77,8 @@ class Relay:
                 frame = await _frame(reader)
                 number, method = _request(frame)
                 self.calls.append(method)
+                if self.before is not None:
+                    await self.before(method)
                 if self._is_hit(method):
                     if self.cut == "before":
                         self.cuts += 1

@@ -1,31 +1,64 @@
-"""A driver is killed while it commits to a real NameNode, and another process finishes its job."""
+"""A driver is killed while it commits to a real NameNode, another process finishes its job, and the checker watches."""
 
 from __future__ import annotations
 
 import asyncio
 import random
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 import committer
+from committer import CommitterConfig
 from committer.errors import JobUndecidedError
 from committer.paths import StorePath
-from tests.hdfs.channel import JavaChannel
+from committer.testing.simulate.checker import Checker
+from committer.testing.simulate.ledger import Attempt, Ledger
 from tests.hdfs.cluster import Cluster
 from tests.hdfs.relay import Relay, relay_to
+from tests.hdfs.world import NameNodeWorld
 from tests.processes import emulated_driver
 from tests.processes.harness import TIMEOUT_S, environment
 
 FILES = 100
+TASKS = FILES // emulated_driver.FILES_A_TASK
 MOMENTS = 20
-# Of a commit: a look and a rename for each file, and what comes before and after.
-CALLS = 2 * FILES + 80
+# Of a commit: a rename for each file, and what comes before and after.
+CALLS = FILES + 120
+# The checker looks before each of so many calls, and before each delete: an outcome stands until the job's directory
+# is deleted.
+LOOKS_EVERY = 16
 
 
-async def kill_after(relay: Relay, uri: str, calls: int) -> None:
-    """Starts a driver and kills it once its commit has made so many calls, or has ended."""
+def ledger() -> Ledger:
+    """What the driver's tasks wrote, each of which committed before the driver was killed."""
+    noted = Ledger(TASKS, CommitterConfig())
+    for task in range(TASKS):
+        numbers = range(task * emulated_driver.FILES_A_TASK, (task + 1) * emulated_driver.FILES_A_TASK)
+        files = {emulated_driver.name(number): emulated_driver.content(number) for number in numbers}
+        noted.note(Attempt(task, 0, files, state="committed"))
+    return noted
+
+
+def watch(relay: Relay, checker: Checker, broken: list[Exception]) -> None:
+    """Has the checker look before calls arrive, while their connection waits."""
+    turn = asyncio.Lock()
+
+    async def before(method: str) -> None:
+        if method == "delete" or len(relay.calls) % LOOKS_EVERY == 0:
+            try:
+                async with turn:
+                    await asyncio.to_thread(checker.step)
+            except Exception as error:
+                broken.append(error)
+
+    relay.before = before
+
+
+async def kill_after(relay: Relay, uri: str, calls: int, watched: Callable[[], None]) -> None:
+    """Starts a driver, and kills it once its commit has made so many calls, or has ended; `watched` before its commit."""
     process = await asyncio.create_subprocess_exec(
         sys.executable,
         str(Path(emulated_driver.__file__)),
@@ -39,6 +72,7 @@ async def kill_after(relay: Relay, uri: str, calls: int) -> None:
     async with asyncio.timeout(TIMEOUT_S):
         try:
             assert await process.stdout.readline() == b"ready\n"
+            watched()
             last = len(relay.calls) + calls
             while len(relay.calls) < last and not process.stdout.at_eof():
                 await asyncio.sleep(0)
@@ -53,19 +87,22 @@ async def finish(uri: str) -> committer.JobReport:
         return await committer.recover(uri, "J")
     except JobUndecidedError:
         async with committer.attach_job(uri, job_id="J") as job:
-            return await job.commit(tasks=FILES // emulated_driver.FILES_A_TASK)
+            return await job.commit(tasks=TASKS)
 
 
 @pytest.mark.one_in(5)
 @pytest.mark.parametrize("moment", range(MOMENTS))
 async def test_killed_then_recovered(cluster: Cluster, directory: StorePath, moment: int) -> None:
+    world = NameNodeWorld(cluster, directory)
+    checker = await asyncio.to_thread(Checker, world, {"J": ledger()})
     async with relay_to(cluster.authority) as relay:
-        uri = StorePath("hdfs", relay.authority, directory.path).uri
-        await kill_after(relay, uri, random.Random(moment).randrange(1, CALLS))
+        uri = StorePath("hdfs", relay.authority, world.destination.path).uri
+        broken: list[Exception] = []
+        calls = random.Random(moment).randrange(1, CALLS)
+        await kill_after(relay, uri, calls, lambda: watch(relay, checker, broken))
         report = await finish(uri)
+    assert not broken, broken[0]
     assert (report.success, report.files_committed) == (True, FILES)
-    table = JavaChannel(cluster, directory)
-    found = await table.files()
-    assert b'"jobId" : "J"' in found.pop("_SUCCESS")
-    assert found == {emulated_driver.name(number): emulated_driver.content(number) for number in range(FILES)}
-    assert not any(name.startswith("_temporary") for name in await table.directories())
+    await asyncio.to_thread(checker.end, "committed", neat=True)
+    assert checker.steps > 1
+    assert b'"jobId" : "J"' in await asyncio.to_thread(lambda: world.visible()["_SUCCESS"])
