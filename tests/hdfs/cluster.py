@@ -54,12 +54,20 @@ class Cluster:
         self.authority: str = f"127.0.0.1:{port}"
         self._configuration.set("fs.defaultFS", f"hdfs://{self.authority}")
         self._configuration.set("dfs.namenode.rpc-address", self.authority)
+        self._data_nodes = []
         for number in range(DATA_NODES):
             own = self._java.org.apache.hadoop.hdfs.HdfsConfiguration(self._configuration)
             own.set("dfs.datanode.data.dir", f"file://{directory}/data-{number}")
-            servers.datanode.DataNode.createDataNode(arguments, own)
+            self._data_nodes.append(servers.datanode.DataNode.createDataNode(arguments, own))
         self._wait_until_ready()
         self.hdfs: Any = self._java.org.apache.hadoop.fs.FileSystem.newInstance(self._configuration)
+
+    def close(self) -> None:
+        """Ends the servers, whose process lives on."""
+        self.hdfs.close()
+        for node in self._data_nodes:
+            node.shutdown()
+        self.name_node.stop()
 
     def safe_mode(self, action: str) -> None:
         """Has the NameNode `ENTER` or `LEAVE` safe mode, in which it changes nothing."""

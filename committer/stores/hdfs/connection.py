@@ -47,6 +47,10 @@ _PROVIDER: Final = "dfs.client.failover.proxy.provider."
 _ASKING_THE_ACTIVE: Final = "org.apache.hadoop.hdfs.server.namenode.ha.ConfiguredFailoverProxyProvider"
 _PAGE: Final = 1000
 _CLOSE_S: Final = 10.0
+# How long a reader waits for the report of a file's last block, and between two tries. DataNodes send it at once, or
+# with a heartbeat (``dfs.blockreport.incremental.intervalMsec``).
+_REPORTED_S: Final = 30.0
+_UNREPORTED_LOOK_S: Final = 0.02
 # The client reads it of the environment whenever it connects (``security/user.rs``).
 _WHO: Final = ("HADOOP_USER_NAME", "HADOOP_PROXY_USER", "KRB5CCNAME")
 
@@ -134,14 +138,37 @@ class Connection:
             raise error_of(error, operation, path, source=source, changes=changes, replaces=replaces) from None
 
     async def read(self, name: str, path: StorePath, *, limit: int) -> bytes | None:
-        """Reads a whole file; None where it is longer."""
+        """Reads a whole file; None where it is longer.
+
+        A NameNode may close a file before a DataNode has reported its last block
+        (``dfs.namenode.file.close.num-committed-allowed``). Until then it tells readers a length without that block
+        (``computeFileSizeNotIncludingLastUcBlock``), and hdfs-native reads no further. Its status tells the whole.
+
+        Raises:
+            StoreUnavailableError: No DataNode reported it within some seconds.
+        """
 
         def read(client: Client) -> bytes | None:
             if _usable_since:
                 time.sleep(max(0.0, _usable_since[0] - time.monotonic()))
-            reader = client.read(name)
-            length = len(reader)
-            return reader.read_range(0, length) if length <= limit else None
+            until = time.monotonic() + _REPORTED_S
+            while True:
+                reader = client.read(name)
+                length = len(reader)
+                data = reader.read_range(0, length) if length <= limit else b""
+                whole = client.inner.get_file_info(name).length
+                if max(length, whole) > limit:
+                    return None
+                if length == whole:
+                    return data
+                if time.monotonic() > until:
+                    raise StoreUnavailableError(
+                        f"no DataNode has reported the last block of the file: {length} of {whole} bytes can be read",
+                        operation="read",
+                        path=path,
+                        next_step="see that DataNodes are alive (hdfs dfsadmin -report), then do it again",
+                    )
+                time.sleep(_UNREPORTED_LOOK_S)
 
         return await self.call(read, "read", path, changes=False, bound_s=DATA_S)
 
