@@ -18,7 +18,7 @@ from committer.testing.virtual_time import VirtualRuntime
 ROOT = Path(__file__).parent.parent.parent
 # What Hadoop counts in its manifest committer, in S3A, and in no committer; and what is ours.
 OF_S3A = {names.COMMITTER_COMMITS_COMPLETED, names.COMMITTER_MATERIALIZE_FILE, names.MULTIPART_UPLOAD_PART_PUT}
-ELSEWHERE = {names.OP_CREATE, names.OP_OPEN, names.OP_HSYNC, names.OP_LINK}
+ELSEWHERE = {names.OP_CREATE, names.OP_GET_CONTENT_SUMMARY, names.OP_OPEN, names.OP_HSYNC, names.OP_LINK}
 SUFFIXES = {names.FAILURES, names.MINIMUM, names.MAXIMUM, names.MEAN}
 OURS = {names.STORE_IO_REQUEST, names.STORE_IO_RETRY, names.STORE_IO_THROTTLED}
 

@@ -168,7 +168,7 @@ def save(frame: DataFrame, way: str, dest: str, job_id: str, config: CommitterCo
         writer = frame.mapInArrow(with_attempt, "id long, d long, attempt int").write.format("acting").mode("append")
         options = {"partitionBy": "d", "job_id": job_id}
         if config.io_rate is not None:
-            options["io_rate"] = str(config.io_rate)
+            options |= {"io_rate": str(config.io_rate), "io_concurrency": str(config.io_concurrency)}
         writer.options(**options).save(dest)
     elif way == "own writers":
         spec = JobSpec(destination=Path(dest).as_uri(), job_id=job_id)
@@ -432,8 +432,8 @@ def two_writers(spark: SparkSession, dest: str, directories: int) -> list[Any]:
 
 
 def slow_commit(spark: SparkSession, way: str, dest: str, job_id: str) -> None:
-    """A commit of several seconds, to be killed in the middle."""
-    save(frame_of(spark), way, dest, job_id, CommitterConfig(io_rate=40), nothing)
+    """A commit of several seconds, to be killed in the middle: with so few calls in flight it renames file by file."""
+    save(frame_of(spark), way, dest, job_id, CommitterConfig(io_rate=40, io_concurrency=2), nothing)
 
 
 def nothing(partition: int, number: int) -> None:
