@@ -10,6 +10,7 @@ from committer.cli.looking import Look
 from committer.cli.output import Answer, Part, copyable, line, pairs
 from committer.cli.session import Session, named
 from committer.cli.target import Target, holds_lock, how_to_name_winners, planned_end
+from committer.committers.registry import committer_for
 from committer.committers.results import CommitPlan, JobReport
 from committer.errors import ConfigurationError, JobDecidedError
 from committer.operations import check_recovery, recover
@@ -197,14 +198,20 @@ async def plan_abort(target: Target) -> Answer:
             operation="abort",
             path=target.layout.decision,
             outcome="partial",
-            next_step=f"`{target.command('recover')}` finishes it; `{target.command('recover', '--rollback')}` takes "
-            "it back",
+            next_step=f"`{target.command('recover')}` finishes it; {await _taking_back(target)}",
         )
     if look.found is None:
         will = "release the replace lock of the job, which is gone"
     else:
         will = "decide that the job is never committed, and delete its directory with its tasks' output"
     return planned_end(target, look, "abort", will)
+
+
+async def _taking_back(target: Target) -> str:
+    async with target.attach() as job:
+        if committer_for(job.spec.committer).unsafe:
+            return "it cannot be taken back, for its tasks made its files visible"
+    return f"`{target.command('recover', '--rollback')}` takes it back"
 
 
 async def run_abort(target: Target) -> Answer:
