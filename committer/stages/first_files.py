@@ -25,15 +25,19 @@ async def look_at_first_files(context: StageContext, loaded: LoadedRecords) -> N
     if context.forms.visible_early:
         return
 
+    problems: list[str] = []
+
     async def look(named: tuple[str, PlannedFile]) -> None:
         problem = await _problem(context, *named)
         if problem:
-            # Before what is said of single files of the same attempt.
-            loaded.changed.insert(0, problem)
+            problems.append(problem)
 
     firsts: Iterable[tuple[str, PlannedFile]] = loaded.first_files.items()
     with audit(st=LoadRecords.name):
         await run_workers(firsts, look, workers=context.config.io_concurrency, operation=LoadRecords.name)
+    loaded.first_files.clear()
+    # Before what is said of single files of the same attempt.
+    loaded.changed[:0] = sorted(problems)
 
 
 async def _problem(context: StageContext, record: str, first: PlannedFile) -> str:

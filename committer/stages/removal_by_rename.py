@@ -146,24 +146,24 @@ class RemovalByRename(Removal):
                 await self._make()
 
     async def empty(self) -> list[StoreError]:
-        """Deletes the task attempts' directories, and all others that hold none of them."""
+        """Deletes the task attempts' directories and all others that hold none of them, then those that did.
+
+        As long as one of them stands, decision and outcome do: none is left to `end`.
+        """
         attempts = [self._moved(path) for path in self.attempts]
         parents = {parent for path in attempts for parent in self._directories if path.is_under(parent)}
         rest = [directory for directory in self._directories if directory not in parents]
-        again: set[StorePath] = set()
 
         async def delete(directory: StorePath) -> None:
             try:
                 await self._delete_directory(directory)
             except StoreError:
-                above = {parent for parent in parents if directory.is_under(parent)}
-                if not above:
+                # It is tried once more with its parent.
+                if not any(directory.is_under(parent) for parent in parents):
                     raise
-                again.update(above)
 
         failures = await self.in_parallel(delete, [*attempts, *rest])
-        # The emptied parents go in `end`; what fails is tried once more with its parent.
-        return failures + await self.in_parallel(self._delete_directory, sorted(again, key=str))
+        return failures + await self.in_parallel(self._delete_directory, sorted(parents, key=str))
 
     def _moved(self, path: StorePath) -> StorePath:
         """Where something is that was taken with a directory above it."""

@@ -98,6 +98,22 @@ async def test_all_fail() -> None:
     assert place.temporary() == set()
 
 
+@pytest.mark.parametrize("marked", [True, False])
+async def test_only_their_parent_fails(*, marked: bool) -> None:
+    """As long as it stands, decision and outcome say what became of the job."""
+    ended = Fault(
+        kind="forbidden", operation="delete_directory", path=lambda path: path.name.startswith("ended-"), times=None
+    )
+    config = CommitterConfig(mark_successful_jobs=marked)
+    place, error, _deletes = await committed(config, parent_fails(None), ended)
+    assert error is not None
+    assert error.outcome == "committed"
+    assert (await place.states())["job-1"] == "committed"
+    place.store.faults.clear()
+    assert (await place.recover("job-1")).success
+    assert place.temporary() == set()
+
+
 async def test_all_fail_and_it_is_ignored(caplog: pytest.LogCaptureFixture) -> None:
     config = CommitterConfig(cleanup_failures_ignored=True)
     _place, error, _deletes = await committed(config, attempt_fails(None), parent_fails(None))
