@@ -18,7 +18,9 @@ async def counted_files(
     """Parts files into those that are known to be files, and those that are to be looked at.
 
     A directory where a record names a file makes one directory more, and one file less. An attempt's directory that
-    holds anything else than its record says, or cannot be counted, proves nothing. One call an attempt.
+    holds more or less than its record says, or cannot be counted, proves nothing. One call an attempt. What makes up
+    for such a directory in files, directories and bytes at once is not told: in a directory whose name holds a nonce
+    of the attempt, nothing but the attempt writes.
 
     Args:
         context: The job.

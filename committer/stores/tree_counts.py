@@ -28,7 +28,8 @@ class SupportsTreeCounts(Protocol):
     """One call counts what a directory holds, for less than looks at its files cost.
 
     A store that renames directories as it does files looks at each file before it renames it. Where a directory holds
-    as many files, directories and bytes as a record says, none of the files that the record names is a directory.
+    as many files, directories and bytes as a record says, a file that the record names can be a directory only if other
+    changes make up for that in all three counts.
     """
 
     async def rename_counted_files(self, renames: Sequence[tuple[StorePath, StorePath]]) -> dict[int, StoreError]:

@@ -109,6 +109,17 @@ async def test_a_call_that_was_begun_is_waited_for(gate: Gate) -> None:
     assert threads.running == 0
 
 
+async def test_the_bound_of_a_call_does_not_end_the_wait_of_a_caller_that_is_cancelled(gate: Gate) -> None:
+    task = run(Threads(2), gate, bound_s=0.5, settle_s=BOUND_S)
+    await gate.until_begun()
+    task.cancel()
+    await asyncio.wait([task], timeout=0.7)
+    assert not task.done()
+    gate.open()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+
+
 async def test_the_wait_for_it_is_bounded(gate: Gate) -> None:
     threads = Threads(1)
     call = run(threads, gate, settle_s=0.01)

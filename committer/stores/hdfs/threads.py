@@ -123,6 +123,8 @@ class Threads:
         try:
             await call.waiter
         except asyncio.CancelledError:
+            # The bound is the caller's: it must not end the wait for what was begun.
+            timer.cancel()
             await self._leave(call, settle_s)
             raise
         finally:
