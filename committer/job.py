@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable
 from contextlib import AbstractAsyncContextManager, AbstractContextManager, nullcontext
-from dataclasses import replace
 from types import TracebackType
 from typing import Self
 
@@ -13,17 +12,16 @@ import anyio
 
 from committer.advice import COMMIT_AGAIN
 from committer.committers.advising import advising
-from committer.committers.context import fresh_statistics
 from committer.committers.failures import say_it_is_left
+from committer.committers.fresh import as_new_driver, fresh_statistics
 from committer.committers.refused_output import naming_the_end
 from committer.committers.registry import committer_for
 from committer.committers.results import CommitPlan, JobReport
 from committer.errors import CommitterError, JobDecidedError, JobStateError, TaskCommitsRequiredError
-from committer.events import Listener, names
+from committer.events import Listener
 from committer.events.display import Display
 from committer.flow.awaited import Calls, noted
 from committer.flow.one_process import OneProcess
-from committer.flow.runtime import current_runtime
 from committer.flow.shielded import UNDO_BOUND_S, run_shielded
 from committer.job_messages import OwnAttempts, messages_of_all_attempts
 from committer.layout import check_number
@@ -71,8 +69,6 @@ class Job(OneProcess):
         super().__init__()
         self.spec: JobSpec = context.spec
         self._context = context
-        # As in Hadoop's reports, which are written by the committer that set the job up.
-        self._setup_statistics = context.statistics.snapshot().only(names.JOB_STAGE_SETUP)
         self._committer = committer_for(context.spec.committer)
         self._attached = attached
         self._display = display
@@ -272,10 +268,7 @@ class Job(OneProcess):
             task_commits = await messages_of_all_attempts(self._committer, self._context, task_commits, tasks)
         elif task_commits is None and self.spec.delivery == "message":
             task_commits = await self._attempts.only_ones(self._context)
-        # Each try is a driver of its own: what an earlier one wrote and never heard of must not be overwritten.
-        driver = current_runtime().nonce()
-        context = self._context = replace(fresh_statistics(self._context), driver=driver)
-        context.statistics.merge(self._setup_statistics)
+        context = self._context = as_new_driver(self._context)
         self._report = await self._committer.commit_job(context, task_commits, tasks)
         return self._report
 

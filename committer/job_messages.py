@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from functools import partial
 
 from committer.committers.base import Committer
-from committer.committers.context import fresh_statistics
+from committer.committers.fresh import fresh_statistics
 from committer.errors import ConfigurationError, StoreNotFoundError, TaskCommitsRequiredError, TaskError
 from committer.layout import MANIFEST_SUFFIX, JobLayout, check_number
 from committer.paths import StorePath

@@ -6,7 +6,8 @@ from collections.abc import Callable, Mapping
 
 from committer.audit import audit
 from committer.committers.advising import advising, shown_options
-from committer.committers.context import fresh_statistics, open_context
+from committer.committers.context import open_context
+from committer.committers.fresh import fresh_statistics
 from committer.committers.opened_store import closed_on_failure, is_owned
 from committer.committers.registry import committer_for
 from committer.errors import ConfigurationError

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
-from typing import cast
 
 import msgspec
 
@@ -25,7 +23,6 @@ from committer.stages.base import StageContext
 from committer.stages.names import NameFolding, is_hidden
 from committer.stages.setup_job import check_store
 from committer.stores.base import Store
-from committer.stores.paced import PacedStore
 
 
 async def open_context(
@@ -143,11 +140,3 @@ def _is_visible(place: StorePath, layout: JobLayout) -> bool:
 def of_spec(context: StageContext, spec: JobSpec) -> StageContext:
     """The context of the same job, of which more is known by now."""
     return committer_for(spec.committer).known_as(context, spec)
-
-
-def fresh_statistics(context: StageContext) -> StageContext:
-    """The same job with counts of its own: for a task attempt, or a second call."""
-    statistics = Statistics()
-    store = cast("PacedStore", context.store)
-    fresh = paced(store.inner, context.config, statistics, owned=store.owned, claim=store.claim)
-    return replace(context, store=fresh, statistics=statistics)

@@ -301,36 +301,6 @@ async def test_what_it_cannot_honour_is_refused(place: Place) -> None:
     assert place.temporary() == set()
 
 
-@pytest.mark.parametrize(("committer_name", "tries"), [("file-v2", 3), ("manifest", 1)])
-async def test_a_job_commit_is_tried_as_often_as_said(committer_name: str, tries: int) -> None:
-    """Of Hadoop's committers `file-v2` alone does that, too. What a try wrote is what the next one goes on with."""
-    config = CommitterConfig.from_hadoop({"mapreduce.fileoutputcommitter.failures.attempts": "3"})
-    place = FileInMemory(committer_name, "local")
-    for failures in (tries - 1, tries):
-        job = await place.open_job(job_id=f"j{failures}", config=config)
-        await place.run_task(job, 0, {f"part-{failures}": b"x"})
-        place.faults(Fault(kind="forbidden", operation="put", path="/outcome", times=failures))
-        if failures < tries:
-            assert (await job.commit(tasks=1)).files_committed == 1
-            continue
-        with pytest.raises(CommitterError):
-            await job.commit(tasks=1)
-        assert (await place.recover(job.job_id)).success
-
-
-async def test_a_refusal_is_no_reason_to_try_again() -> None:
-    calls = []
-    for attempts in (1, 5):
-        place = FileInMemory("file-v2", "local")
-        job = await place.open_job(job_id="j", config=CommitterConfig(commit_attempts=attempts))
-        await place.run_task(job, 0, FILES)
-        place.remove("part-1")
-        with pytest.raises(PreflightError):
-            await job.commit()
-        calls.append(place.store.count())
-    assert calls[0] == calls[1]
-
-
 @pytest.mark.parametrize("cleans", [False, True])
 async def test_a_task_attempts_directory_goes_when_it_commits_or_with_the_job(tmp_path: Path, cleans: bool) -> None:
     config = CommitterConfig.from_hadoop({"mapreduce.fileoutputcommitter.task.cleanup.enabled": str(cleans)})

@@ -10,6 +10,7 @@ from committer.committers.file.base import FileOutputCommitter
 from committer.committers.file.layout import FileLayout
 from committer.committers.file.merge_task import MergeTask
 from committer.committers.file.merged import MergedAction, MergedForms
+from committer.committers.fresh import as_new_driver
 from committer.committers.publish_action import PublishAction
 from committer.committers.results import JobReport
 from committer.errors import MultipleError, OutcomeUnknownError, StoreError, UnsupportedError
@@ -91,7 +92,8 @@ class FileCommitterV2(FileOutputCommitter):
     async def commit_job(
         self, context: StageContext, task_commits: Iterable[TaskCommit] | None, tasks: int | None
     ) -> JobReport:
-        """Runs the job-commit core, and again where a store call failed: `CommitterConfig.commit_attempts`.
+        """Runs the job-commit core, and again where a store call failed: `CommitterConfig.commit_attempts`. Each try is
+        a driver of its own, and the report counts what the last one did.
 
         Hadoop: ``FileOutputCommitter.commitJob``, which repeats after every failure.
         """
@@ -105,4 +107,5 @@ class FileCommitterV2(FileOutputCommitter):
                     raise
                 job_id = context.layout.job_id
                 _log.warning("attempt %d of %d to commit job %s failed: %s", attempt, attempts, job_id, error)
+                context = as_new_driver(context)
         return await super().commit_job(context, messages, tasks)
