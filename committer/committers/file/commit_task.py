@@ -86,7 +86,9 @@ class CommitFileTask(Stage[TaskOutput, TaskCommit]):
             await context.store.put(place, ready.record, durable=context.durable)
         await self._rename(value, ready, layout.manifests / task_name)
         try:
-            await sync_directories(context, [layout.manifests, layout.runs])
+            # Another job that ended may have removed the shared directories since the setup, and this attempt made them
+            # again: then their names are not on the disk yet either.
+            await sync_directories(context, [layout.manifests, layout.runs, layout.temporary])
             await self._look_again(value)
         except CommitterError as error:
             # It stands under its task's name, and a job commit may take it.

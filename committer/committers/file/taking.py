@@ -108,10 +108,14 @@ async def put_back(context: StageContext, layout: CommittedLayout) -> None:
         with suppress(StoreNotFoundError):
             await context.store.make_directory(layout.manifests, parents=False)
             await context.store.make_directory(layout.runs, parents=False)
+        # Their own names before what goes there: a power loss must not leave a task in a directory without one.
+        await sync_directories(context, [layout.temporary, layout.manifests], missing_ok=True)
         await run_workers(taken, move, workers=context.config.io_concurrency, operation="put_back_tasks")
         await sync_directories(context, [layout.manifests, layout.runs], missing_ok=True)
     with suppress(StoreNotEmptyError):
         await context.store.delete_directory(layout.returning, recursive=False)
+    # A power loss must not bring back what was taken: it would win over what a task commits from now on.
+    await sync_directories(context, [layout.drivers], missing_ok=True)
 
 
 async def restore(context: StageContext, layout: CommittedLayout) -> None:
