@@ -12,7 +12,14 @@ from contextlib import suppress
 import pytest
 
 import committer
-from committer.errors import CommitterError, JobStateError, JobUndecidedError, TaskMissingError
+from committer.errors import (
+    CommitterError,
+    JobStateError,
+    JobUndecidedError,
+    StoreNotFoundError,
+    TaskMissingError,
+)
+from committer.paths import StorePath
 from committer.testing.faults import Call, Fault, FaultyStore, SimulatedCrash
 from tests.engine.file_jobs import (
     FIRST,
@@ -356,3 +363,25 @@ async def test_tasks_that_never_stop_committing_are_refused() -> None:
     assert place.files() == {}
     await job.commit()
     assert len(place.files()) == 2 + len(FIRST) - 1 + task - 1
+
+
+async def test_tasks_that_cannot_be_given_back_are_not_committed_again_unseen() -> None:
+    """Jobs that end keep removing what jobs share. A task that commits again is told that its job goes by the first."""
+    place, job = await job_of_two("local")
+
+    async def end(call: Call) -> None:
+        if call.operation == "rename_directory" and call.path.parent.name == "returning":
+            for name in ("_temporary/0/_temporary", "_temporary/0"):
+                with suppress(StoreNotFoundError):
+                    place.space.tree.delete_directory(StorePath.of(f"{place.dest}/{name}"), recursive=False)
+
+    driver = process(place)
+    driver.before_call = end
+    async with committer.attach_job(job.spec, storage_options={"store": driver}) as attached:
+        with pytest.raises(TaskMissingError, match="could not be put back") as refused:
+            await attached.commit(tasks=5)
+    assert refused.value.outcome == "unknown"
+    with pytest.raises(JobStateError, match="came too late"):
+        await run_second(place, job, process(place))
+    await commit_there(job, process(place))
+    assert (place.files(), place.temporary()) == ({**OTHER, **FIRST}, set())

@@ -83,7 +83,11 @@ async def take(context: StageContext, layout: CommittedLayout) -> None:
 
 
 async def put_back(context: StageContext, layout: CommittedLayout) -> None:
-    """Puts back what `take` took, of a job that stays undecided. A task that committed meanwhile keeps what it did."""
+    """Puts back what `take` took, of a job that stays undecided. A task that committed meanwhile keeps what it did.
+
+    Raises:
+        JobStateError: Some could not be put back. Nothing is lost: the next driver finds them.
+    """
     if not await _move(context, layout.tasks, layout.returning):
         return
     found = await look_at_job(context.store, layout)
@@ -112,6 +116,15 @@ async def put_back(context: StageContext, layout: CommittedLayout) -> None:
         await sync_directories(context, [layout.temporary, layout.manifests], missing_ok=True)
         await run_workers(taken, move, workers=context.config.io_concurrency, operation="put_back_tasks")
         await sync_directories(context, [layout.manifests, layout.runs], missing_ok=True)
+    else:
+        # The driver's intent stays then, so that no task commits what a later driver would pass over for these.
+        raise JobStateError(
+            f"tasks of job {layout.job_id} could not be put back where they had committed in {_ROUNDS} tries: another "
+            f"process removes {layout.manifests} each time",
+            operation="put_back_tasks",
+            path=layout.returning,
+            next_step="find out which one does; then commit the job with what its tasks committed, or abort it",
+        )
     with suppress(StoreNotEmptyError):
         await context.store.delete_directory(layout.returning, recursive=False)
     # A power loss must not bring back what was taken: it would win over what a task commits from now on.
