@@ -50,7 +50,9 @@ def test_its_links_lead_somewhere_on_a_registrys_page_too() -> None:
     assert links
     for link in links:
         assert link.startswith(f"{home}/"), link
-        assert (ROOT / link.removeprefix(home).lstrip("/")).is_file(), link
+        page, _, heading = link.removeprefix(home).lstrip("/").partition("#")
+        assert (ROOT / page).is_file(), link
+        assert not heading or f"# {heading}\n" in (ROOT / page).read_text(encoding="utf-8").lower(), link
 
 
 def test_the_metadata_points_to_the_same_home() -> None:

@@ -108,13 +108,16 @@ async def prepare(
         prove: Finds out what the store can do there; asked where files make room that hard links would keep.
     """
     loaded = await LoadRecords(context, freeze_copies=copy_records).run(refs)
+    told = len(loaded.changed)
     try:
         if loaded.lacking:
             await _look_up_identities(context, loaded)
         files = PlannedFiles(context, loaded.winners, loaded.entries, loaded.identities)
-        view, _looked = await both(
+        view, gone = await both(
             InspectDestination(context).run(InspectionRequest(loaded, files)), look_at_first_files(context, loaded)
         )
+        # Before what is said of single files of the same attempts.
+        loaded.changed[told:told] = gone
         superseded = await _make_way(context, view)
         if prove is not None and view.targets and context.store.capabilities.hard_links:
             await prove()

@@ -14,8 +14,8 @@ from committer.stores.helpers import status_or_none
 from committer.stores.upload_ends import is_pending
 
 
-async def look_at_first_files(context: StageContext, loaded: LoadedRecords) -> None:
-    """Notes in `loaded.changed` the records whose task attempts were aborted: one look a record.
+async def look_at_first_files(context: StageContext, loaded: LoadedRecords) -> list[str]:
+    """The records whose task attempts were aborted, one sentence each: one look a record.
 
     An attempt that goes on although it was aborted commits files that are gone, which would be found out only half way
     through publishing. Its first file is its oldest, and speaks for all: an abort takes no other without it.
@@ -23,7 +23,7 @@ async def look_at_first_files(context: StageContext, loaded: LoadedRecords) -> N
     No look for a committer whose files stand at their destinations already; there each is looked at.
     """
     if context.forms.visible_early:
-        return
+        return []
 
     problems: list[str] = []
 
@@ -36,8 +36,7 @@ async def look_at_first_files(context: StageContext, loaded: LoadedRecords) -> N
     with audit(st=LoadRecords.name):
         await run_workers(firsts, look, workers=context.config.io_concurrency, operation=LoadRecords.name)
     loaded.first_files.clear()
-    # Before what is said of single files of the same attempt.
-    loaded.changed[:0] = sorted(problems)
+    return sorted(problems)
 
 
 async def _problem(context: StageContext, record: str, first: PlannedFile) -> str:
