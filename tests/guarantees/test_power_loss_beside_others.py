@@ -8,10 +8,11 @@ from __future__ import annotations
 import pytest
 
 import committer
-from committer import CommitterConfig, Job
+from committer import CommitterConfig, Job, JobSpec
 from committer.errors import CommitterError, TaskMissingError
 from committer.flow.runtime import use_runtime
 from committer.testing.faults import Call, FaultyStore
+from tests.engine.file_places import HADOOP_JOB
 from tests.guarantees.cluster import Impatient
 from tests.guarantees.power import PowerStore, new_space
 
@@ -109,4 +110,20 @@ async def test_refused_commit_gives_tasks_back_for_good(again: bool) -> None:
         else:
             disk.promise("refusal")
             wrong = await disk.lost("second", "attempt 0", b"0")
+    assert not wrong, wrong
+
+
+async def test_task_taken_over_from_an_earlier_application_attempt_stays_there() -> None:
+    """A restarted driver would look in the attempt before its own alone."""
+    with use_runtime(Impatient(1)):
+        disk = Disk(5)
+        space = disk.store.space
+        space.write(f"{SHARED}/task_202611230000_0001_m_000000/part-0", b"0")
+        await disk.store.make_directory(space.path("data/out/_temporary/1"), parents=True)
+        disk.store = PowerStore(space, 5)
+        spec = JobSpec.for_hadoop(disk.destination, HADOOP_JOB, 1, committer="file-v1", config=DURABLE)
+        async with committer.attach_job(spec, storage_options={"store": disk.store}) as job:
+            await job.recover_task(0, 0)
+        disk.promise("recovery")
+        wrong = await disk.lost(HADOOP_JOB, "recovery", b"0")
     assert not wrong, wrong

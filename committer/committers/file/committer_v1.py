@@ -32,6 +32,7 @@ from committer.records.task_commit import TaskCommit
 from committer.spec import JobSpec
 from committer.stages.abort_task import AbortRequest
 from committer.stages.base import RecordForms, StageContext
+from committer.stages.durability import sync_directories
 from committer.stages.job_directory import look_at_job
 from committer.stages.manifest_forms import ManifestForms
 from committer.stages.own_records import read_setup
@@ -155,6 +156,9 @@ class FileCommitterV1(FileOutputCommitter):
         if earlier is not None:
             with suppress(StoreNotFoundError, StoreExistsError):
                 await store.rename_directory(earlier / committed.name, committed)
+            # Also where an earlier call renamed it, whose answer was lost. Where it went before where it was.
+            await sync_directories(context, [layout.manifests, layout.temporary], missing_ok=True)
+            await sync_directories(context, [earlier], missing_ok=True)
         for place in (committed, layout.manifests_frozen / committed.name):
             with suppress(StoreNotFoundError):
                 record = await context.forms.read(context, place)
