@@ -5,9 +5,12 @@ from __future__ import annotations
 from contextlib import suppress
 from dataclasses import dataclass
 
+import msgspec
+
 from committer.errors import (
     CommitterError,
     JobNotFoundError,
+    StoreExistsError,
     StoreNotFoundError,
     StoreOutcomeUnknownError,
 )
@@ -19,6 +22,7 @@ from committer.stages.other_setup import delete_intent
 from committer.stages.own_records import read_record
 from committer.stages.release_lock import release_lock
 from committer.stages.replace_lock import TakeReplaceLock
+from committer.stages.take_away import is_barred, is_told
 from committer.stores.helpers import create_exclusively
 
 
@@ -99,8 +103,10 @@ class DeclareIntent(Stage[CommitIntent, StorePath]):
             own = layout.joined_intent(self.context.driver)
             await store.put(own, wanted, temporary=temporary, durable=durable)
         if (standing.winners, standing.tasks) != (intent.winners, intent.tasks):
-            # Another try with other winners: a recoverer must take these from now on.
-            await store.put(layout.intent, wanted, temporary=temporary, durable=durable)
+            # Another try with other winners: a recoverer must take these from now on. The intent stays the first
+            # driver's, which takes it back by that.
+            renewed = encode_record(msgspec.structs.replace(intent, driver=standing.driver))
+            await store.put(layout.intent, renewed, temporary=temporary, durable=durable)
         return own
 
 
@@ -118,11 +124,15 @@ async def own_intent(context: StageContext, found: JobDirectory) -> StorePath | 
 async def withdraw(context: StageContext, intent: StorePath) -> None:
     """Takes a driver's intent back, and the lock where this driver took it and no other one of the job rests on it.
 
-    The driver may be late, and its id set up anew: then the intent that stands under the name of its own is another
-    job's, by which jobs that replace see that one. So the first driver's intent is renamed into the directory that goes
-    with its setup, where directories are real, else deleted on condition that it is the one that was looked at.
+    A driver may withdraw late, and so may its request arrive. By then the intent that stands under the name of its own
+    may be that of the next try, or of a job that was set up under the id: by it jobs that replace see that one. So the
+    first driver's intent is deleted on condition that it is the one that was looked at. Where the store is not told
+    which file to take (HDFS, local disks) the intent is renamed to a name of this driver's, in the directory that goes
+    with its setup, and replaces nothing. The first rename that succeeds occupies that name until the directory is
+    removed, and then there is no place any more for one that is late. So it is with the replace lock (`release_lock`).
 
-    Cost: 2 calls where directories are real, else 3; and what it takes to release the lock.
+    Cost: 3 calls, and where the store is not told what to take 1; after a lost answer up to 7 more; and what it takes
+    to release the lock.
     """
     await release_lock(context, driver=context.driver)
     layout, store = context.layout, context.store
@@ -130,16 +140,33 @@ async def withdraw(context: StageContext, intent: StorePath) -> None:
         # Named after this driver; or a job of Hadoop's.
         await store.delete_file(intent)
         return
-    if store.capabilities.directories:
+    if is_told(store):
         try:
-            withdrawn = layout.drivers / f"{intent.name}-{context.runtime.nonce()}"
-            await store.rename_file(intent, withdrawn)
-        except (StoreNotFoundError, StoreOutcomeUnknownError):
-            # It is gone, or its setup is; or it may stand: the setup died before it made that directory.
-            pass
-        else:
-            # It is withdrawn. What cannot be deleted now goes with its directory.
-            with suppress(CommitterError):
-                await store.delete_file(withdrawn)
+            await delete_intent(context, driver=context.driver)
             return
-    await delete_intent(context)
+        except StoreOutcomeUnknownError:
+            # It takes nothing but what was looked at, so a second request may go beside it.
+            pass
+    elif await _rename_once(context):
+        return
+    # What still stands, if it is this driver's: its name was taken already, or its setup died before it made that
+    # directory.
+    await delete_intent(context, driver=context.driver)
+
+
+async def _rename_once(context: StageContext) -> bool:
+    """Renames the intent to where one rename of this driver can go; False when it may stand, and none comes any more.
+
+    Raises:
+        StoreOutcomeUnknownError: A rename may be under way. What it takes is this driver's intent, which stays.
+    """
+    withdrawn = context.layout.drivers / f"intent-of-{context.driver}"
+    try:
+        await context.store.rename_file(context.layout.intent, withdrawn)
+    except (StoreExistsError, StoreNotFoundError):
+        return False
+    except StoreOutcomeUnknownError:
+        # Also where it came: where a rename is a link and a delete, both names may stand.
+        await is_barred(context.store, withdrawn)
+        return False
+    return True

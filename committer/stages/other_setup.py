@@ -65,16 +65,22 @@ async def remove_mistaken(context: StageContext) -> None:
         await delete_seen(context, layout.decision, seen)
 
 
-async def delete_intent(context: StageContext) -> None:
+async def delete_intent(context: StageContext, *, driver: str | None = None) -> None:
     """Deletes the intent of the job's first driver, unless it is of another setup: 2 calls, and the delete.
+
+    The delete is one call where the store deletes on conditions, else 3.
 
     Where the directory that goes with this setup is gone the store has to move the intent elsewhere first: to this
     driver's own name, where a new driver's intent, moved by mistake, can still go back from.
+
+    Args:
+        context: The job.
+        driver: Only an intent that this driver wrote.
     """
     store, layout, path = context.store, context.layout, context.layout.intent
     seen = await status_or_none(store, path)
     intent = await read_record(store, path, Intent)
-    if intent is None or not is_of(intent.setup, layout.setup_name):
+    if intent is None or not is_of(intent.setup, layout.setup_name) or driver not in (None, intent.driver):
         return
     if CONDITIONAL_DELETE.of(store) is not None or await exists(store, layout.drivers):
         await delete_seen(context, path, seen)

@@ -28,7 +28,8 @@ from committer.stages.base import StageContext
 from committer.stages.job_stands import is_set_up_anew
 from committer.stages.own_records import read_record, read_setup
 from committer.stages.removal import remove_emptied
-from committer.stores.base import FileStatus, Store
+from committer.stages.take_away import is_told
+from committer.stores.base import FileStatus
 from committer.stores.helpers import move_file
 
 
@@ -51,22 +52,13 @@ def kept_place(context: StageContext, lock: ReplaceLock) -> StorePath:
     which replaces nothing, fails: one of the two comes first.
     """
     layout = context.layout
-    directory = layout.job_directory if _is_told(context.store) else layout.drivers
+    directory = layout.job_directory if is_told(context.store) else layout.drivers
     return directory / f"replace-lock-of-{_token(lock)}"
 
 
 def _token(lock: ReplaceLock) -> str:
     # The name in a record that was read is not trusted to be one segment of a path.
     return hashlib.sha256(lock.driver.encode()).hexdigest()[:12]
-
-
-def _is_told(store: Store) -> bool:
-    """Whether the store is told which file to take away, so that a late request takes no other.
-
-    Where nothing is renamed the lock is copied, and deleted on condition.
-    """
-    can = store.capabilities
-    return can.conditional_rename or not can.atomic_file_rename
 
 
 async def release_lock(context: StageContext, *, driver: str | None = None, taken: bool = True) -> None:
@@ -125,7 +117,7 @@ async def take_away_lock(context: StageContext, *, driver: str | None, unless_ke
             return False
         except StoreExistsError:
             pass
-    if _is_told(store) or place == _beside(context):
+    if is_told(store) or place == _beside(context):
         await store.delete_file(place)
     return True
 

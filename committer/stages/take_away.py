@@ -58,14 +58,14 @@ async def move_away(context: StageContext, path: StorePath, place: StorePath, *,
         StoreExistsError: Another file was moved, and by then a third one had its name.
         StoreOutcomeUnknownError: The answer was lost: look again. A move that was not told what to move will not come.
     """
-    store, can = context.store, context.store.capabilities
-    conditional = identity is not None and (can.conditional_rename or not can.atomic_file_rename)
+    store = context.store
+    conditional = identity is not None and is_told(store)
     try:
         await move_file(store, path, place, identity=identity)
     except (StoreNotFoundError, StoreNotADirectoryError, StorePreconditionError):
         return False
     except StoreOutcomeUnknownError:
-        if conditional or await _is_barred(store, place):
+        if conditional or await is_barred(store, place):
             raise
         standing = await status_or_none(store, path)
         if standing is not None and standing.identity == identity:
@@ -79,8 +79,20 @@ async def move_away(context: StageContext, path: StorePath, place: StorePath, *,
     return False
 
 
-async def _is_barred(store: Store, place: StorePath) -> bool:
-    """Sees to it that a move without answer does not arrive any more; False when it came before."""
+def is_told(store: Store) -> bool:
+    """Whether the store is told which file to take away, so that a late request takes no other.
+
+    Where nothing is renamed a file is copied, and deleted on condition.
+    """
+    can = store.capabilities
+    return can.conditional_rename or not can.atomic_file_rename
+
+
+async def is_barred(store: Store, place: StorePath) -> bool:
+    """Sees to it that a move without answer does not arrive any more; False when it came before.
+
+    Cost: 1 call; 2 when it came.
+    """
     try:
         return await create_exclusively(store, place, _NOTHING) == _NOTHING
     except StoreNotFoundError:

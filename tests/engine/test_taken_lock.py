@@ -114,6 +114,21 @@ async def test_lock_that_was_taken_away_and_not_deleted_goes_where_the_outcome_i
     assert place.temporary() - {"_temporary", "_temporary/j"} == {"_temporary/j/outcome"}
 
 
+async def test_lock_that_an_earlier_job_of_the_id_left_keeps_no_job_out_and_goes_with_a_cleanup(place: Place) -> None:
+    """A commit makes no call for it."""
+    lock = await dead_driver(place, dies("undecided"))
+    await roll_back(place, connection(place))
+    place.write(TAKEN, lock)
+    for job_id in ("j", "k"):
+        job = await place.open_job(job_id=job_id, config=REPLACE)
+        await place.run_task(job, 0, FILES)
+        await job.commit()
+    assert TAKEN in place.all_files()
+    with pytest.raises(JobNotFoundError):
+        await clean_up(place, connection(place))
+    assert TAKEN not in place.all_files()
+
+
 async def test_lock_of_another_job_that_was_taken_away_is_left_alone(place: Place) -> None:
     """Who took it by mistake is about to put it back."""
     lock = await dead_driver(place, dies("undecided"))

@@ -36,11 +36,11 @@ How: TypeAlias = Literal["late", "again"]
 
 
 class HeldBack(Connection):
-    """A connection whose first request that removes the lock arrives when the test wants, once more or only then."""
+    """A connection whose first request that removes a file arrives when the test wants, once more or only then."""
 
-    def __init__(self, space: MemorySpace, how: How) -> None:
+    def __init__(self, space: MemorySpace, how: How, name: str = ".replace-lock") -> None:
         super().__init__(space)
-        self._how = how
+        self._how, self._name = how, name
         self._effect: Callable[[], Awaitable[Any]] | None = None
 
     async def run(
@@ -51,11 +51,7 @@ class HeldBack(Connection):
         destination: StorePath | None = None,
     ) -> Any:
         """Keeps the request, and has its caller not know."""
-        if (
-            self._effect is not None
-            or path.name != ".replace-lock"
-            or operation not in ("rename_file", "delete_file_if")
-        ):
+        if self._effect is not None or path.name != self._name or operation not in ("rename_file", "delete_file_if"):
             return await super().run(operation, effect, path, destination)
         self._effect = effect
         if self._how == "again":
@@ -244,11 +240,11 @@ async def test_next_job_keeps_its_lock_when_the_other_is_gone(profile: str, how:
 
 
 class HalfWay(Connection):
-    """A connection whose first rename of the lock is a link that was made, and a delete that was not."""
+    """A connection whose first rename of a file is a link that was made, and a delete that was not."""
 
-    def __init__(self, space: MemorySpace, *, dies: bool) -> None:
+    def __init__(self, space: MemorySpace, *, dies: bool, name: str = ".replace-lock") -> None:
         super().__init__(space)
-        self._dies = dies
+        self._dies, self._name = dies, name
         self._done = False
 
     async def run(
@@ -259,7 +255,7 @@ class HalfWay(Connection):
         destination: StorePath | None = None,
     ) -> Any:
         """Leaves both names."""
-        if self._done or destination is None or path.name != ".replace-lock":
+        if self._done or destination is None or path.name != self._name:
             return await super().run(operation, effect, path, destination)
         self._done = True
         await self.inner.put(destination, await self.inner.read(path, limit=1 << 20))
