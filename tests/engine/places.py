@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Mapping
 from itertools import count
@@ -64,6 +65,11 @@ class Place(ABC):
     @abstractmethod
     def all_files(self) -> dict[str, bytes]:
         """Every file below the destination, by relative name."""
+
+    def but_withdrawn(self) -> dict[str, bytes]:
+        """The same without intents that drivers withdrew: where directories are real they stay aside until cleanup."""
+        aside = re.compile(r"/drivers-[^/]*/(intent-of|taken)-")
+        return {name: data for name, data in self.all_files().items() if not aside.search(name)}
 
     @abstractmethod
     def directories(self) -> set[str]:
