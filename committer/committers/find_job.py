@@ -23,7 +23,7 @@ from committer.records.job_state import JobSetup
 from committer.spec import JobSpec
 from committer.stages.job_directory import JobDirectory, look_at_job
 from committer.stages.job_stands import is_hadoops
-from committer.stages.own_records import read_setup
+from committer.stages.own_records import read_decision, read_outcome, read_setup
 from committer.stores.base import Store
 from committer.stores.helpers import status_or_none
 
@@ -41,7 +41,8 @@ async def find_job(
     `opened` is the store of the destination, without limits. `config` says where reports and kept records go, and where
     outside the destination files may; for a job without setup record it holds altogether.
 
-    A job without one was set up by Hadoop, or is half cleaned up; then its highest job attempt is taken. One that lost
+    A job without one was set up by Hadoop, or is half cleaned up, as its decision or its outcome tells (2 calls more);
+    then its highest job attempt is taken. One that lost
     it, as a directory tells that this engine's setup alone makes, is joined only if it is decided. Where writes
     make directories again, a task that writes after its job was cleaned up looks almost the same: there another record
     makes a job, or a task attempt of Hadoop's (1 call more), and where directories are not real a record alone: this
@@ -96,10 +97,34 @@ async def find_job(
                 "wrote; then run it again; nothing was published",
             )
         spec = JobSpec.for_hadoop(dest, job_id, job_attempt, config=config, committer=suited.name)
+        told = await _setup_in_records(store, layout, found)
+        if told is None:
+            # What was listed is gone: another process cleans the job up.
+            return await find_job(opened, dest, job_id, config=config)
+        if told:
+            return msgspec.structs.replace(spec, hadoop=False, setup=told), None
         # Old files that its driver moved aside lie in the directory of its setup.
         return msgspec.structs.replace(spec, setup=names[0] if len(names) == 1 else ""), None
     finally:
         await store.close()
+
+
+async def _setup_in_records(store: Store, layout: JobLayout, found: JobDirectory) -> str | None:
+    """The setup that the decision or the outcome of a job without setup record names: at most 2 calls.
+
+    This engine's, half cleaned up: taken for a job of Hadoop's, which has none, it would be committed anew by what a
+    task attempt writes late.
+
+    Returns:
+        Empty where neither names one; None where both are gone since they were listed.
+    """
+    decision = await read_decision(store, layout) if found.decided else None
+    if decision is not None and (decision.setup or decision.hadoop):
+        return decision.setup
+    outcome = await read_outcome(store, layout) if found.ended else None
+    if outcome is not None:
+        return outcome.setup
+    return None if decision is None and (found.decided or found.ended) else ""
 
 
 def _setups_of_directories(store: Store, found: JobDirectory) -> list[str]:

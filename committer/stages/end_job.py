@@ -79,6 +79,8 @@ class EndJob(Stage[tuple[Decision, Literal["committed", "rolled-back"], str], En
             await remove_mistaken(self.context)
             found = await self._create(wanted)
             outcome = decode_record(found, JobOutcome, source=str(layout.outcome))
+            if not is_of(outcome.setup, layout.setup_name):
+                raise decision_is_gone(self.context)
         if found != wanted:
             return Ended(outcome)
         # Looked up after the create, however long that took: a driver that ended the job meanwhile is not overlooked.

@@ -10,12 +10,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from contextlib import suppress
 
-from committer.errors import StorePreconditionError
+from committer.errors import (
+    RecordError,
+    StoreIsADirectoryError,
+    StoreNotADirectoryError,
+    StoreNotFoundError,
+    StorePreconditionError,
+)
 from committer.paths import StorePath
 from committer.records.job_state import DecisionHead, Intent, is_of
 from committer.stages.base import StageContext
 from committer.stages.job_stands import is_set_up_anew
-from committer.stages.own_records import read_outcome, read_record
+from committer.stages.own_records import read_outcome, read_record, read_setup
 from committer.stages.take_away import move_away, take_away
 from committer.stores.abilities import CONDITIONAL_DELETE
 from committer.stores.base import FileStatus
@@ -52,17 +58,38 @@ async def remove_mistaken(context: StageContext) -> None:
     """Removes a decision and an outcome of an earlier setup of the job's id, which came late: 4 calls, and the deletes.
 
     Each is looked at again right before: another driver of this setup may have removed it, and written its own. The
-    store deletes, or renames, on condition that it is what was looked at.
+    store deletes, or renames, on condition that it is what was looked at. To a driver whose own setup is over nothing
+    is a mistake: the record is that of the job that has the id now.
     """
     layout = context.layout
     seen = await status_or_none(context.store, layout.outcome)
     outcome = await read_outcome(context.store, layout)
     if outcome is not None and not is_of(outcome.setup, layout.setup_name):
-        await delete_seen(context, layout.outcome, seen)
+        await _remove_late(context, layout.outcome, seen)
     seen = await status_or_none(context.store, layout.decision)
     decision = await read_record(context.store, layout.decision, DecisionHead)
     if decision is not None and not is_of(decision.setup, layout.setup_name):
-        await delete_seen(context, layout.decision, seen)
+        await _remove_late(context, layout.decision, seen)
+
+
+async def _remove_late(context: StageContext, path: StorePath, seen: FileStatus | None) -> None:
+    """Removes a record of another setup as long as it is this driver's setup that stands: 2 calls more.
+
+    Looked at after the record: else that of a job that was set up since, which is no mistake, would go. A driver that
+    was in its setup when its decision was repeated has no directory to move it to.
+    """
+    store, layout = context.store, context.layout
+    try:
+        if (await read_setup(store, layout)).spec.setup != layout.setup_name:
+            return
+    except (StoreNotFoundError, StoreNotADirectoryError, StoreIsADirectoryError, RecordError):
+        return
+    if seen is not None and CONDITIONAL_DELETE.of(store) is None and not await exists(store, layout.drivers):
+        place = layout.job_directory / f"taken-{context.runtime.nonce()}"
+        if await move_away(context, path, place, identity=seen.identity):
+            await store.delete_file(place)
+        return
+    await delete_seen(context, path, seen)
 
 
 async def delete_intent(context: StageContext, *, driver: str | None = None) -> None:
