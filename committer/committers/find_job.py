@@ -12,6 +12,7 @@ from committer.config import CommitterConfig
 from committer.errors import (
     JobNotFoundError,
     JobStateError,
+    StoreIsADirectoryError,
     StoreLinkError,
     StoreNotADirectoryError,
     StoreNotFoundError,
@@ -26,6 +27,9 @@ from committer.stages.job_stands import is_hadoops
 from committer.stages.own_records import read_decision, read_outcome, read_setup
 from committer.stores.base import Store
 from committer.stores.helpers import status_or_none
+
+# A listing may name a record for a while that is gone; and a job may be ended, and set up anew, while it is looked at.
+_LOOKS = 5
 
 
 async def find_job(
@@ -48,6 +52,8 @@ async def find_job(
     makes a job, or a task attempt of Hadoop's (1 call more), and where directories are not real a record alone: this
     engine's, or a pending set that a task of Hadoop's left (2 calls more).
 
+    Where records vanish while they are looked at, all of it is done again, a few times.
+
     Raises:
         JobNotFoundError: There is no such job.
         JobStateError: The job lost its setup record, and is not decided.
@@ -55,58 +61,77 @@ async def find_job(
     """
     check_job_id(job_id)
     store = paced(opened, config or CommitterConfig(), Statistics(), owned=False)
+    layout = layout_for(store, dest, job_id)
     try:
-        layout = layout_for(store, dest, job_id)
-        found, setup, identity = await _look(store, layout)
-        if setup is not None:
-            return _at(dest, job_id, setup.spec, config), identity
-        for child in found.children.values():
-            if child.is_link:
-                # What it hides may be the record that is missing.
-                raise StoreLinkError.at(child.path, operation="find_job")
-        attempts = [int(name) for name, child in found.children.items() if child.is_directory and name.isdecimal()]
-        job_attempt = max(attempts, default=0)
-        suited = suited_committer(store)
-        beside = await suited.newest_hadoop_attempt(store, layout) if found.beside else None
-        if beside is not None:
-            return JobSpec.for_hadoop(dest, job_id, beside, config=config, committer=suited.name), None
-        # An empty directory is what a setup makes first: the job that will stand there in a moment is not Hadoop's.
-        if not (found.has_records or (attempts and await is_hadoops(store, JobLayout(dest, job_id, job_attempt)))):
-            if found.being_removed:
-                raise JobNotFoundError(
-                    f"job {job_id} at {dest} is over: a process is removing what it left, or died while it did",
-                    operation="find_job",
-                    path=layout.job_directory,
-                    next_step=f"{call('cleanup', str(dest), job_id=job_id)} removes the rest",
-                )
-            raise JobNotFoundError(
-                f"there is no job {job_id} at {dest}: no record speaks of one, and no task attempt of Hadoop's",
-                operation="find_job",
-                path=layout.job_directory,
-                next_step="it was cleaned up; if Hadoop set it up, `job = await committer.attach_job("
-                f"committer.JobSpec.for_hadoop({str(dest)!r}, {job_id!r}))` joins it",
-            )
-        names = _setups_of_directories(store, found)
-        if names and not found.has_records:
-            raise JobStateError(
-                f"job {job_id} lost its setup record, and no driver decided it: how its tasks commit, and what it may "
-                "replace, is not known any more",
-                operation="find_job",
-                path=layout.setup,
-                next_step=f"{call('cleanup', str(dest), job_id=job_id)} removes what it left, with what its tasks "
-                "wrote; then run it again; nothing was published",
-            )
-        spec = JobSpec.for_hadoop(dest, job_id, job_attempt, config=config, committer=suited.name)
-        told = await _setup_in_records(store, layout, found)
-        if told is None:
-            # What was listed is gone: another process cleans the job up.
-            return await find_job(opened, dest, job_id, config=config)
-        if told:
-            return msgspec.structs.replace(spec, hadoop=False, setup=told), None
-        # Old files that its driver moved aside lie in the directory of its setup.
-        return msgspec.structs.replace(spec, setup=names[0] if len(names) == 1 else ""), None
+        for _ in range(_LOOKS):
+            standing = await _find_standing(store, layout, config)
+            if standing is not None:
+                return standing
+        raise _no_job(layout)
     finally:
         await store.close()
+
+
+async def _find_standing(
+    store: Store, layout: JobLayout, config: CommitterConfig | None
+) -> tuple[JobSpec, str | None] | None:
+    """What `find_job` returns; None where what was listed is gone, as another process ended the job or set it up."""
+    dest, job_id = layout.destination, layout.job_id
+    looked = await _look(store, layout)
+    if looked is None:
+        return None
+    found, setup, identity = looked
+    if setup is not None:
+        return _at(dest, job_id, setup.spec, config), identity
+    for child in found.children.values():
+        if child.is_link:
+            # What it hides may be the record that is missing.
+            raise StoreLinkError.at(child.path, operation="find_job")
+    attempts = [int(name) for name, child in found.children.items() if child.is_directory and name.isdecimal()]
+    job_attempt = max(attempts, default=0)
+    suited = suited_committer(store)
+    beside = await suited.newest_hadoop_attempt(store, layout) if found.beside else None
+    if beside is not None:
+        return JobSpec.for_hadoop(dest, job_id, beside, config=config, committer=suited.name), None
+    # An empty directory is what a setup makes first: the job that will stand there in a moment is not Hadoop's.
+    if not (found.has_records or (attempts and await is_hadoops(store, JobLayout(dest, job_id, job_attempt)))):
+        if found.being_removed:
+            raise JobNotFoundError(
+                f"job {job_id} at {dest} is over: a process is removing what it left, or died while it did",
+                operation="find_job",
+                path=layout.job_directory,
+                next_step=f"{call('cleanup', str(dest), job_id=job_id)} removes the rest",
+            )
+        raise _no_job(layout)
+    names = _setups_of_directories(store, found)
+    if names and not found.has_records:
+        raise JobStateError(
+            f"job {job_id} lost its setup record, and no driver decided it: how its tasks commit, and what it may "
+            "replace, is not known any more",
+            operation="find_job",
+            path=layout.setup,
+            next_step=f"{call('cleanup', str(dest), job_id=job_id)} removes what it left, with what its tasks "
+            "wrote; then run it again; nothing was published",
+        )
+    spec = JobSpec.for_hadoop(dest, job_id, job_attempt, config=config, committer=suited.name)
+    told = await _setup_in_records(store, layout, found)
+    if told is None:
+        return None
+    if told:
+        return msgspec.structs.replace(spec, hadoop=False, setup=told), None
+    # Old files that its driver moved aside lie in the directory of its setup.
+    return msgspec.structs.replace(spec, setup=names[0] if len(names) == 1 else ""), None
+
+
+def _no_job(layout: JobLayout) -> JobNotFoundError:
+    dest, job_id = layout.destination, layout.job_id
+    return JobNotFoundError(
+        f"there is no job {job_id} at {dest}: no record speaks of one, and no task attempt of Hadoop's",
+        operation="find_job",
+        path=layout.job_directory,
+        next_step="it was cleaned up; if Hadoop set it up, `job = await committer.attach_job("
+        f"committer.JobSpec.for_hadoop({str(dest)!r}, {job_id!r}))` joins it",
+    )
 
 
 async def _setup_in_records(store: Store, layout: JobLayout, found: JobDirectory) -> str | None:
@@ -118,10 +143,14 @@ async def _setup_in_records(store: Store, layout: JobLayout, found: JobDirectory
     Returns:
         Empty where neither names one; None where both are gone since they were listed.
     """
-    decision = await read_decision(store, layout) if found.decided else None
-    if decision is not None and (decision.setup or decision.hadoop):
-        return decision.setup
-    outcome = await read_outcome(store, layout) if found.ended else None
+    try:
+        decision = await read_decision(store, layout) if found.decided else None
+        if decision is not None and (decision.setup or decision.hadoop):
+            return decision.setup
+        outcome = await read_outcome(store, layout) if found.ended else None
+    except StoreIsADirectoryError:
+        # What stands in the place of a record names no setup. The call that ends the job says what it is.
+        return ""
     if outcome is not None:
         return outcome.setup
     return None if decision is None and (found.decided or found.ended) else ""
@@ -138,23 +167,22 @@ def _setups_of_directories(store: Store, found: JobDirectory) -> list[str]:
     return [setup for setup in (name.removeprefix(DRIVERS) for name in names) if setup and is_setup(setup)]
 
 
-async def _look(store: Store, layout: JobLayout) -> tuple[JobDirectory, JobSetup | None, str | None]:
-    """What stands in a job's directory, its setup record, and the identity of that where late writes are taken."""
-    late = not store.capabilities.refuses_late_writes
-    while True:
-        found = await look_at_job(store, layout)
-        setup = await _setup_or_none(store, layout)
-        if (setup is not None) != found.set_up:
-            # It was made between the two; or its job is being cleaned up, and what else was listed is gone by now.
-            continue
-        if setup is None or not late:
-            return found, setup, None
-        identity = found.children["setup"].identity
-        standing = await status_or_none(store, layout.setup)
-        # Else the job was cleaned up in between, and its id may have been set up anew: the identity would be the one
-        # job's, the record the other's, and a driver that went by both would write an outcome and take it back.
-        if standing is not None and standing.identity == identity:
-            return found, setup, identity
+async def _look(store: Store, layout: JobLayout) -> tuple[JobDirectory, JobSetup | None, str | None] | None:
+    """What stands in a job's directory, its setup record, and the identity of that where late writes are taken.
+
+    None where the setup record came or went in between.
+    """
+    found = await look_at_job(store, layout)
+    setup = await _setup_or_none(store, layout)
+    if (setup is not None) != found.set_up:
+        return None
+    if setup is None or store.capabilities.refuses_late_writes:
+        return found, setup, None
+    identity = found.children["setup"].identity
+    standing = await status_or_none(store, layout.setup)
+    # Else the job was cleaned up in between, and its id may have been set up anew: the identity would be the one
+    # job's, the record the other's, and a driver that went by both would write an outcome and take it back.
+    return (found, setup, identity) if standing is not None and standing.identity == identity else None
 
 
 async def _setup_or_none(store: Store, layout: JobLayout) -> JobSetup | None:

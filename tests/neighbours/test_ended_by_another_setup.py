@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
+from contextlib import suppress
+
 import pytest
 
 import committer
-from committer.errors import CommitterError, JobNotFoundError
+from committer.errors import CommitterError, JobNotFoundError, StoreNotFoundError
+from committer.paths import StorePath
+from committer.stores.memory import MemorySpace
+from committer.stores.status import FileStatus
 from committer.testing.faults import Call, Fault, SimulatedCrash
 from tests.neighbours.meeting import Connection, Party, Table
 
@@ -78,3 +84,57 @@ async def test_driver_that_joins_a_job_half_cleaned_up_publishes_nothing_late(pr
     with pytest.raises(CommitterError):
         await joined[0].commit()
     assert table.files() == {"p=1/a-0": b"of attempt 0"}
+
+
+class Listing(Connection):
+    """A connection whose listing of the job names a record that is gone."""
+
+    def __init__(self, space: MemorySpace, record: str) -> None:
+        super().__init__(space)
+        self._record = record
+
+    async def list(self, directory: StorePath) -> AsyncIterator[FileStatus]:
+        """The record comes last."""
+        with suppress(StoreNotFoundError):
+            async for status in super().list(directory):
+                yield status
+        if directory.name == "job":
+            yield FileStatus(directory / self._record, False, 1)
+
+
+@pytest.mark.parametrize("record", ["setup", "decision", "outcome"])
+async def test_record_that_is_listed_and_not_there_makes_no_job(record: str) -> None:
+    table = Table("gcs")
+    first = await table.job("job", OLD)
+    await first.driver.abort()
+    with pytest.raises(JobNotFoundError):
+        await committer.attach_job(table.dest, job_id="job", storage_options={"store": Listing(table.space, record)})
+
+
+@pytest.mark.parametrize("end", ["abort", "roll_back"])
+async def test_decision_that_is_repeated_beside_a_setup_is_removed_where_it_made_no_directory(end: str) -> None:
+    """The request that wrote it arrives again between the steps of the next setup, whose process dies there."""
+    table = Table("adls")
+    first = await table.job("job", OLD)
+    decisions: list[bytes] = []
+
+    async def keep(call: Call) -> None:
+        name = "_temporary/job/decision"
+        if not decisions and name in table.all_files():
+            decisions.append(table.all_files()[name])
+
+    first.store.before_call = keep
+    await first.commit()
+    assert first.error is None, first.error
+    crashed = Connection(table.space)
+    crashed.faults.append(Fault(kind="crash_after", operation="put", path="/setup"))
+    with pytest.raises(SimulatedCrash):
+        await committer.open_job(table.dest, job_id="job", storage_options={"store": crashed})
+    table.write("_temporary/job/decision", decisions[0])
+    if end == "abort":
+        async with committer.attach_job(table.dest, job_id="job", storage_options=table.options) as job:
+            await job.abort()
+    else:
+        await committer.recover(table.dest, "job", rollback=True, storage_options=table.options)
+    assert table.files() == OLD
+    assert table.temporary() == set()
