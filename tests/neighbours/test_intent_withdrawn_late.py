@@ -5,6 +5,7 @@ Jobs that replace would overlook that try, and take away the files that its repo
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
 
 import pytest
@@ -45,8 +46,11 @@ async def refused(table: Table, store: Connection, *faults: Fault) -> Party:
     return party
 
 
-async def check_seen(table: Table, again: Held, party: Party) -> None:
-    """A replacing job sees the try that is about to decide; either commits whole, one after the other."""
+async def check_seen(table: Table, late: Callable[[], Awaitable[None]], party: Party) -> None:
+    """`late` happens when the driver is about to decide: a replacing job sees that try, and goes second."""
+    again = Held(party, decides)
+    await again.stopped()
+    await late()
     assert INTENT in table.all_files()
     replacing = await table.job("replace", REPLACED, REPLACE)
     await replacing.commit()
@@ -67,10 +71,7 @@ async def test_next_try_is_seen_by_a_job_that_replaces(profile: str, how: How) -
     store = HeldBack(table.space, how, "intent")
     party = await refused(table, store)
     assert INTENT not in table.all_files()
-    again = Held(party, decides)
-    await again.stopped()
-    await store.arrive()
-    await check_seen(table, again, party)
+    await check_seen(table, store.arrive, party)
 
 
 @HOW
@@ -84,10 +85,7 @@ async def test_try_after_next_is_seen_by_a_job_that_replaces(profile: str, how: 
     await party.commit()
     assert party.error is not None
     assert INTENT not in table.all_files()
-    again = Held(party, decides)
-    await again.stopped()
-    await store.arrive()
-    await check_seen(table, again, party)
+    await check_seen(table, store.arrive, party)
 
 
 async def test_intent_that_was_renamed_half_way_is_taken_back() -> None:
@@ -128,10 +126,7 @@ async def test_driver_that_withdraws_twice_leaves_the_next_tries_intent(profile:
     party, context, _written = await declared(table)
     await withdraw(context, context.layout.intent)
     two = await attached(table, party, Connection(table.space))
-    again = Held(two, decides)
-    await again.stopped()
-    await withdraw(context, context.layout.intent)
-    await check_seen(table, again, two)
+    await check_seen(table, lambda: withdraw(context, context.layout.intent), two)
 
 
 @PROFILES

@@ -6,7 +6,7 @@ as long as its directory stands. Elsewhere the store decides by the identity.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from typing import Any, Literal, TypeAlias
 
@@ -85,13 +85,21 @@ async def withdrawn(table: Table, how: How, config: CommitterConfig = REPLACE) -
     return party, store
 
 
-async def check_kept_out(table: Table) -> Party:
-    """Another job finds the lock."""
+async def check_keeps_its_lock(table: Table, party: Party, store: HeldBack | None, files: Mapping[str, bytes]) -> None:
+    """The request of `store` arrives when the driver is about to decide: another job finds the lock, and goes second."""
+    going_on = Held(party, decides)
+    await going_on.stopped()
+    if store is not None:
+        await store.arrive()
     assert LOCK in table.all_files()
     append = await table.job("append", APPENDED)
     await append.commit()
     assert append.busy, append.error
-    return append
+    await going_on.finish()
+    assert party.error is None, party.error
+    await append.commit()
+    assert append.error is None, append.error
+    assert table.files() == {**files, **APPENDED}
 
 
 @HOW
@@ -99,15 +107,7 @@ async def check_kept_out(table: Table) -> Party:
 async def test_job_that_is_committed_again_keeps_its_lock(profile: str, how: How) -> None:
     table = Table(profile, OLD)
     party, store = await withdrawn(table, how)
-    again = Held(party, decides)
-    await again.stopped()
-    await store.arrive()
-    append = await check_kept_out(table)
-    await again.finish()
-    assert party.error is None, party.error
-    await append.commit()
-    assert append.error is None, append.error
-    assert table.files() == {**REPLACED, **APPENDED}
+    await check_keeps_its_lock(table, party, store, REPLACED)
     assert table.temporary() == set()
 
 
@@ -126,15 +126,7 @@ async def test_driver_that_withdraws_twice_before_it_goes_on_keeps_its_lock(prof
     assert party.busy, party.error
     assert LOCK not in table.all_files()
     await neighbour.finish()
-    again = Held(party, decides)
-    await again.stopped()
-    await store.arrive()
-    append = await check_kept_out(table)
-    await again.finish()
-    assert party.error is None, party.error
-    await append.commit()
-    assert append.error is None, append.error
-    assert table.files() == {**REPLACED, **APPENDED}
+    await check_keeps_its_lock(table, party, store, REPLACED)
     assert table.temporary() == set()
 
 
@@ -144,15 +136,7 @@ async def test_other_driver_of_the_job_keeps_its_lock(profile: str, how: How) ->
     table = Table(profile, OLD)
     party, store = await withdrawn(table, how)
     two = await attached(table, party, Connection(table.space))
-    going_on = Held(two, decides)
-    await going_on.stopped()
-    await store.arrive()
-    append = await check_kept_out(table)
-    await going_on.finish()
-    assert two.error is None, two.error
-    await append.commit()
-    assert append.error is None, append.error
-    assert table.files() == {**REPLACED, **APPENDED}
+    await check_keeps_its_lock(table, two, store, REPLACED)
     assert table.temporary() == set()
 
 
@@ -165,15 +149,7 @@ async def test_job_that_is_set_up_anew_keeps_its_lock(profile: str, how: How) ->
     await committer.recover(table.dest, "replace", rollback=True, storage_options=table.options)
     assert table.temporary() == set()
     anew = await table.job("replace", OTHERS, REPLACE)
-    going_on = Held(anew, decides)
-    await going_on.stopped()
-    await store.arrive()
-    append = await check_kept_out(table)
-    await going_on.finish()
-    assert anew.error is None, anew.error
-    await append.commit()
-    assert append.error is None, append.error
-    assert table.files() == {**OTHERS, **APPENDED}
+    await check_keeps_its_lock(table, anew, store, OTHERS)
 
 
 @HOW
@@ -205,15 +181,8 @@ async def test_next_job_keeps_its_lock_where_a_committed_one_is_left(profile: st
 
 async def check_next(table: Table, store: HeldBack) -> None:
     """Another replacing job keeps the lock when the request arrives."""
-    going_on = Held(other := await table.job("other", OTHERS, REPLACE), decides)
-    await going_on.stopped()
-    await store.arrive()
-    append = await check_kept_out(table)
-    await going_on.finish()
-    assert other.error is None, other.error
-    await append.commit()
-    assert append.error is None, append.error
-    assert table.files() == {**OTHERS, **APPENDED}
+    other = await table.job("other", OTHERS, REPLACE)
+    await check_keeps_its_lock(table, other, store, OTHERS)
     await committer.cleanup(table.dest, job_id="replace", storage_options=table.options)
     assert table.temporary() == set()
 
@@ -226,14 +195,8 @@ async def test_next_job_keeps_its_lock_when_the_other_is_gone(profile: str, how:
     party, store = await withdrawn(table, how)
     async with committer.attach_job(party.driver.spec, storage_options=table.options) as job:
         await job.abort()
-    going_on = Held(other := await table.job("other", OTHERS, REPLACE), decides)
-    await going_on.stopped()
-    await store.arrive()
-    append = await check_kept_out(table)
-    await going_on.finish()
-    assert other.error is None, other.error
-    await append.commit()
-    assert append.error is None, append.error
+    other = await table.job("other", OTHERS, REPLACE)
+    await check_keeps_its_lock(table, other, store, OTHERS)
     with pytest.raises(JobNotFoundError):
         await committer.cleanup(table.dest, job_id="replace", storage_options=table.options)
     assert table.temporary() == set()
@@ -278,12 +241,5 @@ async def test_lock_that_was_given_back_half_way_is_taken_anew(dies: bool) -> No
         assert one.error is not None
     assert (LOCK in table.all_files()) == dies
     two = await attached(table, one, Connection(table.space))
-    going_on = Held(two, decides)
-    await going_on.stopped()
-    append = await check_kept_out(table)
-    await going_on.finish()
-    assert two.error is None, two.error
-    await append.commit()
-    assert append.error is None, append.error
-    assert table.files() == {**REPLACED, **APPENDED}
+    await check_keeps_its_lock(table, two, None, REPLACED)
     assert table.temporary() == set()
