@@ -13,7 +13,7 @@ from committer.flow.together import both
 from committer.flow.workers import run_workers
 from committer.records.job_state import Fact
 from committer.records.task_commit import TaskCommit
-from committer.stages.base import StageContext
+from committer.stages.base import Frozen, StageContext
 from committer.stages.decide import DecisionContent, check_superseded
 from committer.stages.first_files import look_at_first_files
 from committer.stages.inspect_destination import DestinationView, InspectDestination, InspectionRequest
@@ -72,11 +72,11 @@ async def find_refs(
     if refs is not None:
         check_task_count(context.layout, refs, tasks)
     if context.spec.delivery == "listing":
-        frozen = await (context.forms.freeze(context) if freeze else context.forms.is_frozen(context))
+        frozen = await context.forms.freeze(context) if freeze else Frozen(await context.forms.is_frozen(context))
         if refs is None:
-            refs = await list_manifests(context, frozen=frozen)
+            refs = await list_manifests(context, frozen)
         else:
-            refs = _in_directory(context, refs, frozen=frozen)
+            refs = _in_directory(context, refs, frozen=frozen.done)
     elif refs:
         await check_attempt_records(context, refs)
     refs = refs or []

@@ -35,6 +35,19 @@ In = TypeVar("In")
 Out = TypeVar("Out")
 
 
+@dataclass(frozen=True, slots=True)
+class Frozen:
+    """What putting the records of a job out of reach of late tasks came to.
+
+    Attributes:
+        done: Whether they are; else nothing was done.
+        names: The records by name, where the freeze itself saw which there are; None where a listing is to tell.
+    """
+
+    done: bool
+    names: AbstractSet[str] | None = None
+
+
 class RecordForms(ABC):
     """The forms of what a committer records: what differs between committers in what tasks tell drivers.
 
@@ -89,13 +102,10 @@ class RecordForms(ABC):
         """
 
     @abstractmethod
-    async def freeze(self, context: StageContext) -> bool:
+    async def freeze(self, context: StageContext) -> Frozen:
         """Puts the records of a job by listing out of reach of late tasks, into `JobLayout.manifests_frozen`.
 
         May run again, or beside another driver of the job.
-
-        Returns:
-            False where that cannot be; nothing was done then.
         """
 
     @abstractmethod

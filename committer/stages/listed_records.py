@@ -12,7 +12,7 @@ from committer.errors import (
 from committer.flow.workers import run_workers
 from committer.layout import JobLayout
 from committer.paths import StorePath
-from committer.stages.base import StageContext
+from committer.stages.base import Frozen, StageContext
 from committer.stages.record_refs import RecordRef, can_freeze
 from committer.stores.helpers import exists, move_file
 
@@ -89,10 +89,17 @@ async def unfreeze_manifests(context: StageContext) -> None:
     await store.rename_directory(layout.manifests_frozen, layout.manifests)
 
 
-async def list_manifests(context: StageContext, *, frozen: bool) -> list[RecordRef]:
-    """The records a listing finds, by name; one call a page. Names that are not a record's are passed over."""
+async def list_manifests(context: StageContext, frozen: Frozen) -> list[RecordRef]:
+    """The records by name: those that the freeze saw, else what a listing finds; one call a page.
+
+    Names that are not a record's are passed over.
+    """
     layout = context.layout
-    directory = layout.manifests_frozen if frozen else layout.manifests
+    directory = layout.manifests_frozen if frozen.done else layout.manifests
+    if frozen.names is not None:
+        return [
+            RecordRef(layout.record_name(directory / name)) for name in sorted(filter(layout.is_record, frozen.names))
+        ]
     try:
         listed = {child.path: child.size async for child in context.store.list(directory)}
     except StoreNotFoundError:

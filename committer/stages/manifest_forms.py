@@ -15,7 +15,7 @@ from committer.records.manifest import (
     decode_task_manifest,
     encode_task_manifest,
 )
-from committer.stages.base import RecordForms, StageContext
+from committer.stages.base import Frozen, RecordForms, StageContext
 from committer.stages.listed_records import freeze_manifests, unfreeze_manifests
 from committer.stages.record_refs import can_freeze
 from committer.stages.task_output import TaskOutput
@@ -78,9 +78,9 @@ class ManifestForms(RecordForms):
         """One read."""
         return await context.store.read(path, limit=context.config.record_size_limit)
 
-    async def freeze(self, context: StageContext) -> bool:
+    async def freeze(self, context: StageContext) -> Frozen:
         """One rename."""
-        return await freeze_manifests(context)
+        return Frozen(await freeze_manifests(context))
 
     async def is_frozen(self, context: StageContext) -> bool:
         """At most one look."""

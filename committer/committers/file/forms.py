@@ -8,7 +8,7 @@ from committer.committers.file.layout import CommittedLayout, FileLayout
 from committer.committers.file.taking import put_back, take
 from committer.committers.file.walking import record_of_directory
 from committer.paths import StorePath
-from committer.stages.base import StageContext
+from committer.stages.base import Frozen, StageContext
 from committer.stages.manifest_forms import ManifestForms
 from committer.stores.base import FileStatus
 from committer.stores.helpers import children_of
@@ -33,10 +33,9 @@ class FileForms(ManifestForms):
             return await super().read(context, path)
         return await record_of_directory(context, path)
 
-    async def freeze(self, context: StageContext) -> bool:
+    async def freeze(self, context: StageContext) -> Frozen:
         """Takes the directory of each task away from where tasks commit: one rename a task, and three listings."""
-        await take(context, layout_of(context))
-        return True
+        return Frozen(True, await take(context, layout_of(context)))
 
     async def is_frozen(self, context: StageContext) -> bool:
         """One listing."""

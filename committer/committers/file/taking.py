@@ -41,8 +41,11 @@ from committer.stores.helpers import children_of, exists
 _ROUNDS = 10
 
 
-async def take(context: StageContext, layout: CommittedLayout) -> None:
-    """Takes the directory of each task that committed.
+async def take(context: StageContext, layout: CommittedLayout) -> set[str]:
+    """Takes the directory of each task that committed, and says which these are.
+
+    A listing that comes after this can find fewer: a driver that was refused gives back, and one that comes beside it
+    makes room for what it would take.
 
     Raises:
         JobNotFoundError: The job was cleaned up.
@@ -57,7 +60,7 @@ async def take(context: StageContext, layout: CommittedLayout) -> None:
             # Where they went before where they were: a power loss in between leaves each in both places, or one.
             await sync_directories(context, [layout.drivers, layout.tasks])
             await sync_directories(context, [layout.manifests, layout.runs], missing_ok=True)
-            return
+            return taken
         committed = await children_of(context.store, layout.manifests)
         to_take = {
             child.path.name: child.path
