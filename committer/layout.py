@@ -44,6 +44,7 @@ from committer.paths import StorePath
 TEMPORARY = "_temporary"
 DRIVERS = "drivers-"
 ENDED = "ended-"
+PLAN = "plan-"
 SUCCESS = "_SUCCESS"
 MANIFEST_SUFFIX = "-manifest.json"
 
@@ -329,7 +330,7 @@ class JobLayout:
 
     def plan_file(self, number: int, driver: str) -> StorePath:
         """The `number`th side file of a driver's decision."""
-        return self.job_directory / f"plan-{number:05d}-{driver}"
+        return self.job_directory / f"{PLAN}{number:05d}-{driver}"
 
     def probe_in(self, root: str) -> StorePath:
         """The empty directory by which setup tries whether something can be renamed into a root."""

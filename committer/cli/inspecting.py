@@ -16,7 +16,7 @@ from committer.committers.opened_store import open_store
 from committer.config import CommitterConfig
 from committer.errors import RecordError, StoreError, StoreIsADirectoryError
 from committer.events import names
-from committer.layout import SUCCESS, TEMPORARY
+from committer.layout import PLAN, SUCCESS, TEMPORARY
 from committer.paths import StorePath
 from committer.readable import count, size
 from committer.record_files import load_record
@@ -108,7 +108,7 @@ async def _other(session: Session, path: str, error: RecordError, limit: int) ->
         return Answer(
             {"path": path, "kind": kind, "record": None, "warnings": [_CLASSIC]}, [line(kind, "bold"), line(_CLASSIC)]
         )
-    if place.name.startswith("plan-"):
+    if place.name.startswith(PLAN):
         facts = decode_facts(data, source=path)
         kind = "side file of a decision"
         return Answer(

@@ -21,6 +21,7 @@ from committer.errors import (
 from committer.file_names import check_absolute_name, check_file_name, root_of, working_directory_in
 from committer.flow.together import both
 from committer.flow.workers import run_workers
+from committer.layout import PLAN
 from committer.paths import StorePath
 from committer.records.job_state import (
     Decision,
@@ -157,7 +158,7 @@ async def remove_plan(context: StageContext, found: JobDirectory) -> None:
     """Removes the side files that this driver wrote into a job's directory, and its intent beside another's."""
     own = f"-{context.driver}"
     for name in found.children:
-        if name.startswith(("plan-", "intent-")) and name.endswith(own):
+        if name.startswith((PLAN, "intent-")) and name.endswith(own):
             await context.store.delete_file(context.layout.job_directory / name)
 
 

@@ -15,7 +15,7 @@ from committer.errors import (
     StoreNotADirectoryError,
     StoreNotFoundError,
 )
-from committer.layout import DRIVERS, ENDED, JobLayout
+from committer.layout import DRIVERS, ENDED, PLAN, JobLayout
 from committer.records.job_state import Decision, JobOutcome
 from committer.stores.abilities import LINKS
 from committer.stores.base import FileStatus, Store
@@ -135,7 +135,7 @@ class JobDirectory:
     def is_foreign(self) -> bool:
         """Whether it holds things that this engine did not put there: perhaps another committer's, and alive."""
         own = self.is_remains or any(
-            name.startswith(("plan-", "replace-lock-", "taken-", DRIVERS, ENDED)) for name in self.children
+            name.startswith((PLAN, "replace-lock-", "taken-", DRIVERS, ENDED)) for name in self.children
         )
         return bool(self.children) and not (self.is_job or own)
 

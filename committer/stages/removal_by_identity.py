@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from contextlib import suppress
 
 from committer.errors import StoreError, StoreNotEmptyError, StorePreconditionError
-from committer.flow.together import together
-from committer.layout import DRIVERS, MANIFEST_SUFFIX, has_nonce
+from committer.flow.together import both, together
+from committer.layout import DRIVERS, MANIFEST_SUFFIX, PLAN, has_nonce
 from committer.paths import StorePath
 from committer.records.job_state import is_of
 from committer.stages.base import StageContext
@@ -65,32 +66,40 @@ class RemovalByIdentity(Removal):
             known = next((one for one in self.children if one.path == child.path), None)
             await self._delete(known or await self._seen_again(child.path))
         elif child.path in self._surveyed:
-            failures = await self._delete_below(child.path)
+            failures = await self._delete_all([one for one in self._below if one.path.is_under(child.path)])
             if failures:
                 raise failures[0]
             await self._remove_marks(child.path)
         elif _is_of_one(child.path.name):
             await self.context.store.delete_directory(child.path, recursive=True)
 
-    async def _delete_below(self, directory: StorePath) -> list[StoreError]:
-        below = [child for child in self._below if child.path.is_under(directory)]
+    async def take_all(self, children: Iterable[FileStatus]) -> list[StoreError]:
+        """Takes many; one failure does not stop the others. What failed is returned."""
+        found = list(children)
+        seen = {child.path: child for child in self.children}
+        files = [seen.get(child.path, child) for child in found if not child.is_directory]
+        directories = [child for child in found if child.is_directory]
+        failures = await both(super().take_all(directories), self._delete_all(files))
+        return [*failures[0], *failures[1]]
+
+    async def _delete_all(self, found: list[FileStatus]) -> list[StoreError]:
+        """Deletes many: files of a name that no other job's have, as many in one call as the store takes."""
         able = BATCH_DELETE.of(self.context.store)
-        named = [child.path for child in below if not child.is_directory and _is_of_one(child.path.name)]
+        named = [child.path for child in found if not child.is_directory and _is_of_one(child.path.name)]
         if able is None or len(named) < 2:
-            return await self.in_parallel(self._delete, below)
+            return await self.in_parallel(self._delete, found)
         most = self.context.store.capabilities.max_batch_delete or len(named)
-        failures: list[StoreError] = []
+        refused: list[StoreError] = []
 
         async def delete(first: int) -> None:
-            failures.extend((await able.delete_files(named[first : first + most])).values())
+            refused.extend((await able.delete_files(named[first : first + most])).values())
 
         apart = set(named)
-        rest = [child for child in below if child.path not in apart]
-        return [
-            *await self.in_parallel(self._delete, rest),
-            *await self.in_parallel(delete, range(0, len(named), most)),
-            *failures,
-        ]
+        rest = [child for child in found if child.path not in apart]
+        failures = await both(
+            self.in_parallel(self._delete, rest), self.in_parallel(delete, range(0, len(named), most))
+        )
+        return [*failures[0], *failures[1], *refused]
 
     async def _delete(self, seen: FileStatus | None) -> None:
         store = self.context.store
@@ -154,5 +163,5 @@ class RemovalByIdentity(Removal):
 
 
 def _is_of_one(name: str) -> bool:
-    """Whether no job that is set up anew has anything of that name: it holds the nonce of a run, or of a setup."""
-    return name.startswith(DRIVERS) or has_nonce(name.removesuffix(".tmp").removesuffix(MANIFEST_SUFFIX))
+    """Whether no job that is set up anew has anything of that name: it holds the nonce of a run, setup or driver."""
+    return name.startswith((DRIVERS, PLAN)) or has_nonce(name.removesuffix(".tmp").removesuffix(MANIFEST_SUFFIX))
