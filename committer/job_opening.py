@@ -11,7 +11,7 @@ import msgspec
 from committer.advice import call
 from committer.committers.advising import advising, shown_options
 from committer.committers.context import of_spec, open_context
-from committer.committers.find_job import find_job
+from committer.committers.find_job import FoundJob, find_job
 from committer.committers.listing import refuse_unwritable_list
 from committer.committers.opened_store import closed_on_failure, is_owned
 from committer.committers.registry import committer_for, default_committer
@@ -157,22 +157,21 @@ def attach_job(
         known, destination, wanted = None, StorePath.of(job), job_id
 
     async def make() -> Job:
-        identity: str | None = None
         context: StageContext | None = None
         store, owned = await find_store(destination, storage_options), is_owned(storage_options)
         reached = shown_options(destination, storage_options)
         try:
             with advising(lambda: reached):
                 if known is not None and known.hadoop:
-                    spec = known if choices is None else msgspec.structs.replace(known, config=choices)
+                    found = FoundJob(known if choices is None else msgspec.structs.replace(known, config=choices))
                 else:
                     given = choices if choices is not None or known is None else known.config
-                    spec, identity = await find_job(store, destination, wanted, config=given)
-                    if known is not None and not is_of(known.setup, spec.setup):
+                    found = await find_job(store, destination, wanted, config=given)
+                    if known is not None and not is_of(known.setup, found.spec.setup):
                         raise set_up_anew(known.layout, "attach_job")
-                context = await open_context(spec, store, owned=owned, listeners=told)
-                context = replace(context, setup_identity=identity)
-                if spec.hadoop:
+                context = await open_context(found.spec, store, owned=owned, listeners=told)
+                context = replace(context, setup_identity=found.setup_identity, claimed=found.claimed)
+                if found.spec.hadoop:
                     # Of every other its setup record was just read.
                     context = await committer_for(context.spec.committer).join_hadoop(context)
         except BaseException:
@@ -184,7 +183,7 @@ def attach_job(
                 if display is not None:
                     await display.close()
             raise
-        _log.debug("job %s at %s is joined", spec.job_id, spec.destination, extra={"job": spec.job_id})
+        _log.debug("job %s at %s is joined", wanted, destination.uri, extra={"job": wanted})
         return Job(context, attached=True, display=display, reached=reached)
 
     return Opening(make, "attach_job")

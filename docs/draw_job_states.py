@@ -6,7 +6,7 @@ from pathlib import Path
 
 from committer.committers.standing import LEADS_TO, MEANINGS, STEPS, Standing, Step, Wish
 
-LATE = (Standing.GONE, Standing.REMAINS, Standing.STALE, Standing.REPEATED, Standing.MISTAKEN)
+LATE = (Standing.GONE, Standing.REMAINS, Standing.CLAIMED, Standing.STALE, Standing.REPEATED, Standing.MISTAKEN)
 
 PAGE = Path(__file__).with_name("job-states.md")
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import msgspec
 
 from committer.advice import call
@@ -32,15 +34,28 @@ from committer.stores.helpers import status_or_none
 _LOOKS = 5
 
 
+class FoundJob(NamedTuple):
+    """A job that stands, as its records tell.
+
+    Attributes:
+        spec: Its spec.
+        setup_identity: As in `StageContext`.
+        claimed: As in `StageContext`.
+    """
+
+    spec: JobSpec
+    setup_identity: str | None = None
+    claimed: bool = False
+
+
 async def find_job(
     opened: Store,
     dest: StorePath,
     job_id: str,
     *,
     config: CommitterConfig | None,
-) -> tuple[JobSpec, str | None]:
-    """Rebuilds the spec of a job that stands, from its setup record: 2 calls, 3 where late writes are taken. With it
-    `StageContext.setup_identity`.
+) -> FoundJob:
+    """Rebuilds the spec of a job that stands, from its setup record: 2 calls, 3 where late writes are taken.
 
     `opened` is the store of the destination, without limits. `config` says where reports and kept records go, and where
     outside the destination files may; for a job without setup record it holds altogether.
@@ -72,9 +87,7 @@ async def find_job(
         await store.close()
 
 
-async def _find_standing(
-    store: Store, layout: JobLayout, config: CommitterConfig | None
-) -> tuple[JobSpec, str | None] | None:
+async def _find_standing(store: Store, layout: JobLayout, config: CommitterConfig | None) -> FoundJob | None:
     """What `find_job` returns; None where what was listed is gone, as another process ended the job or set it up."""
     dest, job_id = layout.destination, layout.job_id
     looked = await _look(store, layout)
@@ -82,7 +95,7 @@ async def _find_standing(
         return None
     found, setup, identity = looked
     if setup is not None:
-        return _at(dest, job_id, setup.spec, config), identity
+        return FoundJob(_at(dest, job_id, setup.spec, config), identity, setup.remains)
     for child in found.children.values():
         if child.is_link:
             # What it hides may be the record that is missing.
@@ -92,7 +105,7 @@ async def _find_standing(
     suited = suited_committer(store)
     beside = await suited.newest_hadoop_attempt(store, layout) if found.beside else None
     if beside is not None:
-        return JobSpec.for_hadoop(dest, job_id, beside, config=config, committer=suited.name), None
+        return FoundJob(JobSpec.for_hadoop(dest, job_id, beside, config=config, committer=suited.name))
     # An empty directory is what a setup makes first: the job that will stand there in a moment is not Hadoop's.
     if not (found.has_records or (attempts and await is_hadoops(store, JobLayout(dest, job_id, job_attempt)))):
         if found.being_removed:
@@ -114,13 +127,13 @@ async def _find_standing(
             "wrote; then run it again; nothing was published",
         )
     spec = JobSpec.for_hadoop(dest, job_id, job_attempt, config=config, committer=suited.name)
-    told = await _setup_in_records(store, layout, found)
+    told = await _told_by_records(store, layout, found)
     if told is None:
         return None
-    if told:
-        return msgspec.structs.replace(spec, hadoop=False, setup=told), None
+    if told.setup:
+        return FoundJob(msgspec.structs.replace(spec, hadoop=False, setup=told.setup), claimed=told.remains)
     # Old files that its driver moved aside lie in the directory of its setup.
-    return msgspec.structs.replace(spec, setup=names[0] if len(names) == 1 else ""), None
+    return FoundJob(msgspec.structs.replace(spec, setup=names[0] if len(names) == 1 else ""))
 
 
 def _no_job(layout: JobLayout) -> JobNotFoundError:
@@ -134,7 +147,12 @@ def _no_job(layout: JobLayout) -> JobNotFoundError:
     )
 
 
-async def _setup_in_records(store: Store, layout: JobLayout, found: JobDirectory) -> str | None:
+class _Told(NamedTuple):
+    setup: str
+    remains: bool = False
+
+
+async def _told_by_records(store: Store, layout: JobLayout, found: JobDirectory) -> _Told | None:
     """The setup that the decision or the outcome of a job without setup record names: at most 2 calls.
 
     This engine's, half cleaned up: taken for a job of Hadoop's, which has none, it would be committed anew by what a
@@ -146,14 +164,14 @@ async def _setup_in_records(store: Store, layout: JobLayout, found: JobDirectory
     try:
         decision = await read_decision(store, layout) if found.decided else None
         if decision is not None and (decision.setup or decision.hadoop):
-            return decision.setup
+            return _Told(decision.setup, decision.remains)
         outcome = await read_outcome(store, layout) if found.ended else None
     except StoreIsADirectoryError:
         # What stands in the place of a record names no setup. The call that ends the job says what it is.
-        return ""
+        return _Told("")
     if outcome is not None:
-        return outcome.setup
-    return None if decision is None and (found.decided or found.ended) else ""
+        return _Told(outcome.setup)
+    return None if decision is None and (found.decided or found.ended) else _Told("")
 
 
 def _setups_of_directories(store: Store, found: JobDirectory) -> list[str]:

@@ -63,6 +63,14 @@ _DECIDING: Final = frozenset({Step.DECIDE, Step.DECIDE_AS_INTENDED, Step.DECIDE_
 _DECIDED: Final = frozenset({Step.PUBLISH, Step.TAKE_BACK, Step.UNDO, Step.FINISH})
 _REFUSING: Final = frozenset({Step.REFUSE_DECIDED, Step.REFUSE_ABORTED, Step.REFUSE_COMMITTED, Step.REFUSE_ANEW})
 _UNDECIDED: Final = frozenset({Standing.OPEN, Standing.INTENDED, Standing.REMAINS})
+# Where a driver finds a job that it saw decided, when another one ended it.
+_OVER: Final = _UNDECIDED | {
+    Standing.CLAIMED,
+    Standing.STALE,
+    Standing.REPEATED,
+    Standing.ANEW,
+    Standing.MISTAKEN,
+}
 
 # Where a job may still stand when a step of this driver failed and no other driver was at work.
 _NOT_BROUGHT_ON: Final[Mapping[Step, frozenset[Standing]]] = {
@@ -130,7 +138,7 @@ class JobCommit:
         step = step_for(position.standing, call.wish)
         if step in _REFUSING:
             await take(call, step, position)
-        elif step is Step.TELL and position.found is None:
+        elif step is Step.REMOVE_CLAIMED or (step is Step.TELL and position.found is None):
             await check_reported(call.context)
         elif step is Step.DECIDE_IF_FORCED:
             check_forced(call.context, force=force)
@@ -184,7 +192,7 @@ async def _after_failure(call: JobCall, step: Step, position: Position, error: E
         raise _told(call, step, error) from error
     carried = call.decision
     if carried is not None and carried.decision == "commit":
-        if now.standing in _UNDECIDED | {Standing.STALE, Standing.REPEATED, Standing.ANEW, Standing.MISTAKEN}:
+        if now.standing in _OVER:
             # It ended; what stands there came late, or is a job set up under its id since.
             return Position(Standing.GONE)
         if now.decision is not None and now.decision.driver != carried.driver:

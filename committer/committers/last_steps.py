@@ -6,7 +6,7 @@ its error; where the job stands then is for the loop in `job_commit` to find out
 
 from __future__ import annotations
 
-from committer.committers.backward_steps import report_of_taken_back
+from committer.committers.backward_steps import decide_against, report_of_taken_back
 from committer.committers.failures import (
     refuse_aborted,
     refuse_anew,
@@ -28,6 +28,7 @@ from committer.logs import job_logger
 from committer.records.job_state import JobOutcome
 from committer.stages.cleanup import CleanupJob, RemoveLastRecords
 from committer.stages.decide import remove_side_files
+from committer.stages.job_directory import refuse_links
 from committer.stages.other_setup import remove_mistaken as remove_mistaken_records
 from committer.stages.release_lock import release_lock
 from committer.stages.removal import removal_of, remove_dead_removals, remove_records
@@ -105,6 +106,26 @@ async def clean_up_kept(call: JobCall, position: Position) -> Led:
 async def remove_outcome(call: JobCall, position: Position) -> Led:
     """Removes an outcome that a cleanup left, and what that took out before."""
     await _remove_rest(call)
+    return Position(Standing.GONE)
+
+
+async def remove_claimed(call: JobCall, position: Position) -> Led:
+    """Removes what a cleanup claimed that may be alive, or have died; a claim says nothing of how the job ended."""
+    if not call.context.claimed:
+        # To this driver the job was gone. Who claimed its id since removes what is left of it.
+        return Position(Standing.GONE)
+    if position.decision is None:
+        led = await decide_against(call, position)
+        if not isinstance(led, Position) or led.standing is not Standing.ABORTED:
+            return led
+    elif position.found is not None:
+        await refuse_links(call.context.store, position.found, operation="abort")
+    try:
+        await release_lock(call.context)
+        await _remove_rest(call)
+    except JobNotFoundError:
+        # Another process did it, and the id is another job's by now.
+        return await call.look()
     return Position(Standing.GONE)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Final
 
 from committer.committers.standing import Standing
 from committer.committers.trusted_config import trusted_config
@@ -17,6 +18,8 @@ from committer.stages.origin import holds_no_job
 from committer.stages.other_setup import is_anew
 from committer.stages.own_records import read_decision, read_outcome, read_setup
 from committer.stages.success_content import read_success, was_completed
+
+_GONE: Final = frozenset({Standing.GONE, Standing.REMAINS, Standing.CLAIMED})
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +48,7 @@ async def look_where_it_stands(context: StageContext) -> Position:
         RecordError: What stands in the place of a record is none.
     """
     position = await _look(context)
-    if not context.stood and position.standing not in (Standing.GONE, Standing.REMAINS):
+    if not context.stood and position.standing not in _GONE:
         return Position(Standing.ANEW, position.found)
     return position
 
@@ -59,6 +62,8 @@ async def _look(context: StageContext) -> Position:
     if await is_anew(context, found.children):
         return Position(Standing.ANEW, found)
     if not (found.decided or found.ended):
+        if context.claimed:
+            return Position(Standing.CLAIMED, found)
         if holds_no_job(context, found) or await _ended_before(context, found):
             return Position(Standing.REMAINS, found)
         directories = store.capabilities.directories
@@ -76,6 +81,11 @@ async def _look(context: StageContext) -> Position:
     if not is_of(decision.setup, layout.setup_name):
         return await _other_setups(context, found)
     if decision.decision == "abort":
+        if decision.remains:
+            return Position(Standing.CLAIMED, found, decision)
+        if not decision.setup and await _ended_before(context, found):
+            # A cleanup decided against what a late task left, which may have been a job of Hadoop's.
+            return Position(Standing.REMAINS, found)
         outcome = await read_outcome(store, layout)
         # An abort that looked before the job committed may decide only now, and is about to find out.
         kept = outcome is not None and outcome.kept

@@ -82,7 +82,8 @@ async def _find_report(context: StageContext) -> SuccessData | None:
         # A driver that failed says so in its summary, whatever another did later; `_SUCCESS` comes only with success.
         marker = await read_success(context)
         found = marker if marker is not None and marker.jobId == context.layout.job_id else found
-    if found is not None and not is_of(found.diagnostics.get(SETUP, ""), context.layout.setup_name):
+    setup = "" if context.claimed else context.layout.setup_name
+    if found is not None and not is_of(found.diagnostics.get(SETUP, ""), setup):
         # Of a job that was set up under the id since this one was over.
         return None
     return found

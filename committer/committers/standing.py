@@ -17,6 +17,7 @@ class Standing(StrEnum):
 
     GONE = "gone"
     REMAINS = "remains"
+    CLAIMED = "claimed"
     OPEN = "open"
     INTENDED = "intended"
     ABORTED = "aborted"
@@ -53,6 +54,7 @@ class Step(StrEnum):
     DECIDE_IF_FORCED = "refuse: undecided; by force, decide by a listing"
     DECIDE_AGAINST = "decide against it"
     REMOVE_REMAINS = "remove what is left"
+    REMOVE_CLAIMED = "remove what was claimed"
     CLEAN_UP_ABORTED = "clean up behind the abort"
     PUBLISH = "publish, write the outcome"
     TAKE_BACK = "fence, write the outcome"
@@ -74,6 +76,7 @@ class Step(StrEnum):
 MEANINGS: Final[Mapping[Standing, str]] = {
     Standing.GONE: "it has no directory: it ended and was cleaned up, or never was",
     Standing.REMAINS: "its directory holds what late requests, or a removal that died, left of a job that is over",
+    Standing.CLAIMED: "a cleanup claimed its id, to remove what is left of a job that is over",
     Standing.OPEN: "it is set up, and no driver began to commit it",
     Standing.INTENDED: "a driver began to commit it, and none decided",
     Standing.ABORTED: "it is decided against",
@@ -102,6 +105,7 @@ STEPS: Final[Mapping[Standing, Mapping[Wish, Step]]] = {
     #                    commit               recover                roll back               abort
     _T.GONE:        _row(_S.TELL,             _S.TELL,               _S.TELL,                _S.REMOVE_REMAINS),
     _T.REMAINS:     _row(_S.TELL,             _S.TELL,               _S.TELL,                _S.REMOVE_REMAINS),
+    _T.CLAIMED:     _row(_S.REMOVE_CLAIMED,   _S.REMOVE_CLAIMED,     _S.REMOVE_CLAIMED,      _S.REMOVE_CLAIMED),
     _T.OPEN:        _row(_S.DECIDE,           _S.DECIDE_IF_FORCED,   _S.DECIDE_AGAINST,      _S.DECIDE_AGAINST),
     _T.INTENDED:    _row(_S.DECIDE,           _S.DECIDE_AS_INTENDED, _S.DECIDE_AGAINST,      _S.DECIDE_AGAINST),
     _T.ABORTED:     _row(_S.REFUSE_ABORTED,   _S.REFUSE_ABORTED,     _S.CLEAN_UP_ABORTED,    _S.CLEAN_UP_ABORTED),
@@ -134,6 +138,7 @@ LEADS_TO: Final[Mapping[Step, Standing]] = {
     Step.CLEAN_UP_TAKEN_BACK: Standing.GONE,
     Step.CLEAN_UP_KEPT: Standing.KEPT,
     Step.REMOVE_REMAINS: Standing.GONE,
+    Step.REMOVE_CLAIMED: Standing.GONE,
     Step.REMOVE_OUTCOME: Standing.GONE,
     Step.REMOVE_STALE: Standing.GONE,
     Step.REMOVE_REPEATED: Standing.GONE,

@@ -19,6 +19,7 @@ _TAKING: Final[Mapping[Step, _Taking]] = {
     Step.DECIDE_IF_FORCED: forward_steps.decide_if_forced,
     Step.DECIDE_AGAINST: backward_steps.decide_against,
     Step.REMOVE_REMAINS: backward_steps.remove_remains,
+    Step.REMOVE_CLAIMED: last_steps.remove_claimed,
     Step.CLEAN_UP_ABORTED: backward_steps.clean_up_aborted,
     Step.PUBLISH: forward_steps.publish,
     Step.TAKE_BACK: backward_steps.take_back,

@@ -130,6 +130,7 @@ async def _end_and_remove(
     if found.is_remains:
         if not await _claim(context):
             return _CLAIMED
+        context = replace(context, claimed=True)
         found = await look_at_job(context.store, context.layout)
     if force and found.ended:
         await end()
@@ -163,7 +164,7 @@ async def _age_of_empty(context: StageContext, found: JobDirectory) -> float:
 
 async def _claim(context: StageContext) -> bool:
     """Claims the id of what holds no record of a job, so that a job that is set up meanwhile is not cleaned up."""
-    setup = JobSetup(spec=context.spec, created=context.timestamp(), owner=context.driver)
+    setup = JobSetup(spec=context.spec, created=context.timestamp(), owner=context.driver, remains=True)
     claim = encode_record(setup)
     try:
         return await create_exclusively(context.store, context.layout.setup, claim) == claim
@@ -183,21 +184,22 @@ async def _joined(context: StageContext) -> StageContext:
     older than what was read.
     """
     store, layout = context.store, context.layout
-    spec, identity = context.spec, None
+    spec, identity, claimed = context.spec, None, False
     try:
         if not store.capabilities.directories:
             identity = (await store.status(layout.setup)).identity
-        setup = (await read_setup(store, layout)).spec
+        record = await read_setup(store, layout)
     except (StoreNotFoundError, StoreNotADirectoryError):
         # Every record that comes to stand there is another job's, then.
         spec = msgspec.structs.replace(spec, setup=context.driver, delivery=await _delivery_shown(context))
     except (StoreIsADirectoryError, RecordError):
         spec = msgspec.structs.replace(spec, delivery=await _delivery_shown(context))
     else:
+        setup, claimed = record.spec, record.remains
         committer = setup.committer if is_known(setup.committer) else spec.committer
         known = {"setup": setup.setup, "delivery": setup.delivery, "job_attempt": setup.job_attempt}
         spec = msgspec.structs.replace(spec, committer=committer, **known)
-    return replace(of_spec(context, spec), setup_identity=identity)
+    return replace(of_spec(context, spec), setup_identity=identity, claimed=claimed)
 
 
 async def _delivery_shown(context: StageContext) -> Delivery:

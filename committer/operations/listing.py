@@ -22,6 +22,7 @@ from committer.flow.runtime import current_runtime
 from committer.flow.workers import run_workers
 from committer.layout import TEMPORARY, is_job_id
 from committer.paths import Destination, StorePath
+from committer.records.job_state import Decision
 from committer.shown import Shown
 from committer.stages.job_directory import JobDirectory, JobState, look_at_job, refuse_links
 from committer.stages.own_records import read_decision, read_outcome, read_setup
@@ -140,16 +141,18 @@ async def _info(store: Store, destination: StorePath, job_id: str) -> JobInfo | 
         found = await look_at_job(store, layout)
         await refuse_links(store, found, operation="list_jobs")
         started = delivery = committer = files = None
-        if found.set_up:
-            setup = await read_setup(store, layout)
+        setup = await read_setup(store, layout) if found.set_up else None
+        decision = await read_decision(store, layout) if found.decided else None
+        if setup is not None:
             started, delivery, committer = _time(setup.created), setup.spec.delivery, setup.spec.committer
-        if found.is_remains or not found.is_job:
+        claimed = any(record is not None and record.remains for record in (setup, decision))
+        if found.is_remains or not found.is_job or claimed:
             return JobInfo(job_id=job_id, state="unknown", problem=_NO_RECORD)
         newest = found.newest
         if found.beside:
             suited = suited_committer(store)
             committer, newest = suited.name, max(newest, await suited.last_task_commit(store, layout))
-        state, files, kept = await _state(store, found)
+        state, files, kept = await _state(store, found, decision)
     except JobNotFoundError:
         return None
     except (StoreError, RecordError) as error:
@@ -167,8 +170,7 @@ async def _info(store: Store, destination: StorePath, job_id: str) -> JobInfo | 
     )
 
 
-async def _state(store: Store, found: JobDirectory) -> tuple[JobState, int | None, bool]:
-    decision = await read_decision(store, found.layout) if found.decided else None
+async def _state(store: Store, found: JobDirectory, decision: Decision | None) -> tuple[JobState, int | None, bool]:
     files = decision.files if decision is not None else None
     outcome = await read_outcome(store, found.layout) if found.ended else None
     if outcome is not None:

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from committer.committers.advising import advised
 from committer.committers.context import open_context
-from committer.committers.find_job import find_job
+from committer.committers.find_job import FoundJob, find_job
 from committer.committers.opened_store import store_of_call
 from committer.committers.refused_output import naming_the_end
 from committer.committers.registry import committer_for, suited_committer
@@ -106,17 +106,19 @@ async def _found(
     choices = config_of(config)
     async with store_of_call(destination, storage_options) as store:
         try:
-            (spec, identity), stood = await find_job(store, destination, job_id, config=choices), True
+            found, stood = await find_job(store, destination, job_id, config=choices), True
         except JobNotFoundError:
-            identity, stood = None, False
-            spec = JobSpec(
-                destination=destination.uri,
-                job_id=job_id,
-                committer=suited_committer(store).name,
-                config=choices or CommitterConfig(),
+            stood = False
+            found = FoundJob(
+                JobSpec(
+                    destination=destination.uri,
+                    job_id=job_id,
+                    committer=suited_committer(store).name,
+                    config=choices or CommitterConfig(),
+                )
             )
-        context = await open_context(spec, store, owned=False, listeners=listeners)
-        context = replace(context, setup_identity=identity, stood=stood)
+        context = await open_context(found.spec, store, owned=False, listeners=listeners)
+        context = replace(context, setup_identity=found.setup_identity, stood=stood, claimed=found.claimed)
         try:
             yield context
         finally:

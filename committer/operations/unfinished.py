@@ -68,11 +68,11 @@ async def end_unfinished(store: Store, destination: StorePath, job_id: str, conf
         outcome = await read_outcome(store, layout_for(store, destination, job_id))
         if outcome is None or outcome.finished:
             return ""
-        spec, identity = await find_job(store, destination, job_id, config=config)
-        context = replace(await open_context(spec, store, owned=False), setup_identity=identity)
+        found = await find_job(store, destination, job_id, config=config)
+        context = replace(await open_context(found.spec, store, owned=False), setup_identity=found.setup_identity)
         try:
             rollback = outcome.outcome == "rolled-back"
-            await committer_for(spec.committer).recover_job(context, rollback=rollback, force=True)
+            await committer_for(found.spec.committer).recover_job(context, rollback=rollback, force=True)
         finally:
             await context.store.close()
     except (JobNotFoundError, JobRolledBackError):

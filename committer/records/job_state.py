@@ -59,12 +59,17 @@ class PlanFile(msgspec.Struct, frozen=True):
 
 
 class JobSetup(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="committer.setup"):
-    """The job as it was set up; its existence claims the job id."""
+    """The job as it was set up; its existence claims the job id.
+
+    Attributes:
+        remains: Whether a cleanup claimed the id, to remove what is left of a job that is over: no job stands there.
+    """
 
     version: int = VERSION
     spec: JobSpec
     created: str
     owner: str
+    remains: bool = False
 
 
 class Intent(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="committer.intent"):
@@ -128,6 +133,8 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag=
         hadoop: Whether Hadoop set the job up, so that no setup record stands beside the decision.
         statistics: What the winners' records count, added up: the driver that finishes the job reports it.
         setup: As in `Intent`.
+        remains: Whether it is an abort of no job, by who removes what is left of one: it says nothing of how that
+            ended.
     """
 
     version: int = VERSION
@@ -149,6 +156,7 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag=
     hadoop: bool = False
     statistics: IOStatistics = msgspec.field(default_factory=IOStatistics)
     setup: str = ""
+    remains: bool = False
 
 
 class DecisionHead(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="committer.decision"):

@@ -162,6 +162,8 @@ class StageContext:
         stood: Whether the job stood when this process looked for it. One that is found under the id later is another's
             then: of its setup nothing is known, neither where it keeps what it moved aside nor where it is fenced.
         proved: Whether this process tried what the store can do there: the one that set the job up did.
+        claimed: Whether no job stands there: a cleanup claimed the id, this process's or one whose claim it joined, to
+            remove what is left of a job that is over.
     """
 
     spec: JobSpec
@@ -178,6 +180,7 @@ class StageContext:
     setup_identity: str | None = None
     stood: bool = True
     proved: bool = False
+    claimed: bool = False
 
     def timestamp(self) -> str:
         """Now, as records spell it."""

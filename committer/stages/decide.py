@@ -261,7 +261,7 @@ def _step_of(context: StageContext, decision: Decision) -> str:
 
 
 def abort_decision(context: StageContext) -> Decision:
-    """A decision that the job never becomes visible."""
+    """A decision that the job never becomes visible; of remains that a cleanup claimed, that no job stands there."""
     kind: Literal["abort"] = "abort"
     return Decision(
         job_id=context.layout.job_id,
@@ -270,6 +270,7 @@ def abort_decision(context: StageContext) -> Decision:
         created=context.timestamp(),
         config=context.config,
         setup=context.layout.setup_name,
+        remains=context.claimed,
     )
 
 

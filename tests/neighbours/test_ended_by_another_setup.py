@@ -14,6 +14,7 @@ from committer.stores.memory import MemorySpace
 from committer.stores.status import FileStatus
 from committer.testing.faults import Call, Fault, SimulatedCrash
 from tests.neighbours.meeting import Connection, Party, Table
+from tests.rotation import Share
 
 PROFILES = pytest.mark.parametrize("profile", ["local", "hdfs", "adls", "gcs", "s3"])
 OLD, NEW = {"p=1/a": b"of the first"}, {"p=1/b": b"of the second"}
@@ -138,3 +139,36 @@ async def test_decision_that_is_repeated_beside_a_setup_is_removed_where_it_made
         await committer.recover(table.dest, "job", rollback=True, storage_options=table.options)
     assert table.files() == OLD
     assert table.temporary() == set()
+
+
+@PROFILES
+async def test_driver_that_joins_by_its_spec_beside_the_cleanup_of_the_next_job_is_refused(
+    profile: str, share: Share
+) -> None:
+    """Found by the search (42930). It joins before each call of the next job's commit, and reports no success."""
+    joined = 0
+    for at in share.counted():
+        table = Table(profile)
+        first = await table.job("job", OLD)
+        await first.driver.abort()
+        second = await table.job("job", NEW)
+        met: list[CommitterError] = []
+
+        async def before(
+            call: Call, at: int = at, table: Table = table, first: Party = first, met: list[CommitterError] = met
+        ) -> None:
+            if call.number == at:
+                with pytest.raises(JobNotFoundError) as caught:
+                    async with committer.attach_job(first.driver.spec, storage_options=table.options) as job:
+                        await job.commit()
+                met.append(caught.value)
+
+        second.store.before_call = before
+        await second.commit()
+        assert second.error is None, (at, second.error)
+        assert table.files() == NEW
+        assert table.temporary() == set()
+        joined += len(met)
+        if not met:
+            break
+    assert joined
