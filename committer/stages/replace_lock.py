@@ -212,6 +212,26 @@ async def look_for_lock(context: StageContext) -> Exception | None:
     return _busy(context, [owner], "replaces data there")
 
 
+async def is_held_since_decision(context: StageContext, decided_by: str) -> bool:
+    """Whether the job holds the lock since it was decided, so that no other job of this engine ended since.
+
+    The lock's own record tells, or that of the first driver that rests on it: 1 or 2 calls. Another driver
+    of the job may have stood still before it took the lock, and takes it anew when the job has committed and released
+    it, and other jobs have ended.
+
+    Args:
+        context: The job.
+        decided_by: The driver that decided it.
+    """
+    lock = await lock_at(context, context.layout.replace_lock)
+    if lock is None or lock.job_id != context.layout.job_id:
+        return False
+    if lock.driver == decided_by:
+        return True
+    resting = await lock_at(context, kept_place(context, lock))
+    return resting is not None and resting.driver == decided_by
+
+
 async def lock_owner(context: StageContext) -> str | None:
     """The job that holds the replace lock; None when none does. One call."""
     lock = await lock_at(context, context.layout.replace_lock)

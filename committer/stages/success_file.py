@@ -25,7 +25,7 @@ from committer.stages.job_directory import other_job_stands
 from committer.stages.own_records import read_outcome
 from committer.stages.planned_files import PlannedFile
 from committer.stages.publish import Published
-from committer.stages.replace_lock import lock_owner
+from committer.stages.replace_lock import is_held_since_decision
 from committer.stages.success_content import DECIDED_BY, read_success
 from committer.stages.take_away import take_away
 from committer.stages.validate_output import problem_with
@@ -114,7 +114,7 @@ class SaveSuccess(Stage[SuccessData, None]):
     Args:
         context: The job.
         outcome: The outcome that stood; None when the job's directory is known to be gone.
-        replacing: The job holds the replace lock, so no other job of this engine ends beside it.
+        replacing: The job took the replace lock before it was decided.
         published: What `_SUCCESS` names; None when the caller knows that it stands.
 
     Preconditions: outcome `committed` stands: every file of every committed task is in place (G9).
@@ -251,8 +251,8 @@ async def make_room_for(
         context: The job that writes `_SUCCESS`, or puts it back.
         value: What is to stand there.
         outcome: The job's outcome as this driver knows it; None when it is gone.
-        replacing: The job took the replace lock. While it holds that, no other job can have ended since this one
-            decided, so what stands there is older, whatever it says.
+        replacing: The job took the replace lock. While it holds the one that it was decided with, no other job can have
+            ended since, so what stands there is older, whatever it says.
         of_this_engine: Only what a driver of this engine wrote makes room: a committer of Hadoop's, whose `_SUCCESS`
             may say nothing, replaces an older one when its job ends, and never comes late.
     """
@@ -263,7 +263,8 @@ async def make_room_for(
     found = await _content(context, layout.success)
     if outcome is None or _is_same(found, value) or (of_this_engine and not _is_of_this_engine(found)):
         return False
-    if not (_is_older(found, value) or (replacing and await lock_owner(context) == layout.job_id)):
+    decided_by = value.diagnostics.get(DECIDED_BY, "")
+    if not (_is_older(found, value) or (replacing and await is_held_since_decision(context, decided_by))):
         return False
     now = await read_outcome(store, layout)
     if now is None or now.finished or (now.driver, now.created) != (outcome.driver, outcome.created):
