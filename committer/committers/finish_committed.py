@@ -154,7 +154,7 @@ class _Committed:
         """
         context = self._context
         await together(
-            *([] if self._holds_lock else [release_lock(context, taken=False)]),
+            *([] if self._holds_lock else [release_lock(context)]),
             *([self._mark()] if self.fresh else []),
             *([] if context.config.cleanup_skipped else [self._look_what_to_clean()]),
         )

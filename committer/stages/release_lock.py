@@ -6,6 +6,10 @@ file to move (ADLS, Google Cloud Storage), or what was copied is deleted on cond
 it is not (HDFS, local disks), only the name that it goes to can. So there every rename of a driver's lock goes to one
 of two names of that lock, in the directory that goes with the job's setup, and replaces nothing. The first one that
 succeeds occupies its name until that directory is removed, and then there is no place any more for one that is late.
+
+A lock that arrived when its job was removed finds no such directory. It is taken to one that is made for it, likewise
+under a name of that lock, and deleted at once: from then on no rename to there succeeds. A process makes it only as
+long as the lock stands, and looks for that once more when it has made it.
 """
 
 from __future__ import annotations
@@ -61,32 +65,26 @@ def _token(lock: ReplaceLock) -> str:
     return hashlib.sha256(lock.driver.encode()).hexdigest()[:12]
 
 
-async def release_lock(context: StageContext, *, driver: str | None = None, taken: bool = True) -> None:
-    """Releases the replace lock when this job holds it, and removes one that a driver died with when it had taken it.
+async def release_lock(context: StageContext, *, driver: str | None = None) -> None:
+    """Releases the replace lock when this job holds it.
 
-    Cost: 3 calls, 5 where the store is told what to move; when the job does not hold it, 1 and, with `taken`, 1 more.
+    Cost: 3 calls, 5 where the store is told what to move; when the job does not hold it, 1; some 9 more when the job's
+    directory is gone.
 
     Args:
         context: The job, which is decided or gone; undecided with `driver` only.
         driver: Only a lock that this driver took, and that no other driver of the job rests on.
-        taken: Look for a lock that was taken away and not deleted, when the job holds none. Not for a job that
-            committed without ever taking one.
     """
-    released = await take_away_lock(context, driver=driver, unless_kept=driver is not None)
-    if taken and not released and driver is None:
-        await _remove_taken(context)
+    await take_away_lock(context, driver=driver, unless_kept=driver is not None)
 
 
-async def take_away_lock(context: StageContext, *, driver: str | None, unless_kept: bool = False) -> bool:
+async def take_away_lock(context: StageContext, *, driver: str | None, unless_kept: bool = False) -> None:
     """Takes this job's lock away; what was taken is looked at, and put back should it be another's after all.
 
     Args:
         context: The job.
         driver: Only a lock that this driver took.
         unless_kept: Leave one that another driver rests on.
-
-    Returns:
-        Whether it took it away. The lock may be gone all the same.
     """
     layout, store = context.layout, context.store
     try:
@@ -94,45 +92,49 @@ async def take_away_lock(context: StageContext, *, driver: str | None, unless_ke
         known = await store.status(layout.replace_lock) if store.capabilities.conditional_rename else None
         standing = await lock_at(context, layout.replace_lock)
     except (RecordError, StoreNotFoundError):
-        return False
+        return
     if standing is None or standing.job_id != layout.job_id or driver not in (None, standing.driver):
-        return False
+        return
     if await _is_of_another_setup(context, standing):
         # The job is over, and another one has its id and the lock.
-        return False
+        return
 
     def is_own(lock: ReplaceLock | None) -> bool:
         if lock is None or (lock.job_id, lock.setup) != (standing.job_id, standing.setup):
             return False
         return driver in (None, lock.driver)
 
-    moving = _Moving(context, known, is_own)
-    place = await moving.take(_places(context, standing), unless_kept=unless_kept)
-    if place is None:
-        return False
-    found = await lock_at(context, place)
-    if found is not None and not is_own(found):
-        try:
-            await move_file(store, place, layout.replace_lock)
-            return False
-        except StoreExistsError:
-            pass
-    if is_told(store) or place == _beside(context):
+    made = layout.ended(_token(standing))
+    moving = _Moving(context, known, is_own, made)
+    place = await moving.take(_places(context, standing, made), unless_kept=unless_kept)
+    if place is not None:
+        found = await lock_at(context, place)
+        if found is not None and not is_own(found) and await _is_put_back(context, place):
+            place = None
+    if moving.made:
+        await store.delete_directory(made, recursive=True)
+        await remove_emptied(context)
+    elif place is not None and is_told(store):
         await store.delete_file(place)
+
+
+async def _is_put_back(context: StageContext, place: StorePath) -> bool:
+    """Puts another job's lock back; False where a third one stands there by now."""
+    try:
+        await move_file(context.store, place, context.layout.replace_lock)
+    except StoreExistsError:
+        return False
     return True
 
 
-def _places(context: StageContext, lock: ReplaceLock) -> tuple[StorePath, ...]:
+def _places(context: StageContext, lock: ReplaceLock, made: StorePath) -> tuple[StorePath, ...]:
     """Where a lock is moved to, the next one where that cannot be.
 
-    The second one is for a lock that another driver rests on, and the third for a job whose directory is gone.
+    The second one is for a lock that another driver rests on, and the others for a job whose directory is gone: two,
+    since a process may have died half way, where a rename is a link and a delete.
     """
-    return kept_place(context, lock), context.layout.drivers / f"replace-lock-{_token(lock)}", _beside(context)
-
-
-def _beside(context: StageContext) -> StorePath:
-    layout = context.layout
-    return layout.temporary / f"{layout.replace_lock.name}-{layout.job_id}"
+    second = context.layout.drivers / f"replace-lock-{_token(lock)}"
+    return kept_place(context, lock), second, made / "replace-lock", made / "replace-lock-again"
 
 
 class _Moving:
@@ -142,20 +144,32 @@ class _Moving:
         context: The job.
         known: The lock as it was looked at; None where the store is not told what to move.
         is_own: Whether a lock is the one that is meant.
+        directory: One that is made for the lock where the job has none.
+
+    Attributes:
+        made: Whether it made a directory for the lock.
     """
 
     def __init__(
-        self, context: StageContext, known: FileStatus | None, is_own: Callable[[ReplaceLock | None], bool]
+        self,
+        context: StageContext,
+        known: FileStatus | None,
+        is_own: Callable[[ReplaceLock | None], bool],
+        directory: StorePath,
     ) -> None:
         self._context = context
         self._identity = known.identity if known is not None else None
         self._is_own = is_own
+        self._directory = directory
+        self.made: bool = False
 
     async def take(self, places: tuple[StorePath, ...], *, unless_kept: bool) -> StorePath | None:
         """Moves it to the first place that it can go to, and says which; None when it is not to be moved any more."""
         for place in places:
+            if place.parent == self._directory and not await self._make():
+                return None
             try:
-                moved = await self._move(place, replace=place == places[-1])
+                moved = await self._move(place)
             except StorePreconditionError:
                 # Released and taken anew since.
                 return None
@@ -167,22 +181,30 @@ class _Moving:
                 return None
         return None
 
-    async def _move(self, place: StorePath, *, replace: bool) -> bool:
+    async def _make(self) -> bool:
+        """Makes the directory; False where the lock does not stand any more.
+
+        Looked at once it is made: by then the lock may be another job's.
+        """
+        self.made = True
+        await self._context.store.make_directory(self._directory, parents=True)
+        return await self._stands()
+
+    async def _move(self, place: StorePath) -> bool:
         """Whether it was moved, by this call or another one like it; False when it cannot go there."""
         context = self._context
         lock = context.layout.replace_lock
         try:
-            await move_file(context.store, lock, place, replace=replace, identity=self._identity)
+            await move_file(context.store, lock, place, identity=self._identity)
         except (StoreExistsError, StoreNotFoundError):
             return False
         except StoreOutcomeUnknownError:
             found = await lock_at(context, place)
-            stands = await self._stands()
-            if found is None or (stands and replace):
+            if found is None:
                 raise
             # The place is taken, so that the request does nothing any more if it did not yet. It may be taken by a
             # driver of this job that rests on the lock.
-            return not stands and (self._is_own(found) or found.job_id != context.layout.job_id)
+            return not await self._stands() and (self._is_own(found) or found.job_id != context.layout.job_id)
         return True
 
     async def _is_kept(self, place: StorePath) -> bool:
@@ -206,19 +228,3 @@ async def _is_of_another_setup(context: StageContext, lock: ReplaceLock) -> bool
         return (await read_setup(store, layout)).spec.setup == lock.setup
     except (StoreNotFoundError, StoreNotADirectoryError, StoreIsADirectoryError, RecordError):
         return False
-
-
-async def _remove_taken(context: StageContext) -> None:
-    """Removes the lock that a driver of this job had taken away when it died, and the job's directory was gone.
-
-    One of a later setup of the id was taken by mistake, and is about to be put back.
-    """
-    layout, taken = context.layout, _beside(context)
-    try:
-        lock = await lock_at(context, taken)
-    except RecordError:
-        return
-    if lock is None or lock.job_id != layout.job_id or await _is_of_another_setup(context, lock):
-        return
-    await context.store.delete_file(taken)
-    await remove_emptied(context)

@@ -193,13 +193,6 @@ async def test_intent_that_arrived_after_a_cleanup_blocks_no_job(flat: MemoryPla
 async def test_lock_taken_by_a_driver_that_died_is_removed_with_its_job(place: Place) -> None:
     job = await place.open_job(job_id="j", config=CommitterConfig(conflict_mode="replace"))
     kept = await kept_while_committing(place, job, "replace-lock")
-    place.write("_temporary/.replace-lock-j", kept)
+    place.write("_temporary/j/ended-0123456789ab/replace-lock", kept)
     assert (await place.recover("j")).success
     assert place.temporary() == set()
-
-
-async def test_damaged_leftover_of_a_lock_hides_no_report(place: Place) -> None:
-    await place.run_job(FILES, job_id="j")
-    place.write("_temporary/.replace-lock-j", b"not json")
-    assert (await place.recover("j")).success
-    assert place.all_files()["_temporary/.replace-lock-j"] == b"not json"

@@ -36,11 +36,14 @@ How: TypeAlias = Literal["late", "again"]
 
 
 class HeldBack(Connection):
-    """A connection whose first request that removes a file arrives when the test wants, once more or only then."""
+    """A connection whose first request that removes a file arrives when the test wants, once more or only then.
 
-    def __init__(self, space: MemorySpace, how: How, name: str = ".replace-lock") -> None:
+    Where `passes` is given, so many of them come in time, and the next one does not.
+    """
+
+    def __init__(self, space: MemorySpace, how: How, name: str = ".replace-lock", *, passes: int = 0) -> None:
         super().__init__(space)
-        self._how, self._name = how, name
+        self._how, self._name, self._passes = how, name, passes
         self._effect: Callable[[], Awaitable[Any]] | None = None
 
     async def run(
@@ -52,6 +55,9 @@ class HeldBack(Connection):
     ) -> Any:
         """Keeps the request, and has its caller not know."""
         if self._effect is not None or path.name != self._name or operation not in ("rename_file", "delete_file_if"):
+            return await super().run(operation, effect, path, destination)
+        if self._passes:
+            self._passes -= 1
             return await super().run(operation, effect, path, destination)
         self._effect = effect
         if self._how == "again":
@@ -199,6 +205,29 @@ async def test_next_job_keeps_its_lock_when_the_other_is_gone(profile: str, how:
     await check_keeps_its_lock(table, other, store, OTHERS)
     with pytest.raises(JobNotFoundError):
         await committer.cleanup(table.dest, job_id="replace", storage_options=table.options)
+    assert table.temporary() == set()
+
+
+@HOW
+@PROFILES
+async def test_next_job_keeps_its_lock_when_the_other_is_left_without_its_job(profile: str, how: How) -> None:
+    """It arrived late, when the job was removed: no directory stands that it could be taken to."""
+    table = Table(profile, OLD)
+    lost = Held(party := await table.job("replace", REPLACED, REPLACE), decides)
+    await lost.stopped()
+    lock = table.all_files()[LOCK]
+    async with committer.attach_job(party.driver.spec, storage_options=table.options) as job:
+        await job.abort()
+    await lost.finish()
+    assert table.temporary() == set()
+    table.write(LOCK, lock)
+    # Where directories are real the first two find none.
+    store = HeldBack(table.space, how, passes=2 if table.space.store().capabilities.directories else 0)
+    for options in ({"store": store}, table.options):
+        with suppress(JobNotFoundError, StoreOutcomeUnknownError):
+            await committer.cleanup(table.dest, job_id="replace", storage_options=options)
+    assert LOCK not in table.all_files()
+    await check_keeps_its_lock(table, await table.job("other", OTHERS, REPLACE), store, OTHERS)
     assert table.temporary() == set()
 
 
