@@ -159,6 +159,8 @@ class StageContext:
             inside: when one of them is read again, its names are cut off without another look.
         setup_identity: The setup record's identity when this driver made it or joined the job, on stores that take
             late writes; None elsewhere, and where it is not known.
+        setups_seen: Identities of the job's setup record, as this process saw it when it looked whether the job stands,
+            where directories are not real: another one may be another job's.
         stood: Whether the job stood when this process looked for it. One that is found under the id later is another's
             then: of its setup nothing is known, neither where it keeps what it moved aside nor where it is fenced.
         proved: Whether this process tried what the store can do there: the one that set the job up did.
@@ -178,6 +180,7 @@ class StageContext:
     runtime: Runtime = field(default_factory=current_runtime)
     plain_records: set[str] = field(default_factory=set)
     setup_identity: str | None = None
+    setups_seen: set[str] = field(default_factory=set)
     stood: bool = True
     proved: bool = False
     claimed: bool = False

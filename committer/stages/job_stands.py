@@ -23,14 +23,14 @@ from committer.stores.base import Store
 
 
 async def check_job_stands(context: StageContext, *, operation: str) -> JobDirectory:
-    """Refuses work for a job that is gone or decided: one call.
+    """Refuses work for a job that is gone or decided: one call; one more where its setup record is another one by now.
 
     Returns:
         What stands in the job's directory.
 
     Raises:
-        JobNotFoundError: The job was never set up here, or was cleaned up; where directories are real, also when its id
-            was set up anew.
+        JobNotFoundError: The job was never set up here, or was cleaned up; also when its id was set up anew: where
+            directories are not real, since this process looked first.
         JobDecidedError: The job is decided; nothing written now can become part of it.
     """
     layout = context.layout
@@ -42,7 +42,7 @@ async def check_job_stands(context: StageContext, *, operation: str) -> JobDirec
             path=layout.job_directory,
             next_step="stop this task: its job is over",
         )
-    if context.store.capabilities.directories and await is_set_up_anew(context.store, layout, found):
+    if await _is_anew(context, found):
         raise set_up_anew(layout, operation)
     if found.decided or found.ended:
         raise JobDecidedError(
@@ -52,6 +52,21 @@ async def check_job_stands(context: StageContext, *, operation: str) -> JobDirec
             next_step="stop this task: its job is over",
         )
     return found
+
+
+async def _is_anew(context: StageContext, found: JobDirectory) -> bool:
+    """Whether another job was set up under the id, as far as what was listed raises that question: then one call."""
+    store, layout, seen = context.store, context.layout, context.setups_seen
+    if store.capabilities.directories:
+        return await is_set_up_anew(store, layout, found)
+    setup = found.children.get(layout.setup.name)
+    if setup is None or setup.identity is None or setup.identity in seen:
+        return False
+    known = bool(seen) or context.setup_identity not in (None, setup.identity)
+    if known and await is_set_up_anew(store, layout):
+        return True
+    seen.add(setup.identity)
+    return False
 
 
 def too_late(
