@@ -41,7 +41,8 @@ class CleanupJob(Stage[Removal | None, list[str]]):
     stays, and the error says so; the job's result does not change.
     Cost: one delete a task attempt, or one in all with `cleanup_base_first`; one a root outside the destination; one
     rename, and where directories are renamed one more in all, for each thing in the job's directory; on stores with
-    uploads those of `AbortUploads`.
+    uploads those of `AbortUploads`; where the job shares directories with others whose output is there, their listings
+    once more.
     Hadoop: ``CleanupJobStage``.
     """
 
@@ -64,14 +65,28 @@ class CleanupJob(Stage[Removal | None, list[str]]):
         fate = {layout.decision, layout.outcome}
         to_take = [child for child in removal.children if child.path not in fate or child.is_directory]
         # Before the setup record, which says what else is the job's.
-        failures = await removal.take_all(removal.outside)
-        await remove_shared(self.context)
+        failures = await self._take_outside(removal)
         failures = failures or await removal.take_all(to_take) or await removal.empty()
         if failures:
             raise failures[0] if len(failures) == 1 else MultipleError.of(self.name, failures)
         if value is None:
             await removal.end()
         return left_alone
+
+    async def _take_outside(self, removal: Removal) -> list[StoreError]:
+        """Takes what the job has where other jobs have theirs. What failed is returned.
+
+        A driver that gives back what it took, or a late task attempt, may have put something there since that was
+        looked at. It comes from places that are taken by now, so a second look finds all of it.
+        """
+        failures = await removal.take_all(removal.outside)
+        if await remove_shared(self.context) or failures:
+            return failures
+        await removal.look_outside()
+        if removal.outside:
+            failures = await removal.take_all(removal.outside)
+            await remove_shared(self.context)
+        return failures
 
     async def _remove_probe(self, root: str) -> None:
         """Removes what a driver that died in the job's setup left outside the destination."""

@@ -80,14 +80,18 @@ async def remove_records(context: StageContext, records: Iterable[StorePath]) ->
     await removal.end()
 
 
-async def remove_shared(context: StageContext) -> None:
-    """Removes the directories that the job shares with others where nothing is in them any more: a call each."""
+async def remove_shared(context: StageContext) -> bool:
+    """Removes the directories that the job shares with others where nothing is in them any more: a call each.
+
+    Returns:
+        Whether none stands; else something is there, another job's most likely.
+    """
     for directory in context.layout.shared:
         try:
             await context.store.delete_directory(directory, recursive=False)
         except StoreError:
-            # Another job's output is there.
-            return
+            return False
+    return True
 
 
 async def remove_emptied(context: StageContext) -> None:

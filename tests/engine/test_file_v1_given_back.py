@@ -8,12 +8,15 @@ from contextlib import suppress
 
 import pytest
 
+import committer
 from committer.errors import CommitterError
 from committer.testing.faults import Call
 from tests.engine.file_jobs import FIRST, OTHER, commit_refused, commit_there, job_of_two, process
 from tests.engine.file_places import FileInMemory
 
 Stop = Callable[[Call], bool]
+
+PROFILES = pytest.mark.parametrize("profile", ["local", "hdfs", "adls"])
 
 
 class Halting:
@@ -77,7 +80,7 @@ def _any(call: Call) -> bool:
     return True
 
 
-@pytest.mark.parametrize("profile", ["local", "hdfs", "adls"])
+@PROFILES
 async def test_driver_commits_no_part_of_what_another_one_gives_back(profile: str) -> None:
     """One gives back what it took, a second one took it before that, and a third one finds nothing and makes room."""
     place, job = await job_of_two(profile)
@@ -93,3 +96,34 @@ async def test_driver_commits_no_part_of_what_another_one_gives_back(profile: st
     if place.temporary():
         await place.recover("j")
     assert place.files() == {**OTHER, **FIRST}
+
+
+def _gives_back(call: Call) -> bool:
+    return call.operation == "rename_directory" and call.path.parent.name == "returning"
+
+
+def _takes_what_is_outside(call: Call) -> bool:
+    return call.operation == "rename_directory" and call.path.name.startswith("drivers-")
+
+
+@PROFILES
+@pytest.mark.parametrize("how", ["abort", "cleanup"])
+async def test_what_is_given_back_while_the_job_is_removed_goes_with_it(profile: str, how: str) -> None:
+    """The removal looked at the directories that jobs share before. A driver of Hadoop's would publish what lies there."""
+    place, job = await job_of_two(profile)
+    refused, removing = Halting(place), Halting(place)
+
+    async def remove() -> None:
+        options = {"store": removing.store}
+        if how == "cleanup":
+            await committer.cleanup(place.dest, job_id="j", storage_options=options)
+            return
+        async with committer.attach_job(job.spec, storage_options=options) as attached:
+            await attached.abort()
+
+    await refused.run_to(_gives_back, commit_refused(job, refused.store))
+    await removing.run_to(_takes_what_is_outside, remove())
+    await refused.finish()
+    await removing.finish()
+    assert place.temporary() <= {"_temporary"}
+    assert place.files() == {}

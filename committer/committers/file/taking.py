@@ -2,7 +2,8 @@
 
 A task that commits again first moves the earlier directory of its task aside, then its own into place. In between
 nothing stands under the task's name. But what was moved aside stays until the job ends, so a driver that looks for
-tasks first where they commit, and then among what was moved aside, misses no task.
+tasks first where they commit, and then among what was moved aside, misses no task. Its commit goes by what it found
+then: when it looks again, that may be on its way back.
 
 Each task directory is taken by one rename, which either happens or not, so any number of drivers may take at once, and
 one that died is followed by another. A directory that a late task makes after that is never read. A driver is done when
@@ -43,9 +44,6 @@ _ROUNDS = 10
 
 async def take(context: StageContext, layout: CommittedLayout) -> set[str]:
     """Takes the directory of each task that committed, and says which these are.
-
-    A listing that comes after this can find fewer: a driver that was refused gives back, and one that comes beside it
-    makes room for what it would take.
 
     Raises:
         JobNotFoundError: The job was cleaned up.
