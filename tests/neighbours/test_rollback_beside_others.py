@@ -1,4 +1,7 @@
-"""A rollback puts an old `_SUCCESS` back, but not over one that a committer of another kind has written since."""
+"""A rollback puts an old `_SUCCESS` back, but not over one that a committer of another kind has written since.
+
+And one that failed names the call that takes the job back.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,8 @@ import json
 import pytest
 
 import committer
-from committer.testing.faults import Call, FaultyStore
+from committer.errors import CommitterError
+from committer.testing.faults import Call, Fault, FaultyStore
 from tests.engine.places import Place, place_fixture, plain_store
 
 place = place_fixture("disk", "local", "adls", "gcs")
@@ -53,3 +57,16 @@ async def test_old_success_comes_back_where_none_stands(place: Place) -> None:
     await die_before_the_outcome(place)
     await place.recover("j", rollback=True, force=True)
     assert place.all_files() == before
+
+
+async def test_rollback_that_failed_names_the_call_that_takes_the_job_back(place: Place) -> None:
+    """Where no driver can be fenced off that call has force, as the one that failed had."""
+    await die_before_the_outcome(place)
+    forced = not plain_store(place).capabilities.atomic_directory_rename
+    store = FaultyStore(plain_store(place))
+    store.faults.append(Fault(kind="forbidden", operation="put", path="/outcome"))
+    with pytest.raises(CommitterError) as caught:
+        await committer.recover(place.dest, "j", rollback=True, force=forced, storage_options={"store": store})
+    assert ("force=True" in caught.value.next_step) is forced
+    assert not (await place.recover("j", rollback=True, force=forced)).success
+    assert place.files() == {}
