@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import shutil
 import signal
+import time
 from pathlib import Path
 
 import pytest
@@ -126,3 +127,24 @@ def test_a_key_for_python_alone(tmp_path: Path) -> None:
             assert rows(place, "t") == {"": [1]}
         finally:
             driver.close()
+
+
+def test_the_directories_of_a_task_are_listed_side_by_side(tmp_path: Path) -> None:
+    """Each listing waits; one after the other they would take longer than the bound."""
+    directories, seconds = 96, 0.4
+    with place_of("abfs", tmp_path / "server") as place:
+        driver = place.driver(tmp_path / "driver")
+        query = f"select id, id % 4 a, id b from range(0, {directories}, 1, 1)"
+        try:
+            assert "error" not in driver.run("write", dest=place.uri("first"), query="select 1L id, 1 a, 1 b")
+            place.server.account.control("POST", "faults", {"kind": "latency", "operation": "list", "seconds": seconds})
+            began = time.monotonic()
+            assert "error" not in driver.run("write", dest=place.uri("t"), query=query, by=["a", "b"])
+            took = time.monotonic() - began
+            (fault,) = place.server.account.control("GET", "faults")
+            place.server.account.control("DELETE", "faults")
+        finally:
+            driver.close()
+        assert fault["hits"] > directories
+        assert took < directories * seconds * 2 / 3
+        assert len(rows(place, "t")) == directories

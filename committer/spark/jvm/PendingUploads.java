@@ -6,7 +6,6 @@ import com.fasterxml.jackson.databind.node.ObjectNode;
 import java.io.FileNotFoundException;
 import java.io.IOException;
 import java.io.InputStream;
-import java.io.InterruptedIOException;
 import java.nio.ByteBuffer;
 import java.nio.charset.StandardCharsets;
 import java.security.MessageDigest;
@@ -17,10 +16,6 @@ import java.util.HexFormat;
 import java.util.List;
 import java.util.Locale;
 import java.util.concurrent.Callable;
-import java.util.concurrent.ExecutionException;
-import java.util.concurrent.ExecutorService;
-import java.util.concurrent.Executors;
-import java.util.concurrent.Future;
 import java.util.regex.Pattern;
 import org.apache.hadoop.fs.BBUploadHandle;
 import org.apache.hadoop.fs.FileSystem;
@@ -39,7 +34,6 @@ final class PendingUploads {
   private static final String CAPABILITY = "fs.s3a.capability.magic.committer";
   private static final String IN_MEMORY = "fs.s3a.committer.magic.track.commits.in.memory.enabled";
   private static final Pattern MD5 = Pattern.compile("[0-9a-fA-F]{32}");
-  private static final int THREADS = 8;
 
   /** What a record says of one file: its length, what proves it once it is complete, and its upload. */
   record Upload(long length, String identity, ObjectNode entry) {
@@ -73,7 +67,7 @@ final class PendingUploads {
       Path target = targets.get(number);
       calls.add(() -> read(fs, file, target));
     }
-    return together(calls);
+    return Together.call(calls);
   }
 
   private static Upload read(FileSystem fs, Path file, Path target) throws IOException {
@@ -130,7 +124,7 @@ final class PendingUploads {
           return uploader.abort(BBUploadHandle.from(ByteBuffer.wrap(id)), target).get();
         });
       }
-      together(calls);
+      Together.call(calls);
     }
   }
 
@@ -153,31 +147,6 @@ final class PendingUploads {
       return HexFormat.of().formatHex(digest.digest()) + "-" + etags.size();
     } catch (NoSuchAlgorithmException error) {
       throw new IllegalStateException(error);
-    }
-  }
-
-  /** Makes calls many at once; what they returned, in order. An interrupt ends the wait: Spark kills the task. */
-  private static <T> List<T> together(List<Callable<T>> calls) throws IOException {
-    ExecutorService threads = Executors.newFixedThreadPool(Math.max(1, Math.min(THREADS, calls.size())));
-    try {
-      List<T> done = new ArrayList<>();
-      for (Future<T> one : threads.invokeAll(calls)) {
-        done.add(one.get());
-      }
-      return done;
-    } catch (InterruptedException error) {
-      Thread.currentThread().interrupt();
-      throw (IOException) new InterruptedIOException("the task was interrupted").initCause(error);
-    } catch (ExecutionException error) {
-      if (error.getCause() instanceof IOException) {
-        throw (IOException) error.getCause();
-      }
-      if (error.getCause() instanceof RuntimeException) {
-        throw (RuntimeException) error.getCause();
-      }
-      throw new IOException(error.getCause());
-    } finally {
-      threads.shutdownNow();
     }
   }
 }

@@ -17,6 +17,7 @@ import java.util.Map;
 import java.util.Objects;
 import java.util.Set;
 import java.util.TreeSet;
+import java.util.concurrent.Callable;
 import java.util.stream.Collectors;
 import org.apache.hadoop.conf.Configuration;
 import org.apache.hadoop.fs.ChecksumFileSystem;
@@ -257,16 +258,39 @@ final class TaskOutput {
 
   /**
    * Adds every file below a directory. The file system lists its checksum files itself only in the bare: this one leaves
-   * them out. One call a directory is less than one a file.
+   * them out. One call a directory is less than one a file. Hadoop's recursive listing would wait for each of them.
    */
   private static void addWritten(FileSystem fs, Path place, Map<String, FileStatus> found) throws IOException {
-    for (FileStatus status : fs.listStatus(place)) {
-      if (status.isDirectory()) {
-        addWritten(fs, status.getPath(), found);
-      } else {
-        found.put(status.getPath().toUri().getPath(), status);
+    List<Path> level = List.of(place);
+    while (!level.isEmpty()) {
+      List<Path> below = new ArrayList<>();
+      for (FileStatus[] listed : listings(fs, level)) {
+        for (FileStatus status : listed) {
+          if (status.isDirectory()) {
+            below.add(status.getPath());
+          } else {
+            found.put(status.getPath().toUri().getPath(), status);
+          }
+        }
       }
+      level = below;
     }
+  }
+
+  private static List<FileStatus[]> listings(FileSystem fs, List<Path> directories) throws IOException {
+    List<FileStatus[]> found = new ArrayList<>();
+    if (fs instanceof ChecksumFileSystem || directories.size() == 1) {
+      // A disk of this machine is not waited for.
+      for (Path directory : directories) {
+        found.add(fs.listStatus(directory));
+      }
+      return found;
+    }
+    List<Callable<FileStatus[]>> calls = new ArrayList<>();
+    for (Path directory : directories) {
+      calls.add(() -> fs.listStatus(directory));
+    }
+    return Together.call(calls);
   }
 
   /** A format may write more than Spark asked a path for, as Parquet does with keys. No record names it: it would be lost. */
