@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import importlib.util
+from collections.abc import Mapping
+from typing import ClassVar
 
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader
 from pyspark.sql.types import StructType
 
+from committer.config import CommitterConfig
 from committer.errors import UnsupportedError
 from committer.spark import missing_package
 from committer.spark.batch_writer import CommitterWriter, IgnoringWriter, set_up
@@ -15,11 +18,18 @@ from committer.spark.carried_errors import to_caller
 from committer.spark.modes import mode_of_write
 from committer.spark.options import parse_options
 from committer.spark.schema import plan_files
+from committer.spark.session_settings import as_option, changed, with_choices
 from committer.spark.stream_writer import CommitterStreamWriter, stream_writer
 
 
 class CommitterDataSource(DataSource):
-    """``df.write.format("committer")``. Writes only: the result is plain files that ``spark.read`` reads."""
+    """``df.write.format("committer")``. Writes only: the result is plain files that ``spark.read`` reads.
+
+    Attributes:
+        choices: Choices of the commit that a write's options need not make, by field, as options have them.
+    """
+
+    choices: ClassVar[Mapping[str, str]] = {}
 
     @classmethod
     def name(cls) -> str:
@@ -68,7 +78,7 @@ class CommitterDataSource(DataSource):
         with to_caller(str(self.options.get("carry_errors")).lower() == "true"):
             if importlib.util.find_spec("pyarrow") is None:
                 raise missing_package("pyarrow")
-            options = parse_options(self.options)
+            options = parse_options(self._options())
             mode = mode_of_write(overwrite, options.existing)
             plan = plan_files(schema, options.partition_by, options.file_format, options.case_sensitive)
             return asyncio.run(set_up(options, mode, plan))
@@ -82,4 +92,24 @@ class CommitterDataSource(DataSource):
         """
         if importlib.util.find_spec("pyarrow") is None:
             raise missing_package("pyarrow")
-        return stream_writer(self.options, schema, overwrite)
+        return stream_writer(self._options(), schema, overwrite)
+
+    def _options(self) -> dict[str, str]:
+        given = dict(self.options)
+        return given if given.get("all_choices", "").lower() == "true" else with_choices(given, self.choices)
+
+
+def source_with(config: CommitterConfig | None) -> type[CommitterDataSource]:
+    """The data source with choices of its own, for one session to register.
+
+    Spark makes a data source in other processes, which know a session by nothing but the options of the write. The
+    class that a session registered goes there, choices and all: defined in a function, it is pickled by value.
+    """
+    made = {} if config is None else {field: as_option(value) for field, value in changed(config).items()}
+    if not made:
+        return CommitterDataSource
+
+    class Configured(CommitterDataSource):
+        choices = made
+
+    return Configured

@@ -21,6 +21,7 @@ from committer.spark.carried_errors import error_behind
 from committer.spark.micro_batches import batch_job_id, forget_batch, options_of_batches, was_committed
 from committer.spark.one_write_a_batch import check_repetition, run_of
 from committer.spark.options import parse_options, path_option
+from committer.spark.protocol_session import choices_of_process
 from committer.spark.saving import save
 from committer.spark.session_settings import add_from_session, telling
 from committer.spark.sessions import case_sensitive, is_connect
@@ -79,8 +80,9 @@ def foreach_batch(
             own id. Spark Connect does not tell that id to the function, so there it must be given.
         sink: A name for this write, where one query writes several times into the same destination. Without it the
             second write of a batch would be taken for a repetition of the first, and is refused.
-        options: Further options of the data source, by name. In a classic session its keys ``spark.hadoop.*`` make the
-            choices that these do not, and say how to reach the store, but for secrets.
+        options: Further options of the data source, by name. The choices of the commit that these do not make are
+            those that `configure` was given, else those of a classic session's keys ``spark.hadoop.*``, which also say
+            how to reach the store, but for secrets.
 
     Raises:
         ConfigurationError: An option cannot be honoured.
@@ -104,8 +106,8 @@ def _settings(
     columns = column_names(partition_by, "foreach_batch")
     if columns:
         settings["partitionBy"] = msgspec.json.encode(columns).decode()
-    own = {"format": format, "path": path_option(uri), "outcome_kept": "true", "carry_errors": "true"}
-    return {**settings, **own}
+    said = dict.fromkeys(("outcome_kept", "carry_errors", "all_choices"), "true")
+    return {**settings, "format": format, "path": path_option(uri), **said}
 
 
 def _mode(mode: str) -> str:
@@ -143,7 +145,7 @@ class _BatchSink:
         query = self._query or _query_of(df)
         job_id = batch_job_id(query, batch_id, self._sink)
         settings = dict(self._written)
-        withheld = add_from_session(df, settings)
+        withheld = add_from_session(df, settings, process=choices_of_process(df.sparkSession))
         if withheld and not self._said:
             self._said = True
             _LOG.warning("%s", withheld)

@@ -40,6 +40,7 @@ _OWN: Final = (
     "partitionOverwriteMode",
     "keep_report",
     "carry_errors",
+    "all_choices",
 )
 _ABSOLUTE: Final = re.compile(r"/|[A-Za-z][A-Za-z0-9+.\-]+:")
 
@@ -59,6 +60,7 @@ class WriteOptions(msgspec.Struct, frozen=True, kw_only=True):
         overwrite_mode: What overwriting replaces where there are partitions; None when not said.
         keep_report: Leave the `JobReport` in ``_temporary`` for `committer.spark.write`, which takes it away.
         carry_errors: End the text of errors with a line of JSON, for `committer.spark.write` and `foreach_batch`.
+        all_choices: What `configure` was given adds nothing: `committer.spark.write` and `foreach_batch` did.
         config: The commit's choices.
         storage: Storage options; of secrets references, ``env:NAME`` or ``file:PATH``.
     """
@@ -74,6 +76,7 @@ class WriteOptions(msgspec.Struct, frozen=True, kw_only=True):
     overwrite_mode: PartitionOverwriteMode | None = None
     keep_report: bool = False
     carry_errors: bool = False
+    all_choices: bool = False
     config: CommitterConfig = msgspec.field(default_factory=CommitterConfig)
     storage: dict[str, str] = msgspec.field(default_factory=dict)
 
@@ -143,6 +146,7 @@ def parse_options(options: Mapping[str, str]) -> WriteOptions:
         else None,
         keep_report=_flag("keep_report", own.get("keep_report", "false")),
         carry_errors=_flag("carry_errors", own.get("carry_errors", "false")),
+        all_choices=_flag("all_choices", own.get("all_choices", "false")),
         config=_config(config, hadoop),
         storage=_storage(own.get("path"), storage),
     )

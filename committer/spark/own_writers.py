@@ -52,6 +52,7 @@ from committer.spark.partitions import (
     RowWriter,
     write_partition,
 )
+from committer.spark.protocol_session import choices_of_process
 from committer.spark.session_settings import choices_of, set_by_user, store_settings, telling
 from committer.spark.sessions import is_connect, missing_in_worker
 from committer.spark.spark_task import current_task
@@ -126,9 +127,9 @@ def foreach_partition(
             gives them. Costs far less for each row.
         job_id: The job's id; a UUID when None.
         committer: The committer's name; the store's default when None.
-        config: The commit's choices. In a classic session keys ``spark.hadoop.*`` that its configuration sets make
-            those that this does not, of conflicts too; a `CommitterConfig` makes all of them. Likewise
-            `storage_options`, but for secrets.
+        config: The commit's choices. Those that this does not make are those that `configure` was given, else those
+            of a classic session's keys ``spark.hadoop.*``, of conflicts too; a `CommitterConfig` makes all of them.
+            Such keys likewise make `storage_options`, but for secrets.
         storage_options: How to reach the store; of secrets references that each process resolves: ``env:NAME`` or
             ``file:PATH``.
         listeners: Called with each event of the commit's progress, on the thread of `committer.sync`'s loop.
@@ -189,7 +190,10 @@ def _plan(
     store = store_settings(session, settings["path"], storage_options or ())
     settings.update({f"{_STORAGE}{key}": value for key, value in store.options.items()})
     options = parse_options(settings)
-    if not isinstance(config, CommitterConfig):
+    process = choices_of_process(df.sparkSession)
+    if process is not None and not isinstance(config, CommitterConfig):
+        choices = process.replace(**{field: getattr(choices, field) for field in config or ()})
+    elif not isinstance(config, CommitterConfig):
         chosen = choices_of(session, config or (), mode=None, place=StorePath.of(options.path))
         choices = (choices or CommitterConfig()).replace(**chosen)
     if store.withheld:

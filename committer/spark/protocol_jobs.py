@@ -57,6 +57,7 @@ class SetupRequest(msgspec.Struct, frozen=True):
         compiled_for: The versions of Scala and Spark that the jar was compiled for.
         spark: The version of Spark that runs.
         storage: Hadoop's keys by which the session reaches stores; may hold secrets.
+        of_write: Of the keys of both, those that the write was given, or that were set in the running session.
     """
 
     job_id: str
@@ -68,6 +69,7 @@ class SetupRequest(msgspec.Struct, frozen=True):
     compiled_for: str = ""
     spark: str = ""
     storage: dict[str, str] = {}
+    of_write: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
         return f"SetupRequest({self.job_id} at {self.destination})"
@@ -105,7 +107,7 @@ async def set_up(
 
     Args:
         request: What Spark says.
-        config: The choices of this process, which win over those of the session.
+        config: The choices of this process: in place of those of the session, but for those of the write.
         storage: Likewise, how to reach the store.
         decided: All choices, the save mode's among them, where `committer.spark.write` made them.
 
@@ -135,8 +137,7 @@ async def set_up(
         )
     if decided is None:
         _refuse_stray_call(request)
-        chosen = config if config is not None else _choices({**request.storage, **request.options}, destination)
-        decided = _without_conflicts(chosen).replace(**replaced)
+        decided = refuse_conflicts(_chosen(request, config, destination), "setup_job").replace(**replaced)
     _refuse_unsuited(decided)
     job = await open_job(
         destination,
@@ -195,11 +196,16 @@ def _refuse_stray_call(request: SetupRequest) -> None:
         )
 
 
-def _choices(options: Mapping[str, str], destination: StorePath) -> CommitterConfig:
+def _chosen(request: SetupRequest, config: CommitterConfig | None, destination: StorePath) -> CommitterConfig:
+    """The choices of this process and over them the write's; without the former, the session's and the write's."""
     # Conflict modes of S3A's committers are for their own jobs: here Spark's save mode decides.
-    given = {key: value for key, value in options.items() if not key.startswith((OWN, STAGED))}
-    chosen: dict[str, Any] = choices_of(given, (), mode=None, place=destination)
-    return CommitterConfig(**chosen)
+    said = {
+        key: value
+        for key, value in {**request.storage, **request.options}.items()
+        if not key.startswith((OWN, STAGED)) and (config is None or key in request.of_write)
+    }
+    chosen: dict[str, Any] = choices_of(said, (), mode=None, place=destination)
+    return (config or CommitterConfig()).replace(**chosen)
 
 
 def unsuited(config: CommitterConfig) -> list[str]:
@@ -217,12 +223,16 @@ def _refuse_unsuited(config: CommitterConfig) -> None:
         )
 
 
-def _without_conflicts(config: CommitterConfig) -> CommitterConfig:
-    """Refuses what says of old data something else than Spark's save mode."""
+def refuse_conflicts(config: CommitterConfig, operation: str) -> CommitterConfig:
+    """Refuses what says of old data something else than Spark's save mode.
+
+    Raises:
+        ConfigurationError: It does.
+    """
     if config.conflict_mode != "append" or config.superseded_scope != "directories" or config.superseded_directories:
         raise ConfigurationError(
             "what happens to data that is there is what Spark's save mode chooses",
-            operation="setup_job",
+            operation=operation,
             next_step="leave conflict_mode, superseded_scope and superseded_directories out",
         )
     return config

@@ -8,6 +8,7 @@ while the thread that writes waits. So a commit goes on where the wait is interr
 from __future__ import annotations
 
 import base64
+import importlib.util
 import zlib
 from collections.abc import Mapping
 from typing import Any, ClassVar, Final, overload
@@ -22,6 +23,7 @@ from committer.spark.commit_log import DriverLog
 from committer.spark.job_side import answered, refuse_other_release, refuse_other_spark
 from committer.spark.launching import JARS, running_gateway, with_jar
 from committer.spark.protocol_jar import jar_path
+from committer.spark.protocol_jobs import refuse_conflicts
 from committer.spark.protocol_storage import checked
 from committer.spark.running_writes import call_of
 
@@ -52,8 +54,12 @@ def is_committing(session: Any) -> bool:
 
 
 def choices_of_process(session: Any) -> CommitterConfig | None:
-    """The choices that `configure` was given, where Spark's own writers commit through this process in a session."""
-    return _Registered.side.config if _Registered.side is not None and is_committing(session) else None
+    """The choices that `configure` was given for the sessions of this process; None where it was given none."""
+    side = _Registered.side
+    if side is None or type(session).__module__.startswith("pyspark.sql.connect."):
+        return None
+    # A session that comes after one that was stopped was not configured.
+    return side.config if session.sparkContext is side.context else None
 
 
 def last_report() -> JobReport | None:
@@ -102,8 +108,9 @@ def configure(
     Args:
         target: The builder of the first session of this process, whose JVM then starts with the jar. Or a classic
             session whose JVM has the jar already (``spark-submit --jars``).
-        config: Choices for every job of Spark's own writers, and of `write`, in place of those that the session's
-            ``spark.hadoop.*`` make.
+        config: Choices for every job of this package in the session, in place of those that the session's
+            ``spark.hadoop.*`` make. An option of a write wins over the same choice here, and so does an
+            argument of a call, and what ``spark.conf.set`` says of it. What happens to old data the save mode chooses.
         storage_options: How Python reaches the store that has all of these options, in place of what the session says;
             objects too, as a credential, which stay in this process. Any other store is reached as the session says.
         progress: True shows how far a commit is, as with `committer.open_job`; a callable is told each event.
@@ -116,10 +123,14 @@ def configure(
             that of another release; or it is Spark Connect.
         ConfigurationError: `config` cannot be honoured, or no store has these `storage_options`.
     """
-    side = JobSide(config_of(config), progress, checked(storage_options))
+    choices = config_of(config)
+    side = JobSide(choices and refuse_conflicts(choices, "configure"), progress, checked(storage_options))
     if not isinstance(target, SparkSession.Builder):
+        before = choices_of_process(target)
         connect(target, side)
         target.conf.set(PROTOCOL_KEY, PROTOCOL)
+        if choices is not None or before is not None:
+            _give_data_source(target, choices)
         return target
     options: dict[str, Any] = target._options
     if "spark.remote" in options:
@@ -146,6 +157,15 @@ def configure(
     return target
 
 
+def _give_data_source(session: SparkSession, choices: CommitterConfig | None) -> None:
+    """Gives the session's data source ``committer`` the choices: Spark runs it where nothing else of them is known."""
+    if importlib.util.find_spec("pyarrow") is None:  # which it needs
+        return
+    from committer.spark.datasource import source_with
+
+    session.dataSource.register(source_with(choices))
+
+
 def connect(session: SparkSession, side: JobSide) -> None:
     """Registers the job side with the session's JVM.
 
@@ -159,7 +179,7 @@ def connect(session: SparkSession, side: JobSide) -> None:
     gateway: Any = session.sparkContext._gateway
     driver = _driver_of(gateway)
     ensure_callback_server_started(gateway)  # type: ignore[no-untyped-call]
-    side.driver = driver
+    side.driver, side.context = driver, session.sparkContext
     driver.register(side)
     _Registered.side = side
 
@@ -193,6 +213,11 @@ def _of_connect() -> UnsupportedError:
     )
 
 
+def unpacked(request: str) -> str:
+    """A question as JSON: Java compresses a long one, in Base64."""
+    return request if request.startswith("{") else zlib.decompress(base64.b64decode(request)).decode()
+
+
 class JobSide:
     """What Java calls, on a thread of py4j's."""
 
@@ -209,13 +234,13 @@ class JobSide:
     ) -> None:
         self.config: CommitterConfig | None = config
         self.driver: Any = None
+        self.context: Any = None
         self._progress = progress
         self._storage = storage
 
     def call(self, operation: str, request: str) -> str:
-        """Answers one question of Java's; a long one comes compressed, in Base64."""
-        if not request.startswith("{"):
-            request = zlib.decompress(base64.b64decode(request)).decode()
+        """Answers one question of Java's."""
+        request = unpacked(request)
         asks = call_of(operation, request)
         log = DriverLog(self.driver.note)
 

@@ -129,12 +129,24 @@ def add_from_session(
         mode = settings.get("existing") or "append"
         given = [*own, *(config or ())]
         if process is not None:
-            chosen = {field: value for field, value in changed(process).items() if field not in _fields_of(given)}
+            taken = _fields_of(given)
+            chosen = {field: value for field, value in changed(process).items() if field not in taken}
         else:
             chosen = choices_of(session, given, mode=mode, place=StorePath.of(path))
         settings.update({key: as_option(value) for key, value in chosen.items()})
     settings.update({f"{_STORAGE}{key}": value for key, value in store.options.items()})
     return store.withheld
+
+
+def with_choices(options: Mapping[str, str], choices: Mapping[str, str]) -> dict[str, str]:
+    """Options of a write, and what they do not choose of the commit, by either name of a choice.
+
+    Args:
+        options: As the data source takes them.
+        choices: Values of options by field of `CommitterConfig`.
+    """
+    given = _fields_of(options)
+    return {**{field: text for field, text in choices.items() if field not in given}, **options}
 
 
 def changed(config: CommitterConfig) -> dict[str, object]:

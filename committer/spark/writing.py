@@ -124,6 +124,7 @@ def write(
         job_id=job_id or str(uuid.uuid4()),
         keep_report="true",
         carry_errors="true",
+        all_choices="true",
         **_config_options(config),
         **_storage_keys(storage_options),
     )

@@ -92,6 +92,7 @@ def committing(spark: SparkSession) -> Iterator[SparkSession]:
     if not _jar():
         pytest.skip("there is no JDK to build the jar of the commit protocol with")
     yield configure(spark)
+    configure(spark)  # without the choices that the test made
     spark.conf.set("spark.sql.sources.commitProtocolClass", SPARKS_OWN)
 
 

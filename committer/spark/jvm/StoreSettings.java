@@ -1,15 +1,25 @@
 package io.github.lakecommitter.spark;
 
+import com.fasterxml.jackson.databind.node.ArrayNode;
 import com.fasterxml.jackson.databind.node.ObjectNode;
+import java.io.IOException;
 import java.util.List;
 import java.util.Map;
 import java.util.Set;
+import java.util.TreeMap;
 import java.util.function.Predicate;
 import org.apache.hadoop.conf.Configuration;
+import org.apache.hadoop.fs.FileSystem;
 import org.apache.hadoop.fs.Path;
+import org.apache.hadoop.security.ProviderUtils;
+import org.apache.hadoop.security.alias.CredentialProvider;
+import org.apache.hadoop.security.alias.CredentialProviderFactory;
 
 /** What a session says of stores, and of commits, for Python: in memory or by a pipe, never in what goes to tasks. */
 final class StoreSettings {
+  private static final String S3A = "fs.s3a.";
+  private static final String CREDENTIAL_FILES = "hadoop.security.credential.provider.path";
+  private static final String S3A_FILES = "security.credential.provider.path";
   /** Keys of these prefixes, where the session or the write gave them, are the job's choices. */
   private static final List<String> CHOICES =
       List.of("committer.", "mapreduce.manifest.committer.", "mapreduce.fileoutputcommitter.");
@@ -17,17 +27,35 @@ final class StoreSettings {
   private static final List<String> STORES = List.of("fs.", "dfs.", "hadoop.security.", "hadoop.rpc.");
   /** Of which the ones that begin so are for paths of these schemes only. */
   private static final Map<String, Set<String>> OF_SCHEMES =
-      Map.of("fs.s3a.", Set.of("s3", "s3a"), "fs.azure.", Set.of("abfs", "abfss"), "fs.gs.", Set.of("gs"));
+      Map.of(S3A, Set.of("s3", "s3a"), "fs.azure.", Set.of("abfs", "abfss"), "fs.gs.", Set.of("gs"));
   /** Choices of a commit, wherever it goes. */
   private static final String OF_COMMITTERS = "fs.s3a.committer.";
+
+  /** What Hadoop calls the source of a value that was set after the configuration was made. */
+  private static final String SET_LATER = "programmatically";
 
   private StoreSettings() {}
 
   /** Adds both to a question about a job at a destination. */
   static void add(Configuration configuration, Path destination, ObjectNode request) {
     String scheme = destination.toUri().getScheme();
-    add(configuration, key -> beginsWith(CHOICES, key), request.putObject("options"));
-    add(configuration, key -> beginsWith(STORES, key) && bearsOn(scheme, key), request.putObject("storage"));
+    ObjectNode options = request.putObject("options");
+    ObjectNode storage = request.putObject("storage");
+    add(configuration, key -> beginsWith(CHOICES, key), options);
+    add(configuration, key -> beginsWith(STORES, key) && bearsOn(scheme, key), storage);
+    credentials(configuration, destination).forEach(storage::put);
+    addOfWrite(configuration, options, request.putArray("of_write"));
+    addOfWrite(configuration, storage, (ArrayNode) request.get("of_write"));
+  }
+
+  /** Adds the keys that the write was given, or that were set in the running session; not those of spark.hadoop.*. */
+  private static void addOfWrite(Configuration configuration, ObjectNode found, ArrayNode keys) {
+    found.fieldNames().forEachRemaining(key -> {
+      String[] sources = configuration.getPropertySources(key);
+      if (sources != null && sources.length > 0 && sources[sources.length - 1].equals(SET_LATER)) {
+        keys.add(key);
+      }
+    });
   }
 
   private static void add(Configuration configuration, Predicate<String> wanted, ObjectNode found) {
@@ -37,6 +65,52 @@ final class StoreSettings {
         found.put(key, configuration.get(key));
       }
     }
+  }
+
+  /**
+   * What credential files hold for the destination's store, by its keys: Hadoop's own client of it looks there first.
+   */
+  static Map<String, String> credentials(Configuration configuration, Path destination) {
+    String scheme = destination.toUri().getScheme();
+    List<String> prefixes =
+        OF_SCHEMES.entrySet().stream().filter(of -> of.getValue().contains(scheme)).map(Map.Entry::getKey).toList();
+    String files = filesOf(configuration, destination);
+    Map<String, String> found = new TreeMap<>();
+    if (prefixes.isEmpty() || files.isEmpty()) {
+      return found;
+    }
+    try {
+      Configuration asked = new Configuration(configuration);
+      asked.set(CREDENTIAL_FILES, files);
+      // Reading a file that lies in the very store would need the credentials that it holds.
+      asked = ProviderUtils.excludeIncompatibleCredentialProviders(
+          asked, FileSystem.getFileSystemClass(scheme, configuration));
+      for (CredentialProvider provider : CredentialProviderFactory.getProviders(asked)) {
+        for (String name : provider.getAliases()) {
+          if (beginsWith(prefixes, name)) {
+            found.put(name, new String(asked.getPassword(name)));
+          }
+        }
+      }
+      return found;
+    } catch (IOException error) {
+      throw new CommitException(
+          "the credentials in " + files + ", which " + CREDENTIAL_FILES + " names, cannot be read: " + error
+              + "; outcome: unchanged; next step: see that the user of Spark's driver may read the file, and that"
+              + " HADOOP_CREDSTORE_PASSWORD in its environment, or the file of the password, opens it",
+          error);
+    }
+  }
+
+  /** The credential files for a destination; S3A has keys of its own that name some, which come first. */
+  private static String filesOf(Configuration configuration, Path destination) {
+    String general = configuration.getTrimmed(CREDENTIAL_FILES, "");
+    if (!OF_SCHEMES.get(S3A).contains(destination.toUri().getScheme())) {
+      return general;
+    }
+    String ofBucket = S3A + "bucket." + destination.toUri().getAuthority() + "." + S3A_FILES;
+    String own = configuration.getTrimmed(ofBucket, configuration.getTrimmed(S3A + S3A_FILES, ""));
+    return own.isEmpty() || general.isEmpty() ? own + general : own + "," + general;
   }
 
   private static boolean beginsWith(List<String> prefixes, String key) {
