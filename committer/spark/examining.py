@@ -1,7 +1,8 @@
 """Whether a JVM of Spark's and this Python reach one place: what ``committer doctor --spark`` tries and finds.
 
-A session of its own is started with the user's ``spark-defaults.conf`` and PYSPARK_SUBMIT_ARGS, on one thread of this
-machine. In it a job of Spark's own writers is set up and aborted, as a write does it: what fails here fails there.
+A session of its own is started with the user's ``spark-defaults.conf`` and PYSPARK_SUBMIT_ARGS: on the cluster that
+these name, else on one thread of this machine. In it a job of Spark's own writers is set up and aborted, as a write
+does it, and then another, into which tasks write: what fails here fails there.
 """
 
 from __future__ import annotations
@@ -20,12 +21,13 @@ import msgspec
 from committer.documentation import page
 from committer.errors import CommitterError
 from committer.paths import StorePath
+from committer.spark.examining_executors import of_executors
 from committer.spark.java import configure_environment
 from committer.spark.jvm import building
-from committer.spark.launching import default_of
+from committer.spark.launching import default_of, master_named
 from committer.spark.protocol_jar import jar_path
-from committer.spark.protocol_jobs import SetupRequest
-from committer.spark.protocol_session import PROTOCOL, PROTOCOL_KEY, JobSide, configure, connect
+from committer.spark.protocol_jobs import EndRequest, SetupRequest
+from committer.spark.protocol_session import PROTOCOL, PROTOCOL_KEY, JobSide, configure, connect, unpacked
 from committer.spark.protocol_storage import storage_options_of
 from committer.stores.examination import Finding
 from committer.stores.registry import options_of
@@ -35,25 +37,27 @@ if TYPE_CHECKING:
 
 _PYTHON_KEY: Final = "spark.committer.python"
 _LINES_SHOWN: Final = 5
-_LOCAL: Final = {
-    "spark.driver.host": "127.0.0.1",
-    "spark.driver.bindAddress": "127.0.0.1",
-    "spark.ui.enabled": "false",
-    "spark.ui.showConsoleProgress": "false",
-}
+_QUIET: Final = {"spark.ui.enabled": "false", "spark.ui.showConsoleProgress": "false"}
+_LOCAL: Final = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+# What a program that makes a session of its own cannot be started with.
+_CLIENT: Final = {"spark.submit.deployMode": "client"}
 _USER_INFO: Final = re.compile(r"://[^/]*@")
 _STORES: Final = f"what it needs for each store is at {page('spark.md#stores')}"
 
 
 class _Listening(JobSide):
-    """The job side, which keeps what the JVM said."""
+    """The job side, which keeps what the JVM said, and commits nothing."""
 
     def __init__(self) -> None:
         super().__init__(None, None)
         self.asked: SetupRequest | None = None
         self.answers: dict[str, dict[str, object]] = {}
+        self.offered: int | None = None
 
     def call(self, operation: str, request: str) -> str:
+        if operation == "commit":
+            self.offered = len(msgspec.json.decode(unpacked(request), type=EndRequest).task_commits)
+            return '{"error": "committer doctor commits nothing"}'
         if operation == "setup":
             self.asked = msgspec.json.decode(request, type=SetupRequest)
         answer = super().call(operation, request)
@@ -81,7 +85,9 @@ def examine(destination: StorePath) -> list[Finding]:
         except Exception as error:
             return [*findings, Finding("session", "failed", f"{error}: {_end_of(log)}", "put right what the JVM says")]
         try:
-            findings.append(Finding("session", "ok", f"Spark {session.version}, in this machine's JVM"))
+            master = str(session.sparkContext.master)
+            where = "in this machine's JVM" if master.startswith("local") else f"executors of {master}"
+            findings.append(Finding("session", "ok", f"Spark {session.version}, {where}"))
             findings += _of_place(session, destination)
         finally:
             session.stop()
@@ -103,8 +109,11 @@ def _of_defaults() -> Finding:
 def _session() -> SparkSession:
     from pyspark.sql import SparkSession
 
-    builder = configure(SparkSession.builder.master("local[1]").appName("committer doctor"))
-    for key, value in _LOCAL.items():
+    builder = configure(SparkSession.builder.appName("committer doctor"))
+    master = master_named()
+    if not master:
+        builder = builder.master("local[1]")
+    for key, value in {**_QUIET, **(_CLIENT if master and not master.startswith("local") else _LOCAL)}.items():
         builder = builder.config(key, value)
     session = builder.getOrCreate()
     session.sparkContext.setLogLevel("OFF")
@@ -116,6 +125,14 @@ def _of_place(session: SparkSession, destination: StorePath) -> Iterator[Finding
     hadoop = jvm.org.apache.hadoop
     configuration = session._jsparkSession.sessionState().newHadoopConf()
     path = hadoop.fs.Path(str(destination))
+    try:
+        # First: without them a client only says what it misses.
+        held = str(jvm.io.github.lakecommitter.spark.Driver.credentials(configuration, path))
+    except Exception as error:
+        yield Finding("credential files", "failed", *_said(error))
+        return
+    if held:
+        yield Finding("credential files", "ok", f"Hadoop's, for the JVM and for Python: they hold {held}")
     try:
         client = path.getFileSystem(configuration)
         user = hadoop.security.UserGroupInformation.getCurrentUser().getShortUserName()
@@ -145,6 +162,8 @@ def _of_place(session: SparkSession, destination: StorePath) -> Iterator[Finding
     if side.asked is not None:
         yield _of_python(destination, side.asked)
     yield reached
+    if reached.verdict == "ok":
+        yield from of_executors(session, destination, lambda: side.offered)
     left = side.answers.get("abort", {}).get("error")
     if left is not None:
         yield Finding("clean up", "failed", *_parted(str(left)))

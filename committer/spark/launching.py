@@ -39,7 +39,7 @@ def with_jar(given: str | None, own: str) -> str:
         own: The jar.
     """
     arguments = shlex.split(os.environ.get(_ARGUMENTS, ""))
-    submitted = _submitted(arguments)
+    submitted = _submitted(arguments, "--jars", JARS)
     if submitted is not None:
         jars = _joined([submitted, given or ""], own)
         shell = [_SHELL] if arguments[-1:] == [_SHELL] else []
@@ -56,17 +56,23 @@ def _joined(lists: Iterable[str], own: str) -> str:
     return ",".join([*(jar for jar in jars if os.path.basename(jar) != os.path.basename(own)), own])
 
 
-def _submitted(arguments: list[str]) -> str | None:
-    """What the arguments of spark-submit say: ``--jars`` before ``--conf spark.jars``, the last one of each."""
-    jars = conf = None
+def _submitted(arguments: list[str], option: str, setting: str) -> str | None:
+    """What the arguments of spark-submit say: the option of a setting before ``--conf``, the last one of each."""
+    own = conf = None
     for position, argument in enumerate(arguments):
         key, equals, inline = argument.partition("=")
         value = inline if equals else "".join(arguments[position + 1 : position + 2])
-        if key == "--jars":
-            jars = value
-        elif key in ("--conf", "-c") and value.startswith(f"{JARS}="):
+        if key == option:
+            own = value
+        elif key in ("--conf", "-c") and value.startswith(f"{setting}="):
             conf = value.partition("=")[2]
-    return conf if jars is None else jars
+    return conf if own is None else own
+
+
+def master_named() -> str:
+    """The master that PYSPARK_SUBMIT_ARGS, else ``spark-defaults.conf``, names; empty where neither does."""
+    arguments = shlex.split(os.environ.get(_ARGUMENTS, ""))
+    return _submitted(arguments, "--master", "spark.master") or default_of("spark.master")
 
 
 def default_of(key: str) -> str:

@@ -26,6 +26,7 @@ _PASSING = (
     (r"(committer\.(?:decided\.by|setup) +).*", r"\g<1>8d1f02c3a4b5"),
     (r"release [0-9a-f]{16}, for Spark \S+", "release 0123456789abcdef, for Spark 2.13-4.3.0"),
     (r"Spark \d+\.\d+\.\d+, in this", "Spark 4.3.0, in this"),
+    (r"(with release) \S+, by /\S+", r"\g<1> 0.1.0, by /opt/venv/bin/python"),
     (r"(as user) \S+", r"\g<1> etl"),
     (r"(host +).*", r"\g<1>driver-1"),
     (r"(principal +).*", r"\g<1>etl"),

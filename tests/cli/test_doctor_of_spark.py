@@ -31,7 +31,7 @@ def test_the_page_shows_what_is_printed(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def examined(uri: str, conf: Path, settings: dict[str, str]) -> subprocess.CompletedProcess[str]:
+def examined(uri: str, conf: Path, settings: dict[str, str], **variables: str) -> subprocess.CompletedProcess[str]:
     conf.mkdir()
     lines = [f"{key} {value}\n" for key, value in settings.items()]
     (conf / "spark-defaults.conf").write_text("".join(lines))
@@ -40,8 +40,8 @@ def examined(uri: str, conf: Path, settings: dict[str, str]) -> subprocess.Compl
         capture_output=True,
         text=True,
         check=False,
-        timeout=200,
-        env={**os.environ, "SPARK_CONF_DIR": str(conf), "COLUMNS": "400"},
+        timeout=400,
+        env={**os.environ, "SPARK_CONF_DIR": str(conf), "COLUMNS": "400", **variables},
     )
 
 

@@ -14,6 +14,8 @@ import java.util.Base64;
 import java.util.Map;
 import java.util.zip.Deflater;
 import java.util.zip.DeflaterOutputStream;
+import org.apache.hadoop.conf.Configuration;
+import org.apache.hadoop.fs.Path;
 import org.apache.spark.SparkEnv;
 import org.apache.spark.package$;
 import org.slf4j.Logger;
@@ -64,6 +66,11 @@ public final class Driver {
   /** The version of Spark that runs. */
   public static String spark() {
     return package$.MODULE$.SPARK_VERSION();
+  }
+
+  /** The names, with commas, of the secrets that credential files hold for a place's store. */
+  public static String credentials(Configuration configuration, Path place) {
+    return String.join(", ", StoreSettings.credentials(configuration, place).keySet());
   }
 
   private static String resource(String name) {

@@ -1,0 +1,236 @@
+"""Whether executors can do their part of a write: what ``committer doctor --spark`` has them try."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import importlib.metadata
+import pickle
+import re
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from committer.committers.opened_store import open_store
+from committer.errors import CommitterError
+from committer.paths import StorePath
+from committer.spark.options import WriteOptions, parse_options, path_option
+from committer.spark.session_settings import add_from_session
+from committer.stores.examination import Finding
+from committer.stores.helpers import exists
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_DISTRIBUTION: Final = "lake-committer"
+_MOST_TASKS: Final = 256
+_TASK_MS: Final = 300
+_SETTLED_S: Final = 2.0
+_NONE_AFTER_S: Final = 60.0
+_WHERE: Final = re.compile(r"\((\S+) executor (\S+?)\)")
+_CAUSE: Final = re.compile(r"^Caused by: (.*)$", re.MULTILINE)
+_CLASS: Final = re.compile(r"^(?:[\w$]+\.)+(?P<name>[\w$]+): ")
+_NEEDED: Final = (
+    "executors need the same jars and rights as the driver's JVM: settings reach them, but no file of the driver's"
+    " machine (of credentials, for example), and no variable of its environment (HADOOP_CREDSTORE_PASSWORD)"
+)
+_PYTHON_WRITES: Final = (
+    'writer="python", format("committer"), streams and foreach_partition need it; Spark\'s own writers do not'
+)
+
+
+class Seen(msgspec.Struct, frozen=True):
+    """What a Python worker of an executor told.
+
+    Attributes:
+        host: Its machine.
+        python: Its interpreter.
+        release: The version of this package there; empty without it.
+        error: What it misses, or why the store refused it; empty where it reached the destination.
+        next_step: What to do about it.
+    """
+
+    host: str
+    python: str
+    release: str = ""
+    error: str = ""
+    next_step: str = ""
+
+
+def of_executors(session: SparkSession, destination: StorePath, offered: Callable[[], int | None]) -> Iterator[Finding]:
+    """Has tasks write by Spark's own writer, and Python workers look at the destination. Blocks; commits nothing.
+
+    Args:
+        session: A classic one, whose job side refuses to commit.
+        destination: What is examined.
+        offered: How many attempts Spark asked to commit; None where it did not come to that.
+    """
+    context: Any = session.sparkContext
+    with _bounded(context):
+        yield _of_writes(session, destination, offered)
+        yield _of_python(session, destination)
+
+
+def _of_writes(session: SparkSession, destination: StorePath, offered: Callable[[], int | None]) -> Finding:
+    name, context = "executors", session.sparkContext
+    _wait_for_executors(context)
+    tasks = max(1, min(context.defaultParallelism, _MOST_TASKS))
+    # So that each executor gets one while the others are busy.
+    slow = f"concat(id, coalesce(java_method('java.lang.Thread', 'sleep', {_TASK_MS}L), '')) value"
+    try:
+        session.range(0, tasks, 1, tasks).selectExpr(slow).write.mode("append").text(str(destination))
+    except Exception as error:
+        if offered() is None:
+            return Finding(name, "failed", *_failed(str(error)))
+    if offered() != tasks:
+        return Finding(name, "failed", f"{offered()} of {tasks} tasks were committed", "report this")
+    return Finding(name, "ok", f"{_which(context)}; {tasks} task(s) wrote into a job, which was aborted")
+
+
+def _which(context: Any) -> str:
+    """The executors that ran a task."""
+    java = context._jsc.sc()
+    java.listenerBus().waitUntilEmpty()
+    listed = java.statusStore().executorList(True)
+    found = [listed.apply(number) for number in range(listed.size())]
+    if java.isLocal():
+        return "tasks run in the driver's JVM (local mode)"
+    executors = [one for one in found if one.id() != "driver"]
+    worked = sorted((one.id(), one.hostPort()) for one in executors if one.completedTasks())
+    places = ", ".join(f"{number} at {place.rpartition(':')[0]}" for number, place in worked)
+    return f"{len(worked)} of {len(executors)} took tasks: {places}"
+
+
+def _of_python(session: SparkSession, destination: StorePath) -> Finding:
+    name = "Python on executors"
+    settings = {"path": path_option(destination)}
+    try:
+        withheld = add_from_session(session.range(1), settings)
+        look = _look(pickle.dumps(parse_options(settings)))
+        context = session.sparkContext
+        tasks = max(1, min(context.defaultParallelism, _MOST_TASKS))
+        told = context.parallelize(range(tasks), tasks).mapPartitions(look).collect()
+    except CommitterError as error:
+        return Finding(name, "warning", error.message, error.next_step)
+    except Exception as error:
+        said, _ = _failed(str(error))
+        step = f"name an interpreter of the executors in PYSPARK_PYTHON; {_PYTHON_WRITES}"
+        return Finding(name, "warning", said, step)
+    return _of_seen(name, {Seen(**one) for one in told}, withheld)
+
+
+def _of_seen(name: str, seen: Iterable[Seen], withheld: str) -> Finding:
+    own = importlib.metadata.version(_DISTRIBUTION)
+    hosts: dict[tuple[str, str, str, str], set[str]] = {}
+    for one in seen:
+        hosts.setdefault((one.error, one.next_step, one.release, one.python), set()).add(one.host)
+    for (error, step, release, python), where in sorted(hosts.items(), reverse=True):
+        place = f"by {python} on {', '.join(sorted(where))}"
+        if error:
+            step = "; ".join(text for text in (withheld if release else "", step, _PYTHON_WRITES) if text)
+            return Finding(name, "warning", f"{error}, {place}", step)
+        if release != own:
+            told = f"release {release} {place}, and {own} here"
+            return Finding(name, "warning", told, f"install one release on all machines; {_PYTHON_WRITES}")
+    (_, _, release, python), where = next(iter(hosts.items()))
+    return Finding(name, "ok", f"reaches it with release {release}, by {python}")
+
+
+def _look(options: bytes) -> Callable[[Iterable[int]], Iterator[dict[str, str]]]:
+    """What a worker runs. As a function within one it is pickled by value: this package may be missing there."""
+
+    def look(_numbers: Iterable[int]) -> Iterator[dict[str, str]]:
+        import importlib
+        import socket
+        import sys
+        import time
+
+        time.sleep(0.3)
+        told = {"host": socket.gethostname(), "python": sys.executable}
+        try:
+            importlib.import_module("pyarrow")
+
+            from committer.spark.examining_executors import looked
+        except ImportError as error:
+            step = "pip install 'lake-committer[spark]' there, for that interpreter, or name another in PYSPARK_PYTHON"
+            yield {**told, "error": str(error), "next_step": step}
+        else:
+            yield {**told, **looked(options)}
+
+    return look
+
+
+def looked(data: bytes) -> dict[str, str]:
+    """In a worker: whether it reaches the destination, by the options of a write.
+
+    Args:
+        data: `WriteOptions`, pickled by the driver.
+    """
+    told = {"release": importlib.metadata.version(_DISTRIBUTION)}
+    try:
+        asyncio.run(_reach(pickle.loads(data)))  # noqa: S301 - Spark's own channel, from the driver
+    except CommitterError as error:
+        return {**told, "error": error.message, "next_step": error.next_step}
+    return told
+
+
+async def _reach(options: WriteOptions) -> None:
+    destination = StorePath.of(options.path)
+    store = await open_store(destination, await options.resolve_storage(), options.config)
+    try:
+        await exists(store, destination)
+    finally:
+        await store.close()
+
+
+def _wait_for_executors(context: Any) -> None:
+    """Until no more come for a while: each is to get a task."""
+    java = context._jsc.sc()
+    if java.isLocal():
+        return
+    began = changed = time.monotonic()
+    before = -1
+    while time.monotonic() - changed < _SETTLED_S or (before < 1 and time.monotonic() - began < _NONE_AFTER_S):
+        now = java.getExecutorMemoryStatus().size() - 1
+        if now != before:
+            before, changed = now, time.monotonic()
+        time.sleep(0.2)
+
+
+@contextlib.contextmanager
+def _bounded(context: Any) -> Iterator[None]:
+    """Cancels what waits for executors that do not come."""
+    group = f"committer-doctor-{uuid.uuid4()}"
+    java = context._jsc.sc()
+
+    def cancel() -> None:
+        if java.getExecutorMemoryStatus().size() < 2 and not java.isLocal():
+            context.cancelJobGroup(group)
+
+    context.setJobGroup(group, "committer doctor --spark", interruptOnCancel=True)
+    timer = threading.Timer(2 * _NONE_AFTER_S, cancel)
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+
+
+def _failed(text: str) -> tuple[str, str]:
+    """What Spark says of a job of its own that failed: the last cause, and on which executor; and what to do."""
+    if "cancelled" in text and "Lost task" not in text:
+        return "no executor took a task", "see in Spark's cluster manager why this application gets no executors"
+    causes = _CAUSE.findall(text)
+    first = text.strip().splitlines()[0] if text.strip() else "no reason given"
+    message, _, step = _CLASS.sub(_without_package, causes[-1] if causes else first).partition("; next step: ")
+    where = _WHERE.search(text)
+    told = f"{message}, on executor {where[2]} at {where[1]}" if where and where[2] != "driver" else message
+    return told, step or _NEEDED
+
+
+def _without_package(match: re.Match[str]) -> str:
+    return "" if match["name"] == "CommitException" else f"{match['name']}: "
