@@ -15,7 +15,7 @@ from committer.blocking_files import BlockingTaskFile, opened_on_loop
 from committer.committers.base import Committer
 from committer.errors import CommitterError, TaskError
 from committer.events import names
-from committer.file_names import check_file_name, is_reserved
+from committer.file_names import check_file_name
 from committer.flow.awaited import Calls, noted
 from committer.flow.one_process import OneProcess
 from committer.flow.shielded import UNDO_BOUND_S, run_shielded
@@ -25,8 +25,7 @@ from committer.records.task_commit import TaskCommit
 from committer.stages.abort_task import AbortRequest
 from committer.stages.base import StageContext
 from committer.stages.job_stands import check_job_stands
-from committer.stages.scan_task import ScanTask
-from committer.stages.staged_files import local_path_of, make_local_directories
+from committer.stages.staged_files import make_local_directories
 from committer.stages.task_output import AttemptIdentity, TaskOutput, WrittenFile, oldest_first
 from committer.stores.base import FileStatus, FileWriter
 from committer.task_files import IN_ANOTHER_PROCESS, TaskFile, check_awaited
@@ -189,8 +188,8 @@ class TaskAttempt(OneProcess):
             UnsupportedError: The store's files have no such paths.
             InvalidPathError, TaskError: As `open`.
         """
-        base = local_path_of(self._context.store, self.directory, name)
         self._check_open("work_path")
+        base = self._writing.local_directory(name)
         destination = self._names.take(name) if name else ""
         self._scan = True
         if not name:
@@ -292,20 +291,19 @@ class TaskAttempt(OneProcess):
         return self._message
 
     async def _output(self) -> TaskOutput:
-        files, directories = dict(self._files), []
+        files = dict(self._files)
+        directories: list[str] = []
         if self._scan:
-            found, made = await ScanTask(self._context).run(self.directory)
-            for status in found:
-                name = status.path.relative_to(self.directory)
-                if name not in files and name not in self._given_up:
-                    self._names.check(check_file_name(name), name, "commit_task")
-                    files[name] = WrittenFile(name, status.size, status.identity, synced=False)
-            # Reserved ones that nothing is in: libraries that hold this for a job's directory make them.
-            directories = [name for path in made if not is_reserved(name := path.relative_to(self.directory))]
+            found, directories = await self._writing.scan()
+            for file in found:
+                if file.name not in files and file.name not in self._given_up:
+                    self._names.check(check_file_name(file.name), file.name, "commit_task")
+                    files[file.name] = file
+        settled = await self._writing.settle(list(files.values()))
         return TaskOutput(
             identity=self._identity,
             directory=self.directory,
-            files=oldest_first(files.values(), self._writing.uploads()),
+            files=oldest_first(settled, self._writing.uploads()),
             directories=directories,
         )
 
@@ -342,9 +340,12 @@ class TaskAttempt(OneProcess):
         if left is not None:
             left()
         owned, self._owns_store = self._owns_store, False
-        if owned:
-            with anyio.CancelScope(shield=True):
-                await self._context.store.close()
+        with anyio.CancelScope(shield=True):
+            try:
+                await self._writing.close()
+            finally:
+                if owned:
+                    await self._context.store.close()
 
     async def check_job(self) -> None:
         """Looks whether the job still stands undecided: one call.

@@ -43,9 +43,45 @@ class AttemptFiles(ABC):
         """
 
     @abstractmethod
+    def local_directory(self, name: str) -> str:
+        """The directory of this machine that any program can write files of the attempt to. It may be made: a system
+        call or two.
+
+        Args:
+            name: The file it is asked for, for errors.
+
+        Raises:
+            UnsupportedError: There is none.
+        """
+
+    @abstractmethod
+    async def scan(self) -> tuple[list[WrittenFile], list[str]]:
+        """What programs wrote there: the files, and the directories to have at the destination.
+
+        Files that were opened by `open` may be among them.
+
+        Raises:
+            TaskError: Something there cannot be committed.
+        """
+
+    @abstractmethod
+    async def settle(self, files: Sequence[WrittenFile]) -> Sequence[WrittenFile]:
+        """Does what is left to do with the files of an attempt before its record is saved.
+
+        May run again, after a commit that failed.
+
+        Returns:
+            The same files, as the record names them.
+        """
+
+    @abstractmethod
     async def stop(self) -> None:
         """Ends what is under way of files that were never closed: nothing is sent any more once this returns."""
 
     @abstractmethod
     def uploads(self) -> Sequence[tuple[StorePath, str]]:
         """Every upload that was begun and not aborted since, by path and id, the oldest first; no call."""
+
+    @abstractmethod
+    async def close(self) -> None:
+        """Frees what this process keeps for the attempt, which is over here. Raises nothing; safe to call twice."""

@@ -7,9 +7,11 @@ from collections.abc import Sequence
 from contextlib import suppress
 
 from committer.errors import JobNotFoundError, StoreExistsError, StoreNotFoundError, TaskError, UnsupportedError
+from committer.file_names import is_reserved
 from committer.paths import StorePath
 from committer.stages.attempt_files import AttemptFiles
 from committer.stages.base import StageContext
+from committer.stages.scan_task import ScanTask
 from committer.stages.task_output import WrittenFile
 from committer.stores.abilities import LOCAL_PATHS
 from committer.stores.base import FileStatus, FileWriter, Store
@@ -50,12 +52,33 @@ class StagedFiles(AttemptFiles):
         """In the task attempt directory."""
         return self._directory / staged
 
+    def local_directory(self, name: str) -> str:
+        """The task attempt directory, where the store's files have paths of this machine."""
+        return local_path_of(self._context.store, self._directory, name)
+
+    async def scan(self) -> tuple[list[WrittenFile], list[str]]:
+        """`ScanTask`."""
+        found, made = await ScanTask(self._context).run(self._directory)
+        files = [
+            WrittenFile(status.path.relative_to(self._directory), status.size, status.identity, synced=False)
+            for status in found
+        ]
+        # Reserved ones that nothing is in: libraries that hold this for a job's directory make them.
+        return files, [name for path in made if not is_reserved(name := path.relative_to(self._directory))]
+
+    async def settle(self, files: Sequence[WrittenFile]) -> Sequence[WrittenFile]:
+        """Nothing: a rename publishes them."""
+        return files
+
     async def stop(self) -> None:
         """Nothing: what is left goes with the directory."""
 
     def uploads(self) -> Sequence[tuple[StorePath, str]]:
         """None."""
         return ()
+
+    async def close(self) -> None:
+        """Nothing: all is in the store."""
 
     async def _make_directory(self, directory: str) -> None:
         """Makes a directory below the attempt's, level by level, never the attempt directory itself.
@@ -83,13 +106,18 @@ def local_path_of(store: Store, directory: StorePath, name: str) -> str:
         UnsupportedError: The store's files have no such paths.
     """
     if not store.capabilities.local_paths:
-        raise UnsupportedError(
-            f"files of a {store.scheme}:// store have no path on this machine",
-            operation="work_path",
-            path=name,
-            next_step="use task.open or task.open_blocking",
-        )
+        raise no_local_paths(store, name)
     return LOCAL_PATHS.required(store, "work_path", name).local_path(directory)
+
+
+def no_local_paths(store: Store, name: str) -> UnsupportedError:
+    """What to raise where no program of this machine can write files of an attempt by their paths."""
+    return UnsupportedError(
+        f"files of a {store.scheme}:// store have no path on this machine",
+        operation="work_path",
+        path=name,
+        next_step="use task.open or task.open_blocking",
+    )
 
 
 def make_local_directories(context: StageContext, base: str, name: str) -> str:

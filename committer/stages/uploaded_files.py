@@ -14,6 +14,7 @@ from committer.stages.attempt_files import AttemptFiles
 from committer.stages.base import StageContext
 from committer.stages.job_stands import check_job_stands
 from committer.stages.origin import is_told_by_directory
+from committer.stages.staged_files import no_local_paths
 from committer.stages.task_output import AttemptIdentity, WrittenFile
 from committer.stages.upload_writer import UploadWriter
 from committer.stores.base import FileStatus, FileWriter
@@ -85,6 +86,22 @@ class UploadedFiles(AttemptFiles):
         """In an upload, which has the path that the file will have."""
         return None
 
+    def local_directory(self, name: str) -> str:
+        """There is none: every byte goes to the store.
+
+        Raises:
+            UnsupportedError: Always.
+        """
+        raise no_local_paths(self._context.store, name)
+
+    async def scan(self) -> tuple[list[WrittenFile], list[str]]:
+        """Nothing: no program wrote anything by a path."""
+        return [], []
+
+    async def settle(self, files: Sequence[WrittenFile]) -> Sequence[WrittenFile]:
+        """Nothing: they wait in their uploads."""
+        return files
+
     async def stop(self) -> None:
         """Stops sending files that were not closed; their uploads end with the attempt."""
         for writer in tuple(self._open.values()):
@@ -93,6 +110,9 @@ class UploadedFiles(AttemptFiles):
     def uploads(self) -> Sequence[tuple[StorePath, str]]:
         """Every upload that this run began, those of files that were given up too."""
         return [(path, upload_id) for upload_id, path in self._begun.items()]
+
+    async def close(self) -> None:
+        """Nothing: all is in the store."""
 
 
 class _ListBeingWritten:
