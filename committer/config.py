@@ -18,7 +18,7 @@ from committer.resolved_options import resolve
 
 ExistingTarget: TypeAlias = Literal["fail", "replace"]
 ConflictMode: TypeAlias = Literal["append", "fail", "replace"]
-SupersededScope: TypeAlias = Literal["directories", "destination"]
+SupersededScope: TypeAlias = Literal["directories", "partitions", "destination"]
 Durability: TypeAlias = Literal["none", "fsync"]
 PendingEtags: TypeAlias = Literal["objects", "texts"]
 FileListFormat: TypeAlias = Literal["jsonl", "parquet"]
@@ -50,9 +50,12 @@ class CommitterConfig(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         conflict_mode: What happens to a directory that is written to and already holds files: ``append`` leaves
             them, ``fail`` refuses the job, ``replace`` supersedes them.
         superseded_scope: With ``conflict_mode="replace"``: ``directories`` supersedes the subtree of each directory
-            written, ``destination`` all of the destination but names that start with ``_`` or ``.`` (without ``=``).
-            With ``conflict_mode="fail"``: ``destination`` refuses a destination that holds any other name, and of
-            several jobs that commit at once lets one through; it takes the replace lock for that.
+            written, ``partitions`` the same but never the destination's own, so that files written there are added,
+            ``destination`` all of the destination but names that start with ``_`` or ``.`` (without ``=``).
+            With ``conflict_mode="fail"``: ``partitions`` adds files to the destination's own directory, ``destination``
+            refuses a destination that holds any other name, and of several jobs that commit at once lets one through;
+            it takes the replace lock for that. None means ``destination`` with the committer `directory`,
+            ``partitions`` with `partitioned`, ``directories`` with every other.
         superseded_directories: With ``conflict_mode="replace"``, and in place of `superseded_scope`: names below the
             destination of directories whose subtrees are superseded, written to or not. Elsewhere the job adds files.
         durability: ``fsync`` survives a power loss, on stores that need it; ``none`` leaves it to the system.
@@ -97,6 +100,9 @@ class CommitterConfig(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         multipart_size: Length in bytes of the parts of a file but its last, where files are sent in parts. A store
             that takes none so short, or so long, gets the nearest it takes.
         multipart_in_flight: Parts of one file that are sent at once, at most. A file takes (2 + this) parts of memory.
+        staging_directories: Directories of each machine that runs tasks, as absolute paths: the committers `directory`
+            and `partitioned` keep a task attempt's files in the one with the most room until the attempt commits. The
+            system's directory for temporary files where none is named. Taken from the caller, never from a record.
         pending_etags: How the magic committer writes etags where task commits are listed: ``objects``, which Hadoop
             3.4.2 and later load, or ``texts`` for a Java driver before that, which knows no checksums. Both are read.
         absolute_roots: Directories outside the destination, in the same store, below which tasks may publish files too
@@ -109,7 +115,7 @@ class CommitterConfig(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 
     existing_target: ExistingTarget = "fail"
     conflict_mode: ConflictMode = "append"
-    superseded_scope: SupersededScope = "directories"
+    superseded_scope: SupersededScope | None = None
     superseded_directories: tuple[str, ...] = ()
     durability: Durability = "none"
     validate_output: bool = False
@@ -139,12 +145,13 @@ class CommitterConfig(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     manifest_queue_capacity: int = 512
     multipart_size: int = 64 << 20
     multipart_in_flight: int = 4
+    staging_directories: tuple[str, ...] = ()
     pending_etags: PendingEtags = "objects"
     absolute_roots: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         for name, choices in _CHOICES.items():
-            if getattr(self, name) not in choices:
+            if getattr(self, name) not in choices and (name, getattr(self, name)) != ("superseded_scope", None):
                 raise _bad(name, getattr(self, name), f"it must be one of {', '.join(choices)}")
         for name, value, rule in broken_rules(self):
             raise _bad(name, value, rule)
@@ -184,8 +191,11 @@ class CommitterConfig(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 
     def supersedes(self, name: str) -> bool:
         """Whether old files may make room where the job publishes a file of that name, or below a directory of it."""
-        named = tuple(f"{directory}/" for directory in self.superseded_directories)
-        return self.conflict_mode == "replace" and (not named or f"{name}/".startswith(named))
+        if self.conflict_mode != "replace":
+            return False
+        if self.superseded_directories:
+            return f"{name}/".startswith(tuple(f"{directory}/" for directory in self.superseded_directories))
+        return self.superseded_scope != "partitions" or "/" in name
 
     @classmethod
     def from_text(cls, values: Mapping[str, str]) -> CommitterConfig:

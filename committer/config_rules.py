@@ -36,6 +36,10 @@ _HEAVIEST = 1000
 _TEXTS = ("summary_report_directory", "diagnostics_manifest_directory", "file_list_directory")
 _LISTS: dict[str, tuple[Callable[[object], bool], str]] = {
     "absolute_roots": (lambda text: isinstance(text, str) and bool(text), "URIs, or absolute paths"),
+    "staging_directories": (
+        lambda text: isinstance(text, str) and text.startswith("/") and "\0" not in text,
+        "absolute paths of each machine",
+    ),
     "superseded_directories": (is_file_name, "relative names that may be of a job's files, without a slash at the end"),
 }
 

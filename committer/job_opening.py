@@ -88,7 +88,7 @@ def open_job(
                 job_id=check_job_id(job_id if job_id is not None else current_runtime().uuid()),
                 committer=chosen.name,
                 delivery=delivery,
-                config=choices or CommitterConfig(),
+                config=chosen.choices(choices or CommitterConfig()),
             )
             refuse_unwritable_list(spec.config)
             context = await open_context(spec, store, owned=owned, listeners=told)

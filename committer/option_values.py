@@ -16,12 +16,13 @@ import msgspec
 
 from committer.errors import ConfigurationError
 
-Kind: TypeAlias = Literal["boolean", "int", "threads", "size", "rate", "weight", "text", "lower", "list"]
+Kind: TypeAlias = Literal["boolean", "int", "threads", "size", "rate", "weight", "text", "lower", "list", "local"]
 
 SPARK_HADOOP: Final = "spark.hadoop."
 """What Spark has before the keys that it hands to Hadoop."""
 
 _INT = re.compile(r"([+-]?)(0[xX][0-9a-fA-F]+|[0-9]+)")
+_FILE = re.compile(r"file:(?://)?(?=/)")
 _SIZE = re.compile(r"([+-]?[0-9]+)([kmgtpe]?)", re.IGNORECASE)
 _INT_BOUND = 1 << 31
 _LONG_BOUND = 1 << 63
@@ -57,6 +58,8 @@ def parse(kind: Kind, key: str, value: object) -> object:
         return _weight(key, value)
     if kind == "list":
         return values_of_list(value)
+    if kind == "local":
+        return tuple(_FILE.sub("", text) for text in values_of_list(value))
     text = str(value).strip()
     return text.lower() if kind == "lower" else text
 

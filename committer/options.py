@@ -29,6 +29,7 @@ JOB_ATTEMPT = "mapreduce.job.application.attempt.id"
 WRITE_JOB_UUID = "spark.sql.sources.writeJobUUID"
 S3A_NAME = f"{S3A}name"
 S3A_UUID = f"{S3A}uuid"
+BUFFER_DIR = "fs.s3a.buffer.dir"
 
 
 class ConfigurationWarning(UserWarning):
@@ -71,7 +72,9 @@ _ALGORITHM = (
 )
 _IDENTITY = "says which job it is, not how it commits: `job_identity` reads it"
 _STAGING = f"of the staging committers: not read where `{S3A}name` is `magic` or `file`, as in Hadoop"
-_NO_STAGING_FILES = "nothing is staged on another store: a file's parts are sent to where it goes"
+_NO_STAGING_FILES = (
+    "the records of task commits are at the destination, in the job's directory: no cluster's file system is needed"
+)
 _MANIFEST_PACKAGE = "org.apache.hadoop.mapreduce.lib.output.committer.manifest"
 _ABFS_PACKAGE = "org.apache.hadoop.fs.azurebfs.commit"
 _S3A_FACTORY = "org.apache.hadoop.fs.s3a.commit.S3ACommitterFactory"
@@ -138,8 +141,8 @@ OPTIONS: tuple[Option, ...] = (
     ),
     Option(
         S3A_NAME,
-        note="the `committer` argument chooses, else the store: `magic` on S3; directory and partitioned are not in "
-        "this release, but their conflict modes and unique names are honoured",
+        note="the `committer` argument chooses, else the store: `magic` on S3; with `directory` or `partitioned` "
+        "names are unique unless another key says no",
         harmless=("magic", "magicv2", "file"),
     ),
     Option(
@@ -188,7 +191,8 @@ OPTIONS: tuple[Option, ...] = (
         f"{STAGED}conflict-mode",
         "conflict_mode",
         "lower",
-        f"{_STAGING}; `{NATIVE}conflict_mode` wins; with `{S3A}name=directory` it is of the whole destination",
+        f"{_STAGING}; `{NATIVE}conflict_mode` wins; with `{S3A}name=directory` it is of the whole destination, "
+        f"with `partitioned` of each partition",
         also=True,
         harmless=("append",),
     ),
@@ -198,8 +202,12 @@ OPTIONS: tuple[Option, ...] = (
     ),
     Option(f"{S3A}magic.delete.directory.threads", note="of a fork of Hadoop's; `io_concurrency` bounds deletes, too"),
     Option(
-        "fs.s3a.buffer.dir",
-        note="nothing is kept on a disk: a file's parts are sent as they are full",
+        BUFFER_DIR,
+        "staging_directories",
+        "local",
+        f"of the staging committers: `magic` keeps nothing on a disk; `{NATIVE}staging_directories` wins; Hadoop's "
+        "default means the system's directory for temporary files",
+        also=True,
         harmless=("${hadoop.tmp.dir}/s3a", "${env.LOCAL_DIRS:-${hadoop.tmp.dir}}/s3a"),
     ),
     Option("fs.s3a.create.performance", note="nothing is probed for at a destination while a task writes"),
@@ -246,6 +254,12 @@ OPTIONS: tuple[Option, ...] = (
     Option(f"{NATIVE}io_write_weight", "io_write_weight", "weight"),
     Option(f"{NATIVE}io_delete_weight", "io_delete_weight", "weight", "of a batch for each name, as in Hadoop's S3A"),
     Option(f"{NATIVE}record_size_limit", "record_size_limit", "size", "bytes, or with a suffix as in `64m` or `1g`"),
+    Option(
+        f"{NATIVE}staging_directories",
+        "staging_directories",
+        "list",
+        "of the committers `directory` and `partitioned`; taken from the caller only, never from a record",
+    ),
     Option(f"{NATIVE}absolute_roots", "absolute_roots", "list", "taken from the caller only, never from a record"),
 )
 BY_KEY = {option.key: option for option in OPTIONS}

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from committer.option_values import asks_for, bad_option, parse, plain_keys
 from committer.options import (
+    BUFFER_DIR,
     BY_FIELD,
     BY_KEY,
     FACTORY_SCHEME,
@@ -60,8 +61,10 @@ def resolve(options: Mapping[str, object]) -> Resolved:
             if key.startswith(_OWN_PREFIXES):
                 resolved.unknown.append(written_as)
                 resolved.warnings.append(f"the option {written_as} is not known{_suggestion(key)}; it has no effect")
-        elif key.startswith(STAGED) and staging_name in _NOT_STAGING_NAMES:
-            _warn_of(option, written_as, value, f"{S3A_NAME} is {staging_name}, which does not read it", resolved)
+        elif key.startswith((STAGED, BUFFER_DIR)) and staging_name in _NOT_STAGING_NAMES:
+            _warn_of(option, written_as, value, f"{S3A_NAME} is {staging_name}, which has no use for it here", resolved)
+        elif key == BUFFER_DIR and str(value).strip() in (option.harmless or ()):
+            continue
         elif option.also:
             second.append((option, written_as, value))
         elif option.field:
@@ -77,7 +80,7 @@ def resolve(options: Mapping[str, object]) -> Resolved:
             _take(option, written_as, value, resolved)
         else:
             resolved.warnings.append(f"the option {written_as} has no effect beside {first}, which wins")
-    _widen_conflicts_of_directory(staging_name, resolved)
+    _mean_as_staging(staging_name, resolved)
     return resolved
 
 
@@ -120,17 +123,22 @@ def _staging_name(options: Mapping[str, object]) -> str:
     return ""
 
 
-def _widen_conflicts_of_directory(staging_name: str, resolved: Resolved) -> None:
-    """S3A's committer `directory` fails, or replaces, the whole destination; `partitioned` each partition."""
-    origin = resolved.origins.get("conflict_mode", "")
-    if (
-        staging_name == "directory"
-        and origin.endswith(f"{STAGED}conflict-mode")
-        and resolved.values["conflict_mode"] != "append"
-        and "superseded_scope" not in resolved.values
-    ):
-        resolved.values["superseded_scope"] = "destination"
-        resolved.origins["superseded_scope"] = f"{S3A_NAME}=directory"
+_SCOPE_OF = {"directory": "destination", "partitioned": "partitions"}
+
+
+def _mean_as_staging(staging_name: str, resolved: Resolved) -> None:
+    """What S3A's staging committers mean by their conflict modes, and do where a key is not given."""
+    scope, origin = _SCOPE_OF.get(staging_name), resolved.origins.get("conflict_mode", "")
+    if scope is None:
+        return
+    given: dict[str, object] = {}
+    if origin.endswith(f"{STAGED}conflict-mode") and resolved.values["conflict_mode"] != "append":
+        given["superseded_scope"] = scope
+    given["unique_names"] = True
+    for field, value in given.items():
+        if field not in resolved.values:
+            resolved.values[field] = value
+            resolved.origins[field] = f"{S3A_NAME}={staging_name}"
 
 
 _TRIED = {"record_save_attempts": "a record is saved", "commit_attempts": "a job is committed"}

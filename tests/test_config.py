@@ -71,6 +71,8 @@ HONOURED = [
     ("committer.record_size_limit", "64M", "record_size_limit", 64 << 20),
     ("committer.record_size_limit", "1g", "record_size_limit", 1 << 30),
     ("committer.record_size_limit", "4096", "record_size_limit", 4096),
+    ("committer.staging_directories", "/a , /b", "staging_directories", ("/a", "/b")),
+    ("fs.s3a.buffer.dir", "/a,file:/b,file:///c d", "staging_directories", ("/a", "/b", "/c d")),
     ("committer.absolute_roots", "/warehouse/a , file:/b", "absolute_roots", ("/warehouse/a", "file:/b")),
     ("committer.absolute_roots", ["/warehouse/a"], "absolute_roots", ("/warehouse/a",)),
 ]
@@ -110,7 +112,7 @@ def test_an_option_feeds_its_field(prefix: str, key: str, text: str, field: str,
     row = next(row for row in config.explain().rows if row.field == field)
     # A choice that two of Hadoop's committers have has the key of the first.
     assert (row.value, row.origin, row.key) == (value, prefix + key, key_of(field))
-    assert row.key == key or key.startswith(S)
+    assert row.key == key or key.startswith((S, "fs.s3a.buffer."))
 
 
 @pytest.mark.parametrize(("key", "text"), REFUSED)
@@ -262,10 +264,7 @@ def test_hadoops_defaults_and_keys_of_others_are_silent() -> None:
         (OC + "named.classname", "org.example.Committer", "names a Java class"),
         (OC + "factory.clas", "org.example.Factory", "did you mean"),
         (F + "algorithm.version", "2", "shows when its job commits"),
-        (S + "name", "directory", "not in this release"),
-        (S + "name", "Partitioned", "not in this release"),
-        (S + "staging.tmp.path", "hdfs://nn/tmp", "nothing is staged"),
-        ("fs.s3a.buffer.dir", "/mnt/disk", "nothing is kept on a disk"),
+        (S + "staging.tmp.path", "hdfs://nn/tmp", "no cluster's file system is needed"),
     ],
 )
 def test_a_known_key_that_can_have_no_effect_is_warned_of(prefix: str, key: str, text: str, said: str) -> None:
@@ -280,11 +279,11 @@ def test_a_known_key_that_can_have_no_effect_is_warned_of(prefix: str, key: str,
     [
         ("fs.s3a.bucket.lake.committer.staging.conflict-mode", "fail", "fs.s3a.committer.staging.conflict-mode"),
         ("fs.s3a.bucket.my.lake.committer.threads", "9", "is of my.lake alone"),
-        ("fs.s3a.bucket.lake.committer.name", "partitioned", "not in this release"),
+        ("fs.s3a.bucket.lake.committer.name", "partitioned", "the `committer` argument chooses"),
         ("fs.s3a.bucket.lake.committer.nam", "magic", "did you mean fs.s3a.committer.name"),
         ("fs.s3a.bucket.lake.committer.magic.enabled", "false", "is of lake alone"),
         ("fs.s3a.bucket.lake.multipart.size", "32m", "fs.s3a.multipart.size"),
-        ("fs.s3a.bucket.lake.buffer.dir", "/fast", "nothing is kept on a disk"),
+        ("fs.s3a.bucket.lake.buffer.dir", "/fast", "is of lake alone"),
         ("fs.azure.io.rate.limit.acct.dfs.core.windows.net", "50", "fs.azure.io.rate.limit$"),
     ],
 )
@@ -304,15 +303,40 @@ def test_keys_of_one_bucket_that_change_nothing_are_left_alone() -> None:
 
 
 @pytest.mark.parametrize("mode", ["fail", "REPLACE"])
-@pytest.mark.parametrize(("name", "scope"), [("directory", "destination"), ("partitioned", "directories")])
+@pytest.mark.parametrize(("name", "scope"), [("directory", "destination"), ("partitioned", "partitions")])
 def test_conflict_modes_of_the_staging_committers_hold(name: str, scope: str, mode: str) -> None:
     options = {S + "staging.conflict-mode": mode, S + "name": name, S + "staging.unique-filenames": "true"}
-    with pytest.warns(ConfigurationWarning, match="not in this release"):
+    with pytest.warns(ConfigurationWarning, match="the `committer` argument chooses"):
         config = CommitterConfig.from_hadoop(options)
     assert (config.conflict_mode, config.superseded_scope, config.unique_names) == (mode.lower(), scope, True)
     with pytest.warns(ConfigurationWarning):
         config = CommitterConfig.from_hadoop({**options, "committer.superseded_scope": "directories"})
     assert config.superseded_scope == "directories"
+
+
+@pytest.mark.parametrize("name", ["directory", "Partitioned"])
+@pytest.mark.parametrize("prefix", ["", "spark.hadoop."])
+def test_names_are_unique_with_the_staging_committers_as_in_hadoop(name: str, prefix: str) -> None:
+    with pytest.warns(ConfigurationWarning, match="the `committer` argument chooses"):
+        config = CommitterConfig.from_hadoop({prefix + S + "name": name})
+    assert config == CommitterConfig(unique_names=True)
+    origin = next(row.origin for row in config.explain().rows if row.field == "unique_names")
+    assert origin == f"{S}name={name.lower()}"
+    with pytest.warns(ConfigurationWarning):
+        config = CommitterConfig.from_hadoop({S + "name": name, S + "staging.unique-filenames": "false"})
+    assert config == CommitterConfig()
+
+
+def test_directories_of_other_options_are_not_resolved() -> None:
+    with pytest.raises(ConfigurationError, match="references to other options"):
+        CommitterConfig.from_hadoop({"fs.s3a.buffer.dir": "${my.disks}/s3a"})
+
+
+@pytest.mark.parametrize("name", ["magic", "file"])
+def test_a_disk_beside_a_committer_that_uses_none_is_warned_of(name: str) -> None:
+    with pytest.warns(ConfigurationWarning, match="has no use for it here"):
+        config = CommitterConfig.from_hadoop({S + "name": name, "fs.s3a.buffer.dir": "/mnt/disk"})
+    assert config == CommitterConfig()
 
 
 @pytest.mark.parametrize("name", ["magic", "file"])
@@ -346,7 +370,7 @@ def test_the_identity_of_a_job() -> None:
     [
         ("existing_target", "overwrite"),
         ("conflict_mode", ""),
-        ("superseded_scope", None),
+        ("superseded_scope", "all"),
         ("superseded_directories", "p=1"),
         ("superseded_directories", ("p=1", "")),
         ("superseded_directories", ("p=1/",)),

@@ -14,6 +14,7 @@ from committer.committers.job_commit import JobCommit
 from committer.committers.plan import plan_job
 from committer.committers.publish_action import PublishAction
 from committer.committers.results import CommitPlan, JobReport
+from committer.config import CommitterConfig
 from committer.errors import CommitterError, StoreNotFoundError, TaskError
 from committer.flow.workers import run_workers
 from committer.layout import MANIFEST_SUFFIX, JobLayout
@@ -76,6 +77,14 @@ class Committer(ABC):
     def forms(self, spec: JobSpec) -> RecordForms:
         """What the records of a job look like: task manifests, if a committer does not say otherwise."""
         return ManifestForms()
+
+    def choices(self, config: CommitterConfig) -> CommitterConfig:
+        """The choices of a job that is set up: as they were given, where a committer does not give one a meaning.
+
+        Raises:
+            ConfigurationError: They do not go with the committer.
+        """
+        return config
 
     def layout(self, spec: JobSpec) -> JobLayout:
         """Where a job lives."""
@@ -194,11 +203,15 @@ class Committer(ABC):
         self, context: StageContext, task_commits: Iterable[TaskCommit] | None, tasks: int | None
     ) -> JobReport:
         """Runs the job-commit core."""
-        return await JobCommit(context, self.action).commit(task_commits, tasks)
+        report = await JobCommit(context, self.action).commit(task_commits, tasks)
+        await self.forget(context)
+        return report
 
     async def recover_job(self, context: StageContext, *, rollback: bool, force: bool) -> JobReport:
         """Runs the job-commit core from where the store says the job stands."""
-        return await JobCommit(context, self.action).recover(rollback=rollback, force=force)
+        report = await JobCommit(context, self.action).recover(rollback=rollback, force=force)
+        await self.forget(context)
+        return report
 
     async def check_recovery(self, context: StageContext, *, rollback: bool, force: bool) -> None:
         """Asks the job-commit core."""
@@ -207,10 +220,16 @@ class Committer(ABC):
     async def abort_job(self, context: StageContext) -> bool:
         """Decides against the job and removes it; what stops that says how it goes on."""
         try:
-            return await JobCommit(context, self.action).abort()
+            aborted = await JobCommit(context, self.action).abort()
         except CommitterError as error:
             error.next_step = error.next_step or "remove the cause, then abort the job again"
             raise
+        await self.forget(context)
+        return aborted
+
+    async def forget(self, context: StageContext) -> None:
+        """Removes what a job that is over left on this machine, outside its store: nothing, for most committers."""
+        return
 
     async def plan(
         self, context: StageContext, task_commits: Iterable[TaskCommit] | None, tasks: int | None

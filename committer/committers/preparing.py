@@ -142,7 +142,9 @@ def _superseded_scope(context: StageContext, written: list[str]) -> list[str]:
         named = {fold(name): name for name in config.superseded_directories}
         # Those that are written to below them are named too: a link on the way there is gone through.
         return sorted({*named.values(), *filter(config.supersedes, written)})
-    return ["", *filter(is_absolute, written)] if config.superseded_scope == "destination" else written
+    if config.superseded_scope == "destination":
+        return ["", *filter(is_absolute, written)]
+    return list(filter(None, written)) if config.superseded_scope == "partitions" else written
 
 
 async def _links_named(context: StageContext, written: Collection[str]) -> list[str]:

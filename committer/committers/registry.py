@@ -9,15 +9,23 @@ from committer.committers.file.committer_v1 import FileCommitterV1
 from committer.committers.file.committer_v2 import FileCommitterV2
 from committer.committers.magic.committer import MagicCommitter
 from committer.committers.manifest.committer import ManifestCommitter
+from committer.committers.staging.committer import DirectoryCommitter, PartitionedCommitter
 from committer.errors import UnsupportedError
 from committer.layout import JobLayout
 from committer.paths import StorePath
 from committer.stores.base import Capabilities, Store
 
-_KINDS: Final = (ManifestCommitter, MagicCommitter, FileCommitterV1, FileCommitterV2)
+_KINDS: Final = (
+    ManifestCommitter,
+    MagicCommitter,
+    DirectoryCommitter,
+    PartitionedCommitter,
+    FileCommitterV1,
+    FileCommitterV2,
+)
 BUILT_IN: Final[dict[str, type[Committer]]] = {kind.name: kind for kind in _KINDS}
 DEFAULT_COMMITTER: Final = ManifestCommitter.name
-_FORESEEN: Final = ("directory", "partitioned", "block-list")
+_FORESEEN: Final = ("block-list",)
 
 _registered: dict[str, type[Committer]] = {}
 

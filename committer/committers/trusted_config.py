@@ -25,6 +25,7 @@ def trusted_config(stored: CommitterConfig, given: CommitterConfig | None) -> Co
         io_rate=paced_by.io_rate,
         azure_io_rate=paced_by.azure_io_rate,
         absolute_roots=given.absolute_roots if given is not None else (),
+        staging_directories=given.staging_directories if given is not None else (),
         summary_report_directory=given.summary_report_directory if given is not None else "",
         diagnostics_manifest_directory=given.diagnostics_manifest_directory if given is not None else "",
         file_list_directory=given.file_list_directory if given is not None else "",

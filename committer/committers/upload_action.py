@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Final
+
 from committer.committers.publish_action import PublishAction
 from committer.stages.base import StageContext
 from committer.stages.commit_state import CommitState
@@ -12,6 +15,13 @@ from committer.stages.roll_back import RollBack
 from committer.stages.roll_back_uploads import RollBackUploads
 from committer.stages.success_file import SetAsideSuccess
 from committer.stages.validate_output import ValidateOutput
+
+UPLOADS_NEED: Final[Mapping[str, str]] = {
+    "multipart": "withhold the completion of an upload",
+    "exclusive_put": "create a file exclusively",
+    "conditional_delete": "delete a file on the condition that it is still the one that was seen",
+}
+"""What a committer whose files wait in uploads needs of a store (`Committer.needs`)."""
 
 
 class UploadAction(PublishAction):

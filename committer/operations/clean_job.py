@@ -10,7 +10,7 @@ import msgspec
 
 from committer.committers.context import of_spec
 from committer.committers.file.shared import jobs_that_use
-from committer.committers.registry import is_known
+from committer.committers.registry import committer_for, is_known
 from committer.errors import (
     JobNotFoundError,
     RecordError,
@@ -110,6 +110,7 @@ async def clean_job(
     was = _what_it_was(found)
     reason = await _end_and_remove(context, found, force=force, forgets=forgets, end=end)
     if reason is None:
+        await committer_for(context.spec.committer).forget(context)
         _log.info("job %s is removed by a cleanup: %s", context.layout.job_id, was)
     return reason
 

@@ -104,7 +104,7 @@ def commit_config(
     Raises:
         ConfigurationError: Options contradict the mode, or nothing says which partitions are to be replaced.
     """
-    chosen = config.superseded_scope != "directories" or config.superseded_directories
+    chosen = config.superseded_scope not in (None, "directories") or config.superseded_directories
     if config.conflict_mode == "replace" or chosen:
         raise ConfigurationError(
             "conflict_mode=replace, superseded_scope and superseded_directories are what the save mode chooses here",

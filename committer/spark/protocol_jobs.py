@@ -229,7 +229,8 @@ def refuse_conflicts(config: CommitterConfig, operation: str) -> CommitterConfig
     Raises:
         ConfigurationError: It does.
     """
-    if config.conflict_mode != "append" or config.superseded_scope != "directories" or config.superseded_directories:
+    scoped = config.superseded_scope not in (None, "directories") or config.superseded_directories
+    if config.conflict_mode != "append" or scoped:
         raise ConfigurationError(
             "what happens to data that is there is what Spark's save mode chooses",
             operation=operation,

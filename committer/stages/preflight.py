@@ -158,7 +158,9 @@ class Preflight(Stage[PreflightRequest, Conflicts]):
             if not view.was_empty:
                 targets.append("the destination already holds data")
         elif config.conflict_mode == "fail":
-            targets.extend(f"{name or 'the destination'} already holds files" for name in sorted(view.occupied))
+            spared = {""} if config.superseded_scope == "partitions" else set[str]()
+            told = sorted(view.occupied - spared)
+            targets.extend(f"{name or 'the destination'} already holds files" for name in told)
         if view.success is not None and view.success.is_directory:
             targets.append("a directory stands at _SUCCESS, where the marker goes")
         if config.conflict_mode == "replace" and config.superseded_scope == "destination" and not named:

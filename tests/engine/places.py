@@ -24,7 +24,8 @@ from committer.testing.faults import Fault, FaultyStore
 Delivery = Literal["listing", "message"]
 
 PROFILES = ("disk", "local", "hdfs", "adls", "gcs")
-EVERY_COMMITTER = (*PROFILES, "s3")
+STAGING = ("directory", "partitioned")
+EVERY_COMMITTER = (*PROFILES, "s3", "directory")
 # They differ in what the conformance suite holds each to. One half of them at each commit; the disk, and uploads, always.
 TAKE_TURNS = ("local", "hdfs", "adls", "gcs")
 OF_JOBS = ("_temporary/", "__magic_job-")
@@ -40,6 +41,8 @@ class Place(ABC):
         publishes_by: The call that makes one file visible.
         delivery: How its jobs learn of task commits.
         listed_record: How the name of a task's record ends, where records are listed.
+        asked_for: Whether jobs name it, since the store's default is another.
+        writes_to_disk: Whether tasks write to a disk of their machine until they commit.
     """
 
     dest: str
@@ -47,6 +50,8 @@ class Place(ABC):
     committer: str = "manifest"
     publishes_by: str = "rename_file"
     listed_record: str = "manifest.json"
+    asked_for: bool = False
+    writes_to_disk: bool = False
     delivery: Delivery = "listing"
 
     @property
@@ -110,6 +115,8 @@ class Place(ABC):
     def open_job(self, **arguments: object):
         """`committer.open_job` at this place."""
         arguments.setdefault("delivery", self.delivery)
+        if self.asked_for:
+            arguments.setdefault("committer", self.committer)
         return committer.open_job(self.dest, storage_options=self.options, **arguments)
 
     def attach_job(self, job_id: str, **arguments: object):
@@ -247,8 +254,20 @@ def place_fixture(*kinds: str, delivery: Delivery = "listing"):
     return place
 
 
+class StagingPlace(MemoryPlace):
+    """A memory space that is like S3, whose jobs have a committer that keeps files on a disk until tasks commit."""
+
+    asked_for = writes_to_disk = True
+
+    def __init__(self, committer_name: str, *, delivery: Delivery = "listing") -> None:
+        super().__init__("s3", delivery=delivery)
+        self.committer, self.listed_record = committer_name, "manifest.json"
+
+
 def make_place(kind: str, tmp_path: Path | None) -> Place:
-    """The place of a kind: `disk`, in a directory of its own, or a memory profile."""
+    """The place of a kind: `disk`, in a directory of its own, a memory profile, or a staging committer's."""
+    if kind in STAGING:
+        return StagingPlace(kind)
     return DiskPlace(tmp_path) if kind == "disk" and tmp_path is not None else MemoryPlace(kind)
 
 

@@ -57,6 +57,13 @@ class BucketChannel:
     async def head(self, name: str) -> dict[str, Any]:
         return await self._run(lambda: dict(self._client.head_object(Bucket=BUCKET, Key=self._prefix + name)))
 
+    async def parts(self, name: str, upload_id: str) -> int:
+        """How many parts a pending upload has."""
+        found = await self._run(
+            lambda: self._client.list_parts(Bucket=BUCKET, Key=self._prefix + name, UploadId=upload_id)
+        )
+        return len(found.get("Parts", ()))
+
     async def uploads(self) -> list[tuple[str, str]]:
         """Name and id of every pending upload below the root."""
 

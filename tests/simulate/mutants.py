@@ -10,15 +10,20 @@ from contextlib import contextmanager
 
 from tests.simulate.bugs_after_decision import AFTER_DECISION
 from tests.simulate.bugs_before_decision import BEFORE_DECISION
+from tests.simulate.bugs_of_staging import OF_STAGING
 from tests.simulate.bugs_of_uploads import OF_UPLOADS
 from tests.simulate.patches import Patches
 
 MUTANTS: Mapping[str, Callable[[Patches], None]] = {
-    plant.__name__.replace("_", "-"): plant for plant in (*BEFORE_DECISION, *AFTER_DECISION, *OF_UPLOADS)
+    plant.__name__.replace("_", "-"): plant for plant in (*BEFORE_DECISION, *AFTER_DECISION, *OF_UPLOADS, *OF_STAGING)
 }
 """Planted bugs, by name."""
 
-_OF_UPLOADS = frozenset(plant.__name__.replace("_", "-") for plant in OF_UPLOADS)
+_PLANTED_INTO = {
+    plant.__name__.replace("_", "-"): committer
+    for committer, plants in (("magic", OF_UPLOADS), ("directory", OF_STAGING))
+    for plant in plants
+}
 
 UNSAFE = ("file-v2", "direct")
 """Committers that break guarantees by design."""
@@ -26,8 +31,8 @@ UNSAFE = ("file-v2", "direct")
 
 def committer_of(mutant: str, default: str = "manifest") -> str:
     """The committer that a mutant is planted into."""
-    if mutant in _OF_UPLOADS:
-        return "magic"
+    if mutant in _PLANTED_INTO:
+        return _PLANTED_INTO[mutant]
     return mutant if mutant in UNSAFE else default
 
 

@@ -8,9 +8,11 @@ import pytest
 
 from committer.testing.simulate.exhaustive import COMMON, DELIVERIES, every_fault, rarer, singles, small
 from committer.testing.simulate.report import Report
-from committer.testing.simulate.scenario import Scenario, draw_scenario
+from committer.testing.simulate.scenario import STAGING, Scenario, draw_scenario
 from committer.testing.simulate.worlds import KINDS
 from tests.rotation import rotated
+
+SITUATIONS_OF_STAGING = (*COMMON, "replace-same-names")
 
 
 def search(scenarios: Iterable[Scenario]) -> Report:
@@ -33,6 +35,27 @@ def test_seeds_of_uploads() -> None:
     report = search(draw_scenario(seed, "magic") for seed in rotated(range(300), 6, "seeds of uploads"))
     assert report.faults > 50
     assert report.fates["committed"] > report.fates["untouched"] > 10
+
+
+@pytest.mark.parametrize("committer", sorted(STAGING))
+def test_seeds_of_staging_committers(committer: str) -> None:
+    report = search(draw_scenario(seed, committer) for seed in rotated(range(300), 12, f"seeds of {committer}"))
+    assert report.faults > 10
+    assert report.fates["committed"] > 0
+
+
+@pytest.mark.parametrize("delivery", DELIVERIES)
+@pytest.mark.parametrize("committer", sorted(STAGING))
+def test_single_faults_of_staging_committers(committer: str, delivery: str) -> None:
+    situation = SITUATIONS_OF_STAGING[len(committer + delivery) % len(SITUATIONS_OF_STAGING)]
+    every = list(singles(small("s3", delivery, situation, committer=committer)))  # type: ignore[arg-type]
+    search(rotated(every, 37, f"{committer} {delivery}"))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("committer", sorted(STAGING))
+def test_many_seeds_of_staging_committers(committer: str) -> None:
+    search(draw_scenario(seed, committer) for seed in range(10_000, 11_000))
 
 
 @pytest.mark.parametrize("delivery", DELIVERIES)

@@ -83,14 +83,14 @@ def test_what_a_session_cannot_choose_is_told(caplog: pytest.LogCaptureFixture) 
         choices_of(
             {
                 "mapreduce.outputcommitter.factory.scheme.s3a": "org.example.Factory",
-                "fs.s3a.buffer.dir": "/fast",
+                "fs.s3a.committer.staging.tmp.path": "hdfs://nn/tmp",
                 "fs.s3a.connection.maximum": "9",
             },
             [],
         )
     assert [record.getMessage().split()[7] for record in caplog.records] == [
         "mapreduce.outputcommitter.factory.scheme.s3a",
-        "fs.s3a.buffer.dir",
+        "fs.s3a.committer.staging.tmp.path",
     ]
 
 

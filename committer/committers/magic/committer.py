@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final
 
 from committer.committers.base import Committer
 from committer.committers.magic.forms import MessageForms, PendingSetForms
@@ -15,7 +14,7 @@ from committer.committers.magic.layout import (
 )
 from committer.committers.magic.pending_files import PendingFiles
 from committer.committers.publish_action import PublishAction
-from committer.committers.upload_action import UploadAction
+from committer.committers.upload_action import UPLOADS_NEED, UploadAction
 from committer.errors import StoreError, StoreNotADirectoryError, StoreNotFoundError
 from committer.layout import JobLayout
 from committer.logs import job_logger
@@ -32,12 +31,6 @@ from committer.stores.helpers import children_of
 
 _log = job_logger("committer.committers")
 
-_NEEDS: Final = {
-    "multipart": "withhold the completion of an upload",
-    "exclusive_put": "create a file exclusively",
-    "conditional_delete": "delete a file on the condition that it is still the one that was seen",
-}
-
 
 class MagicCommitter(Committer):
     """S3A's magic committer: a file is sent to where it goes, and its upload stays open.
@@ -47,7 +40,7 @@ class MagicCommitter(Committer):
     """
 
     name = "magic"
-    needs: Mapping[str, str] = _NEEDS
+    needs: Mapping[str, str] = UPLOADS_NEED
     action: PublishAction = UploadAction()
     listed_layout: type[JobLayout] = MagicLayout
 

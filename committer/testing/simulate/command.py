@@ -35,7 +35,7 @@ def build_parser(program: str = PROGRAM) -> argparse.ArgumentParser:
         "--committer",
         choices=sorted(ENGINE),
         default=None,
-        help="magic runs on the S3 profile (manifest; with --exhaustive each on its stores)",
+        help="all but manifest run on the S3 profile (manifest; with --exhaustive each on its stores)",
     )
     parser.add_argument("--coverage", action="store_true", help="say which branches of the engine were never reached")
     parser.add_argument("--json", default=None, metavar="FILE", help="write the result as JSON too")

@@ -10,7 +10,7 @@ import committer
 from committer import Job, JobReport, JobSpec, TaskAttempt, TaskCommit
 from committer.testing.simulate.process import Process
 from committer.testing.simulate.run import Run
-from committer.testing.simulate.scenario import ENGINE, JobPlan
+from committer.testing.simulate.scenario import ENGINE, STAGING, JobPlan
 
 
 class DrivenJob(ABC):
@@ -111,5 +111,7 @@ class EngineCommitter(DrivenCommitter):
             yield _EngineWriting(opened)
 
 
-ENGINE_COMMITTERS: Mapping[str, DrivenCommitter] = dict.fromkeys(sorted(ENGINE), EngineCommitter())
+ENGINE_COMMITTERS: Mapping[str, DrivenCommitter] = {
+    name: EngineCommitter(name if name in STAGING else None) for name in sorted(ENGINE)
+}
 """The engine's own committers, by name."""

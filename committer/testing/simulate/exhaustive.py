@@ -6,12 +6,14 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from itertools import combinations
 
+from committer.committers.registry import committer_for
 from committer.config import CommitterConfig
 from committer.spec import Delivery
 from committer.testing.simulate.scenario import (
     EARLIER_SUCCESS,
     NAMED,
     OLD,
+    ONLY_ON,
     OUTSIDE,
     Event,
     JobPlan,
@@ -73,17 +75,22 @@ def rarer(kind: str) -> list[str]:
     return [name for name in RARER if name != "in-the-way" or kind in FENCING]
 
 
-def small(kind: str, delivery: Delivery, situation: str, **changes: object) -> Scenario:
+def small(
+    kind: str, delivery: Delivery, situation: str, *, committer: str | None = None, **changes: object
+) -> Scenario:
     """A job of two tasks with two files each, in which nothing goes wrong yet.
 
     Args:
         kind: The store.
         delivery: How its driver learns of task commits.
         situation: One of `SITUATIONS`.
+        committer: The job's committer; the one for the store when None.
         changes: Other fields of the job's plan.
     """
     fields: dict[str, object] = {"shared_names": True, **SITUATIONS[situation], **changes}
-    plan = JobPlan("j0", committer_on(kind), delivery, **fields)  # type: ignore[arg-type]
+    named = committer or committer_on(kind)
+    plan = JobPlan("j0", named, delivery, **fields)  # type: ignore[arg-type]
+    plan = replace(plan, config=committer_for(named).choices(plan.config))
     before = dict(_BEFORE)
     if plan.elsewhere:
         before |= OUTSIDE
@@ -126,14 +133,14 @@ def every_fault(committer: str | None = None, *, pairs: bool = False) -> Iterato
         pairs: Pairs of faults of the smallest job instead, on every store and by both deliveries.
     """
     for kind in KINDS:
-        if committer not in (None, committer_on(kind)):
+        if committer is not None and kind != ONLY_ON.get(committer, kind if kind in RENAMING else ""):
             continue
         for delivery in DELIVERIES:
             if pairs:
-                yield from _pairs(small(kind, delivery, "append", tasks=1, files=1))
+                yield from _pairs(small(kind, delivery, "append", committer=committer, tasks=1, files=1))
                 continue
             for situation in COMMON:
-                scenario = small(kind, delivery, situation)
+                scenario = small(kind, delivery, situation, committer=committer)
                 yield from singles(scenario)
                 yield from singles(replace(scenario, calm=False), ("crash_before", "crash_after"))
                 # An operator recovers while the driver is under way.

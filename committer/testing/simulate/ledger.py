@@ -84,6 +84,8 @@ class Ledger:
         """Whether the job may put a file of that name where another stood."""
         if self.config.conflict_mode == "replace" and self.config.superseded_directories:
             return self.config.existing_target == "replace" or name in self.superseded_among({name})
+        if self.config.superseded_scope == "partitions" and "/" not in name:
+            return self.config.existing_target == "replace"
         return self.config.existing_target == "replace" or self.config.conflict_mode == "replace"
 
     def superseded_among(self, names: set[str]) -> set[str]:
@@ -96,6 +98,8 @@ class Ledger:
             written = set(self.config.superseded_directories)
         elif self.config.superseded_scope == "destination":
             written.add("")
+        elif self.config.superseded_scope == "partitions":
+            written.discard("")
         # Names are relative to the destination, or absolute paths outside it.
         here = {name for name in old if "" in written and not name.startswith("/")}
         return here | {name for name in old if any(where and name.startswith(f"{where}/") for where in written)}

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal, TypeAlias
 
+from committer.committers.registry import committer_for
 from committer.config import CommitterConfig
 from committer.spec import Delivery
 from committer.testing.faults import FaultKind
@@ -28,26 +29,18 @@ EventKind: TypeAlias = Literal[
     "squatter",
 ]
 Ending: TypeAlias = Literal["abort", "roll_back", "cleanup"]
-ENGINE: frozenset[str] = frozenset({"manifest", "magic"})
-"""The engine's own committers; others are models, which tests bring."""
-ONLY_ON: dict[str, str] = {"magic": "s3"}
+STAGING: frozenset[str] = frozenset({"directory", "partitioned"})
+ENGINE: frozenset[str] = frozenset({"manifest", "magic", *STAGING})
+"""The engine's own committers, those whose tasks write to a disk among them; others are models, which tests bring."""
+ONLY_ON: dict[str, str] = {"magic": "s3", **dict.fromkeys(STAGING, "s3")}
 """Committers for which one kind of store is there."""
 
 # How many of a hundred runs set an id up anew.
 _SET_UP_ANEW = 0.2
 
 FAULTS: tuple[Trouble, ...] = (
-    "unavailable",
-    "throttled",
-    "unanswered",
-    "lost",
-    "lost",
-    "late",
-    "again",
-    "slow",
-    "crash_before",
-    "crash_after",
-)
+    "unavailable", "throttled", "unanswered", "lost", "lost", "late", "again", "slow", "crash_before", "crash_after",
+)  # fmt: skip
 
 EARLIER_SUCCESS = (
     b'{"name":"org.apache.hadoop.fs.s3a.commit.files.SuccessData/1","success":true,"jobId":"earlier","filenames":[]}'
@@ -282,6 +275,7 @@ def draw_scenario(seed: int, committer: str = "manifest") -> Scenario:
         if not alone and draw.random() < _SET_UP_ANEW:
             jobs, events = _draw_anew(draw, jobs, events, kind, shared=shared)
         named = [job.config.replace(superseded_directories=NAMED * (draw.random() < 0.3)) for job in jobs]
+        named = list(map(committer_for(committer).choices, named))
         jobs = tuple(replace(job, config=config) for job, config in zip(jobs, named, strict=True))
     return Scenario(seed, kind, jobs, events, before=before, fault_rate=fault_rate, calm=calm)
 

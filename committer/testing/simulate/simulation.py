@@ -7,6 +7,7 @@ from collections.abc import Mapping
 
 from committer.testing.simulate.anew import set_up_anew
 from committer.testing.simulate.committers import ENGINE_COMMITTERS, DrivenCommitter
+from committer.testing.simulate.disk import own_disk
 from committer.testing.simulate.ending import end_all
 from committer.testing.simulate.job_run import JobRun
 from committer.testing.simulate.operators import happen
@@ -73,13 +74,16 @@ def simulate(scenario: Scenario, committers: Mapping[str, DrivenCommitter] = ENG
 
     problem = ""
     try:
-        run_virtually(main, seed=scenario.seed)
+        with own_disk(scenario) as left:
+            run_virtually(main, seed=scenario.seed)
     except DeadlockError as error:
         problem = f"a deadlock: {error}"
     except LivelockError:
         problem = f"a livelock: more than {MOST_CALLS} calls, or {MOST_SECONDS:.0f} virtual seconds"
     (simulation,) = simulations
     result = simulation.result
+    if left:
+        result.violations.append(Violation("local files go with their job", f"left on the machine: {left}", 0.0))
     if problem:
         result.violations.append(Violation("every run ends", problem, 0.0))
     for job_id in simulation.jobs:

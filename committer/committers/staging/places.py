@@ -1,0 +1,154 @@
+"""Where task attempts keep files on their machine until they commit. All that is here blocks.
+
+Below the first of `CommitterConfig.staging_directories` with the most room, or the system's directory for temporary
+files::
+
+    committer-<user>/<job id>-<digest>-<setup>/<attempt>-<nonce>/opened/<number>   what `TaskAttempt.open` writes
+    committer-<user>/<job id>-<digest>-<setup>/<attempt>-<nonce>/files/…           what is written by `work_path`
+
+The digest is of the destination, so that jobs of two destinations that have one id never share a directory. Only this
+user can enter the first one: others may write to the system's directory, too.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import stat
+import tempfile
+from collections.abc import Iterator
+from typing import Final
+
+from committer.config import CommitterConfig
+from committer.errors import TaskError
+from committer.layout import JobLayout
+from committer.logs import job_logger
+
+OPENED: Final = "opened"
+FILES: Final = "files"
+
+_log = job_logger("committer.committers")
+
+# Each try but the first begins because another process removed a directory that it found empty.
+_TRIES: Final = 10
+
+
+def make_run(config: CommitterConfig, layout: JobLayout, run: str) -> str:
+    """Makes the directory of one run of a task attempt, where there is most room, and returns its path.
+
+    Raises:
+        TaskError: No directory takes it.
+    """
+    failures: list[OSError] = []
+    for base in sorted(_bases(config), key=_room_in, reverse=True):
+        try:
+            return _make(base, _of_job(layout), run)
+        except OSError as error:
+            failures.append(error)
+    raise TaskError(
+        f"no directory of this machine takes the files of a task attempt: {failures[0]}",
+        operation="open",
+        path=run,
+        causes=failures,
+        next_step="make room there, or name directories in staging_directories (fs.s3a.buffer.dir) that this user may "
+        "write to",
+    ) from failures[0]
+
+
+def remove_run(place: str) -> None:
+    """Removes the directory of one run, and those above it that are empty then."""
+    shutil.rmtree(place, ignore_errors=True)
+    job = os.path.dirname(place)
+    _remove_empty(job, os.path.dirname(job))
+
+
+def remove_runs(config: CommitterConfig, layout: JobLayout, attempt_id: str, nonce: str | None) -> None:
+    """Removes what one run of a task attempt left on this machine; with no nonce, what any run of it did."""
+    for job in _jobs(config, layout):
+        for run in _names_in(job):
+            if run == f"{attempt_id}-{nonce}" if nonce else run.startswith(f"{attempt_id}-"):
+                remove_run(os.path.join(job, run))
+
+
+def remove_job(config: CommitterConfig, layout: JobLayout) -> None:
+    """Removes what task attempts of a job that is over left on this machine."""
+    for job in _jobs(config, layout):
+        for run in _names_in(job):
+            _log.debug("removing %s, which a task attempt that never ended left", os.path.join(job, run))
+        shutil.rmtree(job, ignore_errors=True)
+        _remove_empty(os.path.dirname(job))
+
+
+def _bases(config: CommitterConfig) -> list[str]:
+    return [*config.staging_directories] or [tempfile.gettempdir()]
+
+
+def _room_in(directory: str) -> int:
+    try:
+        found = os.statvfs(directory)
+    except OSError:
+        # Not made yet, which comes after all that are.
+        return -1
+    return found.f_bavail * found.f_frsize
+
+
+def _make(base: str, job: str, run: str) -> str:
+    os.makedirs(base, exist_ok=True)
+    own = os.path.join(base, _own_name())
+    place = os.path.join(own, job, run)
+    for tries_left in reversed(range(_TRIES)):
+        try:
+            os.makedirs(own, mode=0o700, exist_ok=True)
+            if not _is_own(own):
+                raise PermissionError(f"{own} is another user's, or others can write to it")
+            os.makedirs(os.path.dirname(place), exist_ok=True)
+            os.mkdir(place)
+            os.mkdir(os.path.join(place, OPENED))
+            os.mkdir(os.path.join(place, FILES))
+        except FileNotFoundError:
+            if not tries_left:
+                raise
+        else:
+            break
+    return place
+
+
+def _jobs(config: CommitterConfig, layout: JobLayout) -> Iterator[str]:
+    # Without the name of its setup a job cannot be told from another one of its id.
+    if not layout.setup_name:
+        return
+    for base in _bases(config):
+        own = os.path.join(base, _own_name())
+        if _is_own(own):
+            yield os.path.join(own, _of_job(layout))
+
+
+def _own_name() -> str:
+    return f"committer-{os.geteuid()}"
+
+
+def _of_job(layout: JobLayout) -> str:
+    return f"{layout.unique_name}-{layout.setup_name}"
+
+
+def _is_own(directory: str) -> bool:
+    try:
+        found = os.lstat(directory)
+    except OSError:
+        return False
+    return stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid() and not found.st_mode & 0o022
+
+
+def _names_in(directory: str) -> list[str]:
+    try:
+        return os.listdir(directory)
+    except OSError:
+        return []
+
+
+def _remove_empty(*directories: str) -> None:
+    for directory in directories:
+        try:
+            os.rmdir(directory)
+        except OSError:
+            return
