@@ -5,8 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Iterable
 from itertools import count
 from typing import Final, NamedTuple
 
@@ -127,53 +126,47 @@ def _empty(top: int) -> None:
     try:
         while True:
             handle, name, _device, children = levels[-1]
-            if children:
+            try:
+                if children:
+                    name, is_directory = children.pop()
+                    _remove_child(levels, name, is_directory)
+                elif len(levels) == 1:
+                    return
+                else:
+                    levels.pop()
+                    os.close(handle)
+                    os.rmdir(name, dir_fd=levels[-1].handle)
+            except FileNotFoundError:
                 # What is gone already was deleted by another that cleans the same directory.
-                with suppress(FileNotFoundError):
-                    _remove_child(levels, *children.pop())
                 continue
-            if len(levels) == 1:
-                return
-            levels.pop()
-            os.close(handle)
-            with suppress(FileNotFoundError), _telling_mounts(levels, name):
-                os.rmdir(name, dir_fd=levels[-1].handle)
+            except OSError as error:
+                if error.errno != errno.EBUSY:
+                    raise
+                raise MountedBelowError(levels, name) from error
     finally:
         for level in levels[1:]:
             os.close(level.handle)
 
 
-@contextmanager
-def _telling_mounts(levels: list[_Level], name: str) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        if error.errno == errno.EBUSY:
-            raise MountedBelowError(levels, name) from error
-        raise
-
-
 def _remove_child(levels: list[_Level], name: str, is_directory: bool) -> None:
     above, device = levels[-1].handle, levels[-1].device
-    with _telling_mounts(levels, name):
-        if not is_directory:
-            os.unlink(name, dir_fd=above)
-            return
-        try:
-            os.rmdir(name, dir_fd=above)
-        except OSError as error:
-            if error.errno not in _NOT_EMPTY:
-                raise
-        else:
-            return
+    if not is_directory:
+        os.unlink(name, dir_fd=above)
+        return
+    try:
+        os.rmdir(name, dir_fd=above)
+    except OSError as error:
+        if error.errno not in _NOT_EMPTY:
+            raise
+    else:
+        return
     if len(levels) >= _MOST_LEVELS:
-        with _telling_mounts(levels, name):
-            levels[0].children.append((_move_up(name, above, levels[0].handle), True))
+        levels[0].children.append((_move_up(name, above, levels[0].handle), True))
         return
     handle = os.open(name, _DIRECTORY, dir_fd=above)
     try:
         if os.fstat(handle).st_dev != device:
-            raise MountedBelowError(levels, name)
+            raise OSError(errno.EBUSY, os.strerror(errno.EBUSY), name)
         levels.append(_level(handle, name, device))
     except BaseException:
         os.close(handle)
