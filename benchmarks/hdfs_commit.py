@@ -67,10 +67,14 @@ class Timed(HdfsStore):
     ended = 0.0
 
     async def rename_files(
-        self, renames: Sequence[tuple[StorePath, StorePath]], *, seen: Sequence[tuple[str | None, int]] | None = None
+        self,
+        renames: Sequence[tuple[StorePath, StorePath]],
+        *,
+        seen: Sequence[tuple[str | None, int]] | None = None,
+        identities: Sequence[str | None] | None = None,
     ) -> dict[int, StoreError]:
         self.began = self.began or time.perf_counter()
-        errors = await super().rename_files(renames, seen=seen)
+        errors = await super().rename_files(renames, seen=seen, identities=identities)
         self.ended = time.perf_counter()
         return errors
 

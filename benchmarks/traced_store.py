@@ -68,11 +68,17 @@ class TracedStore(ForwardingStore):
         return await self._traced("open_writer", lambda: self.inner.open_writer(path, durable=durable))
 
     async def rename_files(
-        self, renames: Sequence[tuple[StorePath, StorePath]], *, seen: Sequence[tuple[str | None, int]] | None = None
+        self,
+        renames: Sequence[tuple[StorePath, StorePath]],
+        *,
+        seen: Sequence[tuple[str | None, int]] | None = None,
+        identities: Sequence[str | None] | None = None,
     ) -> dict[int, StoreError]:
         # Counted as what it stands for.
         inner = BATCH_RENAME.required(self.inner, "rename_files")
-        return await self._traced("rename_file", lambda: inner.rename_files(renames, seen=seen), times=len(renames))
+        return await self._traced(
+            "rename_file", lambda: inner.rename_files(renames, seen=seen, identities=identities), times=len(renames)
+        )
 
     async def _traced(self, name: str, send: Callable[[], Awaitable[T]], times: int = 1) -> T:
         started = perf_counter()

@@ -47,7 +47,8 @@ from committer.stores.abilities import BATCH_RENAME, HARD_LINKS, VERSIONS, Suppo
 from committer.stores.base import FileStatus
 from committer.stores.tree_counts import TREE_COUNTS
 
-_RenameFiles: TypeAlias = Callable[[Sequence[tuple[StorePath, StorePath]]], Awaitable[dict[int, StoreError]]]
+_Ends: TypeAlias = tuple[StorePath, StorePath]
+_RenameTogether: TypeAlias = Callable[[Sequence[PlannedFile], list[_Ends]], Awaitable[dict[int, StoreError]]]
 
 # How often one file is looked at and tried again. Each round either ends or saw the store change under it, so a
 # handful is plenty; more would be a livelock with a process that keeps changing it.
@@ -146,14 +147,19 @@ class PublishFiles(Stage[CommitState, Published]):
 
     async def _publish_plain(self, store: SupportsBatchRename, files: list[PlannedFile]) -> int:
         """Publishes files at whose targets nothing is known to stand, many in one call; says how many."""
+
+        async def rename(some: Sequence[PlannedFile], renames: list[_Ends]) -> dict[int, StoreError]:
+            return await store.rename_files(renames, identities=[file.identity for file in some])
+
         counting = TREE_COUNTS.of(self.context.store)
         if counting is None:
-            return await self._publish_together(store.rename_files, files)
+            return await self._publish_together(rename, files)
+        counted = counting.rename_counted_files
         known, rest = await counted_files(self.context, counting, files, operation=self.name)
-        done = await self._publish_together(counting.rename_counted_files, known)
-        return done + await self._publish_together(store.rename_files, rest)
+        done = await self._publish_together(lambda _some, renames: counted(renames), known)
+        return done + await self._publish_together(rename, rest)
 
-    async def _publish_together(self, rename_files: _RenameFiles, files: list[PlannedFile]) -> int:
+    async def _publish_together(self, rename: _RenameTogether, files: list[PlannedFile]) -> int:
         done = 0
         advance = self.context.progress.advance
         most = self.context.config.io_concurrency
@@ -161,7 +167,7 @@ class PublishFiles(Stage[CommitState, Published]):
         async def publish(some: Sequence[PlannedFile]) -> None:
             nonlocal done
             renames = [self._ends(file) for file in some]
-            errors = await rename_files(renames)
+            errors = await rename(some, renames)
 
             async def settle(index: int) -> None:
                 await self._settle(some[index], *renames[index], errors[index])
@@ -310,14 +316,14 @@ class PublishFiles(Stage[CommitState, Published]):
         )
 
 
-def _make_ends(layout: JobLayout) -> Callable[[PlannedFile], tuple[StorePath, StorePath]]:
+def _make_ends(layout: JobLayout) -> Callable[[PlannedFile], _Ends]:
     """Where a file is and where it goes, by names that were proved to stay inside. Called for every file of a job."""
     tasks, destination = layout.tasks, layout.destination
     scheme, authority = destination.scheme, destination.authority
     above_source = f"{tasks.path}/"
     above_target = "/" if destination.path == "/" else f"{destination.path}/"
 
-    def ends(file: PlannedFile) -> tuple[StorePath, StorePath]:
+    def ends(file: PlannedFile) -> _Ends:
         name = file.destination
         return (
             StorePath(scheme, authority, above_source + file.source),

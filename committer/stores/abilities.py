@@ -255,7 +255,11 @@ class SupportsBatchRename(Protocol):
     """Many files can be renamed for little more than what one costs here: on a disk, by one hop to a thread."""
 
     async def rename_files(
-        self, renames: Sequence[tuple[StorePath, StorePath]], *, seen: Sequence[tuple[str | None, int]] | None = None
+        self,
+        renames: Sequence[tuple[StorePath, StorePath]],
+        *,
+        seen: Sequence[tuple[str | None, int]] | None = None,
+        identities: Sequence[str | None] | None = None,
     ) -> dict[int, StoreError]:
         """Renames files as `Store.rename_file` does one, replacing nothing, in any order; without `seen` no link among
         them.
@@ -267,6 +271,8 @@ class SupportsBatchRename(Protocol):
             renames: Source and destination of each.
             seen: Identity and length that each source must have, looked at right before its rename. What has others is
                 not renamed: `StorePreconditionError`, or `StoreIsADirectoryError`.
+            identities: Identity that each source is said to have, None where none is said: it can spare looks, and is
+                no condition.
 
         Returns:
             What went wrong, by index in `renames`; every other file was renamed.

@@ -206,13 +206,19 @@ class ForwardingStore(Wrapper, Store):
         )
 
     async def rename_files(
-        self, renames: Sequence[tuple[StorePath, StorePath]], *, seen: Sequence[tuple[str | None, int]] | None = None
+        self,
+        renames: Sequence[tuple[StorePath, StorePath]],
+        *,
+        seen: Sequence[tuple[str | None, int]] | None = None,
+        identities: Sequence[str | None] | None = None,
     ) -> dict[int, StoreError]:
         """See `SupportsBatchRename.rename_files`; `call` is told the first of them."""
         if not renames:
             return {}
         inner = BATCH_RENAME.required(self.inner, "rename_files", renames[0][0])
-        return await self.call(RENAME_FILES, lambda: inner.rename_files(renames, seen=seen), *renames[0])
+        return await self.call(
+            RENAME_FILES, lambda: inner.rename_files(renames, seen=seen, identities=identities), *renames[0]
+        )
 
     async def rename_counted_files(self, renames: Sequence[tuple[StorePath, StorePath]]) -> dict[int, StoreError]:
         """See `SupportsTreeCounts.rename_counted_files`; to `call` it is `rename_files`."""

@@ -90,11 +90,17 @@ class PacedStore(PacedCalls):
         await super().rename_version(source, destination, version=version, identity=identity)
 
     async def rename_files(
-        self, renames: Sequence[tuple[StorePath, StorePath]], *, seen: Sequence[tuple[str | None, int]] | None = None
+        self,
+        renames: Sequence[tuple[StorePath, StorePath]],
+        *,
+        seen: Sequence[tuple[str | None, int]] | None = None,
+        identities: Sequence[str | None] | None = None,
     ) -> dict[int, StoreError]:
         """See `SupportsBatchRename.rename_files`; one permit, and as many tokens and counts as there are files."""
         inner = BATCH_RENAME.required(self.inner, "rename_files")
-        return await self._rename_many(len(renames), lambda: inner.rename_files(renames, seen=seen))
+        return await self._rename_many(
+            len(renames), lambda: inner.rename_files(renames, seen=seen, identities=identities)
+        )
 
     async def rename_counted_files(self, renames: Sequence[tuple[StorePath, StorePath]]) -> dict[int, StoreError]:
         """See `SupportsTreeCounts.rename_counted_files`; as `rename_files`."""

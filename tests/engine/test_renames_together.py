@@ -25,14 +25,18 @@ class Counting(LocalStore):
         self.now = self.most = self.calls = 0
 
     async def rename_files(
-        self, renames: Sequence[tuple[StorePath, StorePath]], *, seen: Sequence[tuple[str | None, int]] | None = None
+        self,
+        renames: Sequence[tuple[StorePath, StorePath]],
+        *,
+        seen: Sequence[tuple[str | None, int]] | None = None,
+        identities: Sequence[str | None] | None = None,
     ) -> dict[int, StoreError]:
         self.calls += 1
         self.now += len(renames)
         self.most = max(self.most, self.now)
         await asyncio.sleep(0)
         try:
-            return await super().rename_files(renames, seen=seen)
+            return await super().rename_files(renames, seen=seen, identities=identities)
         finally:
             self.now -= len(renames)
 

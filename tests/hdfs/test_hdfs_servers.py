@@ -47,7 +47,11 @@ class Interrupted(HdfsStore):
     happening: asyncio.Task[object] | None = None
 
     async def rename_files(
-        self, renames: Sequence[tuple[StorePath, StorePath]], *, seen: Sequence[tuple[str | None, int]] | None = None
+        self,
+        renames: Sequence[tuple[StorePath, StorePath]],
+        *,
+        seen: Sequence[tuple[str | None, int]] | None = None,
+        identities: Sequence[str | None] | None = None,
     ) -> dict[int, StoreError]:
         half = len(renames) // 2
         errors = await super().rename_files(renames[:half], seen=seen and seen[:half])

@@ -110,9 +110,10 @@ async def test_a_file_in_the_way_is_never_replaced_and_the_job_is_taken_back(tmp
             renames: Sequence[tuple[StorePath, StorePath]],
             *,
             seen: Sequence[tuple[str | None, int]] | None = None,
+            identities: Sequence[str | None] | None = None,
         ) -> dict[int, StoreError]:
             await asyncio.to_thread((tmp_path / "part-77").write_bytes, b"another job's")
-            return await super().rename_files(renames, seen=seen)
+            return await super().rename_files(renames, seen=seen, identities=identities)
 
     store = Crowded()
     job = await committer.open_job(tmp_path, storage_options={"store": store})
@@ -188,8 +189,9 @@ def test_a_directory_is_found_among_more_than_are_listed(tmp_path: Path) -> None
         (tmp_path / "in" / f"other-{number}").touch()
     for source, destination in renames:
         Path(source.path).rename(destination.path)
-    found = disk_calls.others_among(str(tmp_path / "in"), {path.name for _, path in renames}, 3)
-    assert found == {"to-7": True}
+    found = disk_calls.look_among(str(tmp_path / "in"), {path.name for _, path in renames}, 3)
+    assert found.others == {"to-7": True}
+    assert found.numbers == {f"to-{n}": (tmp_path / "in" / f"to-{n}").stat().st_ino for n in range(12) if n != 7}
 
 
 @pytest.mark.parametrize("count", [2, 12])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -134,13 +135,17 @@ async def test_an_overwrite_moves_old_files_many_at_a_time_and_keeps_what_came_s
 
     class Busy(LocalStore):
         async def rename_files(
-            self, renames: Renames, *, seen: list[tuple[str | None, int]] | None = None
+            self,
+            renames: Renames,
+            *,
+            seen: list[tuple[str | None, int]] | None = None,
+            identities: Sequence[str | None] | None = None,
         ) -> dict[int, StoreError]:
             if seen is not None:
                 calls.append(len(renames))
                 # Another program replaces an old file that was listed before the decision.
                 await store.put(StorePath.of(tmp_path / "a=1/part-7"), b"another program's")
-            return await super().rename_files(renames, seen=seen)
+            return await super().rename_files(renames, seen=seen, identities=identities)
 
     partition = tmp_path / "a=1"
     partition.mkdir()

@@ -225,7 +225,11 @@ class HdfsStore(Store):
         await self._rename("rename_file", source, destination, replace=replace)
 
     async def rename_files(
-        self, renames: Sequence[tuple[StorePath, StorePath]], *, seen: Sequence[tuple[str | None, int]] | None = None
+        self,
+        renames: Sequence[tuple[StorePath, StorePath]],
+        *,
+        seen: Sequence[tuple[str | None, int]] | None = None,
+        identities: Sequence[str | None] | None = None,
     ) -> dict[int, StoreError]:
         """Renames many files, replacing nothing, in a few threads; two calls each."""
         if not renames:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final, TypeAlias
 
 from committer.errors import StoreError, StoreIsADirectoryError, StorePreconditionError
@@ -14,9 +14,10 @@ from committer.stores.local import kernel_rename
 from committer.stores.local.calls import (
     WORTH_A_LISTING,
     drop_orphan,
+    has_number,
     identity_of,
+    look_among,
     may_hold_sidecars,
-    others_among,
     rename_no_replace,
 )
 from committer.stores.local.errors import translate
@@ -33,18 +34,22 @@ class BatchRenames(Renames):
     """Renames of many files, what is the same for all of them looked at once."""
 
     def rename_files(
-        self, renames: Sequence[tuple[StorePath, StorePath]], seen: Sequence[tuple[str | None, int]] | None = None
+        self,
+        renames: Sequence[tuple[StorePath, StorePath]],
+        seen: Sequence[tuple[str | None, int]] | None = None,
+        identities: Sequence[str | None] | None = None,
     ) -> dict[int, StoreError]:
         """Renames many files, replacing nothing; the errors, by index.
 
         Where enough of them go into one directory that directory is listed, once before and once afterwards, in place
-        of three looks at each file. Checksum sidecars of their sources stay where they are. Files of which it was said
-        what was seen of them are looked at, and their sidecars are deleted, as `rename_file` does.
+        of three looks at each file; of a file that has the inode number of its identity then, the place it came from
+        needs no look either. Checksum sidecars of their sources stay where they are. Files of which it was said what
+        was seen of them are looked at, and their sidecars are deleted, as `rename_file` does.
         """
         errors: dict[int, StoreError] = {}
         with Held() as batch:
             if seen is None:
-                self._rename_batch(batch, renames, errors)
+                self._rename_batch(batch, renames, identities or [None] * len(renames), errors)
             else:
                 self._rename_seen(batch, renames, seen, errors)
         return errors
@@ -92,8 +97,13 @@ class BatchRenames(Renames):
                 errors[names[name]] = _move_back(source, destination, refuse_link(above))
 
     def _rename_batch(
-        self, batch: Held, renames: Sequence[tuple[StorePath, StorePath]], errors: dict[int, StoreError]
+        self,
+        batch: Held,
+        renames: Sequence[tuple[StorePath, StorePath]],
+        identities: Sequence[str | None],
+        errors: dict[int, StoreError],
     ) -> None:
+        proved: set[int] = set()
         for directory, indexes in _by_directory([destination for _source, destination in renames]).items():
             if self.exclusive_rename and len(indexes) >= WORTH_A_LISTING:
                 bare = may_hold_sidecars(directory, _ENTRIES_A_RENAME * len(indexes)) is False
@@ -101,26 +111,31 @@ class BatchRenames(Renames):
                 bare = False
             some: list[_Numbered] = [(index, *renames[index]) for index in indexes]
             if bare:
-                some = self._rename_bare(batch, directory, some, errors)
+                some, arrived = self._rename_bare(batch, directory, some, errors)
+                proved.update(index for index, number in arrived.items() if has_number(identities[index], number))
             for index, source, destination in some:
                 try:
                     self.rename_file(source, destination, False, None, batch)
                 except StoreError as error:
                     errors[index] = error
-        self._look_for_strangers(batch, renames, errors)
+        unproved = [index for index in range(len(renames)) if index not in errors and index not in proved]
+        self._look_for_strangers(batch, renames, unproved, errors)
 
     def _look_for_strangers(
-        self, batch: Held, renames: Sequence[tuple[StorePath, StorePath]], errors: dict[int, StoreError]
+        self,
+        batch: Held,
+        renames: Sequence[tuple[StorePath, StorePath]],
+        renamed: Iterable[int],
+        errors: dict[int, StoreError],
     ) -> None:
         """Moves back what came through a link that was planted after the look at its directory.
 
         The directory that was looked at is still open: a name that stands in it was not renamed, another file was.
         """
         moved: dict[str, dict[str, int]] = {}
-        for index, (source, _destination) in enumerate(renames):
-            if index not in errors:
-                above, _slash, name = source.path.rpartition("/")
-                moved.setdefault(above, {})[name] = index
+        for index in renamed:
+            above, _slash, name = renames[index][0].path.rpartition("/")
+            moved.setdefault(above, {})[name] = index
         for above, names in moved.items():
             try:
                 left = batch.left_in(above, names)
@@ -132,8 +147,12 @@ class BatchRenames(Renames):
 
     def _rename_bare(
         self, batch: Held, directory: str, renames: list[_Numbered], errors: dict[int, StoreError]
-    ) -> list[_Numbered]:
-        """Renames files into one directory without sidecars; returns those that need another way."""
+    ) -> tuple[list[_Numbered], dict[int, int]]:
+        """Renames files into one directory without sidecars.
+
+        Returns:
+            Those that need another way, and the inode number of each that arrived, by index.
+        """
         rest: list[_Numbered] = []
         renamed: dict[str, _Numbered] = {}
         checked: set[str] = set()
@@ -162,10 +181,11 @@ class BatchRenames(Renames):
                 renamed[destination.name] = numbered
         # The system renames a directory or a link as gladly as a file. That none was among them is seen afterwards, in
         # one look at them all.
-        for name, is_directory in others_among(directory, renamed.keys(), _ENTRIES_A_RENAME * len(renamed)).items():
+        found = look_among(directory, renamed.keys(), _ENTRIES_A_RENAME * len(renamed))
+        for name, is_directory in found.others.items():
             index, source, destination = renamed[name]
             errors[index] = self._put_other_back(source, destination, is_directory)
-        return rest
+        return rest, {renamed[name][0]: number for name, number in found.numbers.items()}
 
     def _put_other_back(self, source: StorePath, destination: StorePath, is_directory: bool) -> StoreError:
         """Undoes the rename of what turned out to be no regular file; says what the caller is to hear."""

@@ -15,7 +15,7 @@ import sys
 from collections.abc import Collection, Iterator
 from contextlib import suppress
 from itertools import islice
-from typing import Final, Self, TypeAlias
+from typing import Final, NamedTuple, Self, TypeAlias
 
 from committer.file_names import working_part
 from committer.paths import StorePath
@@ -92,6 +92,11 @@ def describe(path: StorePath, found: os.stat_result, place: Place, refuses: Refu
 def identity_of(found: os.stat_result) -> str:
     """What proves that something is still what it was, through renames."""
     return f"{found.st_ino}:{found.st_mtime_ns}"
+
+
+def has_number(identity: str | None, number: int) -> bool:
+    """Whether a file of that identity has this inode number."""
+    return identity is not None and identity.startswith(f"{number}:")
 
 
 def _leads_to_directory(place: Place) -> bool:
@@ -219,8 +224,20 @@ def may_hold_sidecars(directory: str, most: int) -> bool | None:
     return False
 
 
-def others_among(directory: str, names: Collection[str], most: int) -> dict[str, bool]:
-    """Which of some names in a directory are no regular files, each with whether it is a directory.
+class Among(NamedTuple):
+    """What stands under some names in a directory.
+
+    Attributes:
+        others: Names of what is no regular file, each with whether it is a directory.
+        numbers: Names of regular files, each with its inode number.
+    """
+
+    others: dict[str, bool]
+    numbers: dict[str, int]
+
+
+def look_among(directory: str, names: Collection[str], most: int) -> Among:
+    """Looks what stands under some names in a directory, by one listing.
 
     Args:
         directory: Where they are.
@@ -228,21 +245,26 @@ def others_among(directory: str, names: Collection[str], most: int) -> dict[str,
         most: Entries that are read before those not yet seen are looked at one by one.
     """
     unseen = set(names)
-    found: dict[str, bool] = {}
+    others: dict[str, bool] = {}
+    numbers: dict[str, int] = {}
     with suppress(OSError), Entries(directory) as entries:
         for entry in islice(entries, most):
             name = entry.name
             if name in unseen:
-                if not entry.is_file(follow_symlinks=False):
-                    found[name] = entry.is_dir(follow_symlinks=False)
+                if entry.is_file(follow_symlinks=False):
+                    numbers[name] = entry.inode()
+                else:
+                    others[name] = entry.is_dir(follow_symlinks=False)
                 unseen.discard(name)
     # Also what the disk lists under another spelling of its name.
     for name in unseen:
         with suppress(OSError):
-            kind = os.lstat(f"{directory}/{name}").st_mode
-            if not stat.S_ISREG(kind):
-                found[name] = stat.S_ISDIR(kind)
-    return found
+            found = os.lstat(f"{directory}/{name}")
+            if stat.S_ISREG(found.st_mode):
+                numbers[name] = found.st_ino
+            else:
+                others[name] = stat.S_ISDIR(found.st_mode)
+    return Among(others, numbers)
 
 
 def unlink(place: Place) -> bool:

@@ -190,13 +190,17 @@ class LocalStore(Store):
         await self._batches.run(self._disk.rename_file, _checked(source), _checked(destination), replace, identity)
 
     async def rename_files(
-        self, renames: Sequence[tuple[StorePath, StorePath]], *, seen: Sequence[tuple[str | None, int]] | None = None
+        self,
+        renames: Sequence[tuple[StorePath, StorePath]],
+        *,
+        seen: Sequence[tuple[str | None, int]] | None = None,
+        identities: Sequence[str | None] | None = None,
     ) -> dict[int, StoreError]:
         """Renames many files in one hop to a thread."""
         for source, destination in renames:
             _checked(source)
             _checked(destination)
-        return await self._batches.run(self._disk.rename_files, renames, seen, weight=MANY)
+        return await self._batches.run(self._disk.rename_files, renames, seen, identities, weight=MANY)
 
     async def rename_directory(self, source: StorePath, destination: StorePath) -> None:
         """Renames a directory, where `Capabilities.atomic_directory_rename` holds."""
