@@ -69,13 +69,6 @@ class Removal(ABC):
         """Looks what the job has outside its own directory: no call for most committers."""
         self.outside = await self.context.forms.outside(self.context)
 
-    @property
-    def attempts(self) -> list[StorePath]:
-        """The task attempt directories that were seen."""
-        layout = self.context.layout
-        places = (layout.tasks, layout.tasks_fenced)
-        return [child.path for place in places for child in self.found.get(place, []) if child.is_directory]
-
     async def begin(self) -> None:
         """Makes sure that what stands is of the job, or of none.
 

@@ -150,13 +150,13 @@ class RemovalByRename(Removal):
 
         As long as one of them stands, decision and outcome do: none is left to `end`.
         """
-        attempts = [self._moved(path) for path in self.attempts]
-        parents = {parent for path in attempts for parent in self._directories if path.is_under(parent)}
+        attempts, parents = self._moved_attempts()
         rest = [directory for directory in self._directories if directory not in parents]
+        store = self.context.store
 
         async def delete(directory: StorePath) -> None:
             try:
-                await self._delete_directory(directory)
+                await store.delete_directory(directory, recursive=True)
             except StoreError:
                 # It is tried once more with its parent.
                 if not any(directory.is_under(parent) for parent in parents):
@@ -165,9 +165,24 @@ class RemovalByRename(Removal):
         failures = await self.in_parallel(delete, [*attempts, *rest])
         return failures + await self.in_parallel(self._delete_directory, sorted(parents, key=str))
 
+    def _moved_attempts(self) -> tuple[list[StorePath], set[StorePath]]:
+        """Where the task attempts' directories are by now, and the directories they were taken with."""
+        layout = self.context.layout
+        attempts: list[StorePath] = []
+        parents: set[StorePath] = set()
+        for place in (layout.tasks, layout.tasks_fenced):
+            names = [child.path.name for child in self.found.get(place, []) if child.is_directory]
+            if names:
+                moved = self._moved(place)
+                attempts += [moved / name for name in names]
+                parents.update(taken for taken in self._directories if moved == taken or moved.is_under(taken))
+        return attempts, parents
+
     def _moved(self, path: StorePath) -> StorePath:
-        """Where something is that was taken with a directory above it."""
+        """Where something is that was taken, or a directory above it."""
         for source, place in self._taken.items():
+            if path == source:
+                return place
             if path.is_under(source):
                 return place / path.relative_to(source)
         return path

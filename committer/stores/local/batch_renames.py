@@ -14,7 +14,6 @@ from committer.stores.local import kernel_rename
 from committer.stores.local.calls import (
     WORTH_A_LISTING,
     drop_orphan,
-    has_number,
     identity_of,
     look_among,
     may_hold_sidecars,
@@ -112,7 +111,9 @@ class BatchRenames(Renames):
             some: list[_Numbered] = [(index, *renames[index]) for index in indexes]
             if bare:
                 some, arrived = self._rename_bare(batch, directory, some, errors)
-                proved.update(index for index, number in arrived.items() if has_number(identities[index], number))
+                proved.update(
+                    [index for index, number in arrived.items() if (identities[index] or "").startswith(f"{number}:")]
+                )
             for index, source, destination in some:
                 try:
                     self.rename_file(source, destination, False, None, batch)
@@ -162,7 +163,8 @@ class BatchRenames(Renames):
                 above = source.path[: source.path.rfind("/")]
                 if above not in checked:
                     batch.refuse_links(above)
-                    batch.refuse_links(directory)
+                    if not checked:
+                        batch.refuse_links(directory)
                     checked.add(above)
                 # By whole names, as `ends_of` says.
                 kernel_rename.rename_no_replace(source.path, destination.path)

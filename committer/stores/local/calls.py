@@ -90,13 +90,8 @@ def describe(path: StorePath, found: os.stat_result, place: Place, refuses: Refu
 
 
 def identity_of(found: os.stat_result) -> str:
-    """What proves that something is still what it was, through renames."""
+    """What proves that something is still what it was, through renames: its inode number, and when it was written."""
     return f"{found.st_ino}:{found.st_mtime_ns}"
-
-
-def has_number(identity: str | None, number: int) -> bool:
-    """Whether a file of that identity has this inode number."""
-    return identity is not None and identity.startswith(f"{number}:")
 
 
 def _leads_to_directory(place: Place) -> bool:

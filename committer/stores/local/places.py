@@ -21,6 +21,7 @@ from typing import Final, NamedTuple, Self
 from committer.errors import StoreLinkError
 from committer.file_names import working_part
 from committer.paths import StorePath
+from committer.stores.local.kernel_rename import ENCODE_ERRORS, ENCODING
 
 _PASSED: Final = os.O_DIRECTORY | os.O_CLOEXEC | getattr(os, "O_PATH", os.O_RDONLY)
 LISTED: Final = os.O_DIRECTORY | os.O_CLOEXEC | os.O_RDONLY
@@ -231,7 +232,7 @@ def _kernel_opens() -> Callable[[int, str, int], int] | None:
     hows = {flags: ctypes.pointer(_How(flags, 0, _RESOLVE_NO_SYMLINKS)) for flags in (_PASSED, LISTED)}
 
     def opened(at: int, path: str, flags: int) -> int:
-        while (handle := int(call(_OPENAT2, at, os.fsencode(path), hows[flags], size))) < 0:
+        while (handle := int(call(_OPENAT2, at, path.encode(ENCODING, ENCODE_ERRORS), hows[flags], size))) < 0:
             if ctypes.get_errno() != errno.EINTR:
                 break
         return handle
