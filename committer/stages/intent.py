@@ -5,8 +5,6 @@ from __future__ import annotations
 from contextlib import suppress
 from dataclasses import dataclass
 
-import msgspec
-
 from committer.errors import (
     CommitterError,
     JobNotFoundError,
@@ -98,15 +96,11 @@ class DeclareIntent(Stage[CommitIntent, StorePath]):
         temporary = layout.temporary_of(layout.intent, self.context.driver)
         found = await create_exclusively(store, layout.intent, wanted, temporary=temporary, durable=durable)
         standing = decode_record(found, Intent, source=str(layout.intent))
-        own = layout.intent
-        if standing.driver != self.context.driver:
-            own = layout.joined_intent(self.context.driver)
-            await store.put(own, wanted, temporary=temporary, durable=durable)
-        if (standing.winners, standing.tasks) != (intent.winners, intent.tasks):
-            # Another try with other winners: a recoverer must take these from now on. The intent stays the first
-            # driver's, which takes it back by that.
-            renewed = encode_record(msgspec.structs.replace(intent, driver=standing.driver))
-            await store.put(layout.intent, renewed, temporary=temporary, durable=durable)
+        if standing.driver == self.context.driver:
+            return layout.intent
+        # Beside the first driver's, which is its own to take back. A recoverer goes by the one that came last.
+        own = layout.joined_intent(self.context.driver)
+        await store.put(own, wanted, temporary=temporary, durable=durable)
         return own
 
 

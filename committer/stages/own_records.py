@@ -72,13 +72,17 @@ async def read_outcome(store: Store, layout: JobLayout) -> JobOutcome | None:
 
 
 async def read_intent(store: Store, found: JobDirectory) -> Intent | None:
-    """Reads the intent that a recovery goes by, None when no driver began to commit the job: one call."""
+    """Reads the intent that a recovery goes by, None when no driver began to commit the job: one call an intent.
+
+    Of several drivers' the one that was written last, by their clocks: each try knows best which task attempts won.
+    """
     directories = store.capabilities.directories
+    standing: list[Intent] = []
     for name in found.intents:
         if found.outlived(name, directories=directories):
             continue
         with _naming_the_end(found.layout):
             intent = await read_record(store, found.layout.job_directory / name, Intent)
         if intent is not None and is_of(intent.setup, found.layout.setup_name):
-            return intent
-    return None
+            standing.append(intent)
+    return max(standing, key=lambda intent: intent.created, default=None)

@@ -109,6 +109,7 @@ class Party:
     driver: Job
     store: FaultyStore
     messages: list[committer.TaskCommit] | None
+    tasks: int | None = None
     report: JobReport | None = None
     error: CommitterError | None = None
     calls: int = field(default=0)
@@ -117,7 +118,7 @@ class Party:
         """Commits; keeps what comes of it."""
         self.error = None
         try:
-            self.report = await self.driver.commit(self.messages)
+            self.report = await self.driver.commit(self.messages, self.tasks)
         except CommitterError as error:
             self.error = error
         self.calls = self.store.count()

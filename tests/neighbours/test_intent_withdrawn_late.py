@@ -10,13 +10,14 @@ from dataclasses import replace
 
 import pytest
 
+import committer
 from committer import CommitterConfig
 from committer.committers.context import open_context
-from committer.errors import CommitterError
+from committer.errors import JobUndecidedError, TaskMissingError
 from committer.records.job_state import Intent, decode_record
 from committer.stages.base import StageContext
 from committer.stages.intent import withdraw
-from committer.testing.faults import Fault, SimulatedCrash
+from committer.testing.faults import Call, Fault, SimulatedCrash
 from tests.neighbours.meeting import Connection, Party, Table, is_record
 from tests.neighbours.test_intent_of_two_drivers import Held
 from tests.neighbours.test_lock_given_back_late import (
@@ -129,18 +130,51 @@ async def test_driver_that_withdraws_twice_leaves_the_next_tries_intent(profile:
     await check_seen(table, lambda: withdraw(context, context.layout.intent), two)
 
 
+def _takes_intent(call: Call) -> bool:
+    return call.operation in ("rename_file", "delete_file", "delete_file_if") and call.path.name == "intent"
+
+
+def _joins(call: Call) -> bool:
+    return call.operation == "put" and call.path.name.startswith("intent-")
+
+
 @PROFILES
-async def test_intent_that_another_driver_renewed_stays_the_first_drivers(profile: str) -> None:
-    """It had other winners, and wrote them there; it rests on an intent of its own. Both withdraw, and none is left."""
+@pytest.mark.parametrize("joins_first", [True, False])
+async def test_no_intent_is_left_of_two_drivers_that_withdraw(profile: str, joins_first: bool) -> None:
+    """The second one has other winners. It joins while the first one, which looked at its intent, takes that back."""
     table = Table(profile, OLD)
-    party, context, _written = await declared(table)
-    two = await attached(table, party, Connection(table.space))
-    two.store.faults.append(Fault(kind="forbidden", operation="read", path=is_record))
-    with pytest.raises(CommitterError):
-        await two.driver.commit(tasks=1)
-    assert decode_record(table.all_files()[INTENT], Intent, source=INTENT).tasks == 1
+    one = await table.job("append", APPENDED, APPEND)
+    one.store.faults.append(Fault(kind="forbidden", operation="read", path=is_record))
+    store = Connection(table.space)
+    driver = await committer.attach_job(one.driver.spec, storage_options={"store": store})
+    two = Party(driver, store, None, tasks=5)
+    first, second = Held(one, _takes_intent), Held(two, _joins)
+    await first.stopped()
+    await second.stopped()
+    for party in (second, first) if joins_first else (first, second):
+        await party.finish()
+    assert [party.error.outcome for party in (one, two) if party.error is not None] == ["unchanged"] * 2
+    left = {name for name in table.all_files() if name.startswith(INTENT)}
+    assert left == set()
+    with pytest.raises(JobUndecidedError):
+        await committer.recover(table.dest, "append", storage_options=table.options)
+
+
+@PROFILES
+async def test_recovery_goes_by_the_try_that_began_last(profile: str) -> None:
+    """Both drivers died before they decided. The second one had other winners."""
+    table = Table(profile, OLD)
+    one, context, _written = await declared(table)
+    store = Connection(table.space)
+    two = Party(await committer.attach_job(one.driver.spec, storage_options={"store": store}), store, None, tasks=5)
+    store.faults.append(Fault(kind="crash_after", operation="put", path=f"{INTENT}-"))
+    with pytest.raises(SimulatedCrash):
+        await two.commit()
+    with pytest.raises(TaskMissingError):
+        await committer.recover(table.dest, "append", storage_options=table.options)
+    assert table.files() == OLD
     await withdraw(context, context.layout.intent)
-    assert not [name for name in table.all_files() if name.startswith(INTENT)]
+    assert INTENT not in table.all_files()
 
 
 @pytest.mark.parametrize("profile", ["local", "hdfs"])
