@@ -136,15 +136,17 @@ def foreach_partition(
 
     Raises:
         ConfigurationError: An argument cannot be honoured. Nothing was done.
-        UnsupportedError: The DataFrame is a streaming one, or pyarrow is missing. Nothing was done. Or this package, or
-            what it needs, is missing in Spark's Python workers; the job was aborted.
+        UnsupportedError: The DataFrame is a streaming one, or pyarrow or pandas is missing. Nothing was done. Or this
+            package, or what it needs, is missing in Spark's Python workers; the job was aborted.
         JobExistsError: The job id is in use at the destination.
         TaskMissingError: A partition returned no message, or two; the job was aborted.
         PySparkException: A task failed for good, or Spark refused the plan; the job was aborted.
         CommitterError: As `committer.sync.Job.commit`.
     """
-    if importlib.util.find_spec("pyarrow") is None:
-        raise missing_package("pyarrow")
+    # PySpark's mapInArrow asks for both.
+    for package in ("pyarrow", "pandas"):
+        if importlib.util.find_spec(package) is None:
+            raise missing_package(package)
     check_frame(df, "foreach_partition")
     check_write_function(write_fn)
     plan = _plan(df, uri, config, storage_options)

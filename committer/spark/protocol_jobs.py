@@ -204,7 +204,8 @@ def _chosen(request: SetupRequest, config: CommitterConfig | None, destination: 
         for key, value in {**request.storage, **request.options}.items()
         if not key.startswith((OWN, STAGED)) and (config is None or key in request.of_write)
     }
-    chosen: dict[str, Any] = choices_of(said, (), mode=None, place=destination)
+    whose = "the options of the write, or the session's Hadoop configuration"
+    chosen: dict[str, Any] = choices_of(said, (), mode=None, place=destination, whose=whose)
     return (config or CommitterConfig()).replace(**chosen)
 
 

@@ -174,7 +174,12 @@ def telling(withheld: str) -> Iterator[None]:
 
 
 def choices_of(
-    session: Mapping[str, str], given: Iterable[str], *, mode: str | None = "append", place: StorePath | None = None
+    session: Mapping[str, str],
+    given: Iterable[str],
+    *,
+    mode: str | None = "append",
+    place: StorePath | None = None,
+    whose: str = "the session's Hadoop configuration",
 ) -> dict[str, object]:
     """The commit's choices that a session makes, by field of `CommitterConfig`; what is not understood is logged.
 
@@ -183,6 +188,7 @@ def choices_of(
         given: Keys of the options that the write was given, which win, under either of their names.
         mode: The save mode, which decides about conflicts; None where the session does.
         place: The destination, whose own keys count; None where it is not known.
+        whose: Where the keys stand, for the log.
 
     Raises:
         ConfigurationError: A value is not one its option takes.
@@ -194,7 +200,7 @@ def choices_of(
         said = f"{found.origins['conflict_mode']} is {found.values['conflict_mode']}"
         found.warnings.append(f"{said}, which has no effect here: the save mode {mode} decides; {instead}")
     for said in found.warnings:
-        _LOG.warning("of the session's Hadoop configuration: %s", said)
+        _LOG.warning("of %s: %s", whose, said)
     taken |= _OF_THE_MODE if mode is not None else frozenset()
     chosen = {field: value for field, value in found.values.items() if field not in taken}
     CommitterConfig(**chosen)  # type: ignore[arg-type]

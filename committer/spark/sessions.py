@@ -27,6 +27,8 @@ _NOT_FOUND: Final = re.compile(
     r"^(?:ModuleNotFoundError: No module named '(?P<module>[^']+)'|.*\[PACKAGE_NOT_INSTALLED\] (?P<package>\w+) )",
     re.MULTILINE,
 )
+# Java's words, of the machine that runs a task or of the driver's.
+_NO_INTERPRETER: Final = re.compile(r'Cannot run program "(?P<python>[^"\n]+)"')
 # This distribution, and what it and its extra `spark` bring along. A module that the caller's own function misses is
 # for Spark's traceback to show.
 _OURS: Final = frozenset(
@@ -92,11 +94,21 @@ def described(df: DataFrame, description: str, group: str) -> Iterator[None]:
 
 
 def missing_in_worker(error: BaseException) -> UnsupportedError | None:
-    """The error behind one of Spark's that says that a module is missing in its Python workers; None for any other.
+    """The error behind one of Spark's that says that its Python workers, or a module of theirs, are not to be had.
+
+    None for any other.
 
     Nothing was published by then: what tasks wrote, a job commit would have had to follow.
     """
     text = str(error)
+    interpreter = _NO_INTERPRETER.search(text)
+    if interpreter is not None and not _in_commit(error):
+        return UnsupportedError(
+            f"Spark cannot start the Python interpreter {interpreter['python']}",
+            operation="run a Spark task",
+            next_step="let PYSPARK_PYTHON name, before the driver starts, an interpreter that has the same path on"
+            " every machine, and `pip install 'lake-committer[spark]'`",
+        )
     names = [match["module"] or match["package"].lower() for match in _NOT_FOUND.finditer(text)]
     if not names or names[-1].partition(".")[0] not in _OURS or _in_commit(error):
         return None

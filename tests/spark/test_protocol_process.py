@@ -137,7 +137,7 @@ def test_an_interrupt_leaves_a_commit_alone(committing: SparkSession, use_python
 
 def test_a_setup_without_its_answer(committing: SparkSession, use_python: Use, tmp_path: Path) -> None:
     use_python(wrapper(tmp_path / "silent", "exit 0"))
-    with pytest.raises(Exception, match=r"asked to setup job .*outcome: unchanged; next step: put right what it says"):
+    with pytest.raises(Exception, match=r"asked to set up job .*outcome: unchanged; next step: put right what it says"):
         committing.range(2).write.parquet(str(tmp_path / "out"))
 
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import shlex
 import subprocess
 import sys
 import sysconfig
+import tomllib
 import venv
 from pathlib import Path
 from typing import Any
@@ -49,6 +51,28 @@ def script(path: Path, commands: str) -> Path:
     path.write_text(f"#!/bin/sh\n{commands}\n")
     path.chmod(0o755)
     return path
+
+
+def test_the_extra_brings_what_pyspark_asks_for_here() -> None:
+    """foreach_partition runs through mapInArrow, which takes pandas and pyarrow of the driver's interpreter."""
+    pyproject = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())
+    names = {re.split(r"[^\w-]", one)[0] for one in pyproject["project"]["optional-dependencies"]["spark"]}
+    assert {"pandas", "pyarrow", "pyspark"} <= names
+
+
+def test_an_interpreter_that_is_not_there(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    nowhere = str(tmp_path / "python")
+    monkeypatch.setattr(spark.sparkContext, "pythonExec", nowhere)
+    spark.dataSource.register(committer.spark.CommitterDataSource)
+    for call in (
+        lambda: committer.spark.write(spark.range(2), tmp_path / "t", writer="python"),
+        lambda: committer.spark.foreach_partition(spark.range(2), tmp_path / "u", lambda rows, task: None),
+    ):
+        with pytest.raises(UnsupportedError, match=rf"cannot start the Python interpreter {nowhere}; .*PYSPARK_PYTHON"):
+            call()
+    monkeypatch.undo()
+    spark.dataSource.register(committer.spark.CommitterDataSource)
+    assert not data_files(tmp_path / "t")
 
 
 # --- In the tests' own session: what runs functions is chosen anew for each ------------------------------------------

@@ -149,7 +149,7 @@ public final class Driver {
       String operation, String jobId, String destination, String why, Throwable cause) {
     String look = "`committer jobs " + destination + "` shows how far the job is";
     return new CommitException(
-        "Python did not answer when asked to " + operation + " job " + jobId + " at " + destination + ": " + why
+        "Python did not answer when asked to " + (isSetup(operation) ? "set up" : operation) + " job " + jobId + " at " + destination + ": " + why
             + (isSetup(operation)
                 ? "; outcome: unchanged; next step: put right what it says (a module that is missing: `pip install"
                     + " 'lake-committer[spark]'` for that interpreter, Python 3.11 or later); " + look + ", and what ends it"
