@@ -99,7 +99,7 @@ def unfinished_neighbours_ignored(patches: Patches) -> None:
 def lock_deleted_blindly(patches: Patches) -> None:
     """A driver that ends its job, or withdraws, deletes the replace lock, another job's too."""
 
-    async def release(context: StageContext, *, driver: str | None = None, taken: bool = True) -> None:
+    async def release(context: StageContext, *, driver: str | None = None) -> None:
         await context.store.delete_file(context.layout.replace_lock)
 
     patches.function(release_lock, release)
