@@ -6,6 +6,7 @@ import asyncio
 import json
 import random
 import sys
+import tracemalloc
 from pathlib import Path
 from typing import Any
 
@@ -81,6 +82,28 @@ async def test_a_file_of_several_parts(
     assert found == files
     # S3 takes no part under 5 MiB but the last.
     assert (await channel.head("big"))["ETag"].strip('"').endswith("-3")
+
+
+async def test_many_long_files_are_sent_in_the_memory_of_one(
+    root: StorePath, channel: BucketChannel, options: dict[str, object], tmp_path: Path
+) -> None:
+    config = CommitterConfig(staging_directories=(str(tmp_path),), multipart_size=5 << 20, multipart_in_flight=2)
+    block = bytes(1 << 20)
+    async with committer.open_job(root, committer="directory", config=config, storage_options=options) as job:
+        task = await committer.open_task(job.spec, task=0, storage_options=options)
+        for number in range(8):
+            async with task.open(f"f-{number}") as file:
+                for _ in range(16):
+                    await file.write(block)
+        tracemalloc.start()
+        try:
+            await task.commit()
+            peak = tracemalloc.get_traced_memory()[1]
+        finally:
+            tracemalloc.stop()
+        assert peak < 8 * (5 << 20)
+        await job.commit(tasks=1)
+    assert len(await channel.files()) == 9
 
 
 async def test_nothing_is_sent_before_a_task_commits_and_losers_are_ended(

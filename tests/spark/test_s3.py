@@ -149,3 +149,33 @@ def test_attempts_that_fail_or_lose_leave_nothing(server: Server, options: dict[
     attempts = attempts_of_rows(server, "losing/table")
     # Once its copy has handed over all rows the first attempt goes on, too: which of the two wins is Spark's to say.
     assert {attempts[row] for row in range(ROWS, 2 * ROWS)} in ({0}, {1})
+
+
+@pytest.mark.parametrize("name", ["directory", "partitioned"])
+def test_a_staging_committer_replaces_what_the_mode_says(
+    name: str, spark: SparkSession, server: Server, options: dict[str, str]
+) -> None:
+    """A dynamic overwrite takes the partitions that are written, a static one all, whichever of the two commits it."""
+    from tests.s3.servers import BUCKET
+
+    uri = f"s3://{BUCKET}/{name}/table"
+    frame = spark.createDataFrame([(number, number % 3) for number in range(30)], "id long, p int").repartition(2)
+
+    def write(rows: Any, **more: Any) -> set[str]:
+        report = committer.spark.write(rows, uri, partition_by=["p"], committer=name, storage_options=options, **more)
+        assert report.committer == name
+        found = {
+            key.removeprefix(f"{name}/table/") for key in keys(server.client, BUCKET) if key.startswith(f"{name}/")
+        }
+        assert "Uploads" not in server.client.list_multipart_uploads(Bucket=BUCKET)
+        return found - {"_SUCCESS"}
+
+    first = write(frame)
+    dynamic = write(frame.where("p = 1"), mode="overwrite", partition_overwrite_mode="dynamic")
+    assert {key for key in first if not key.startswith("p=1/")} == {
+        key for key in dynamic if not key.startswith("p=1/")
+    }
+    assert not {key for key in first & dynamic if key.startswith("p=1/")}
+    static = write(frame.where("p = 2"), mode="overwrite", partition_overwrite_mode="static")
+    assert {key.partition("/")[0] for key in static} == {"p=2"}
+    assert not static & dynamic
