@@ -326,7 +326,11 @@ class TaskAttempt(OneProcess):
             may_have_record=self._may_have_committed,
             uploads=self._writing.uploads(),
         )
-        await self._committer.abort_task(self._context, request)
+        try:
+            await self._committer.abort_task(self._context, request)
+        except BaseException:
+            await self._leave()
+            raise
         _log.debug(
             "task attempt %s is aborted",
             self._attempt_id,

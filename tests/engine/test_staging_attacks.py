@@ -88,18 +88,6 @@ async def test_fail_refuses_a_partition_whose_data_lies_deeper() -> None:
     assert place.files() == {"p=1/q=1/old": b"old"}
 
 
-@pytest.mark.parametrize("name", ["directory", "partitioned"])
-@pytest.mark.parametrize("mode", ["append", "fail", "replace"])
-async def test_a_destination_that_is_a_file_is_refused(name: str, mode: str) -> None:
-    place = StagingPlace(name)
-    place.space.write("/table", b"a file")
-    with pytest.raises(CommitterError):
-        async with place.open_job(config=CommitterConfig(conflict_mode=mode)) as job:  # type: ignore[arg-type]
-            await place.run_task(job, 0, {"p=1/new": b"new"})
-            await job.commit(tasks=1)
-    assert place.space.files()["/table"] == b"a file"
-
-
 # -- at once --------------------------------------------------------------------------------------------------------------
 
 

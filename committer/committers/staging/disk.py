@@ -31,6 +31,7 @@ class DiskState(NamedTuple):
     inode: int
     size: int
     modified_ns: int
+    changed_ns: int
 
 
 class DiskWriter(FileWriter):
@@ -117,7 +118,7 @@ async def _on_disk(runtime: Runtime, call: Callable[[], T], target: StorePath) -
     try:
         return await runtime.run_blocking(call)
     except FileNotFoundError as error:
-        raise _vanished(target, error) from error
+        raise vanished(target, error) from error
     except OSError as error:
         raise TaskError(
             f"{target} could not be kept on a disk of this machine: {error}",
@@ -129,12 +130,13 @@ async def _on_disk(runtime: Runtime, call: Callable[[], T], target: StorePath) -
         ) from error
 
 
-def _vanished(target: StorePath, error: BaseException) -> VanishedError:
+def vanished(target: StorePath, error: BaseException | None) -> VanishedError:
+    """What to raise where what a task wrote is gone."""
     return VanishedError(
         f"what the task wrote of {target} is not on the disk of this machine any more",
         operation="commit_task",
         path=target,
-        causes=[error],
+        causes=[error] if error is not None else [],
         next_step="if the job still runs, run the task again as a new attempt; else something removed the files of its "
         "attempts, which lie in staging_directories, or in the system's directory for temporary files",
     )
@@ -172,7 +174,7 @@ def _check_same(path: str, found: os.stat_result, state: DiskState) -> None:
 
 
 def _state(found: os.stat_result) -> DiskState:
-    return DiskState(found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns)
+    return DiskState(found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
 
 
 def _remove(path: str) -> None:

@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 
-from committer.committers.staging.disk import BLOCK_BYTES, DiskState, DiskWriter, VanishedError, blocks_of, state_of
-from committer.committers.staging.places import FILES, OPENED, make_run, remove_run
+from committer.committers.staging.disk import (
+    BLOCK_BYTES,
+    DiskState,
+    DiskWriter,
+    VanishedError,
+    blocks_of,
+    state_of,
+    vanished,
+)
+from committer.committers.staging.places import FILES, OPENED, make_run, remove_run, stands
 from committer.errors import StoreError, TaskError
 from committer.flow.budget import Budget
 from committer.flow.shielded import UNDO_BOUND_S, run_shielded
@@ -25,7 +34,6 @@ from committer.stages.uploaded_files import UploadedFiles
 from committer.stores.abilities import LOCAL_PATHS
 from committer.stores.base import FileStatus, FileWriter
 from committer.stores.registry import find_store
-from committer.stores.upload_ends import end_upload
 
 
 class LocalFiles(AttemptFiles):
@@ -45,11 +53,13 @@ class LocalFiles(AttemptFiles):
         self._context = context
         self._run = layout.task_attempt_directory(identity.task, identity.attempt, identity.nonce).name
         self._place = ""
+        self._making = threading.Lock()
         self._uploaded = UploadedFiles(context, identity)
         self._kept: dict[str, str] = {}
         self._opened = 0
         self._sent: dict[str, tuple[DiskState, WrittenFile]] = {}
         self._closed = False
+        self._scanned = False
 
     async def open(self, destination: str, staged: str) -> FileWriter:
         """Looks whether the job stands, makes the directory of the run with its first file."""
@@ -75,6 +85,7 @@ class LocalFiles(AttemptFiles):
 
     async def scan(self) -> tuple[list[WrittenFile], list[str]]:
         """`ScanTask`, on the disk. No directories: where files wait in uploads there are none."""
+        self._scanned = True
         root = StorePath.of(os.path.join(self._made(), FILES))
         disk = await find_store(root)
         try:
@@ -112,6 +123,10 @@ class LocalFiles(AttemptFiles):
                     raise
 
         await run_workers(files, send, workers=context.config.io_concurrency, operation="send_files")
+        if self._scanned and not await context.runtime.run_blocking(partial(stands, self._place)):
+            # Removed while it was scanned, so files may have been missed; or made anew by a program.
+            await check_job_stands(context, operation="commit_task")
+            raise vanished(context.layout.destination, None)
         return [settled[file.name] for file in files]
 
     async def stop(self) -> None:
@@ -124,16 +139,34 @@ class LocalFiles(AttemptFiles):
 
     async def close(self) -> None:
         """Removes what it kept on the disk."""
+        if self._made_or_being_made():
+            await run_shielded(partial(self._context.runtime.run_blocking, self._removed), bound_s=UNDO_BOUND_S)
         self._closed = True
-        place, self._place = self._place, ""
-        if place:
-            work = partial(self._context.runtime.run_blocking, partial(remove_run, place))
-            await run_shielded(work, bound_s=UNDO_BOUND_S)
 
     def _made(self) -> str:
-        if not self._place and not self._closed:
-            self._place = make_run(self._context.config, self._context.layout, self._run)
-        return self._place
+        # By files that are opened at once, in threads; a second directory would lose what the first one holds.
+        with self._making:
+            if self._closed:
+                raise VanishedError(
+                    "the task attempt is over",
+                    operation="open",
+                    path=self._run,
+                    next_step="run the task again as a new attempt",
+                )
+            if not self._place:
+                self._place = make_run(self._context.config, self._context.layout, self._run)
+            return self._place
+
+    def _made_or_being_made(self) -> bool:
+        return bool(self._place) or self._making.locked()
+
+    def _removed(self) -> None:
+        # A thread that outlasts its cancelled caller may be making it.
+        with self._making:
+            self._closed = True
+            place, self._place = self._place, ""
+            if place:
+                remove_run(place)
 
     def _published(self, name: str) -> str:
         """The name of what a program wrote by a path, with the job's token where each file is to have it."""
@@ -154,8 +187,8 @@ class LocalFiles(AttemptFiles):
         before = self._sent.get(file.name)
         if before is not None and before[0] == state:
             return before[1]
-        if before is not None and before[1].upload is not None:
-            await end_upload(context.store, target, before[1].upload.id)
+        # An upload of a commit before stays: a record that names it may have been saved, and count. It is listed, so
+        # the job's cleanup aborts it.
         writer = await self._uploaded.open(file.destination, file.name)
         try:
             async for block in blocks_of(path, state, target, context.runtime):

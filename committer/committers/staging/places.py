@@ -17,6 +17,7 @@ import shutil
 import stat
 import tempfile
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Final
 
 from committer.config import CommitterConfig
@@ -40,7 +41,12 @@ def make_run(config: CommitterConfig, layout: JobLayout, run: str) -> str:
         TaskError: No directory takes it.
     """
     failures: list[OSError] = []
-    for base in sorted(_bases(config), key=_room_in, reverse=True):
+    try:
+        bases = sorted(_bases(config), key=_room_in, reverse=True)
+    except OSError as error:
+        # The machine has no directory for temporary files that can be written to.
+        bases, failures = [], [error]
+    for base in bases:
         try:
             return _make(base, _of_job(layout), run)
         except OSError as error:
@@ -57,9 +63,18 @@ def make_run(config: CommitterConfig, layout: JobLayout, run: str) -> str:
 
 def remove_run(place: str) -> None:
     """Removes the directory of one run, and those above it that are empty then."""
+    job, gone = os.path.dirname(place), f"{place}.gone"
+    with suppress(OSError):
+        # At once: an attempt that is being committed must not take what is left half way for all it wrote.
+        os.rename(place, gone)
+    shutil.rmtree(gone, ignore_errors=True)
     shutil.rmtree(place, ignore_errors=True)
-    job = os.path.dirname(place)
     _remove_empty(job, os.path.dirname(job))
+
+
+def stands(place: str) -> bool:
+    """Whether the directory of a run is the one that was made; programs know, and make anew, `FILES` alone."""
+    return os.path.isdir(os.path.join(place, OPENED))
 
 
 def remove_runs(config: CommitterConfig, layout: JobLayout, attempt_id: str, nonce: str | None) -> None:
@@ -84,12 +99,16 @@ def _bases(config: CommitterConfig) -> list[str]:
 
 
 def _room_in(directory: str) -> int:
-    try:
-        found = os.statvfs(directory)
-    except OSError:
-        # Not made yet, which comes after all that are.
-        return -1
-    return found.f_bavail * found.f_frsize
+    while True:
+        try:
+            found = os.statvfs(directory)
+        except FileNotFoundError:
+            # Not made yet.
+            directory = os.path.dirname(directory)
+        except OSError:
+            return -1
+        else:
+            return found.f_bavail * found.f_frsize
 
 
 def _make(base: str, job: str, run: str) -> str:
@@ -101,6 +120,7 @@ def _make(base: str, job: str, run: str) -> str:
             os.makedirs(own, mode=0o700, exist_ok=True)
             if not _is_own(own):
                 raise PermissionError(f"{own} is another user's, or others can write to it")
+            os.chmod(own, 0o700)
             os.makedirs(os.path.dirname(place), exist_ok=True)
             os.mkdir(place)
             os.mkdir(os.path.join(place, OPENED))
@@ -117,7 +137,12 @@ def _jobs(config: CommitterConfig, layout: JobLayout) -> Iterator[str]:
     # Without the name of its setup a job cannot be told from another one of its id.
     if not layout.setup_name:
         return
-    for base in _bases(config):
+    try:
+        bases = _bases(config)
+    except OSError:
+        # A machine without a directory for temporary files ran no task.
+        return
+    for base in bases:
         own = os.path.join(base, _own_name())
         if _is_own(own):
             yield os.path.join(own, _of_job(layout))
