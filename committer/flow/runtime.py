@@ -17,9 +17,15 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from datetime import UTC, datetime
-from typing import Protocol, TypeVar
+from typing import Final, Protocol, TypeVar
+
+from anyio import CapacityLimiter, to_thread
+from anyio.lowlevel import RunVar
 
 T = TypeVar("T")
+
+_THREADS: Final = 32
+_threads: RunVar[CapacityLimiter] = RunVar("committer_threads")
 
 
 class Timer(Protocol):
@@ -69,7 +75,7 @@ class Runtime(ABC):
 
 
 class SystemRuntime(Runtime):
-    """The machine's clocks, the system's randomness, the running loop's thread pool."""
+    """The machine's clocks, the system's randomness, threads of its own in each running loop."""
 
     # Asked twice for every store call, so without a call of its own around it.
     monotonic: staticmethod[[], float] = staticmethod(time.monotonic)
@@ -87,8 +93,12 @@ class SystemRuntime(Runtime):
         return asyncio.get_running_loop().call_later(seconds, callback)
 
     async def run_blocking(self, call: Callable[[], T]) -> T:
-        """`asyncio.to_thread`."""
-        return await asyncio.to_thread(call)
+        """`anyio.to_thread.run_sync`, at most 32 at once in a loop; a caller that is cancelled leaves its call alone.
+
+        None of the loop's own threads, which `asyncio.to_thread` takes: a program may have all of them write to
+        blocking files, and each of those writes may wait for a call that is made here.
+        """
+        return await to_thread.run_sync(call, abandon_on_cancel=True, limiter=_limiter())
 
     def nonce(self, nbytes: int = 6) -> str:
         """Random bytes of the operating system, safe to take for unique and unguessable."""
@@ -101,6 +111,15 @@ class SystemRuntime(Runtime):
     def random(self) -> float:
         """`random.random`: good enough for jitter."""
         return random.random()
+
+
+def _limiter() -> CapacityLimiter:
+    try:
+        return _threads.get()
+    except LookupError:
+        limiter = CapacityLimiter(_THREADS)
+        _threads.set(limiter)
+        return limiter
 
 
 _SYSTEM = SystemRuntime()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from contextlib import suppress
 
 from committer.errors import JobNotFoundError, StoreExistsError, StoreNotFoundError, TaskError, UnsupportedError
 from committer.file_names import is_reserved
@@ -132,16 +131,26 @@ def make_local_directories(context: StageContext, base: str, name: str) -> str:
 
     Raises:
         JobNotFoundError: The task attempt directory is gone.
+        TaskError: The disk takes no such directory.
     """
     *directories, file = name.split("/")
     made = base
     for segment in directories:
         made = os.path.join(made, segment)
-        with suppress(FileExistsError):
-            try:
-                os.mkdir(made)
-            except FileNotFoundError as error:
-                raise attempt_vanished(context, "work_path", made) from error
+        try:
+            os.mkdir(made)
+        except FileExistsError:
+            continue
+        except FileNotFoundError as error:
+            raise attempt_vanished(context, "work_path", made) from error
+        except OSError as error:
+            raise TaskError(
+                f"{made} could not be made: {error.strerror}",
+                operation="work_path",
+                path=name,
+                causes=[error],
+                next_step="give the file another name, or make room on the disk",
+            ) from error
     return os.path.join(made, file)
 
 

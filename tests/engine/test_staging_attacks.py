@@ -19,7 +19,7 @@ from committer.committers.staging import places
 from committer.errors import CommitterError, ConfigurationError, StoreError, TargetExistsError, TaskError
 from committer.spark.modes import commit_config
 from committer.testing.faults import Fault
-from tests.engine.places import DiskPlace, MemoryPlace, StagingPlace
+from tests.engine.places import MemoryPlace, StagingPlace
 from tests.engine.uploads import pending
 
 Make = Callable[..., CommitterConfig]
@@ -227,12 +227,10 @@ async def test_an_attempt_that_is_aborted_while_it_commits_does_not_commit_a_par
     assert set(place.files()) in ({"a", "b"}, set())
 
 
-@pytest.mark.parametrize("kind", ["directory", "local"])
 async def test_an_attempt_that_was_aborted_and_makes_its_directory_anew_does_not_commit_a_part(
-    kind: str, config: Make, tmp_path: Path
+    place: MemoryPlace, config: Make
 ) -> None:
     """Java's local file system, and others, make every directory above a file they create."""
-    place = StagingPlace("directory") if kind == "directory" else DiskPlace(tmp_path / "table")
     async with place.open_job(config=config()) as job:
         task = await place.open_task(job.spec, 0)
         Path(task.work_path("a")).write_bytes(b"a")
@@ -467,7 +465,7 @@ async def test_a_name_that_the_disk_does_not_take_is_told_as_such(place: MemoryP
 @pytest.mark.filterwarnings("ignore::committer.options.ConfigurationWarning")
 @pytest.mark.parametrize("value", ["/tmp/hadoop-${user.name}/s3a", "relative/path"])
 def test_a_buffer_directory_that_hadoop_would_resolve_is_refused(value: str) -> None:
-    with pytest.raises(ConfigurationError, match="fs.s3a.buffer.dir"):
+    with pytest.raises(ConfigurationError, match=r"fs\.s3a\.buffer\.dir"):
         CommitterConfig.from_hadoop({"fs.s3a.committer.name": "directory", "fs.s3a.buffer.dir": value})
 
 

@@ -17,6 +17,9 @@ from committer.stores.helpers import bytes_of
 
 BLOCK_BYTES: Final = 1 << 20
 
+# A task may have thousands of files open, each with as much in memory as was not written yet.
+_KEPT_BYTES: Final = 1 << 16
+
 T = TypeVar("T")
 
 
@@ -53,11 +56,11 @@ class DiskWriter(FileWriter):
         self._turn = asyncio.Lock()
 
     async def write(self, data: bytes | bytearray | memoryview) -> None:
-        """Keeps it until a block is full."""
+        """Keeps it in memory until it is worth a system call."""
         data = bytes_of(data)
         self._buffer += data
         self._size += len(data)
-        if len(self._buffer) >= BLOCK_BYTES:
+        if len(self._buffer) >= _KEPT_BYTES:
             await self._flush()
 
     async def close(self) -> FileStatus:
