@@ -95,7 +95,7 @@ async def clean_job(
     if await is_anew(context, found.children):
         return _CLAIMED
     if age_s is not None:
-        newest = max(found.newest, await _newest_below(context, found)) or await _age_of_empty(context, found)
+        newest = max(found.newest, await _newest_below(context, found)) or await _age_of_rest(context, found)
         if not newest:
             return "its age is unknown: the store does not say when its records were written"
         now = context.runtime.now().timestamp()
@@ -156,11 +156,15 @@ def _what_it_was(found: JobDirectory) -> str:
     return "it was open, and is aborted" if found.set_up or found.attempts else "no record said that a job stood there"
 
 
-async def _age_of_empty(context: StageContext, found: JobDirectory) -> float:
-    """When an empty directory was made, which no record tells; 0 where the store does not say. At most one call."""
-    if found.children:
-        return 0.0
-    return (await context.store.status(context.layout.job_directory)).modified or 0.0
+async def _age_of_rest(context: StageContext, found: JobDirectory) -> float:
+    """How old is what no record tells of; 0 where the store does not say.
+
+    One call for an empty directory; else a listing for each: where directories have no time, what a task attempt wrote
+    late is told by its files alone.
+    """
+    if not found.children:
+        return (await context.store.status(context.layout.job_directory)).modified or 0.0
+    return await _newest_under(context.store, context.layout.job_directory)
 
 
 async def _claim(context: StageContext) -> bool:
@@ -228,12 +232,17 @@ async def _newest_below(context: StageContext, found: JobDirectory) -> float:
             for run in await children_of(context.store, attempt.path / layout.uploads.name):
                 newest = max(newest, await _newest_in(context.store, run.path))
     for place in await context.forms.outside(context):
-        newest = max(newest, place.modified or 0.0)
-        try:
-            async for status in walk(context.store, place.path):
-                newest = max(newest, status.modified or 0.0)
-        except StoreNotFoundError:
-            pass
+        newest = max(newest, place.modified or 0.0, await _newest_under(context.store, place.path))
+    return newest
+
+
+async def _newest_under(store: Store, directory: StorePath) -> float:
+    newest = 0.0
+    try:
+        async for status in walk(store, directory):
+            newest = max(newest, status.modified or 0.0)
+    except StoreNotFoundError:
+        pass
     return newest
 
 

@@ -181,3 +181,15 @@ async def test_task_attempt_of_the_new_setup_is_not_aborted_by_its_ids(profile: 
         await first.driver.abort_task(0, 0)
     await anew.commit_second()
     assert set(SECOND) <= anew.table.files().keys()
+
+
+@pytest.mark.parametrize("profile", ["local", "hdfs", "adls", "gcs"])
+async def test_cleanup_by_age_removes_what_a_task_attempt_wrote_when_its_job_was_gone(profile: str) -> None:
+    """No record stands, and no directory tells its age."""
+    table = Table(profile)
+    table.write("_temporary/job/00/tasks/attempt_job_m_000000_0-0123456789ab/p=1/late", b"late")
+    report = await committer.cleanup(table.dest, older_than=3600, storage_options=table.options)
+    assert list(report.kept) == ["job"]
+    report = await committer.cleanup(table.dest, older_than=0, storage_options=table.options)
+    assert report.removed == ["job"]
+    assert table.temporary() == set()
