@@ -109,15 +109,16 @@ async def test_an_executor_that_outlives_its_job_sends_nothing_of_what_it_lists_
     assert pending(place) == []
 
 
-async def test_uploads_of_a_late_attempt_end_with_the_job_that_has_its_id_by_now(place: MemoryPlace) -> None:
+async def test_late_attempt_leaves_no_upload_to_the_job_that_has_its_id_by_now(place: MemoryPlace) -> None:
     """By message it lists them elsewhere than the tasks of a job by listing do, and that job deletes the lists."""
     first = await place.open_job(job_id="j")
     late = await place.open_task(first.spec, 0)
     await first.abort()
     await first.close()
     async with place.open_job(job_id="j", delivery="listing") as second:
-        async with late.open("late") as file:
-            await file.write(b"x")
+        with pytest.raises(JobNotFoundError):
+            async with late.open("late") as file:
+                await file.write(b"x")
         await place.run_task(second, 0, {"new": b"y"})
         await second.commit(tasks=1)
     assert place.files() == {"new": b"y"}

@@ -157,7 +157,7 @@ def test_what_configure_chose_holds_for_either_writer(committing: SparkSession, 
     assert decided_config(tmp_path / "on").validate_output
     committing.conf.set(KEY, SPARKS_OWN)
     write(committing.range(2), tmp_path / "off")
-    assert not list((tmp_path / "off").rglob("decision"))
+    assert decided_config(tmp_path / "off").validate_output
 
 
 def test_without_the_adaptor_python_writes(spark: SparkSession, tmp_path: Path) -> None:

@@ -82,14 +82,14 @@ async def listening(
         scheme = "http" if ssl_context is None else "https"
         yield f"{scheme}://127.0.0.1:{runner.addresses[0][1]}"
     finally:
-        served = [connection.transport for connection in server.connections]
+        served = list(server.connections)
         await runner.cleanup()
         # The clean-up overlooks a connection that was accepted in this very round of the loop, and lets one live whose
         # client does not read what is left for it.
         await asyncio.sleep(0)
-        for transport in (*served, *(connection.transport for connection in server.connections)):
-            if transport is not None:
-                transport.abort()
+        for connection in (*served, *server.connections):
+            if connection.transport is not None:
+                connection.transport.abort()
         # Sockets are closed in the loop's next round.
         await asyncio.sleep(0)
 
