@@ -1,29 +1,20 @@
-"""Jobs of the magic committer on a server that speaks S3, looked at by the vendor's client."""
+"""What jobs of the magic committer alone do on a server that speaks S3, looked at by the vendor's client."""
 
 from __future__ import annotations
 
 import asyncio
 import json
-import random
-import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 import committer
 from committer import CommitterConfig
-from committer.errors import JobUndecidedError, PreflightError, RecordError, TargetExistsError
+from committer.errors import PreflightError, RecordError, TargetExistsError
 from committer.paths import StorePath
 from tests.engine.uploads import peak_of_a_stream
-from tests.processes.harness import TIMEOUT_S, environment
-from tests.s3 import magic_driver
 from tests.s3.bucket import BucketChannel, options_for
 from tests.s3.servers import Server
-
-FILES = 40
-MOMENTS = 20
-TRAPS = ["a b=1/p q.csv", "100%/p.csv", "a+b/c+d", "é/ü-Ω.csv", "t=12:30:00/p", "x=%20/%2F", "'q'&<>/p", "day=1/empty"]
 
 
 @pytest.fixture
@@ -60,53 +51,6 @@ async def test_workers_that_give_nothing_back_need_no_other_code_here(
     found.pop("_SUCCESS")
     assert found == {f"day={number % 2}/part-{number}": b"%d" % number for number in range(3)}
     assert await channel.uploads() == []
-
-
-async def test_a_job_with_names_that_are_traps(
-    root: StorePath, channel: BucketChannel, options: dict[str, object]
-) -> None:
-    files = {name: name.encode() for name in TRAPS}
-    files["day=1/empty"] = b""
-    report = await commit(root, options, files)
-    assert (report.committer, report.files_committed) == ("magic", len(TRAPS))
-    found = await channel.files()
-    marker = json.loads(found.pop("_SUCCESS"))
-    assert (marker["committer"], len(marker["filenames"])) == ("magic", len(TRAPS))
-    assert found == files
-    assert await channel.uploads() == []
-    validation = await committer.validate(root, storage_options=options)
-    assert validation.ok
-
-
-async def test_nothing_is_seen_before_the_commit_and_losers_are_ended(
-    root: StorePath, channel: BucketChannel, options: dict[str, object]
-) -> None:
-    async with committer.open_job(root, delivery="message", storage_options=options) as job:
-        messages = []
-        for attempt in range(2):
-            async with committer.open_task(job.spec, task=0, attempt=attempt, storage_options=options) as task:
-                async with task.open("x") as file:
-                    await file.write(b"attempt %d" % attempt)
-            messages.append(task.task_commit)
-        assert {name for name in await channel.files() if not name.startswith("_temporary")} == set()
-        assert [name for name, _id in await channel.uploads()] == ["x", "x"]
-        await job.commit([messages[1]], tasks=1)
-    found = await channel.files()
-    del found["_SUCCESS"]
-    assert found == {"x": b"attempt 1"}
-    assert await channel.uploads() == []
-
-
-async def test_a_stream_of_several_parts(root: StorePath, channel: BucketChannel, options: dict[str, object]) -> None:
-    data = random.Random(1).randbytes((12 << 20) + 3)
-    config = CommitterConfig(multipart_size=1 << 20, multipart_in_flight=2)
-    async with committer.open_job(root, config=config, storage_options=options) as job, job.task_attempt(0) as task:
-        async with task.open("big") as file:
-            for start in range(0, len(data), 700_001):
-                await file.write(data[start : start + 700_001])
-    assert (await channel.files())["big"] == data
-    # S3 takes no part under 5 MiB but the last.
-    assert (await channel.head("big"))["ETag"].strip('"').endswith("-3")
 
 
 async def test_a_long_stream_takes_the_memory_of_two_parts_and_those_under_way(
@@ -214,70 +158,6 @@ async def test_an_aborted_job_leaves_nothing(
                 await file.write(b"x")
             raise ZeroDivisionError
     assert await channel.files() == {}
-    assert await channel.uploads() == []
-
-
-# -- drivers that die ------------------------------------------------------------------------------------------------
-
-
-async def killed(root: StorePath, server: Server, call: int, *more: str) -> bool:
-    """Whether a driver died before a call of its commit."""
-    process = await asyncio.create_subprocess_exec(
-        sys.executable,
-        str(Path(magic_driver.__file__)),
-        root.uri,
-        server.url,
-        "J",
-        str(FILES),
-        str(call),
-        *more,
-        env=environment(),
-        stderr=asyncio.subprocess.PIPE,
-    )
-    async with asyncio.timeout(TIMEOUT_S):
-        _out, said = await process.communicate()
-    assert process.returncode in (0, -9), said.decode()
-    return process.returncode == -9
-
-
-async def finish(root: StorePath, options: dict[str, object]) -> committer.JobReport:
-    try:
-        return await committer.recover(root, "J", storage_options=options)
-    except JobUndecidedError:
-        async with committer.attach_job(root, job_id="J", storage_options=options) as job:
-            tasks = FILES // magic_driver.FILES_A_TASK
-            return await job.commit([await job.recover_task(task, 0) for task in range(tasks)], tasks=tasks)
-
-
-@pytest.mark.one_in(3)
-@pytest.mark.parametrize("moment", range(MOMENTS))
-async def test_killed_then_recovered(
-    moment: int, root: StorePath, server: Server, channel: BucketChannel, options: dict[str, object]
-) -> None:
-    replaces = moment % 3 == 0
-    if replaces:
-        await commit(root, options, {"p=0/old": b"old", "other/kept": b"kept"}, job_id="earlier")
-    call = random.Random(moment).randrange(1, FILES + 45)
-    assert await killed(root, server, call, *(["--replace"] if replaces else []))
-    report = await finish(root, options)
-    assert (report.success, report.files_committed) == (True, FILES)
-    found = await channel.files()
-    assert json.loads(found.pop("_SUCCESS"))["jobId"] == "J"
-    new = {magic_driver.name(number): magic_driver.content(number) for number in range(FILES)}
-    assert found == {**new, **({"other/kept": b"kept"} if replaces else {})}
-    assert await channel.uploads() == []
-
-
-@pytest.mark.parametrize("moment", range(3))
-async def test_killed_then_taken_back(
-    moment: int, root: StorePath, server: Server, channel: BucketChannel, options: dict[str, object]
-) -> None:
-    await commit(root, options, {"p=0/old": b"old"}, job_id="earlier")
-    before = await channel.files()
-    assert await killed(root, server, 20 + 12 * moment)
-    report = await committer.recover(root, "J", rollback=True, storage_options=options)
-    assert not report.success
-    assert await channel.files() == before
     assert await channel.uploads() == []
 
 

@@ -1,0 +1,130 @@
+"""What holds for jobs of every committer that publishes uploads, on a server that speaks S3."""
+
+from __future__ import annotations
+
+import json
+import random
+from pathlib import Path
+
+import pytest
+
+import committer
+from committer.errors import JobUndecidedError
+from committer.paths import StorePath
+from tests.s3.jobs import Jobs
+from tests.s3.killed_driver import JOB, Orders
+from tests.s3.servers import Server
+
+KINDS = ["magic", "directory"]
+TRAPS = ["a b=1/p q.csv", "100%/p.csv", "a+b/c+d", "é/ü-Ω.csv", "t=12:30:00/p", "x=%20/%2F", "'q'&<>/p", "day=1/empty"]
+
+
+@pytest.fixture(params=KINDS)
+def jobs(request: pytest.FixtureRequest, server: Server, root: StorePath, tmp_path: Path) -> Jobs:
+    return Jobs(request.param, server, root, tmp_path)
+
+
+async def test_names_that_are_traps(jobs: Jobs) -> None:
+    files = {name: name.encode() for name in TRAPS}
+    files["day=1/empty"] = b""
+    report = await jobs.commit(files, by_path=not jobs.sends_at_once)
+    assert (report.committer, report.files_committed) == (jobs.kind, len(TRAPS))
+    found = await jobs.channel.files()
+    marker = json.loads(found.pop("_SUCCESS"))
+    assert (marker["committer"], len(marker["filenames"])) == (jobs.kind, len(TRAPS))
+    assert found == files
+    assert (await jobs.channel.uploads(), jobs.kept()) == ([], [])
+    assert (await committer.validate(jobs.root, storage_options=jobs.options)).ok
+
+
+async def test_a_file_of_several_parts(jobs: Jobs) -> None:
+    data = random.Random(1).randbytes((12 << 20) + 3)
+    async with jobs.open(multipart_size=1 << 20, multipart_in_flight=2) as job, job.task_attempt(0) as task:
+        async with task.open("big") as file:
+            for start in range(0, len(data), 700_001):
+                await file.write(data[start : start + 700_001])
+    assert (await jobs.channel.files())["big"] == data
+    # S3 takes no part under 5 MiB but the last.
+    assert (await jobs.channel.head("big"))["ETag"].strip('"').endswith("-3")
+
+
+async def test_nothing_is_seen_before_the_commit_and_losers_are_ended(jobs: Jobs) -> None:
+    async with jobs.open(delivery="message") as job:
+        messages = []
+        for attempt in range(2):
+            async with committer.open_task(job.spec, task=0, attempt=attempt, storage_options=jobs.options) as task:
+                async with task.open("x") as file:
+                    await file.write(b"attempt %d" % attempt)
+                sent = attempt + jobs.sends_at_once
+                assert [name for name, _id in await jobs.channel.uploads()] == ["x"] * sent
+            messages.append(task.task_commit)
+        assert {name for name in await jobs.channel.files() if not name.startswith("_temporary")} == set()
+        assert [name for name, _id in await jobs.channel.uploads()] == ["x", "x"]
+        await job.commit([messages[1]], tasks=1)
+    found = await jobs.channel.files()
+    del found["_SUCCESS"]
+    assert found == {"x": b"attempt 1"}
+    assert (await jobs.channel.uploads(), jobs.kept()) == ([], [])
+
+
+# -- processes that die ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.one_in(7)
+@pytest.mark.parametrize("moment", range(20))
+async def test_killed_in_its_commit_then_finished(moment: int, jobs: Jobs) -> None:
+    # What `magic` replaces is a directory that it wrote into; `directory` would replace the whole destination.
+    replaces = moment % 3 == 0 and jobs.kind == "magic"
+    if replaces:
+        await jobs.commit({"p=0/old": b"old", "other/kept": b"kept"}, job_id="earlier")
+    config = jobs.config(io_concurrency=4, conflict_mode="replace" if replaces else "append")
+    orders = Orders(4, 10, random.Random(moment).randrange(1, 85), counts_from_commit=True, config=config)
+    assert await jobs.killed(orders)
+    try:
+        report = await committer.recover(jobs.root, JOB, config=config, storage_options=jobs.options)
+    except JobUndecidedError:
+        async with committer.attach_job(jobs.root, job_id=JOB, config=config, storage_options=jobs.options) as job:
+            report = await job.commit([await job.recover_task(task, 0) for task in range(4)], tasks=4)
+    assert (report.success, report.files_committed) == (True, 40)
+    found = await jobs.channel.files()
+    assert json.loads(found.pop("_SUCCESS"))["jobId"] == JOB
+    assert found == {**orders.content(), **({"other/kept": b"kept"} if replaces else {})}
+    assert (await jobs.channel.uploads(), jobs.kept()) == ([], [])
+
+
+@pytest.mark.one_in(3)
+@pytest.mark.parametrize("moment", range(3))
+async def test_killed_in_its_commit_then_taken_back(moment: int, jobs: Jobs) -> None:
+    await jobs.commit({"p=0/old": b"old"}, job_id="earlier")
+    before = await jobs.channel.files()
+    config = jobs.config(io_concurrency=4, conflict_mode="append")
+    assert await jobs.killed(Orders(4, 10, 20 + 12 * moment, counts_from_commit=True, config=config))
+    report = await committer.recover(jobs.root, JOB, rollback=True, config=config, storage_options=jobs.options)
+    assert not report.success
+    assert await jobs.channel.files() == before
+    assert (await jobs.channel.uploads(), jobs.kept()) == ([], [])
+
+
+@pytest.mark.one_in(7)
+@pytest.mark.parametrize("moment", range(20))
+async def test_killed_at_any_call_then_ended_by_another_process(moment: int, jobs: Jobs) -> None:
+    """Where it was decided the job is finished, else it is removed; no part of an upload and no local file is left."""
+    await jobs.channel.write("old", b"old")
+    config = jobs.config(io_concurrency=4, conflict_mode="append")
+    orders = Orders(3, 5, random.Random(moment).randrange(8, 120), counts_from_commit=False, config=config)
+    if not await jobs.killed(orders):
+        assert jobs.kept() == []
+    found = await committer.list_jobs(jobs.root, storage_options=jobs.options)
+    committed = not found
+    for job in found:
+        if job.state in ("committing", "committed"):
+            report = await committer.recover(jobs.root, job.job_id, config=config, storage_options=jobs.options)
+            committed = report.success
+        else:
+            await committer.cleanup(jobs.root, job_id=job.job_id, config=config, storage_options=jobs.options)
+    left = await jobs.channel.files()
+    assert left.pop("_SUCCESS", None) is not None or not committed
+    assert left == {"old": b"old", **(orders.content() if committed else {})}
+    # What was begun and not listed yet has no part, and costs nothing.
+    assert [upload for upload in await jobs.channel.uploads() if await jobs.channel.parts(*upload)] == []
+    assert jobs.kept() == []
