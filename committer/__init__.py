@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from committer.job_opening import attach_job, open_job
     from committer.operations import JobInfo, cleanup, list_jobs, recover
     from committer.paths import StorePath
+    from committer.publishing import publish_chunk
     from committer.record_files import load_record
     from committer.records.file_list import CommittedFile
     from committer.records.task_commit import TaskCommit
@@ -62,6 +63,7 @@ __all__ = [
     "load_record",
     "open_job",
     "open_task",
+    "publish_chunk",
     "recover",
     "validate",
 ]
@@ -89,6 +91,7 @@ _HOMES = {
     "load_record": "committer.record_files",
     "open_job": "committer.job_opening",
     "open_task": "committer.task_opening",
+    "publish_chunk": "committer.publishing",
     "recover": "committer.operations",
     "validate": "committer.validation",
 }

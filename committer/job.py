@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable
 from contextlib import AbstractAsyncContextManager, AbstractContextManager, nullcontext
+from dataclasses import replace
 from types import TracebackType
 from typing import Self
 
@@ -27,6 +28,7 @@ from committer.job_messages import OwnAttempts, messages_of_all_attempts
 from committer.layout import check_number
 from committer.logs import job_logger
 from committer.opening import Opening
+from committer.records.publish_chunk import PublishPool
 from committer.records.task_commit import TaskCommit
 from committer.spec import JobSpec
 from committer.stages.abort_task import AbortRequest
@@ -213,6 +215,7 @@ class Job(OneProcess):
         tasks: int | None = None,
         *,
         from_attempts: bool = False,
+        publish_with: PublishPool | None = None,
     ) -> JobReport:
         """Makes the output of exactly the winners visible. A second call returns the same report.
 
@@ -224,6 +227,8 @@ class Job(OneProcess):
             from_attempts: With `tasks`, where the driver that had the messages is dead: the attempts that committed win
                 if there is exactly one of each task, from 0 to `tasks` - 1; else the commit is refused, and names those
                 tasks.
+            publish_with: Workers that publish the files, once the job is decided: `ExecutorPool`, or any object with
+                the two methods of `PublishPool`. None publishes them from this process.
 
         Raises:
             TaskCommitsRequiredError: Others committed too, and no messages say who wins; or with `from_attempts`
@@ -240,10 +245,15 @@ class Job(OneProcess):
         async with self._committing:
             with self._advising():
                 async with self._naming_the_end():
-                    return await self._commit(task_commits, tasks, from_attempts=from_attempts)
+                    return await self._commit(task_commits, tasks, from_attempts=from_attempts, pool=publish_with)
 
     async def _commit(
-        self, task_commits: Iterable[TaskCommit] | None, tasks: int | None, *, from_attempts: bool
+        self,
+        task_commits: Iterable[TaskCommit] | None,
+        tasks: int | None,
+        *,
+        from_attempts: bool,
+        pool: PublishPool | None,
     ) -> JobReport:
         if self._report is not None:
             return self._report
@@ -269,6 +279,7 @@ class Job(OneProcess):
         elif task_commits is None and self.spec.delivery == "message":
             task_commits = await self._attempts.only_ones(self._context)
         context = self._context = as_new_driver(self._context)
+        context = replace(context, pool=pool)
         self._report = await self._committer.commit_job(context, task_commits, tasks)
         return self._report
 

@@ -83,7 +83,9 @@ async def take_back(call: JobCall, position: Position) -> Led:
     await call.prove_abilities()
     state = await call.state_of(position)
     refusal = call.refusal
-    reason, force = (refusal.message, True) if refusal is not None else ("on demand", call.force)
+    reason = refusal.message if refusal is not None else "on demand"
+    # A driver that was refused ended all its calls. Of workers in other processes that cannot be known.
+    force = call.force or (refusal is not None and call.context.pool is None)
     outcome = await call.action.roll_back(call.context).run(RollBackRequest(state, reason, force))
     return replace(position, standing=standing_of(outcome), outcome=outcome)
 

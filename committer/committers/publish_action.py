@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 
-from committer.stages.base import StageContext
+from committer.stages.base import Stage, StageContext
 from committer.stages.commit_state import CommitState
-from committer.stages.publish import Published
+from committer.stages.publish import Published, PublishFiles
+from committer.stages.publish_elsewhere import PublishElsewhere
 from committer.stages.roll_back import RollBack
 
 
@@ -25,6 +26,19 @@ class PublishAction(ABC):
             TargetExistsError: A definite refusal: the job is taken back.
             OutcomeUnknownError: See `next_step`; nothing was deleted.
         """
+
+    def files(self, context: StageContext) -> Stage[CommitState, Published]:
+        """The stage that makes files visible, those of a job or those of a chunk: `PublishFiles`, for most actions.
+
+        It may run in several processes at a time, of the same files too.
+        """
+        return PublishFiles(context)
+
+    async def publish_files(self, context: StageContext, state: CommitState) -> Published:
+        """Makes the files visible, in this process or by the workers that its caller gave: what `publish` calls."""
+        if context.pool is None:
+            return await self.files(context).run(state)
+        return await PublishElsewhere(context, context.pool, self.files).run(state)
 
     @abstractmethod
     async def supersede(self, context: StageContext, state: CommitState) -> None:

@@ -13,7 +13,7 @@ from committer.stages.create_directories import CreateDirectories
 from committer.stages.durability import sync_directories
 from committer.stages.names import ancestors, with_ancestors
 from committer.stages.promote import PromoteDirectories, Promotion, find_promotions
-from committer.stages.publish import Published, PublishFiles
+from committer.stages.publish import Published
 from committer.stages.roll_back import RollBack
 from committer.stages.success_file import SetAsideSuccess
 from committer.stages.superseded import MoveAside
@@ -37,7 +37,7 @@ class RenameAction(PublishAction):
         if promotions:
             for promotion in await PromoteDirectories(context).run(promotions):
                 state.promoted.update({file.destination: file for file in promotion.files.values()})
-        published = await PublishFiles(context).run(state)
+        published = await self.publish_files(context, state)
         if state.superseded:
             await MoveAside(context).run(state.superseded)
         if context.durable:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from committer.committers.publish_action import PublishAction
-from committer.stages.base import StageContext
+from committer.stages.base import Stage, StageContext
 from committer.stages.commit_state import CommitState
 from committer.stages.complete_uploads import CompleteUploads
 from committer.stages.delete_superseded import DeleteSuperseded
@@ -30,9 +30,13 @@ class UploadAction(PublishAction):
     async def publish(self, context: StageContext, state: CommitState) -> Published:
         """Sets `_SUCCESS` aside, completes, validates."""
         await SetAsideSuccess(context).run(state.decision)
-        published = await CompleteUploads(context).run(state)
+        published = await self.publish_files(context, state)
         await ValidateOutput(context).run((state, published))
         return published
+
+    def files(self, context: StageContext) -> Stage[CommitState, Published]:
+        """`CompleteUploads`."""
+        return CompleteUploads(context)
 
     async def supersede(self, context: StageContext, state: CommitState) -> None:
         """Deletes what is superseded, and what stood where directories go."""

@@ -24,6 +24,7 @@ from committer.layout import JobLayout
 from committer.logs import job_logger
 from committer.paths import StorePath
 from committer.records.manifest import DirectoryEntry, TaskManifest
+from committer.records.publish_chunk import PublishPool
 from committer.spec import JobSpec
 from committer.stages.giving_up import cleanup_call, giving_up
 from committer.stages.task_output import TaskOutput
@@ -166,6 +167,7 @@ class StageContext:
         proved: Whether this process tried what the store can do there: the one that set the job up did.
         claimed: Whether no job stands there: a cleanup claimed the id, this process's or one whose claim it joined, to
             remove what is left of a job that is over.
+        pool: Workers that publish the job's files for this driver; None where it publishes them itself.
     """
 
     spec: JobSpec
@@ -184,6 +186,7 @@ class StageContext:
     stood: bool = True
     proved: bool = False
     claimed: bool = False
+    pool: PublishPool | None = None
 
     def timestamp(self) -> str:
         """Now, as records spell it."""

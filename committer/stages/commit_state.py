@@ -38,6 +38,7 @@ class CommitState:
         directories: Directories that were absent.
         all_directories: Every directory of the job; known to the driver that decided.
         promoted: Files that came with a directory renamed as a whole, by destination.
+        forward_only: Whether the job cannot be taken back, by facts that are not at hand where this is a part of it.
     """
 
     decision: Decision
@@ -48,6 +49,7 @@ class CommitState:
     directories: list[str] = field(default_factory=list)
     all_directories: list[str] = field(default_factory=list)
     promoted: dict[str, PlannedFile] = field(default_factory=dict)
+    forward_only: bool = False
 
     @classmethod
     def of(
@@ -82,8 +84,13 @@ def is_forward_only(context: StageContext, state: CommitState) -> bool:
     An old file is kept by a link, a directory by a rename.
     """
     can = context.store.capabilities
-    return context.forms.visible_early or any(
-        not (can.atomic_directory_rename if fact.is_directory else can.hard_links) for fact in state.targets.values()
+    return (
+        context.forms.visible_early
+        or state.forward_only
+        or any(
+            not (can.atomic_directory_rename if fact.is_directory else can.hard_links)
+            for fact in state.targets.values()
+        )
     )
 
 

@@ -28,6 +28,7 @@ from committer.errors import CommitterError
 from committer.operations import JobInfo
 from committer.paths import StorePath
 from committer.records.file_list import CommittedFile
+from committer.records.publish_chunk import PublishAccount, PublishChunk, PublishPool
 from committer.records.task_commit import TaskCommit
 from committer.spec import JobSpec
 from committer.sync.jobs import Job, attach_job, open_job
@@ -41,6 +42,7 @@ from committer.sync.operations import (
     recover,
     validate,
 )
+from committer.sync.publishing import ExecutorPool, publish_chunk
 from committer.sync.tasks import TaskAttempt, open_task
 from committer.uploads import UploadInfo
 from committer.validation import ValidationReport
@@ -50,10 +52,14 @@ __all__ = [
     "CommittedFile",
     "CommitterConfig",
     "CommitterError",
+    "ExecutorPool",
     "Job",
     "JobInfo",
     "JobReport",
     "JobSpec",
+    "PublishAccount",
+    "PublishChunk",
+    "PublishPool",
     "StorePath",
     "TaskAttempt",
     "TaskCommit",
@@ -68,6 +74,7 @@ __all__ = [
     "load_record",
     "open_job",
     "open_task",
+    "publish_chunk",
     "recover",
     "validate",
 ]

@@ -14,6 +14,7 @@ from committer.errors import JobStateError
 from committer.events import Listener
 from committer.flow.one_process import OneProcess
 from committer.paths import Destination
+from committer.records.publish_chunk import PublishPool
 from committer.records.task_commit import TaskCommit, messages_in
 from committer.spec import Delivery, JobSpec
 from committer.sync.portal import free_at_exit, is_ending, wait_for
@@ -107,6 +108,7 @@ class Job(OneProcess):
         tasks: int | None = None,
         *,
         from_attempts: bool = False,
+        publish_with: PublishPool | None = None,
     ) -> JobReport:
         """Makes the output of exactly the winners visible. A second call returns the same report.
 
@@ -121,6 +123,8 @@ class Job(OneProcess):
             from_attempts: With `tasks`, where the driver that had the messages is dead: the attempts that committed win
                 if there is exactly one of each task, from 0 to `tasks` - 1; else the commit is refused, and names those
                 tasks.
+            publish_with: Workers that publish the files, once the job is decided: `ExecutorPool`, or any object with
+                the two methods of `PublishPool`. None publishes them from this process.
 
         Raises:
             TaskCommitsRequiredError: Others committed too, and no messages say who wins; or with `from_attempts`
@@ -132,7 +136,9 @@ class Job(OneProcess):
             CommitterError: With `outcome` "partial" the job is decided: call commit or `recover` again.
         """
         messages = messages_in(task_commits)  # on the caller's thread: what it gives may block, or call this module
-        return self._wait(lambda: self._job.commit(messages, tasks, from_attempts=from_attempts), "commit")
+        return self._wait(
+            lambda: self._job.commit(messages, tasks, from_attempts=from_attempts, publish_with=publish_with), "commit"
+        )
 
     def abort(self) -> None:
         """Decides that the job never becomes visible, and removes it. Does nothing for a job that ended.

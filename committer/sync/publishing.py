@@ -1,0 +1,132 @@
+"""Publishing in a pool: what its processes call, and the pool as a driver sees it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from concurrent.futures import BrokenExecutor, Executor, Future
+from threading import Lock
+from types import TracebackType
+from typing import Final, Self
+
+from committer import publishing as engine
+from committer.errors import ConfigurationError
+from committer.flow.runtime import current_runtime
+from committer.logs import job_logger
+from committer.records.publish_chunk import PublishAccount, PublishChunk
+from committer.sync.portal import wait_for
+
+_log = job_logger("committer.job")
+
+_TRIES: Final = 3
+
+
+def publish_chunk(chunk: PublishChunk, storage_options: Mapping[str, object] | None = None) -> PublishAccount:
+    """Publishes a part of what a job has decided, for its driver: see ``Job.commit(publish_with=...)``.
+
+    It can be pickled, so that any pool can call it. It may be called more than once for a chunk, by several processes
+    at a time, and late: what is published already is found so, and a chunk of a job that ended, was taken back or
+    removed changes nothing.
+
+    Args:
+        chunk: From the driver.
+        storage_options: How to reach the store, resolved in this process.
+
+    Returns:
+        The account that the driver waits for, also where something failed.
+
+    Raises:
+        RecordError: The chunk was damaged on its way, or another release made it.
+        ConfigurationError, UnsupportedError: The store cannot be opened here.
+    """
+    return wait_for(lambda: engine.publish_chunk(chunk, storage_options), "publish_chunk")
+
+
+class ExecutorPool:
+    """Workers of a `concurrent.futures` executor that publish for a driver: ``job.commit(publish_with=pool)``.
+
+    Where a process of the executor dies, the executor is made anew, and what its workers had begun is sent again.
+    Leaving its block shuts the executor down.
+
+    Args:
+        make: Makes the executor: processes of this machine, or anything with ``submit`` that returns a
+            `concurrent.futures.Future` (``client.get_executor`` of Dask). Threads gain nothing.
+        workers: How many chunks it works on at a time.
+        storage_options: How its workers reach the store. They are sent to them, so give secrets by reference
+            (``env:NAME``, ``file:PATH``).
+    """
+
+    def __init__(
+        self, make: Callable[[], Executor], workers: int, *, storage_options: Mapping[str, object] | None = None
+    ) -> None:
+        if workers < 1:
+            raise ConfigurationError(
+                f"workers must be at least 1, not {workers}",
+                operation="publish_with",
+                next_step="give the number of processes that the executor has",
+            )
+        self._make = make
+        self._workers = workers
+        self._storage_options = dict(storage_options) if storage_options is not None else None
+        self._executor: Executor | None = None
+        self._lock = Lock()
+
+    def workers(self) -> int:
+        """As many as it was told."""
+        return self._workers
+
+    async def publish(self, chunk: PublishChunk) -> PublishAccount:
+        """Submits the chunk; again where the executor broke."""
+        for _try in range(_TRIES - 1):
+            try:
+                return await self._publish_once(chunk)
+            except BrokenExecutor as error:
+                _log.warning("a worker that publishes for job %s died: %s", chunk.spec.job_id, error)
+        return await self._publish_once(chunk)
+
+    async def _publish_once(self, chunk: PublishChunk) -> PublishAccount:
+        # An executor may start processes when it is given work.
+        executor, future = await current_runtime().run_blocking(lambda: self._submitted(chunk))
+        try:
+            return await asyncio.wrap_future(future)
+        except BrokenExecutor:
+            self._drop(executor)
+            raise
+
+    def _submitted(self, chunk: PublishChunk) -> tuple[Executor, Future[PublishAccount]]:
+        with self._lock:
+            if self._executor is None:
+                self._executor = self._make()
+            executor = self._executor
+        try:
+            return executor, self.submit(executor, chunk)
+        except BrokenExecutor:
+            self._drop(executor)
+            raise
+
+    def submit(self, executor: Executor, chunk: PublishChunk) -> Future[PublishAccount]:
+        """Has the executor call `publish_chunk`; in a thread, since this may block."""
+        return executor.submit(publish_chunk, chunk, self._storage_options)
+
+    def _drop(self, executor: Executor) -> None:
+        """Has the executor made anew; of all the chunks that were under way the first one does."""
+        with self._lock:
+            if self._executor is not executor:
+                return
+            self._executor = None
+        executor.shutdown(wait=False)
+
+    def close(self) -> None:
+        """Shuts the executor down; waits for what it still does."""
+        with self._lock:
+            executor, self._executor = self._executor, None
+        if executor is not None:
+            executor.shutdown(wait=True, cancel_futures=True)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
