@@ -14,6 +14,7 @@ import msgspec
 
 from committer.advice import COMMIT_AGAIN
 from committer.committers.magic.layout import attempt_directory
+from committer.committers.opened_store import open_store
 from committer.committers.refused_output import without_the_end
 from committer.committers.results import JobReport
 from committer.config import CommitterConfig
@@ -147,7 +148,8 @@ async def set_up(
         storage_options=options,
     )
     try:
-        return _answer(job.spec, directories=found.directories)
+        identity = await _identity_of_setup(job.spec.layout, options)
+        return _answer(job.spec, directories=found.directories) | {"setup_identity": identity}
     except BaseException:
         # Spark does not know of it yet, and aborts no job whose setup failed.
         await run_shielded(job.abort, bound_s=_ABORT_BOUND_S)
@@ -240,6 +242,21 @@ def refuse_conflicts(config: CommitterConfig, operation: str) -> CommitterConfig
     return config
 
 
+async def _identity_of_setup(layout: JobLayout, options: Mapping[str, object]) -> str | None:
+    """What a setup record on a disk is known by.
+
+    Tasks name the identities of their files on a disk where they see the same one there: then their machines number
+    files as the driver's does. Elsewhere the store says what is known of a file, or its files have none in Java.
+    """
+    if layout.setup.scheme != "file":
+        return None
+    store = await open_store(layout.destination, options, CommitterConfig())
+    try:
+        return (await store.status(layout.setup)).identity
+    finally:
+        await store.close()
+
+
 def _answer(spec: JobSpec, *, directories: bool) -> dict[str, Any]:
     layout: JobLayout = spec.layout
     return {
@@ -254,6 +271,7 @@ def _answer(spec: JobSpec, *, directories: bool) -> dict[str, Any]:
         "directories": directories,
         # Where directories are real this one is of this setup of the id alone; the record may be a later one's.
         "stands": str(layout.drivers if directories else layout.setup),
+        "setup": str(layout.setup),
         "task": _template(layout.task_id(0), "000000", "%06d"),
         "attempt": _template(layout.task_attempt_id(0, 0), "000000_0", "%06d_%d"),
         "record_suffix": MANIFEST_SUFFIX,

@@ -2,7 +2,7 @@ package io.github.lakecommitter.spark;
 
 import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.node.ObjectNode;
-import java.io.FileNotFoundException;
+import io.github.lakecommitter.spark.WrittenFiles.Written;
 import java.io.IOException;
 import java.io.OutputStream;
 import java.nio.charset.StandardCharsets;
@@ -17,16 +17,11 @@ import java.util.Map;
 import java.util.Objects;
 import java.util.Set;
 import java.util.TreeSet;
-import java.util.concurrent.Callable;
 import java.util.stream.Collectors;
 import org.apache.hadoop.conf.Configuration;
 import org.apache.hadoop.fs.ChecksumFileSystem;
-import org.apache.hadoop.fs.EtagSource;
-import org.apache.hadoop.fs.FileStatus;
 import org.apache.hadoop.fs.FileSystem;
-import org.apache.hadoop.fs.LocatedFileStatus;
 import org.apache.hadoop.fs.Path;
-import org.apache.hadoop.fs.RemoteIterator;
 import org.apache.hadoop.mapreduce.TaskAttemptContext;
 import org.apache.hadoop.mapreduce.lib.output.committer.manifest.files.FileEntry;
 import org.apache.hadoop.mapreduce.lib.output.committer.manifest.files.TaskManifest;
@@ -49,6 +44,7 @@ final class TaskOutput {
   private final String run;
   /** Whether files wait in uploads, below S3A's magic directory. */
   private final boolean uploads;
+  private final Path destination;
   private final Path directory;
   /** Where each file goes, and where it is until the job commits. */
   private final Map<Path, Path> files = new LinkedHashMap<>();
@@ -67,6 +63,7 @@ final class TaskOutput {
     this.nonce = drawn.toString();
     this.run = attemptName() + "-" + nonce;
     this.uploads = job.hasNonNull("magic");
+    this.destination = new Path(text("destination"));
     this.directory = uploads ? new Path(text("magic"), run + "/__base") : new Path(text("tasks"), run);
   }
 
@@ -125,17 +122,16 @@ final class TaskOutput {
 
   /** A new file, by its name below the destination. */
   Path newFile(String below, String name) {
-    Path destination = new Path(text("destination"));
-    return note(
-        new Path(below.isEmpty() ? destination : new Path(destination, below), name),
-        new Path(below.isEmpty() ? directory : new Path(directory, below), name));
+    // In one step: a path is parsed again for each that is made below it, which tasks of many files notice.
+    String relative = below.isEmpty() ? name : below + "/" + name;
+    return note(new Path(destination, relative), new Path(directory, relative));
   }
 
   /** A new file for a partition with a location of its own, which lies below a root that the session named. */
   Path newFileAt(String location, String name) throws IOException {
     Path place = new Path(location);
     place = place.getFileSystem(configuration).makeQualified(place);
-    boolean known = isIn(place, new Path(text("destination")));
+    boolean known = isIn(place, destination);
     for (JsonNode root : job.get("roots")) {
       known = known || isIn(place, new Path(root.asText()));
     }
@@ -183,7 +179,7 @@ final class TaskOutput {
     Path place = uploads ? new Path(text("tasks"), attemptName()) : directory;
     manifest.setTaskAttemptDir(place.toUri().toString());
     job.get("extra").fields().forEachRemaining(e -> manifest.getExtraData().put(e.getKey(), e.getValue().asText()));
-    Map<String, FileStatus> written = written();
+    Map<String, Written> written = written();
     refuseOthers(written.keySet());
     List<PendingUploads.Upload> sent = uploads
         ? PendingUploads.read(bare(directory), new ArrayList<>(files.values()), new ArrayList<>(files.keySet()))
@@ -211,13 +207,13 @@ final class TaskOutput {
     return message.toString();
   }
 
-  private FileEntry entryOf(Path file, Path target, FileStatus status) {
-    if (status == null) {
+  private FileEntry entryOf(Path file, Path target, Written written) {
+    if (written == null) {
       throw new CommitException(
           "the file " + target + " of " + attemptName() + " is gone, or its writer made none; outcome:"
               + " unchanged; next step: find out who deletes below " + directory + "; Spark runs the task again");
     }
-    return new FileEntry(file, target, status.getLen(), etagOf(status));
+    return new FileEntry(file, target, written.size(), written.identity());
   }
 
   /** The record with each file's upload, as this engine's records have it. */
@@ -233,64 +229,15 @@ final class TaskOutput {
   }
 
   /** Every file of the attempt, by its path. */
-  private Map<String, FileStatus> written() throws IOException {
-    Map<String, FileStatus> found = new LinkedHashMap<>();
+  private Map<String, Written> written() throws IOException {
     if (!job.get("directories").asBoolean()) {
-      addAll(found);
-    } else if (!files.isEmpty() || bare(directory).exists(directory)) {
-      addWritten(directory.getFileSystem(configuration), directory, found);
+      return WrittenFiles.beginningWith(bare(directory), directory);
     }
-    return found;
-  }
-
-  /** One call a thousand files; nothing is there where none was written. */
-  private void addAll(Map<String, FileStatus> found) throws IOException {
-    try {
-      RemoteIterator<LocatedFileStatus> all = bare(directory).listFiles(directory, true);
-      while (all.hasNext()) {
-        FileStatus status = all.next();
-        found.put(status.getPath().toUri().getPath(), status);
-      }
-    } catch (FileNotFoundException error) {
-      found.clear();
+    if (files.isEmpty() && !bare(directory).exists(directory)) {
+      return Map.of();
     }
-  }
-
-  /**
-   * Adds every file below a directory. The file system lists its checksum files itself only in the bare: this one leaves
-   * them out. One call a directory is less than one a file. Hadoop's recursive listing would wait for each of them.
-   */
-  private static void addWritten(FileSystem fs, Path place, Map<String, FileStatus> found) throws IOException {
-    List<Path> level = List.of(place);
-    while (!level.isEmpty()) {
-      List<Path> below = new ArrayList<>();
-      for (FileStatus[] listed : listings(fs, level)) {
-        for (FileStatus status : listed) {
-          if (status.isDirectory()) {
-            below.add(status.getPath());
-          } else {
-            found.put(status.getPath().toUri().getPath(), status);
-          }
-        }
-      }
-      level = below;
-    }
-  }
-
-  private static List<FileStatus[]> listings(FileSystem fs, List<Path> directories) throws IOException {
-    List<FileStatus[]> found = new ArrayList<>();
-    if (fs instanceof ChecksumFileSystem || directories.size() == 1) {
-      // A disk of this machine is not waited for.
-      for (Path directory : directories) {
-        found.add(fs.listStatus(directory));
-      }
-      return found;
-    }
-    List<Callable<FileStatus[]>> calls = new ArrayList<>();
-    for (Path directory : directories) {
-      calls.add(() -> fs.listStatus(directory));
-    }
-    return Together.call(calls);
+    FileSystem fs = directory.getFileSystem(configuration);
+    return WrittenFiles.below(fs, directory, new Path(text("setup")), job.path("setup_identity").textValue());
   }
 
   /** A format may write more than Spark asked a path for, as Parquet does with keys. No record names it: it would be lost. */
@@ -313,20 +260,15 @@ final class TaskOutput {
             + " with spark.sql.sources.commitProtocolClass unset");
   }
 
-  /** What tells the file from another of its name, as Hadoop's own manifest committer records it: only ABFS has it. */
-  private static String etagOf(FileStatus status) {
-    return status instanceof EtagSource ? ((EtagSource) status).getEtag() : null;
-  }
-
   void abort() throws IOException {
     if (uploads) {
       List<Path> records = new ArrayList<>();
-      for (FileStatus status : written().values()) {
-        if (status.getPath().getName().endsWith(PendingUploads.SUFFIX)) {
-          records.add(status.getPath());
+      for (Written file : written().values()) {
+        if (file.path().getName().endsWith(PendingUploads.SUFFIX)) {
+          records.add(file.path());
         }
       }
-      PendingUploads.abort(bare(directory), new Path(text("destination")), records);
+      PendingUploads.abort(bare(directory), destination, records);
     }
     bare(directory).delete(uploads ? directory.getParent() : directory, true);
   }

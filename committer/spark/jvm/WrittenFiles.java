@@ -1,0 +1,169 @@
+package io.github.lakecommitter.spark;
+
+import java.io.FileNotFoundException;
+import java.io.IOException;
+import java.nio.file.DirectoryStream;
+import java.nio.file.Files;
+import java.nio.file.LinkOption;
+import java.nio.file.NoSuchFileException;
+import java.nio.file.attribute.FileTime;
+import java.util.ArrayList;
+import java.util.LinkedHashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.concurrent.Callable;
+import java.util.concurrent.TimeUnit;
+import org.apache.hadoop.fs.ChecksumFileSystem;
+import org.apache.hadoop.fs.EtagSource;
+import org.apache.hadoop.fs.FileStatus;
+import org.apache.hadoop.fs.FileSystem;
+import org.apache.hadoop.fs.FilterFileSystem;
+import org.apache.hadoop.fs.LocatedFileStatus;
+import org.apache.hadoop.fs.Path;
+import org.apache.hadoop.fs.RawLocalFileSystem;
+import org.apache.hadoop.fs.RemoteIterator;
+
+/**
+ * What stands below the directory of a task attempt, with what tells each file from another of its name.
+ *
+ * <p>The forms of identities are those of this package's stores, which compare them with what they see.
+ */
+final class WrittenFiles {
+  /** A file by where it is; no identity where its store shows none, and the driver has to list. */
+  record Written(Path path, long size, String identity) {}
+
+  private static final String ATTRIBUTES = "unix:isDirectory,isRegularFile,size,ino,lastModifiedTime";
+
+  private final Map<String, Written> found = new LinkedHashMap<>();
+
+  private WrittenFiles() {}
+
+  /**
+   * Every file below a directory, by its path. The file system lists its checksum files itself only in the bare: they
+   * are left out. One call a directory is less than one a file; Hadoop's recursive listing would wait for each of them.
+   *
+   * @param proof a file whose identity the driver's Python knows, and that identity: those of a local disk are told
+   *     only where this machine sees the same one, which network file systems need not do
+   */
+  static Map<String, Written> below(FileSystem fs, Path directory, Path proof, String identity) throws IOException {
+    WrittenFiles files = new WrittenFiles();
+    RawLocalFileSystem disk = diskOf(fs);
+    if (disk == null) {
+      files.addListed(fs, directory);
+    } else {
+      boolean known = identity != null && identity.equals(identityOn(disk, proof));
+      boolean checksums = diskOf(fs, ChecksumFileSystem.class) != null;
+      files.addOnDisk(disk.pathToFile(directory).toPath(), directory, known, checksums);
+    }
+    return files.found;
+  }
+
+  /** The same where directories are not real: one call a thousand files; nothing is there where none was written. */
+  static Map<String, Written> beginningWith(FileSystem fs, Path directory) throws IOException {
+    WrittenFiles files = new WrittenFiles();
+    try {
+      RemoteIterator<LocatedFileStatus> all = fs.listFiles(directory, true);
+      while (all.hasNext()) {
+        files.add(all.next());
+      }
+    } catch (FileNotFoundException error) {
+      files.found.clear();
+    }
+    return files.found;
+  }
+
+  private void add(FileStatus status) {
+    put(status.getPath(), new Written(status.getPath(), status.getLen(), identityOf(status)));
+  }
+
+  private void put(Path path, Written written) {
+    found.put(path.toUri().getPath(), written);
+  }
+
+  private static String identityOf(FileStatus status) {
+    if (status instanceof EtagSource) {
+      return ((EtagSource) status).getEtag();
+    }
+    return "hdfs".equals(status.getPath().toUri().getScheme()) ? "m" + status.getModificationTime() : null;
+  }
+
+  // -- stores --------------------------------------------------------------------------------------------------------
+
+  private void addListed(FileSystem fs, Path place) throws IOException {
+    List<Path> level = List.of(place);
+    while (!level.isEmpty()) {
+      List<Path> below = new ArrayList<>();
+      for (FileStatus[] listed : listings(fs, level)) {
+        for (FileStatus status : listed) {
+          if (status.isDirectory()) {
+            below.add(status.getPath());
+          } else {
+            add(status);
+          }
+        }
+      }
+      level = below;
+    }
+  }
+
+  private static List<FileStatus[]> listings(FileSystem fs, List<Path> directories) throws IOException {
+    List<Callable<FileStatus[]>> calls = new ArrayList<>();
+    for (Path directory : directories) {
+      calls.add(() -> fs.listStatus(directory));
+    }
+    return calls.size() == 1 ? List.<FileStatus[]>of(fs.listStatus(directories.get(0))) : Together.call(calls);
+  }
+
+  // -- disks ---------------------------------------------------------------------------------------------------------
+
+  /** Hadoop's own listing asks for each file five times, and does not show what it is known by. */
+  private void addOnDisk(java.nio.file.Path place, Path shown, boolean known, boolean checksums) throws IOException {
+    try (DirectoryStream<java.nio.file.Path> children = Files.newDirectoryStream(place)) {
+      for (java.nio.file.Path child : children) {
+        // A name with a colon would be read as a scheme.
+        Path path = new Path(shown, new Path(null, null, child.getFileName().toString()));
+        if (checksums && ChecksumFileSystem.isChecksumFile(path)) {
+          continue;
+        }
+        Map<String, Object> is = Files.readAttributes(child, ATTRIBUTES, LinkOption.NOFOLLOW_LINKS);
+        if ((Boolean) is.get("isDirectory")) {
+          addOnDisk(child, path, known, checksums);
+        } else if ((Boolean) is.get("isRegularFile")) {
+          put(path, new Written(path, (Long) is.get("size"), known ? identityIn(is) : null));
+        } else {
+          put(path, null);
+        }
+      }
+    }
+  }
+
+  private static String identityOn(RawLocalFileSystem disk, Path path) throws IOException {
+    try {
+      return identityIn(Files.readAttributes(disk.pathToFile(path).toPath(), ATTRIBUTES, LinkOption.NOFOLLOW_LINKS));
+    } catch (NoSuchFileException error) {
+      return null;
+    }
+  }
+
+  private static String identityIn(Map<String, Object> attributes) {
+    FileTime modified = (FileTime) attributes.get("lastModifiedTime");
+    return Long.toUnsignedString((Long) attributes.get("ino")) + ":" + modified.to(TimeUnit.NANOSECONDS);
+  }
+
+  /** The disk of this machine that a file system shows; null where it shows none. */
+  private static RawLocalFileSystem diskOf(FileSystem fs) {
+    return diskOf(fs, RawLocalFileSystem.class);
+  }
+
+  /** The first file system of a kind, of one and all that it passes calls on to. */
+  private static <T extends FileSystem> T diskOf(FileSystem fs, Class<T> kind) {
+    FileSystem inner = fs;
+    while (!kind.isInstance(inner)) {
+      if (!(inner instanceof FilterFileSystem)) {
+        return null;
+      }
+      inner = ((FilterFileSystem) inner).getRawFileSystem();
+    }
+    return kind.cast(inner);
+  }
+}
