@@ -4,7 +4,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-all=(far near many no-op scale rate-cap task-commit spark-write clients gcs-move adls-rename s3-complete scaling suites)
+all=(far near many no-op scale rate-cap task-commit spark-write spark-commit clients gcs-move adls-rename s3-complete scaling suites)
 [ "$#" -gt 0 ] && all=("$@")
 
 run() { uv run --locked --extra spark --extra cli "$@"; }
@@ -20,6 +20,7 @@ for name in "${all[@]}"; do
         rate-cap) run benchmarks/rate_cap.py ;;
         task-commit) run benchmarks/task_commit.py ;;
         spark-write) run benchmarks/spark_write.py ;;
+        spark-commit) run benchmarks/spark_commit.py ;;
         clients) run --extra gcs --extra adls --extra s3 python -m benchmarks.compare_clients ;;
         gcs-move) run --extra gcs python -m benchmarks.gcs_move ;;
         adls-rename) run python -m benchmarks.adls_rename ;;

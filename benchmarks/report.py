@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from benchmarks import client_cpu, client_sides, rate_cap, scale, scaling, spark_write, task_commit
+from benchmarks import client_cpu, client_sides, rate_cap, scale, scaling, spark_commit, spark_write, task_commit
 from benchmarks.compare_java import COLUMNS, OURS, OURS_ON_UVLOOP, Ratio, is_java, lines, ratio
 from benchmarks.kept import RESULTS, ROOT, kept
 from benchmarks.suite import HEADINGS, cells
@@ -159,6 +159,13 @@ def _targets(results: Results) -> Iterator[tuple[str, str, str]]:
                 if {ours, writer} <= table["writers"].keys():
                     title = f"Spark write, {table['rows']:,} rows ({table['table']}), against {writer}{how}"
                     yield title, target, spark_write.ratio(table, writer, "wall_s", ours)
+    inside = results(spark_commit.NAME)
+    for java, aim in spark_commit.AIMS.items() if inside else ():
+        yield (
+            f"job commit inside Spark, {inside['work']}, against {java}",
+            f"<= {aim:g}",
+            spark_commit.ratio(inside, java),
+        )
 
 
 def _bare_target(table: Mapping[str, Any]) -> str:
@@ -193,6 +200,7 @@ PLACES: Final[dict[str, Callable[[Results], str]]] = {
     "spark-write": lambda results: simple(
         results, spark_write.NAME, lambda found: spark_write.rows(found["tables"]), "spark_write"
     ),
+    "spark-commit": lambda results: simple(results, spark_commit.NAME, spark_commit.rows, "spark_commit"),
     "adls-rename": lambda results: simple(results, client_cpu.ADLS_RENAME, client_cpu.rows, "adls_rename"),
     "s3-complete": lambda results: simple(results, client_cpu.S3_COMPLETE, client_cpu.rows, "s3_complete"),
     "gcs-move": lambda results: simple(results, client_cpu.GCS_MOVE, client_cpu.rows, "gcs_move"),
