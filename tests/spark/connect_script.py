@@ -91,6 +91,7 @@ def scenarios(spark: Any, root: Path) -> dict[str, Any]:
     found["partitionBy"] = failing(lambda: frame.write.format("committer").partitionBy("a").mode("append").save(dest))
     found["default mode"] = failing(lambda: frame.write.format("committer").save(dest))
 
+    found["spark's own"] = own_writers(spark, str(root / "spark"))
     report = foreach_partition(frame, root / "own", write_lines)
     found["own"] = [report.files_committed, sorted(path.name for path in (root / "own").glob("part-*"))]
     found["streams"] = {how: stream(spark, root / how, how) for how in ("format", "foreach_batch")}
@@ -106,6 +107,20 @@ def scenarios(spark: Any, root: Path) -> dict[str, Any]:
     watcher.join()
     found["touched"] = touched
     return found
+
+
+def own_writers(spark: Any, dest: str) -> dict[str, Any]:
+    """Spark's own writers, whose jobs the server's JVM has a process of Python's commit, by its spark-defaults.conf."""
+    spark.range(0, 6, 1, 2).selectExpr("id v", "id % 3 a").write.partitionBy("a").parquet(dest)
+    # Of Spark's own protocol this would delete what it reads.
+    some = spark.read.parquet(dest).where("a > 0").write.partitionBy("a").mode("overwrite")
+    again = failing(lambda: some.option("partitionOverwriteMode", "static").parquet(dest))
+    spark.sql(f"insert overwrite directory '{dest}-sql' using parquet select 7L v")
+    return {
+        "failed": again,
+        "rows": sorted([row.v, row.a] for row in spark.read.parquet(dest).collect()),
+        "sql": [row.v for row in spark.read.parquet(f"{dest}-sql").collect()],
+    }
 
 
 def write_lines(rows: Any, task: Any) -> None:

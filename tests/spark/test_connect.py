@@ -16,6 +16,8 @@ import pytest
 import committer
 from committer.errors import UnsupportedError
 from committer.spark.java import find_java
+from committer.spark.protocol_jar import jar_path
+from committer.spark.protocol_session import PROTOCOL, PROTOCOL_KEY
 
 from .cluster import QUICK_JAVA
 from .trees import data_files, rows_by_directory
@@ -41,8 +43,11 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
         "PYSPARK_DRIVER_PYTHON": sys.executable,
         "LC_ALL": "C.UTF-8" if sys.platform == "linux" else "en_US.UTF-8",
         "SPARK_LOCAL_IP": "127.0.0.1",
+        "SPARK_CONF_DIR": str(root / "conf"),
     }
     environment.pop("SPARK_REMOTE", None)
+    (root / "conf").mkdir()
+    (root / "conf" / "spark-defaults.conf").write_text(defaults())
     done = subprocess.run(
         [sys.executable, str(Path(__file__).with_name("connect_script.py")), str(root)],
         capture_output=True,
@@ -54,6 +59,16 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     )
     assert done.returncode == 0, done.stderr[-4000:]
     return {**json.loads(done.stdout.splitlines()[-1]), "root": root}
+
+
+def defaults() -> str:
+    """What the page of Spark says of a server of Spark Connect; nothing where the jar cannot be had."""
+    try:
+        jar = jar_path()
+    except UnsupportedError:
+        return ""
+    settings = {"spark.jars": jar, PROTOCOL_KEY: PROTOCOL, "spark.committer.python": sys.executable}
+    return "".join(f"{key} {value}\n" for key, value in settings.items())
 
 
 def check_write_returns_the_jobs_report(found: dict[str, Any]) -> None:
@@ -94,6 +109,15 @@ def check_an_interrupted_commit_goes_on(found: dict[str, Any]) -> None:
     assert sum(map(len, rows_by_directory(dest, "v").values())) == 40
 
 
+def check_spark_s_own_writers(found: dict[str, Any]) -> None:
+    if not defaults():
+        return
+    told, dest = found["spark's own"], found["root"] / "spark"
+    assert told == {"failed": [], "rows": [[1, 1], [2, 2], [4, 1], [5, 2]], "sql": [7]}
+    assert asyncio.run(committer.validate(dest)).ok
+    assert asyncio.run(committer.validate(f"{dest}-sql")).ok
+
+
 def check_one_s_own_writers(found: dict[str, Any]) -> None:
     assert found["own"] == [2, ["part-0.txt", "part-1.txt"]]
 
@@ -119,6 +143,7 @@ def test_connect(found: dict[str, Any]) -> None:
     check_write_returns_the_jobs_report(found)
     check_modes(found)
     check_what_spark_says_before_it_asks_the_data_source(found)
+    check_spark_s_own_writers(found)
     check_one_s_own_writers(found)
     check_streams(found)
     check_an_interrupted_commit_goes_on(found)
