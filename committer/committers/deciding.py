@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, replace
+from typing import TypeVar
 
 from committer.committers.failures import refuse_undecided, say_undecided
 from committer.committers.look import Position
 from committer.committers.preparing import Prepared, find_refs, prepare
 from committer.errors import CommitterError, StoreOutcomeUnknownError
 from committer.flow.shielded import UNDO_BOUND_S, run_shielded
-from committer.flow.together import both
+from committer.flow.together import both, settled
 from committer.paths import StorePath
 from committer.records.job_state import Intent, NamedRecord
 from committer.records.task_commit import TaskCommit
@@ -21,8 +22,10 @@ from committer.stages.job_directory import JobDirectory
 from committer.stages.other_setup import is_another_setup
 from committer.stages.own_records import read_intent
 from committer.stages.preflight import refuse
-from committer.stages.record_refs import RecordRef, can_freeze, refs_of_messages
+from committer.stages.record_refs import RecordRef, can_freeze, check_attempt_records, refs_of_messages
 from committer.stages.replace_lock import look_for_lock
+
+T = TypeVar("T")
 
 
 @dataclass(slots=True)
@@ -89,17 +92,46 @@ class Deciding:
             for winner in self.winners
         ]
 
-    async def find_beside_lock(self, context: StageContext) -> list[RecordRef]:
-        """What `find` finds, unless another job replaces data there.
+    async def find_and_prepare(
+        self, context: StageContext, prove: Callable[[], Awaitable[None]], *, replacing: bool
+    ) -> tuple[list[RecordRef], Prepared]:
+        """Finds the records that win, loads them and looks at the destination; beside that, for the replace lock.
+
+        All of that changes nothing at the destination. A job that replaces, and that releases the lock while the
+        destination is looked at, is met as one that appends and that no lock tells of: by the publish action. What was
+        refused counts for nothing while another job replaces data: it may be of that job's doing.
+
+        Args:
+            context: The job, whose intent stands.
+            prove: See `prepare`.
+            replacing: The job holds the lock itself.
 
         Raises:
-            DestinationBusyError: One does.
+            DestinationBusyError: Another job replaces data there.
         """
+        if replacing:
+            return await self._find_and_prepare(context, prove)
+        if context.config.conflict_mode == "fail":
+            # That a directory is empty is to be seen after the last job that replaced data in it.
+            found = _unless(*await both(settled(self.find(context)), look_for_lock(context)))
+            return found, await self._prepare_checked(context, found, prove)
         # The freeze is never cut short: a rename that comes late would freeze the records of tasks after it was undone.
-        refs, busy = await both(self.find(context), look_for_lock(context))
-        if busy is not None:
-            raise busy
-        return refs
+        return _unless(*await both(settled(self._find_and_prepare(context, prove)), look_for_lock(context)))
+
+    async def _find_and_prepare(
+        self, context: StageContext, prove: Callable[[], Awaitable[None]]
+    ) -> tuple[list[RecordRef], Prepared]:
+        refs = await self.find(context)
+        return refs, await self._prepare_checked(context, refs, prove)
+
+    async def _prepare_checked(
+        self, context: StageContext, refs: list[RecordRef], prove: Callable[[], Awaitable[None]]
+    ) -> Prepared:
+        """What `prepare` prepares; beside it, a look whether the records stand that messages name."""
+        if self.recovering or context.spec.delivery == "listing" or not refs:
+            return await self.prepare(context, refs, prove)
+        looks = both(settled(self.prepare(context, refs, prove)), settled(check_attempt_records(context, refs)))
+        return _unless(*await looks)
 
     async def prepare(
         self, context: StageContext, refs: list[RecordRef], prove: Callable[[], Awaitable[None]]
@@ -109,6 +141,15 @@ class Deciding:
         prepared = await prepare(context, refs, copy_records=copies, prove=prove)
         refuse(context, prepared.conflicts)
         return prepared
+
+
+def _unless(found: T | Exception, first: Exception | None) -> T:
+    """What was found, unless one of two errors is to be raised, of which the second comes first."""
+    if first is not None:
+        raise first
+    if isinstance(found, Exception):
+        raise found
+    return found
 
 
 async def intent_of(context: StageContext, position: Position, *, force: bool) -> Intent | None:

@@ -61,8 +61,16 @@ async def finish_rolled_back(context: StageContext) -> list[str]:
     return left_alone
 
 
-async def clean_up(context: StageContext, removal: Removal, *, skipped: bool = False) -> tuple[bool, list[str]]:
+async def clean_up(
+    context: StageContext, removal: Removal, *, skipped: bool = False, ended: bool = False
+) -> tuple[bool, list[str]]:
     """Removes all but decision and outcome, which tell what is left of the job apart.
+
+    Args:
+        context: The job.
+        removal: What removes it.
+        skipped: The job wants none of it.
+        ended: See `CleanupJob`.
 
     Returns:
         Whether it did, and it went well; and the uploads that `AbortUploads` leaves alone: they may be another
@@ -72,7 +80,7 @@ async def clean_up(context: StageContext, removal: Removal, *, skipped: bool = F
         if skipped:
             # What is left pending is paid for, and no listing of files shows it.
             return False, await AbortUploads(context).run(None) if context.store.capabilities.multipart else []
-        return True, await CleanupJob(context).run(removal)
+        return True, await CleanupJob(context, ended=ended).run(removal)
     except JobNotFoundError:
         # Another driver did the rest, and the id is another job's by now.
         return False, []

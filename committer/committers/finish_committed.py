@@ -178,7 +178,11 @@ class _Committed:
             # What was withdrawn may lie in the job's directory since that was looked at, and that be another job's by
             # now.
             self._removal = removal_of(self._context)
-        return await clean_up(self._context, self._removal, skipped=self._context.config.cleanup_skipped)
+        context = self._context
+        # A summary is saved while decision and outcome stand, and a disk that reorders deletes is told their order.
+        told = context.durable or bool(context.config.summary_report_directory)
+        ended = self.outcome is not None and not (self._overtaken or told)
+        return await clean_up(context, self._removal, skipped=context.config.cleanup_skipped, ended=ended)
 
     async def remove_last_records(self) -> None:
         """See `committer.committers.finish.remove_last_records`."""

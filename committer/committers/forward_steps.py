@@ -20,7 +20,6 @@ from committer.stages.commit_state import CommitState
 from committer.stages.decide import DecideCommit
 from committer.stages.end_job import EndJob
 from committer.stages.intent import DeclareIntent
-from committer.stages.own_records import read_outcome
 from committer.stages.replace_lock import TakeReplaceLock
 
 _log = job_logger("committer.committers")
@@ -35,16 +34,15 @@ async def decide(call: JobCall, position: Position) -> Led:
     # abort, recover or another commit takes over from there.
     deciding.began = True
     deciding.declared = await DeclareIntent(context).run(intent)
-    refs = await (deciding.find(context) if intent.replacing else deciding.find_beside_lock(context))
     # LoadRecords, InspectDestination, Preflight, ListSuperseded
-    prepared = await deciding.prepare(context, refs, call.prove_abilities)
+    refs, prepared = await deciding.find_and_prepare(context, call.prove_abilities, replacing=intent.replacing)
     if prepared.replaces and not intent.replacing:
         # Files will be replaced after all. No other job may commit here from now on, and what others did until now
         # is looked at again.
         await TakeReplaceLock(context).run(None)
         prepared = await deciding.prepare(context, refs, call.prove_abilities)
     content = decision_content(context, prepared)
-    decision = await DecideCommit(context).run(content)
+    decision, ended = await DecideCommit(context).run(content)
     own = decision.driver == context.driver
     _log.info(
         "job %s is decided by %s: %s, %d files in %d task commits",
@@ -60,11 +58,8 @@ async def decide(call: JobCall, position: Position) -> Led:
     call.state = CommitState.of(call.context, decision, content.facts, prepared.loaded.entries)
     call.state.all_directories = sorted(prepared.loaded.directories)
     # Made a moment ago. What other drivers did since is met where it matters: a fence by the first rename, an
-    # outcome when this driver's is created. Only a store that takes late writes can hold the outcome of an earlier
-    # end of the job by now.
-    if context.store.capabilities.refuses_late_writes or await read_outcome(context.store, context.layout) is None:
-        return decided
-    return await call.look()
+    # outcome when this driver's is created.
+    return await call.look() if ended else decided
 
 
 async def decide_as_intended(call: JobCall, position: Position) -> Led:

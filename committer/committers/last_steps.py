@@ -17,7 +17,7 @@ from committer.committers.failures import (
 from committer.committers.finish import finish_kept
 from committer.committers.job_call import JobCall, Led
 from committer.committers.look import Position
-from committer.committers.reports import report_of_finished
+from committer.committers.reports import report_of_ended, report_of_finished
 from committer.committers.standing import Standing, Step, step_for
 from committer.errors import (
     CommitterError,
@@ -54,6 +54,10 @@ async def tell(call: JobCall, position: Position) -> Led:
             # Another driver of the job undid it, and cleaned up, before this one could.
             await _refuse_published(call, call.outcome)
             return report_of_taken_back(call)
+        if call.outcome is not None and call.outcome.finished:
+            # It stood until a moment ago: a cleanup had stopped before it removed it.
+            committed = True
+            return report_of_ended(call.context, call.outcome, call.started)
         raise
     except CommitterError as error:
         if decided:

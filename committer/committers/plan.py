@@ -11,7 +11,7 @@ from committer.errors import CommitterError
 from committer.records.task_commit import TaskCommit, messages_in
 from committer.stages.base import StageContext
 from committer.stages.job_directory import look_at_job
-from committer.stages.record_refs import RecordRef
+from committer.stages.record_refs import RecordRef, check_attempt_records
 
 
 async def plan_job(context: StageContext, task_commits: Iterable[TaskCommit] | None, tasks: int | None) -> CommitPlan:
@@ -19,6 +19,8 @@ async def plan_job(context: StageContext, task_commits: Iterable[TaskCommit] | N
     with audit(ji=context.layout.job_id):
         await look_at_job(context.store, context.layout)
         refs = await find_refs(context, messages_in(task_commits), tasks, freeze=False)
+        if refs and context.spec.delivery == "message":
+            await check_attempt_records(context, refs)
         prepared = await prepare(context, refs, copy_records=False)
     replaced = {*prepared.view.targets, *prepared.view.blocking, *prepared.superseded}
     return CommitPlan(

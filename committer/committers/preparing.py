@@ -24,7 +24,6 @@ from committer.stages.planned_files import PlannedFiles
 from committer.stages.preflight import MOST_CONFLICTS, Conflicts, Preflight, PreflightRequest, refused_moves
 from committer.stages.record_refs import (
     RecordRef,
-    check_attempt_records,
     check_task_count,
     refs_of_messages,
 )
@@ -65,6 +64,8 @@ async def find_refs(
 ) -> list[RecordRef]:
     """The records that win: those that messages name, or those that a listing finds.
 
+    No call for those that messages name: whether they stand is looked up apart (`check_attempt_records`).
+
     Raises:
         TaskMissingError: Not as many as the job has tasks.
     """
@@ -77,8 +78,6 @@ async def find_refs(
             refs = await list_manifests(context, frozen)
         else:
             refs = _in_directory(context, refs, frozen=frozen.done)
-    elif refs:
-        await check_attempt_records(context, refs)
     refs = refs or []
     check_task_count(context.layout, refs, tasks)
     return refs

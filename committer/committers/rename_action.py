@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from committer.committers.publish_action import PublishAction
+from committer.flow.together import both
 from committer.paths import StorePath
 from committer.records.job_state import Fact
 from committer.stages.base import StageContext
@@ -25,12 +26,15 @@ class RenameAction(PublishAction):
 
     async def publish(self, context: StageContext, state: CommitState) -> Published:
         """Makes room, makes directories, renames, moves what is superseded aside, validates."""
-        await SetAsideSuccess(context).run(state.decision)
-        if state.blocking:
-            await MoveAside(context).run(state.blocking)
         promotions = _promotions(context, state)
         directories = _not_below(state.directories, promotions)
-        await CreateDirectories(context).run(directories)
+        set_aside, create = SetAsideSuccess(context).run(state.decision), CreateDirectories(context)
+        if state.blocking:
+            await set_aside
+            await MoveAside(context).run(state.blocking)
+            await create.run(directories)
+        else:
+            await both(set_aside, create.run(directories))
         if directories:
             # Nothing moves into a directory that a power loss could take away again.
             await _sync(context, (context.layout.target(name).parent for name in directories))

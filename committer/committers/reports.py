@@ -129,7 +129,7 @@ async def report_of_finished(context: StageContext, started: float, *, decided: 
     if found is None or not found.success:
         outcome = await read_outcome(context.store, layout)
         if outcome is not None and outcome.kept:
-            return _report_of_kept(context, outcome, started)
+            return report_of_ended(context, outcome, started)
     if found is None:
         raise await _not_found(context, decided=decided)
     statistics = found.statistics()
@@ -151,7 +151,8 @@ async def report_of_finished(context: StageContext, started: float, *, decided: 
     )
 
 
-def _report_of_kept(context: StageContext, outcome: JobOutcome, started: float) -> JobReport:
+def report_of_ended(context: StageContext, outcome: JobOutcome, started: float) -> JobReport:
+    """The report of a job that committed, from its outcome alone."""
     return JobReport(
         success=True,
         job_id=context.layout.job_id,

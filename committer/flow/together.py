@@ -16,6 +16,14 @@ async def both(first: Coroutine[Any, Any, A], second: Coroutine[Any, Any, B]) ->
     return cast("A", results[0]), cast("B", results[1])
 
 
+async def settled(call: Coroutine[Any, Any, A]) -> A | Exception:
+    """A call's result, or its error: no call beside it is cut short, and the caller says which error counts."""
+    try:
+        return await call
+    except Exception as error:
+        return error
+
+
 async def together(*calls: Coroutine[Any, Any, object]) -> list[object]:
     """The results of a handful of calls, made at once; the first failure cancels the others and is raised as it is.
 

@@ -12,6 +12,7 @@ from committer.errors import (
     StoreNotFoundError,
     StorePermissionError,
 )
+from committer.flow.together import both
 from committer.flow.workers import run_workers
 from committer.layout import has_nonce
 from committer.logs import job_logger
@@ -61,8 +62,7 @@ class AbortUploads(Stage[None, list[str]]):
         layout, workers = self.context.layout, self.context.config.io_concurrency
         forms = self.context.forms
         runs = await forms.upload_lists(self.context)
-        since = await self._set_up_at()
-        winners = await self._winners() if runs else set[str]()
+        since, winners = await both(self._set_up_at(), self._winners(asked=bool(runs)))
         won = [run for run in runs if forms.is_list_of(run, winners)]
         lost = sorted({*runs} - {*won})
 
@@ -143,19 +143,19 @@ class AbortUploads(Stage[None, list[str]]):
         alike = {name for name in standing if layout.job_id in name}
         return alike - {layout.job_id} if directory == layout.destination else alike
 
-    async def _winners(self) -> set[str]:
+    async def _winners(self, *, asked: bool) -> set[str]:
         """The task attempts whose uploads are completed, or were taken back, and their tasks, by their ids; none of an
         undecided job, nor of one that is given up because its records cannot be read. Those of winners are ended, too,
         then: of a completed one nothing can be ended.
         """
         store, layout = self.context.store, self.context.layout
+        if not asked:
+            return set()
         try:
-            if await read_outcome(store, layout) is None:
-                return set()
-            decision = await read_decision(store, layout)
+            outcome, decision = await both(read_outcome(store, layout), read_decision(store, layout))
         except RecordError:
             return set()
-        winners = decision.winners if decision is not None else []
+        winners = decision.winners if outcome is not None and decision is not None else []
         return {name for winner in winners for name in (winner.task_attempt, winner.task)}
 
     async def _set_up_at(self) -> float:

@@ -14,7 +14,7 @@ from committer.errors import (
 )
 from committer.events import names
 from committer.flow.shielded import UNDO_BOUND_S, run_shielded
-from committer.flow.together import together
+from committer.flow.together import both, settled, together
 from committer.logs import job_logger
 from committer.stages.abort_uploads import AbortUploads
 from committer.stages.base import Stage, StageContext
@@ -32,6 +32,11 @@ class CleanupJob(Stage[Removal | None, list[str]]):
 
     Unlike Hadoop's, it never touches another job's directory: `_temporary` itself goes only when it is empty.
 
+    Args:
+        context: The job.
+        ended: Its outcome stands, and says all that is to be known of it: the decision goes beside what is deleted. A
+            crash leaves the outcome, or both.
+
     Preconditions: the job ended (outcome written), or was aborted, or the caller vouches for it.
     Postconditions: of the job's directory only `decision` and `outcome` are left, and a directory of this process, with
     small records; `RemoveLastRecords` removes them, `RemoveDecision` leaves an outcome that is kept. Of what it keeps
@@ -39,7 +44,8 @@ class CleanupJob(Stage[Removal | None, list[str]]):
     Returns: the uploads that `AbortUploads` leaves alone: they may be another job's.
     Failure modes: `JobNotFoundError` where the id was set up anew since: nothing was deleted. What cannot be deleted
     stays, and the error says so; the job's result does not change.
-    Cost: one delete a task attempt, or one in all with `cleanup_base_first`; one a root outside the destination; one
+    Cost: one delete a task attempt, or one in all where the store deletes trees in one call, or with
+    `cleanup_base_first`; one a root outside the destination; one
     rename, and where directories are renamed one more in all, for each thing in the job's directory; on stores with
     uploads those of `AbortUploads`; where the job shares directories with others whose output is there, their listings
     once more.
@@ -47,6 +53,10 @@ class CleanupJob(Stage[Removal | None, list[str]]):
     """
 
     name = statistic = names.JOB_STAGE_CLEANUP
+
+    def __init__(self, context: StageContext, *, ended: bool = False) -> None:
+        super().__init__(context)
+        self._ended = ended
 
     async def execute(self, value: Removal | None) -> list[str]:
         """Takes all out of the job's directory, then deletes it, task attempts in parallel before their parent.
@@ -66,7 +76,13 @@ class CleanupJob(Stage[Removal | None, list[str]]):
         to_take = [child for child in removal.children if child.path not in fate or child.is_directory]
         # Before the setup record, which says what else is the job's.
         failures = await self._take_outside(removal)
-        failures = failures or await removal.take_all(to_take) or await removal.empty()
+        failures = failures or await removal.take_all(to_take)
+        if not failures and self._ended:
+            failures, refused = await both(removal.empty(), settled(removal.take_decision()))
+            if refused is not None:
+                raise refused
+        elif not failures:
+            failures = await removal.empty()
         if failures:
             raise failures[0] if len(failures) == 1 else MultipleError.of(self.name, failures)
         if value is None:
@@ -119,9 +135,10 @@ class RemoveLastRecords(Stage[Removal | None, None]):
             if value is None:
                 await removal.begin()
             # A disk that reorders deletes must not lose the job's fate while anything of the job is left.
-            for record in (layout.decision, layout.outcome):
-                await sync_directories(self.context, [layout.job_directory], missing_ok=True)
-                await removal.take(FileStatus(record, False, 0))
+            await sync_directories(self.context, [layout.job_directory], missing_ok=True)
+            await removal.take_decision()
+            await sync_directories(self.context, [layout.job_directory], missing_ok=True)
+            await removal.take(FileStatus(layout.outcome, False, 0))
         except JobNotFoundError:
             # Another driver did the rest, and the id is another job's by now.
             return
@@ -146,7 +163,7 @@ class RemoveDecision(Stage[Removal | None, None]):
             if value is None:
                 await removal.begin()
             await sync_directories(self.context, [layout.job_directory], missing_ok=True)
-            await removal.take(FileStatus(layout.decision, False, 0))
+            await removal.take_decision()
         except JobNotFoundError:
             return
         await removal.end()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import msgspec
 
@@ -83,7 +83,19 @@ class DecisionContent:
     roots: tuple[str, ...] = ()
 
 
-class DecideCommit(Stage[DecisionContent, Decision]):
+class Decided(NamedTuple):
+    """How a job is decided.
+
+    Attributes:
+        decision: What stands, this driver's or another one's.
+        ended: Whether an outcome may stand beside it, of an earlier end of the job.
+    """
+
+    decision: Decision
+    ended: bool = False
+
+
+class DecideCommit(Stage[DecisionContent, Decided]):
     """Creates the commit decision exclusively. A driver that loses reads the winner's and obeys it.
 
     Preconditions: preflight found nothing; intent (and lock) stand.
@@ -92,12 +104,13 @@ class DecideCommit(Stage[DecisionContent, Decision]):
     for what is moved aside.
     Failure modes: `JobNotFoundError` when the job's directory vanished; nothing was published. `OutcomeUnknownError`
     when it may be decided; every other failure comes before the decision.
-    Cost: 2 calls, and one a 50,000 facts where they are more than 1,000; with `durability="fsync"` one more.
+    Cost: 2 calls, on stores that take late writes 3, two of them at once; and one a 50,000 facts where they are more
+    than 1,000; with `durability="fsync"` one more.
     """
 
     name = "job_stage_decide"
 
-    async def execute(self, value: DecisionContent) -> Decision:
+    async def execute(self, value: DecisionContent) -> Decided:
         """Writes side files, makes room for what is moved aside, decides."""
         layout = self.context.layout
         inline = len(value.facts) <= FACTS_IN_DECISION
@@ -128,7 +141,7 @@ class DecideCommit(Stage[DecisionContent, Decision]):
             statistics=value.statistics,
             setup=layout.setup_name,
         )
-        return await create_decision(self.context, decision)
+        return await _create_decision(self.context, decision)
 
     async def _write_plan(self, facts: list[Fact], first: int) -> list[PlanFile]:
         # A driver that lost the race must not overwrite the winner's side files: its own name is part of theirs.
@@ -175,6 +188,10 @@ async def create_decision(context: StageContext, decision: Decision) -> Decision
         OutcomeUnknownError: A decision may stand, this one or another driver's, and could not be looked at; or one
             stands that could not be forced to the disk. Nothing was published or deleted.
     """
+    return (await _create_decision(context, decision)).decision
+
+
+async def _create_decision(context: StageContext, decision: Decision) -> Decided:
     layout, store = context.layout, context.store
     wanted = encode_record(decision)
     try:
@@ -191,27 +208,42 @@ async def create_decision(context: StageContext, decision: Decision) -> Decision
         raise vanished(context) from error
     except StoreOutcomeUnknownError as error:
         raise await _undetermined(context, error) from error
-    anchor = anchor_of(context)
-    if found == wanted and anchor is not None:
-        try:
-            standing = await status_or_none(store, anchor)
-        except StoreError as error:
-            # A caller that takes this for a decision that failed would take the intent of a decided job back.
-            raise OutcomeUnknownError(
-                f"job {layout.job_id} is decided, but whether its directory still stands could not be looked up",
-                operation=DecideCommit.name,
-                path=anchor,
-                next_step=_step_of(context, decision),
-                causes=[error],
-            ) from error
-        other = is_another_setup(context, standing)
-        anew = other and await is_set_up_anew(store, layout)
-        if standing is None or anew or (other and decision.decision == "commit"):
-            await remove_records(context, [layout.decision])
-            await remove_emptied(context)
-            raise set_up_anew(layout, DecideCommit.name) if anew else vanished(context)
+    if found != wanted:
+        return Decided(decode_record(found, Decision, source=str(layout.decision)))
     # Decoding one's own would make all of it a second time.
-    return decision if found == wanted else decode_record(found, Decision, source=str(layout.decision))
+    anchor = anchor_of(context)
+    asked = decision.decision == "commit" and not store.capabilities.refuses_late_writes
+    if anchor is None:
+        return Decided(decision, await _may_have_ended(context, asked=asked))
+    try:
+        standing, ended = await both(status_or_none(store, anchor), _may_have_ended(context, asked=asked))
+    except StoreError as error:
+        # A caller that takes this for a decision that failed would take the intent of a decided job back.
+        raise OutcomeUnknownError(
+            f"job {layout.job_id} is decided, but whether its directory still stands could not be looked up",
+            operation=DecideCommit.name,
+            path=anchor,
+            next_step=_step_of(context, decision),
+            causes=[error],
+        ) from error
+    other = is_another_setup(context, standing)
+    anew = other and await is_set_up_anew(store, layout)
+    if standing is None or anew or (other and decision.decision == "commit"):
+        await remove_records(context, [layout.decision])
+        await remove_emptied(context)
+        raise set_up_anew(layout, DecideCommit.name) if anew else vanished(context)
+    return Decided(decision, ended)
+
+
+async def _may_have_ended(context: StageContext, *, asked: bool) -> bool:
+    """Whether the outcome of an earlier end of the job may stand: it can only where late writes are taken."""
+    if not asked:
+        return False
+    try:
+        return await exists(context.store, context.layout.outcome)
+    except StoreError:
+        # The caller looks then, and fails, or not.
+        return True
 
 
 async def _is_half_set_up(context: StageContext) -> bool:

@@ -35,18 +35,20 @@ class Ended(NamedTuple):
 
 
 class EndJob(Stage[tuple[Decision, Literal["committed", "rolled-back"], str], Ended]):
-    """Creates the outcome exclusively, after looking once more that the decision still stands.
+    """Creates the outcome exclusively, where the decision still stands.
 
-    A driver that finished the job removes decision and outcome before the job's directory (which on many stores cannot
-    refuse a late outcome at all). So the decision is looked for again after the create too, and an
-    outcome of a job that ended meanwhile is taken back: it could say the contrary of how the job ended. Only another
-    driver that went by this very outcome may have ended the job so fast, and left it there to be kept.
+    Where a cleanup takes the directory first that an outcome comes through, the create itself tells. Elsewhere the
+    decision is looked for before. A driver that finished the job removes decision and outcome before the job's
+    directory (which on many stores cannot refuse a late outcome at all). So the decision is looked for again after the
+    create, and an outcome of a job that ended meanwhile is taken back: it could say the contrary of how the job ended.
+    Only another driver that went by this very outcome may have ended the job so fast, and left it there to be kept.
 
     Preconditions: for `committed`, everything is published and validated; for `rolled-back`, the fence stands.
     Postconditions: the job's end is on the store; what is returned may be another driver's.
     Failure modes: `JobNotFoundError` when the decision is gone: another driver ended the job and cleaned up.
-    Cost: 4 calls, two of them at once; where late writes are taken 5. To commit into a destination that was empty 2
-    more, beside them: jobs that run left a directory, which is looked for first, and one that ended left `_SUCCESS`.
+    Cost: 3 calls, two of them at once; without such a directory 4, and where late writes are taken 5, three of them at
+    once. To commit into a destination that was empty 2 more, beside them: jobs that run left a directory, which is
+    looked for first, and one that ended left `_SUCCESS`.
     """
 
     name = "job_stage_end_job"
@@ -56,10 +58,6 @@ class EndJob(Stage[tuple[Decision, Literal["committed", "rolled-back"], str], En
         decision, kind, reason = value
         layout, store = self.context.layout, self.context.store
         asked = kind == "committed" and decision.was_empty
-        found_decision, alone = await both(
-            read_record(store, layout.decision, DecisionHead), runs_alone(self.context, asked=asked)
-        )
-        check_still_decided(self.context, found_decision, decision)
         wanted = encode_record(
             JobOutcome(
                 job_id=layout.job_id,
@@ -72,7 +70,12 @@ class EndJob(Stage[tuple[Decision, Literal["committed", "rolled-back"], str], En
                 setup=layout.setup_name,
             )
         )
-        found = await self._create(wanted)
+        looks = runs_alone(self.context, asked=asked)
+        if self._is_fenced(decision):
+            found, alone = await both(self._create(wanted), looks)
+        else:
+            _decided, alone = await both(self._check_decided(decision), looks)
+            found = await self._create(wanted)
         outcome = decode_record(found, JobOutcome, source=str(layout.outcome))
         if not is_of(outcome.setup, layout.setup_name):
             # A driver of an earlier setup of the id wrote it late.
@@ -96,6 +99,20 @@ class EndJob(Stage[tuple[Decision, Literal["committed", "rolled-back"], str], En
             await remove_emptied(self.context)
             raise decision_is_gone(self.context)
         return Ended(outcome, standing, alone)
+
+    def _is_fenced(self, decision: Decision) -> bool:
+        """Whether the outcome cannot be created once a cleanup began: it comes through the directory that goes with
+        the job's setup, which a cleanup renames before it takes anything else.
+
+        So no look has to come before. The one that follows is for a request that made that directory once more, late,
+        in the directory of a job that was set up under the id since.
+        """
+        can, own = self.context.store.capabilities, bool(self.context.layout.setup_name) and not decision.hadoop
+        return own and can.refuses_late_writes and can.atomic_directory_rename
+
+    async def _check_decided(self, decision: Decision) -> None:
+        store, layout = self.context.store, self.context.layout
+        check_still_decided(self.context, await read_record(store, layout.decision, DecisionHead), decision)
 
     async def _create(self, wanted: bytes) -> bytes:
         layout, durable = self.context.layout, self.context.durable
@@ -121,12 +138,18 @@ class EndJob(Stage[tuple[Decision, Literal["committed", "rolled-back"], str], En
         removes the setup record first, so that one which stands without it, looked at in this order, says nothing.
         """
         layout, store = self.context.layout, self.context.store
-        if not await exists(store, layout.decision):
-            return True
+        if self._is_fenced(decision):
+            head = await read_record(store, layout.decision, DecisionHead)
+            return head is None or head.driver != decision.driver
         if store.capabilities.refuses_late_writes or decision.hadoop:
-            return False
-        setup = await status_or_none(store, layout.setup)
-        return setup is None or is_another_setup(self.context, setup)
+            return not await exists(store, layout.decision)
+        if self.context.setup_identity is not None:
+            # The setup record that this driver knows tells by itself: with it the decision stands.
+            stands, setup = await both(exists(store, layout.decision), status_or_none(store, layout.setup))
+        else:
+            stands = await exists(store, layout.decision)
+            setup = await status_or_none(store, layout.setup) if stands else None
+        return not stands or setup is None or is_another_setup(self.context, setup)
 
 
 async def runs_alone(context: StageContext, *, asked: bool = True) -> bool:

@@ -98,18 +98,10 @@ async def remove_emptied(context: StageContext) -> None:
     """Removes a job's directory when nothing is in it any more, then `_temporary` likewise: at most 2 calls.
 
     Where late writes make directories again, the job attempt's and the drivers' too, when nothing but the place for
-    what is moved aside is in them: 3 calls, 5 more where one stands. A job that is alive has its setup record there.
+    what is moved aside is in them: up to 6 calls more where one stands. A job that is alive has its setup record there.
     """
     layout, store = context.layout, context.store
-    emptied = [layout.job_directory, layout.temporary]
-    if store.capabilities.implicit_parents:
-        made = {child.path for child in await children_of(store, layout.job_directory)}
-        if made and made <= {layout.job_attempt_directory, layout.drivers}:
-            ordered = sorted(made, key=str)
-            inside = [child.path for place in ordered for child in await children_of(store, place)]
-            if set(inside) <= {layout.superseded}:
-                emptied = [*inside, *ordered, *emptied]
-    for directory in emptied:
+    for directory in (layout.job_directory, layout.temporary):
         try:
             try:
                 await store.delete_directory(directory, recursive=False)
@@ -118,13 +110,30 @@ async def remove_emptied(context: StageContext) -> None:
                     raise
                 if not store.capabilities.directories:
                     await delete_odd(store, directory)
-                elif not await _delete_dead_removals(context):
+                elif not (await _delete_made_again(context) or await _delete_dead_removals(context)):
                     raise
                 await store.delete_directory(directory, recursive=False)
         except StoreError:
             # Another job lives in `_temporary`, or a late task attempt just wrote into the job's directory: both are
             # found by list_jobs, and neither changes this job's result.
             return
+
+
+async def _delete_made_again(context: StageContext) -> bool:
+    """Whether nothing stood in the job's directory but directories that late writes made again, which are deleted."""
+    layout, store = context.layout, context.store
+    if not store.capabilities.implicit_parents:
+        return False
+    made = {child.path for child in await children_of(store, layout.job_directory)}
+    if not made or not made <= {layout.job_attempt_directory, layout.drivers}:
+        return False
+    ordered = sorted(made, key=str)
+    inside = [child.path for place in ordered for child in await children_of(store, place)]
+    if not set(inside) <= {layout.superseded}:
+        return False
+    for directory in [*inside, *ordered]:
+        await store.delete_directory(directory, recursive=False)
+    return True
 
 
 async def _delete_dead_removals(context: StageContext) -> bool:

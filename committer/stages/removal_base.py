@@ -34,12 +34,14 @@ class Removal(ABC):
     Attributes:
         found: What stands in the places that a cleanup empties; empty until `look`.
         outside: What the job has outside its own directory.
+        decision_taken: Whether `take_decision` took the decision.
     """
 
     def __init__(self, context: StageContext) -> None:
         self.context = context
         self.found: Found = {}
         self.outside: list[FileStatus] = []
+        self.decision_taken: bool = False
 
     @property
     def children(self) -> list[FileStatus]:
@@ -51,8 +53,8 @@ class Removal(ABC):
 
         At most 3 listings at once; one more where a rollback began.
         """
-        context, layout, config = self.context, self.context.layout, self.context.config
-        in_parallel = config.cleanup_parallel_delete and not config.cleanup_base_first
+        context, layout = self.context, self.context.layout
+        in_parallel = self.context.config.cleanup_parallel_delete and not self.base_first
         found: Found = {}
 
         async def look(place: StorePath) -> None:
@@ -64,6 +66,11 @@ class Removal(ABC):
             await look(layout.tasks_fenced)
         self.found.clear()
         self.found.update(found)
+
+    @property
+    def base_first(self) -> bool:
+        """Whether a directory is deleted with all that is below in one call, if that works."""
+        return self.context.config.cleanup_base_first or self.context.store.capabilities.deletes_trees
 
     async def look_outside(self) -> None:
         """Looks what the job has outside its own directory: no call for most committers."""
@@ -99,6 +106,15 @@ class Removal(ABC):
         Raises:
             JobNotFoundError: The id was set up anew meanwhile; the new job's was not touched.
         """
+
+    async def take_decision(self) -> None:
+        """Takes the decision; see `take`. Not a second time.
+
+        Before all else is deleted only where an outcome stands, which says then how the job ended.
+        """
+        if not self.decision_taken:
+            await self.take(FileStatus(self.context.layout.decision, False, 0))
+            self.decision_taken = True
 
     @abstractmethod
     async def empty(self) -> list[StoreError]:

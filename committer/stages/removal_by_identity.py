@@ -30,6 +30,7 @@ class RemovalByIdentity(Removal):
         super().__init__(context)
         self._below: list[FileStatus] = []
         self._surveyed: set[StorePath] = set()
+        self._marked: list[StorePath] = []
 
     async def look(self) -> None:
         """Lists all that is not of one task attempt alone, then the job's directory: about 6 listings in 3 rounds."""
@@ -69,7 +70,11 @@ class RemovalByIdentity(Removal):
             failures = await self._delete_all([one for one in self._below if one.path.is_under(child.path)])
             if failures:
                 raise failures[0]
-            await self._remove_marks(child.path)
+            if child in self.outside:
+                # Where it is shared with other jobs it is looked whether anything is left.
+                await self._remove_marks(child.path)
+            else:
+                self._marked.append(child.path)
         elif _is_of_one(child.path.name):
             await self.context.store.delete_directory(child.path, recursive=True)
 
@@ -136,11 +141,15 @@ class RemovalByIdentity(Removal):
         return standing
 
     async def empty(self) -> list[StoreError]:
-        """Nothing is left to do: it is deleted."""
-        return []
+        """Removes what marks directories whose content was deleted."""
+        marked, self._marked = self._marked, []
+        return await self.in_parallel(self._remove_marks, marked)
 
     async def end(self) -> None:
-        """Nothing is left to do."""
+        """Removes what marks directories, where `empty` was not asked to."""
+        failures = await self.empty()
+        if failures:
+            raise failures[0]
 
     async def _remove_marks(self, directory: StorePath) -> None:
         """Removes what marks a directory, as Hadoop's clients make it, where nothing else is below: one call.

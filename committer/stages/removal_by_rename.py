@@ -17,7 +17,7 @@ from committer.stages.base import StageContext
 from committer.stages.job_stands import is_of_other_setup, set_up_anew
 from committer.stages.removal_base import OPERATION, TRIES, Removal, delete
 from committer.stores.base import FileStatus
-from committer.stores.helpers import exists
+from committer.stores.helpers import children_of, exists
 
 _log = job_logger("committer.stages")
 
@@ -148,8 +148,14 @@ class RemovalByRename(Removal):
     async def empty(self) -> list[StoreError]:
         """Deletes the task attempts' directories and all others that hold none of them, then those that did.
 
-        As long as one of them stands, decision and outcome do: none is left to `end`.
+        All in one call each where that suits the store; what fails then is tried again part by part. As long as one of
+        them stands, the outcome does: none is left to `end`.
         """
+        if self.base_first:
+            failures = await self.in_parallel(self._delete_directory, self._directories)
+            if not (failures and self.context.config.cleanup_parallel_delete):
+                return failures
+            await self._look_at_attempts()
         attempts, parents = self._moved_attempts()
         rest = [directory for directory in self._directories if directory not in parents]
         store = self.context.store
@@ -164,6 +170,15 @@ class RemovalByRename(Removal):
 
         failures = await self.in_parallel(delete, [*attempts, *rest])
         return failures + await self.in_parallel(self._delete_directory, sorted(parents, key=str))
+
+    async def _look_at_attempts(self) -> None:
+        """Looks which task attempts' directories are left: 2 calls."""
+        layout = self.context.layout
+        for place in (layout.tasks, layout.tasks_fenced):
+            self.found[place] = [
+                FileStatus(place / child.path.name, child.is_directory, child.size)
+                for child in await children_of(self.context.store, self._moved(place))
+            ]
 
     def _moved_attempts(self) -> tuple[list[StorePath], set[StorePath]]:
         """Where the task attempts' directories are by now, and the directories they were taken with."""

@@ -40,6 +40,7 @@ class Capabilities(msgspec.Struct, frozen=True, kw_only=True):
         no_replace_rename: A file rename can be told to fail when the target exists, atomically.
         replacing_rename: A file rename can replace an existing file atomically.
         atomic_directory_rename: A directory with all its content is renamed in one atomic step.
+        deletes_trees: `Store.delete_directory` is one request of the service, or one a page, whatever is below.
         conditional_rename: A rename can be told which identity its source must have.
         versions: The store implements `SupportsVersions`: statuses hold a version, on whose condition a file is renamed
             without a look.
@@ -81,6 +82,7 @@ class Capabilities(msgspec.Struct, frozen=True, kw_only=True):
     no_replace_rename: bool = True
     replacing_rename: bool = True
     atomic_directory_rename: bool = True
+    deletes_trees: bool = False
     conditional_rename: bool = False
     versions: bool = False
     identity: bool = True

@@ -1,7 +1,7 @@
 """Twin of Hadoop's TestCleanupStage: how a job's directory goes, and what happens when some of it does not.
 
-Where this engine differs: it removes the job's own directory and never all of `_temporary`; decision and outcome go
-last; what a parallel delete could not remove is tried once more with its parent, as Hadoop does.
+Where this engine differs: it removes the job's own directory and never all of `_temporary`; the outcome goes last; where
+a store deletes a tree in one call that is tried first, as with Hadoop's option for it; what a parallel delete could not remove is tried once more with its parent, as Hadoop does.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from tests.engine.places import MemoryPlace
 ATTEMPTS = 5
 
 
-async def committed(config: CommitterConfig, *faults: Fault, profile: str = "hdfs"):
+async def committed(config: CommitterConfig, *faults: Fault, profile: str = "local"):
     """Commits a job of five tasks; the place, what it raised, and its deletes of directories."""
     place = MemoryPlace(profile)
     job = await place.open_job(job_id="job-1", config=config)
@@ -62,6 +62,21 @@ async def test_base_first_healthy() -> None:
     assert place.temporary() == set()
 
 
+async def test_a_tree_goes_in_one_call_where_the_store_says_so() -> None:
+    place, error, deletes = await committed(CommitterConfig(), profile="hdfs")
+    assert error is None
+    assert attempts_of(deletes) == []
+    assert place.temporary() == set()
+
+
+@pytest.mark.parametrize("profile", ["hdfs", "adls"])
+async def test_a_tree_that_cannot_go_in_one_call_goes_part_by_part(profile: str) -> None:
+    place, error, deletes = await committed(CommitterConfig(), parent_fails(), profile=profile)
+    assert error is None
+    assert len(attempts_of(deletes)) == ATTEMPTS
+    assert place.temporary() == set()
+
+
 async def test_single_delete() -> None:
     place, error, deletes = await committed(CommitterConfig(cleanup_parallel_delete=False))
     assert error is None
@@ -92,7 +107,8 @@ async def test_all_fail() -> None:
     place, error, _deletes = await committed(CommitterConfig(), attempt_fails(None), parent_fails(None))
     assert error is not None
     assert error.outcome == "committed"
-    assert {"_temporary/job-1/decision", "_temporary/job-1/outcome"} <= place.temporary()
+    assert "_temporary/job-1/outcome" in place.temporary()
+    assert (await place.states())["job-1"] == "committed"
     place.store.faults.clear()
     await place.recover("job-1")
     assert place.temporary() == set()

@@ -61,8 +61,8 @@ async def test_a_decided_job_is_not_told_as_unchanged(place: Place) -> None:
     await place.run_task(job, 0, OLD)
 
     async def before_call(call: Call) -> None:
-        if (call.operation, call.path.name) == ("read", "outcome"):
-            raise StoreUnavailableError("down", operation="read", path=call.path)
+        if call.operation in ("read", "status") and call.path.name == "outcome":
+            raise StoreUnavailableError("down", operation=call.operation, path=call.path)
 
     place.store.before_call = before_call
     with pytest.raises(StoreUnavailableError) as caught:

@@ -42,6 +42,7 @@ _ABSENT: Final = {"If-None-Match": "*"}
 _CAPABILITIES: Final = Capabilities(
     conditional_rename=True,
     implicit_parents=True,
+    deletes_trees=True,
     conditional_delete=True,
     examination=True,
     forbids_trailing_period=True,

@@ -39,7 +39,9 @@ if TYPE_CHECKING:
 
 _MAX_PATH: Final = 8000
 # ``dfs.namenode.fs-limits.max-component-length``, and ``HdfsConstants.MAX_PATH_LENGTH``, which counts characters.
-_CAPABILITIES: Final = Capabilities(max_name_bytes=255, max_path_bytes=_MAX_PATH, batch_rename=True, tree_counts=True)
+_CAPABILITIES: Final = Capabilities(
+    deletes_trees=True, max_name_bytes=255, max_path_bytes=_MAX_PATH, batch_rename=True, tree_counts=True
+)
 PUT_S: Final = DATA_S
 """How long the calls of one put may take together."""
 

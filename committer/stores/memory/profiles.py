@@ -21,9 +21,13 @@ _WITHOUT_RENAMES: Final = msgspec.structs.replace(
 
 PROFILES: Final[Mapping[str, Capabilities]] = {
     "local": Capabilities(hard_links=True, durable=True, max_name_bytes=255, max_path_bytes=4095),
-    "hdfs": Capabilities(max_name_bytes=255, max_path_bytes=8000),
+    "hdfs": Capabilities(deletes_trees=True, max_name_bytes=255, max_path_bytes=8000),
     "adls": Capabilities(
-        implicit_parents=True, conditional_rename=True, forbids_trailing_period=True, max_path_bytes=1024
+        implicit_parents=True,
+        deletes_trees=True,
+        conditional_rename=True,
+        forbids_trailing_period=True,
+        max_path_bytes=1024,
     ),
     "gcs": msgspec.structs.replace(
         _FLAT, conditional_rename=True, versions=True, conditional_delete=True, batch_delete=True, max_batch_delete=100
@@ -62,6 +66,7 @@ FLAGS: Final = (
     "case_folding",
     "conditional_delete",
     "conditional_rename",
+    "deletes_trees",
     "forbids_trailing_period",
     "hard_links",
     "identity",
