@@ -22,6 +22,7 @@ SupersededScope: TypeAlias = Literal["directories", "partitions", "destination"]
 Durability: TypeAlias = Literal["none", "fsync"]
 PendingEtags: TypeAlias = Literal["objects", "texts"]
 FileListFormat: TypeAlias = Literal["jsonl", "parquet"]
+Publishing: TypeAlias = Literal["driver", "spark", "auto"]
 
 _CHOICES: dict[str, tuple[str, ...]] = {
     "existing_target": get_args(ExistingTarget),
@@ -30,6 +31,7 @@ _CHOICES: dict[str, tuple[str, ...]] = {
     "durability": get_args(Durability),
     "pending_etags": get_args(PendingEtags),
     "file_list_format": get_args(FileListFormat),
+    "publish": get_args(Publishing),
 }
 _AZURE_SCHEMES = frozenset({"abfs", "abfss"})
 
@@ -105,6 +107,9 @@ class CommitterConfig(msgspec.Struct, frozen=True, kw_only=True, dict=True):
             system's directory for temporary files where none is named. Taken from the caller, never from a record.
         pending_etags: How the magic committer writes etags where task commits are listed: ``objects``, which Hadoop
             3.4.2 and later load, or ``texts`` for a Java driver before that, which knows no checksums. Both are read.
+        publish: Where Spark's commits publish: ``driver``, ``spark`` (on the executors), or ``auto``: on the executors
+            from 100,000 files on, where the store bears more than one process can send. In other commits ``auto`` says
+            the same of `publish_with`, and ``spark`` nothing.
         absolute_roots: Directories outside the destination, in the same store, below which tasks may publish files too
             (`TaskAttempt.open_absolute`): URIs, or absolute paths of that store. Made when missing. A process
             that goes on with the job must give them again: a record never says where else a job may write.
@@ -147,6 +152,7 @@ class CommitterConfig(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     multipart_in_flight: int = 4
     staging_directories: tuple[str, ...] = ()
     pending_etags: PendingEtags = "objects"
+    publish: Publishing = "driver"
     absolute_roots: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:

@@ -260,6 +260,11 @@ OPTIONS: tuple[Option, ...] = (
         "list",
         "of the committers `directory` and `partitioned`; taken from the caller only, never from a record",
     ),
+    Option(
+        f"{NATIVE}publish",
+        "publish",
+        note="`driver`, `spark` or `auto`: where the files of a commit by Spark are published",
+    ),
     Option(f"{NATIVE}absolute_roots", "absolute_roots", "list", "taken from the caller only, never from a record"),
 )
 BY_KEY = {option.key: option for option in OPTIONS}

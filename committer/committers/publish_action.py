@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from committer.stages.base import Stage, StageContext
 from committer.stages.commit_state import CommitState
 from committer.stages.publish import Published, PublishFiles
-from committer.stages.publish_elsewhere import PublishElsewhere
+from committer.stages.publish_elsewhere import PublishElsewhere, is_worth_workers
 from committer.stages.roll_back import RollBack
 
 
@@ -36,7 +36,7 @@ class PublishAction(ABC):
 
     async def publish_files(self, context: StageContext, state: CommitState) -> Published:
         """Makes the files visible, in this process or by the workers that its caller gave: what `publish` calls."""
-        if context.pool is None:
+        if context.pool is None or (context.config.publish == "auto" and not is_worth_workers(context, state)):
             return await self.files(context).run(state)
         return await PublishElsewhere(context, context.pool, self.files).run(state)
 

@@ -35,6 +35,7 @@ from committer.spark.messages import TaskCommitMessage, encoded, task_commits
 from committer.spark.modes import SaveMode, commit_config, target_exists
 from committer.spark.options import WriteOptions
 from committer.spark.output import FileNames, TaskOutput
+from committer.spark.publishing import refuse_without_executors
 from committer.spark.schema import FilePlan
 from committer.spark.small_files import SmallFiles
 from committer.spark.spark_task import current_task
@@ -151,6 +152,7 @@ async def set_up(options: WriteOptions, mode: SaveMode, plan: FilePlan) -> Commi
         TargetExistsError: The destination holds data, and the mode is ``error``.
         ConfigurationError: The mode cannot be honoured there.
     """
+    refuse_without_executors(options.config, "through the data source", "write")
     found = await look_at_destination(options, mode)
     if found.used and mode == "ignore":
         _LOG.info("%s holds data, and the mode is ignore: nothing is written", options.path)

@@ -27,7 +27,7 @@ from committer.events import Listener
 from committer.logs import job_logger
 from committer.spark.commit_log import log_event
 from committer.spark.jvm import building
-from committer.spark.protocol_jobs import EndRequest, SetupRequest, abort, commit, set_up
+from committer.spark.protocol_jobs import EndRequest, PoolOf, SetupRequest, abort, commit, set_up
 from committer.sync.portal import wait_for
 
 _LOG = job_logger("committer.spark")
@@ -82,6 +82,7 @@ def answered(
     decided: CommitterConfig | None = None,
     failed: Callable[[CommitterError], object] | None = None,
     listeners: tuple[Listener, ...] = (),
+    pool_of: PoolOf | None = None,
 ) -> str:
     """Does what Java asks for and answers with JSON; an error is an answer too. Blocks.
 
@@ -95,6 +96,7 @@ def answered(
         decided: All choices, the save mode's among them, where `committer.spark.write` made them.
         failed: Called with the error of a setup or a commit.
         listeners: Told each event of a commit.
+        pool_of: Makes workers of the executors, where this process can start jobs of Spark's.
     """
 
     def setup() -> dict[str, Any]:
@@ -103,7 +105,9 @@ def answered(
         refuse_other_spark(asked.compiled_for, asked.spark)
         # Tasks compare the release with that of their executor's jar.
         return {
-            **wait_for(partial(set_up, asked, config, storage, decided=decided), "open_job"),
+            **wait_for(
+                partial(set_up, asked, config, storage, decided=decided, executors=pool_of is not None), "open_job"
+            ),
             "release": asked.release,
         }
 
@@ -112,7 +116,7 @@ def answered(
         if operation == "abort":
             return {"aborted": wait_for(partial(abort, asked, storage), "abort")}
         refuse_other_release(asked.release, "commit")
-        report = wait_for(partial(commit, asked, (log_event, *listeners), progress, storage), "commit")
+        report = wait_for(partial(commit, asked, (log_event, *listeners), progress, storage, pool_of), "commit")
         if committed is not None:
             committed(report)
         return {"committed": report.job_id}

@@ -38,6 +38,7 @@ from committer.logs import job_logger
 from committer.operations import forget_outcome, recover
 from committer.paths import StorePath
 from committer.spark.options import WriteOptions
+from committer.spark.publishing import refuse_without_executors
 from committer.spec import JobSpec
 from committer.stores.helpers import exists
 
@@ -150,6 +151,7 @@ async def enter_batch(options: WriteOptions, job_id: str) -> JobSpec | None:
         JobStateError: Other drivers ended the job each time that it was set up.
         CommitterError: What an earlier try decided cannot be finished.
     """
+    refuse_without_executors(options.config, "in a stream", "write")
     storage = await options.resolve_storage()
     for _try in range(_TRIES):
         try:

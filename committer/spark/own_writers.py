@@ -53,6 +53,7 @@ from committer.spark.partitions import (
     write_partition,
 )
 from committer.spark.protocol_session import choices_of_process
+from committer.spark.publishing import SparkPool, refuse_without_executors
 from committer.spark.session_settings import choices_of, set_by_user, store_settings, telling
 from committer.spark.sessions import is_connect, missing_in_worker
 from committer.spark.spark_task import current_task
@@ -150,6 +151,10 @@ def foreach_partition(
     check_frame(df, "foreach_partition")
     check_write_function(write_fn)
     plan = _plan(df, uri, config, storage_options)
+    choices = plan.choices or CommitterConfig()
+    if is_connect(df):
+        refuse_without_executors(choices, "through Spark Connect", "foreach_partition")
+    on_executors = choices.publish != "driver" and not is_connect(df)
     storage = plan.options.storage_options()
     schema = df.schema.json()
     with (
@@ -166,7 +171,10 @@ def foreach_partition(
     ):
         partition = Partition(job.spec, plan.options, schema, arrow)
         commits = _run(df, partial(write_partition, partition, write_fn), job.job_id)
-        return job.commit(task_commits=commits, tasks=len(commits))
+        if not on_executors:
+            return job.commit(task_commits=commits, tasks=len(commits))
+        with SparkPool(df.sparkSession.sparkContext, plan.options.storage_options) as pool:
+            return job.commit(task_commits=commits, tasks=len(commits), publish_with=pool)
 
 
 class _Plan(NamedTuple):

@@ -7,8 +7,8 @@ are JSON. What a task needs to know of the layout is in the first answer: Java c
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
-from typing import Any, Final
+from collections.abc import Callable, Mapping
+from typing import Any, Final, TypeAlias
 
 import msgspec
 
@@ -31,12 +31,17 @@ from committer.records.task_commit import INLINE_LIMIT, TaskCommit
 from committer.spark.destination import look_at
 from committer.spark.modes import SaveMode
 from committer.spark.protocol_storage import OWN, says_how_to_reach, storage_options_of
+from committer.spark.publishing import SparkPool, StorageSent, refuse_without_executors
 from committer.spark.running_writes import CALL
 from committer.spark.session_settings import choices_of
 from committer.spec import JobSpec
 from committer.stages.names import is_hidden
 
 _LOG = job_logger("committer.spark")
+
+PoolOf: TypeAlias = Callable[[StorageSent], SparkPool]
+"""Makes the executors of a session workers that publish; blocks."""
+
 _COMMITTERS: Final = frozenset({"manifest", "magic"})
 _ABORT_BOUND_S: Final = 30.0
 _UNSUITED: Final = {
@@ -103,6 +108,7 @@ async def set_up(
     storage: Mapping[str, object] | None = None,
     *,
     decided: CommitterConfig | None = None,
+    executors: bool = False,
 ) -> dict[str, Any]:
     """Sets the job of a write up.
 
@@ -111,6 +117,7 @@ async def set_up(
         config: The choices of this process: in place of those of the session, but for those of the write.
         storage: Likewise, how to reach the store.
         decided: All choices, the save mode's among them, where `committer.spark.write` made them.
+        executors: Whether the process that commits can start jobs of Spark's.
 
     Returns:
         What tasks need: the paths below which they write, and how they call what they write.
@@ -140,6 +147,8 @@ async def set_up(
         _refuse_stray_call(request)
         decided = refuse_conflicts(_chosen(request, config, destination), "setup_job").replace(**replaced)
     _refuse_unsuited(decided)
+    if not executors:
+        refuse_without_executors(decided, "where no driver in Python commits", "setup_job")
     job = await open_job(
         destination,
         job_id=request.job_id,
@@ -290,6 +299,7 @@ async def commit(
     listeners: tuple[Listener, ...] = (),
     progress: Any = None,
     storage: Mapping[str, object] | None = None,
+    pool_of: PoolOf | None = None,
 ) -> JobReport:
     """Commits exactly the attempts that Spark's messages name.
 
@@ -300,13 +310,18 @@ async def commit(
     spec = JobSpec.decode(request.spec)
     options = await _storage_of_end(spec, request, storage)
     job = await attach_job(spec, listeners=listeners, progress=progress, storage_options=options)
+    pool: SparkPool | None = None
     try:
-        return await job.commit(task_commits=commits, tasks=len(commits))
+        if pool_of is not None and job.spec.config.publish != "driver":
+            pool = await asyncio.to_thread(pool_of, StorageSent(spec.layout.destination, options))
+        return await job.commit(task_commits=commits, tasks=len(commits), publish_with=pool)
     except CommitterError as error:
         # Spark aborts the job of a write that could not be committed.
         error.next_step = without_the_end(error.next_step).replace(COMMIT_AGAIN, "write again")
         raise
     finally:
+        if pool is not None:
+            await asyncio.to_thread(pool.close)
         await job.close()
 
 

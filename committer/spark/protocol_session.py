@@ -11,6 +11,7 @@ import base64
 import importlib.util
 import zlib
 from collections.abc import Mapping
+from functools import partial
 from typing import Any, ClassVar, Final, overload
 
 from pyspark.sql import SparkSession
@@ -25,6 +26,7 @@ from committer.spark.launching import JARS, running_gateway, with_jar
 from committer.spark.protocol_jar import jar_path
 from committer.spark.protocol_jobs import refuse_conflicts
 from committer.spark.protocol_storage import checked
+from committer.spark.publishing import SparkPool
 from committer.spark.running_writes import call_of
 
 PROTOCOL: Final = "io.github.lakecommitter.spark.CommitProtocol"
@@ -263,4 +265,5 @@ class JobSide:
             decided=None if asks is None else asks.config,
             failed=None if asks is None else asks.failed,
             listeners=(log,),
+            pool_of=partial(SparkPool, self.context),
         )

@@ -17,11 +17,26 @@ from committer.stages.chunks import cut, files_of_a_chunk, make_chunk, part_of
 from committer.stages.commit_state import CommitState, is_forward_only
 from committer.stages.planned_files import PlannedFile
 from committer.stages.publish import Published
+from committer.stores.abilities import BATCH_RENAME
 
 _log = job_logger("committer.stages")
 
 # Coroutines that wait for workers; how many chunks are under way at a time is the pool's to say.
 _MOST_AT_ONCE: Final = 4096
+
+# What one process sends a second, about, and a commit that takes it half a minute.
+_ONE_DRIVERS_RATE: Final = 3_000
+_WORTH_IT: Final = 100_000
+
+
+def is_worth_workers(context: StageContext, state: CommitState) -> bool:
+    """Whether workers publish so many files sooner than this process: not where the store bears no more than it sends,
+    or renames many files in one call.
+    """
+    store = context.store
+    rate = context.config.io_rate_for(store.scheme, store.capabilities.default_io_rate)
+    bears_more = rate is None or rate > _ONE_DRIVERS_RATE
+    return state.decision.files >= _WORTH_IT and bears_more and BATCH_RENAME.of(store) is None
 
 
 class _Run(NamedTuple):

@@ -1,0 +1,154 @@
+"""Publishing on Spark's executors: each chunk of a decided job is one task of a Spark job of its own."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Final, Self, TypeAlias
+
+from committer import sync
+from committer.config import CommitterConfig
+from committer.errors import CommitterError, UnsupportedError
+from committer.logs import job_logger
+from committer.paths import StorePath
+from committer.publishing import PublishAccount, PublishChunk
+from committer.references import Found, is_reference
+from committer.storage_options import OptionTable, check_text
+from committer.stores.registry import options_of
+
+if TYPE_CHECKING:
+    from pyspark import SparkContext
+
+_LOG = job_logger("committer.spark")
+
+Storage: TypeAlias = Callable[[], Mapping[str, object]]
+"""Says in a worker how it reaches the store. Pickled, so it holds no secret."""
+
+# Each is a job of Spark's that a thread waits for.
+_MOST_AT_ONCE: Final = 256
+
+
+class SparkPool:
+    """The executors of a classic session, as workers that publish for a driver: ``job.commit(publish_with=pool)``.
+
+    Spark runs a task again whose executor was lost. Where it gives up, the driver publishes the chunk. Blocks, so not
+    for an event loop: making it, and leaving its block, which cancels what still runs.
+
+    Args:
+        context: The session's.
+        storage: How its workers reach the store.
+    """
+
+    def __init__(self, context: SparkContext, storage: Storage) -> None:
+        self._context: Any = context
+        self._storage = storage
+        self._slots = self._find_slots()
+        self._threads = ThreadPoolExecutor(_MOST_AT_ONCE, thread_name_prefix="committer-publish")
+        self._groups: set[str] = set()
+
+    def workers(self) -> int:
+        """As many tasks as the executors ran at a time when they were asked last."""
+        return min(self._slots, _MOST_AT_ONCE)
+
+    async def publish(self, chunk: PublishChunk) -> PublishAccount:
+        """Runs one task."""
+        return await asyncio.get_running_loop().run_in_executor(self._threads, self._run, chunk)
+
+    def _run(self, chunk: PublishChunk) -> PublishAccount:
+        context, spec = self._context, chunk.spec
+        group = f"committer-publish-{spec.job_id}"
+        self._groups.add(group)
+        # Of this thread alone.
+        what = f"{chunk.files:,} files (chunk {chunk.number}) of job {spec.job_id} to {spec.destination}"
+        context.setJobGroup(group, f"committer publishes {what}")
+        [account] = context.parallelize([chunk], 1).map(partial(publish_in_task, self._storage)).collect()
+        self._slots = self._find_slots()
+        if not isinstance(account, PublishAccount):
+            raise TypeError(f"a task of Spark's returned a {type(account).__name__}")
+        return account
+
+    def _find_slots(self) -> int:
+        context = self._context
+        conf = context.getConf()
+        if conf.get("spark.default.parallelism") is None:
+            # The cores of the executors that there are.
+            return max(1, int(context.defaultParallelism))
+        executors = int(context._jsc.sc().getExecutorMemoryStatus().size())
+        others = max(1, executors - 1)  # the driver is one of them
+        return max(1, others * int(conf.get("spark.executor.cores", "1")))
+
+    def close(self) -> None:
+        """Cancels what still runs, which harms nothing."""
+        for group in self._groups:
+            try:
+                self._context.cancelJobGroup(group)
+            except Exception as error:  # the session was stopped, say
+                _LOG.debug("jobs of %s were not cancelled: %s", group, error)
+        self._threads.shutdown(wait=False, cancel_futures=True)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def publish_in_task(storage: Storage, chunk: PublishChunk) -> PublishAccount:
+    """What a task of Spark's does."""
+    return sync.publish_chunk(chunk, storage() or None)
+
+
+class StorageSent:
+    """Storage options as they may be sent to workers: references, and what is no secret. What is left out, workers find
+    by the store's default chain, or not at all; then the driver publishes.
+
+    Args:
+        destination: Any path in the store.
+        options: As the driver has them.
+    """
+
+    def __init__(self, destination: StorePath, options: Mapping[str, object]) -> None:
+        self.options: dict[str, object] = {}
+        table = options_of(destination.scheme)
+        for key, value in options.items():
+            text = value.reference if isinstance(value, Found) else value
+            if _may_be_sent(table, key, text):
+                self.options[key] = text
+
+    def __call__(self) -> Mapping[str, object]:
+        """The same in every process."""
+        return self.options
+
+
+def _may_be_sent(table: OptionTable | None, key: str, value: object) -> bool:
+    """Whether an option is a reference, or no secret."""
+    if isinstance(value, bool | int | float):
+        return True
+    # A URL may hold a password or a signature.
+    if not isinstance(value, str) or (not is_reference(value) and not {"@", "?"}.isdisjoint(value)):
+        return False
+    try:
+        check_text(table, key, value, shown=key, why="Spark keeps what its tasks are sent")
+    except CommitterError:
+        return False
+    return True
+
+
+def refuse_without_executors(config: CommitterConfig, where: str, operation: str) -> None:
+    """Refuses ``publish="spark"`` where no process that can start jobs of Spark's commits.
+
+    Raises:
+        UnsupportedError: It was chosen.
+    """
+    if config.publish == "spark":
+        raise UnsupportedError(
+            f"publish='spark' cannot be had {where}: the process that commits cannot start jobs of Spark's",
+            operation=operation,
+            next_step="write in a classic session of committer.spark.configure, or by foreach_partition in a classic "
+            "session; or leave publish out",
+        )
