@@ -10,7 +10,7 @@ from committer.testing.simulate.command import CLEAN, USAGE, VIOLATION, build_pa
 from committer.testing.simulate.report import Report
 from tests.simulate.hunt import MOST_SEEDS, Find, hunt
 from tests.simulate.models import simulate_any
-from tests.simulate.mutants import MUTANTS, UNSAFE, apply, committer_of
+from tests.simulate.mutants import MUTANTS, UNSAFE, WITH_WORKERS, apply, committer_of
 
 PROGRAM = "python -m tests.simulate"
 
@@ -29,6 +29,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if given.mutant == "all":
             return _hunt_all(given)
         given.committer = committer_of(given.mutant, given.committer or "manifest")
+        given.workers = given.workers or given.mutant in WITH_WORKERS
         report = Report(
             f" --mutant {given.mutant}", history=given.replay is not None, command=PROGRAM, run_one=simulate_any
         )

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from committer.testing.simulate.scenario import draw_scenario
 from tests.simulate.models import simulate_any
-from tests.simulate.mutants import UNSAFE, apply, committer_of
+from tests.simulate.mutants import UNSAFE, WITH_WORKERS, apply, committer_of
 
 MOST_SEEDS = 3_000
 
@@ -62,7 +62,7 @@ def hunt(mutant: str, *, start: int = 0, most: int = MOST_SEEDS) -> Find:
     began = time.perf_counter()
     committer = committer_of(mutant)
     for number in range(most):
-        scenario = draw_scenario(start + number, committer)
+        scenario = draw_scenario(start + number, committer, workers=mutant in WITH_WORKERS)
         with apply(mutant):
             violations = simulate_any(scenario).violations
         if violations and not (mutant not in UNSAFE and simulate_any(scenario).violations):

@@ -12,10 +12,12 @@ from tests.simulate.bugs_after_decision import AFTER_DECISION
 from tests.simulate.bugs_before_decision import BEFORE_DECISION
 from tests.simulate.bugs_of_staging import OF_STAGING
 from tests.simulate.bugs_of_uploads import OF_UPLOADS
+from tests.simulate.bugs_of_workers import OF_WORKERS
 from tests.simulate.patches import Patches
 
 MUTANTS: Mapping[str, Callable[[Patches], None]] = {
-    plant.__name__.replace("_", "-"): plant for plant in (*BEFORE_DECISION, *AFTER_DECISION, *OF_UPLOADS, *OF_STAGING)
+    plant.__name__.replace("_", "-"): plant
+    for plant in (*BEFORE_DECISION, *AFTER_DECISION, *OF_UPLOADS, *OF_STAGING, *OF_WORKERS)
 }
 """Planted bugs, by name."""
 
@@ -24,6 +26,9 @@ _PLANTED_INTO = {
     for committer, plants in (("magic", OF_UPLOADS), ("directory", OF_STAGING))
     for plant in plants
 }
+
+WITH_WORKERS = frozenset(plant.__name__.replace("_", "-") for plant in OF_WORKERS)
+"""Bugs that show only where workers publish."""
 
 UNSAFE = ("file-v2", "direct")
 """Committers that break guarantees by design."""

@@ -37,6 +37,14 @@ def test_seeds_of_uploads() -> None:
     assert report.fates["committed"] > report.fates["untouched"] > 10
 
 
+@pytest.mark.parametrize("committer", ["manifest", "magic"])
+def test_seeds_of_workers_that_publish(committer: str) -> None:
+    seeds = rotated(range(300), 30, f"seeds of workers of {committer}")
+    report = search(draw_scenario(seed, committer, workers=True) for seed in seeds)
+    assert report.faults > 10
+    assert report.fates["committed"] > 0
+
+
 @pytest.mark.parametrize("committer", sorted(STAGING))
 def test_seeds_of_staging_committers(committer: str) -> None:
     report = search(draw_scenario(seed, committer) for seed in rotated(range(300), 12, f"seeds of {committer}"))

@@ -37,6 +37,11 @@ def build_parser(program: str = PROGRAM) -> argparse.ArgumentParser:
         default=None,
         help="all but manifest run on the S3 profile (manifest; with --exhaustive each on its stores)",
     )
+    parser.add_argument(
+        "--workers",
+        action="store_true",
+        help="workers publish for drivers: some late, some twice, some never heard of",
+    )
     parser.add_argument("--coverage", action="store_true", help="say which branches of the engine were never reached")
     parser.add_argument("--json", default=None, metavar="FILE", help="write the result as JSON too")
     return parser
@@ -51,6 +56,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except SystemExit as stop:
         return USAGE if stop.code else CLEAN
     options = "" if given.committer is None else f" --committer {given.committer}"
+    options += " --workers" if given.workers else ""
     with quiet():
         return search(given, Report(options, history=given.replay is not None))
 
@@ -73,6 +79,8 @@ def check(parser: argparse.ArgumentParser, given: argparse.Namespace) -> None:
         parser.error("--pairs needs --exhaustive")
     if given.exhaustive and (given.replay is not None or given.seeds is not None):
         parser.error("--exhaustive draws no seeds")
+    if given.exhaustive and given.workers:
+        parser.error("--workers goes with seeds")
 
 
 def search(given: argparse.Namespace, report: Report) -> int:
@@ -93,9 +101,10 @@ def _scenarios(given: argparse.Namespace) -> Iterable[Scenario]:
         return every_fault(given.committer, pairs=given.pairs)
     committer = given.committer or "manifest"
     if given.replay is not None:
-        return [draw_scenario(given.replay, committer)]
+        return [draw_scenario(given.replay, committer, workers=given.workers)]
     seeds = 100 if given.seeds is None else given.seeds
-    return (draw_scenario(seed, committer) for seed in range(given.start, given.start + seeds))
+    workers: bool = given.workers
+    return (draw_scenario(seed, committer, workers=workers) for seed in range(given.start, given.start + seeds))
 
 
 def say(text: str) -> None:

@@ -11,6 +11,7 @@ from committer import Job, JobReport, JobSpec, TaskAttempt, TaskCommit
 from committer.testing.simulate.process import Process
 from committer.testing.simulate.run import Run
 from committer.testing.simulate.scenario import ENGINE, STAGING, JobPlan
+from committer.testing.simulate.workers import WorkerPool
 
 
 class DrivenJob(ABC):
@@ -54,12 +55,18 @@ class DrivenCommitter(ABC):
 
 
 class _EngineJob(DrivenJob):
-    def __init__(self, job: Job) -> None:
+    def __init__(self, job: Job, run: Run, plan: JobPlan, driver: str) -> None:
         self.spec = job.spec
         self._job = job
+        self._run = run
+        self._plan = plan
+        self._driver = driver
+        self._tries = 0
 
     async def commit(self, messages: list[TaskCommit] | None, tasks: int | None) -> JobReport:
-        return await self._job.commit(messages, tasks=tasks)
+        self._tries += 1
+        pool = WorkerPool(self._run, self._plan, f"{self._driver}.{self._tries}") if self._plan.workers else None
+        return await self._job.commit(messages, tasks=tasks, publish_with=pool)
 
     async def abort_task(self, task: int, attempt: int) -> None:
         await self._job.abort_task(task, attempt)
@@ -98,7 +105,7 @@ class EngineCommitter(DrivenCommitter):
             config=run.config_of(plan),
             storage_options={"store": process},
         ) as job:
-            yield _EngineJob(job)
+            yield _EngineJob(job, run, plan, process.name)
 
     @asynccontextmanager
     async def open_task(

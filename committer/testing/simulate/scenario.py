@@ -81,6 +81,7 @@ class JobPlan:
         under: The job whose id it is set up under anew, once its driver ended that one; empty for an id of its own.
         ends_by: How it ends that one.
         same_names: Whether it writes the names that the other one writes.
+        workers: How many workers publish for its driver; 0 where that publishes itself.
     """
 
     job_id: str
@@ -104,6 +105,7 @@ class JobPlan:
     under: str = ""
     ends_by: Ending = "abort"
     same_names: bool = False
+    workers: int = 0
 
     @property
     def id(self) -> str:
@@ -232,12 +234,13 @@ _CONFLICTS: tuple[dict[str, str], ...] = (
 )
 
 
-def draw_scenario(seed: int, committer: str = "manifest") -> Scenario:
+def draw_scenario(seed: int, committer: str = "manifest", *, workers: bool = False) -> Scenario:
     """The run of a seed.
 
     Args:
         seed: Any number.
         committer: The committer of all jobs. Models of unsafe ones run alone, where nothing but tasks goes wrong.
+        workers: Whether workers publish for all drivers that set a job up; all else is as without.
     """
     draw = random.Random(f"scenario {seed}")
     kind = draw.choice(PROVING) if draw.random() < 0.9 else draw.choice(sorted(RENAMING))
@@ -277,6 +280,9 @@ def draw_scenario(seed: int, committer: str = "manifest") -> Scenario:
         named = [job.config.replace(superseded_directories=NAMED * (draw.random() < 0.3)) for job in jobs]
         named = list(map(committer_for(committer).choices, named))
         jobs = tuple(replace(job, config=config) for job, config in zip(jobs, named, strict=True))
+    if workers:
+        number = random.Random(f"workers {seed}")
+        jobs = tuple(replace(job, workers=number.choice((1, 2, 3))) for job in jobs)
     return Scenario(seed, kind, jobs, events, before=before, fault_rate=fault_rate, calm=calm)
 
 
