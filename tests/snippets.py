@@ -36,7 +36,14 @@ LEFT_OUT: Final = {
     ("README.md", "examples/flights.py"): "installs from PyPI; .ci/run runs the example",
     ("README.md", "pytest -n 2"): "installs from PyPI, and is what runs this",
     ("README.md", "committer.spark.configure"): "a JDK, which builds the jar: tests/spark/test_protocol_modes.py",
-    ("docs/spark.md", "committer.spark.configure"): "a JDK, which builds the jar: tests/spark/test_protocol_modes.py",
+    (
+        "docs/spark.md",
+        "committer.spark.configure(SparkSession.builder)",
+    ): "a JDK, which builds the jar: tests/spark/test_protocol_modes.py",
+    (
+        "docs/spark.md",
+        'committer.spark.configure(spark, config={"publish"',
+    ): "a JDK, which builds the jar: tests/spark/test_publishing.py",
     ("docs/spark.md", "committer doctor /data/new --spark"): "a JDK: tests/cli/test_doctor_of_spark.py compares it",
     (
         "docs/spark.md",
