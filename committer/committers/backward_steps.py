@@ -46,7 +46,8 @@ async def decide_against(call: JobCall, position: Position) -> Led:
     except JobNotFoundError:
         # Cleaned up since it was listed: there is nothing left to abort, but perhaps another setup of its id.
         return await call.look()
-    if decision.decision == "commit":
+    if decision.driver != context.driver:
+        # Which may be one to abort that came when the job had ended.
         return await call.look()
     return Position(Standing.ABORTED, position.found, decision)
 

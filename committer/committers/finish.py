@@ -14,7 +14,7 @@ from committer.stages.cleanup import (
     RemoveLastRecords,
 )
 from committer.stages.end_job import mark_finished
-from committer.stages.own_records import read_outcome
+from committer.stages.own_records import read_own_outcome
 from committer.stages.release_lock import release_lock
 from committer.stages.removal import Removal, removal_of
 
@@ -45,7 +45,7 @@ async def finish_rolled_back(context: StageContext) -> list[str]:
     """
     step = context.recover_call(rollback=True)
     try:
-        outcome = await read_outcome(context.store, context.layout)
+        outcome = await read_own_outcome(context.store, context.layout)
         if outcome is not None and not outcome.finished:
             await mark_finished(context, outcome)
         await release_lock(context)

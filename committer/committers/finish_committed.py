@@ -23,7 +23,7 @@ from committer.stages.commit_state import CommitState
 from committer.stages.durability import sync_directories
 from committer.stages.end_job import Ended, mark_finished, runs_alone
 from committer.stages.names import with_ancestors
-from committer.stages.own_records import read_outcome
+from committer.stages.own_records import read_own_outcome
 from committer.stages.publish import Published
 from committer.stages.release_lock import release_lock
 from committer.stages.removal import removal_of
@@ -117,7 +117,7 @@ class _Committed:
         context, decision = self._context, self._state.decision
         outcome, alone = (ended.standing, ended.alone) if ended is not None else (None, None)
         if outcome is None:
-            outcome = await read_outcome(context.store, context.layout)
+            outcome = await read_own_outcome(context.store, context.layout)
         if alone is None:
             alone = decision.was_empty and await runs_alone(context) and await is_unmarked(context)
         self.outcome = outcome

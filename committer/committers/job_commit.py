@@ -66,6 +66,7 @@ _UNDECIDED: Final = frozenset({Standing.OPEN, Standing.INTENDED, Standing.REMAIN
 # Where a driver finds a job that it saw decided, when another one ended it.
 _OVER: Final = _UNDECIDED | {
     Standing.CLAIMED,
+    Standing.EMPTIED,
     Standing.STALE,
     Standing.REPEATED,
     Standing.ANEW,

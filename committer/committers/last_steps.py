@@ -139,6 +139,18 @@ async def _remove_rest(call: JobCall) -> None:
     await RemoveLastRecords(call.context).run(removal)
 
 
+async def remove_emptied(call: JobCall, position: Position) -> Led:
+    """Removes what an abort left that died in its cleanup, or one that came when the job had ended: the two look alike,
+    so nothing is said of how the job ended but what a report or `_SUCCESS` says.
+    """
+    try:
+        await _remove_rest(call)
+    except JobNotFoundError:
+        # Another process did it, and the id is another job's by now.
+        return await call.look()
+    return Position(Standing.GONE)
+
+
 async def remove_repeated(call: JobCall, position: Position) -> Led:
     """With a setup record or a directory that arrived as late, it looks like a job that died; but `_SUCCESS` speaks
     of it, and the outcome, which came before that, is gone, and goes last.

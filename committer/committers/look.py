@@ -16,7 +16,7 @@ from committer.stages.end_job import Ended
 from committer.stages.job_directory import JobDirectory, look_at_job
 from committer.stages.origin import holds_no_job
 from committer.stages.other_setup import is_anew
-from committer.stages.own_records import read_decision, read_outcome, read_setup
+from committer.stages.own_records import read_decision, read_outcome, read_own_outcome, read_setup
 from committer.stages.success_content import read_success, was_completed
 
 _GONE: Final = frozenset({Standing.GONE, Standing.REMAINS, Standing.CLAIMED})
@@ -79,18 +79,45 @@ async def _look(context: StageContext) -> Position:
             return await _other_setups(context, found)
         return Position(Standing.KEPT if outcome.kept else Standing.ONLY_OUTCOME, found, outcome=outcome)
     if not is_of(decision.setup, layout.setup_name):
-        return await _other_setups(context, found)
+        own = await read_own_outcome(store, layout) if found.ended else None
+        # Beside an outcome that is kept nothing but what came late can stand.
+        return Position(Standing.KEPT, found, None, own) if own and own.kept else await _other_setups(context, found)
     if decision.decision == "abort":
-        if decision.remains:
-            return Position(Standing.CLAIMED, found, decision)
-        if not decision.setup and await _ended_before(context, found):
-            # A cleanup decided against what a late task left, which may have been a job of Hadoop's.
-            return Position(Standing.REMAINS, found)
-        outcome = await read_outcome(store, layout)
-        # An abort that looked before the job committed may decide only now, and is about to find out.
-        kept = outcome is not None and outcome.kept
-        return Position(Standing.KEPT if kept else Standing.ABORTED, found, decision, outcome)
+        return await _look_at_decided_against(context, found, decision)
     return await _look_at_decided(context, decision)
+
+
+async def _look_at_decided_against(context: StageContext, found: JobDirectory, decision: Decision) -> Position:
+    layout = context.layout
+    if decision.remains:
+        return Position(Standing.CLAIMED, found, decision)
+    if not decision.setup and await _ended_before(context, found):
+        # A cleanup decided against what a late task left, which may have been a job of Hadoop's.
+        return Position(Standing.REMAINS, found)
+    outcome = await read_outcome(context.store, layout)
+    if outcome is not None and not is_of(outcome.setup, layout.setup_name):
+        return await _other_setups(context, found)
+    # An abort that looked before the job committed may decide only now, and is about to find out.
+    if outcome is not None and outcome.kept:
+        return Position(Standing.KEPT, found, decision, outcome)
+    return Position(await _standing_against(context, found, decision), found, decision, outcome)
+
+
+async def _standing_against(context: StageContext, found: JobDirectory, decision: Decision) -> Standing:
+    """Where a job stands that is decided against: where late writes are taken 1 call.
+
+    There the decision may have come when the job had committed and was cleaned up. A cleanup removes the setup record
+    before the decision, so without that record a decision says nothing.
+    """
+    if context.store.capabilities.refuses_late_writes or not decision.setup:
+        return Standing.ABORTED
+    try:
+        setup = await read_setup(context.store, context.layout) if found.set_up else None
+    except StoreNotFoundError:
+        setup = None
+    if setup is None:
+        return Standing.EMPTIED
+    return Standing.ABORTED if is_of(setup.spec.setup, decision.setup) else Standing.ANEW
 
 
 async def _other_setups(context: StageContext, found: JobDirectory | None) -> Position:

@@ -82,11 +82,14 @@ async def _find_report(context: StageContext) -> SuccessData | None:
         # A driver that failed says so in its summary, whatever another did later; `_SUCCESS` comes only with success.
         marker = await read_success(context)
         found = marker if marker is not None and marker.jobId == context.layout.job_id else found
-    setup = "" if context.claimed else context.layout.setup_name
-    if found is not None and not is_of(found.diagnostics.get(SETUP, ""), setup):
-        # Of a job that was set up under the id since this one was over.
+    if found is not None and not _is_own(context, found.diagnostics.get(SETUP, "")):
         return None
     return found
+
+
+def _is_own(context: StageContext, setup: str) -> bool:
+    """Whether what names a setup is of this job, and not of one that was set up under the id since it was over."""
+    return is_of(setup, "" if context.claimed else context.layout.setup_name)
 
 
 async def _not_found(context: StageContext, *, decided: bool) -> JobNotFoundError:
@@ -128,7 +131,7 @@ async def report_of_finished(context: StageContext, started: float, *, decided: 
     found = await _find_report(context)
     if found is None or not found.success:
         outcome = await read_outcome(context.store, layout)
-        if outcome is not None and outcome.kept:
+        if outcome is not None and outcome.kept and _is_own(context, outcome.setup):
             return report_of_ended(context, outcome, started)
     if found is None:
         raise await _not_found(context, decided=decided)
@@ -225,7 +228,8 @@ async def published_before(context: StageContext, state: CommitState) -> Publish
     """What an earlier driver published, as far as it can still be read."""
     marker = await read_success(context)
     published = Published()
-    if marker is not None and marker.jobId == context.layout.job_id:
+    own = marker is not None and marker.jobId == context.layout.job_id
+    if marker is not None and own and _is_own(context, marker.diagnostics.get(SETUP, "")):
         published.filenames = named_uris(marker, context.layout.destination)
         published.lengths = marker.lengths or []
         published.files, published.size = state.decision.files, state.decision.size

@@ -21,6 +21,7 @@ class Standing(StrEnum):
     OPEN = "open"
     INTENDED = "intended"
     ABORTED = "aborted"
+    EMPTIED = "emptied"
     DECIDED = "decided"
     FENCED = "fenced"
     REFUSED = "refused"
@@ -56,6 +57,7 @@ class Step(StrEnum):
     REMOVE_REMAINS = "remove what is left"
     REMOVE_CLAIMED = "remove what was claimed"
     CLEAN_UP_ABORTED = "clean up behind the abort"
+    REMOVE_EMPTIED = "remove the rest"
     PUBLISH = "publish, write the outcome"
     TAKE_BACK = "fence, write the outcome"
     UNDO = "undo what was published"
@@ -80,6 +82,7 @@ MEANINGS: Final[Mapping[Standing, str]] = {
     Standing.OPEN: "it is set up, and no driver began to commit it",
     Standing.INTENDED: "a driver began to commit it, and none decided",
     Standing.ABORTED: "it is decided against",
+    Standing.EMPTIED: "a decision against it outlasted its setup record: an abort that is cleaned up, or came late",
     Standing.DECIDED: "it is decided to be committed, and being published",
     Standing.FENCED: "a rollback began: late publish actions fail",
     Standing.REFUSED: "its driver met a refusal for good when it published: the job is to be taken back",
@@ -109,6 +112,7 @@ STEPS: Final[Mapping[Standing, Mapping[Wish, Step]]] = {
     _T.OPEN:        _row(_S.DECIDE,           _S.DECIDE_IF_FORCED,   _S.DECIDE_AGAINST,      _S.DECIDE_AGAINST),
     _T.INTENDED:    _row(_S.DECIDE,           _S.DECIDE_AS_INTENDED, _S.DECIDE_AGAINST,      _S.DECIDE_AGAINST),
     _T.ABORTED:     _row(_S.REFUSE_ABORTED,   _S.REFUSE_ABORTED,     _S.CLEAN_UP_ABORTED,    _S.CLEAN_UP_ABORTED),
+    _T.EMPTIED:     _row(_S.REMOVE_EMPTIED,   _S.REMOVE_EMPTIED,     _S.REMOVE_EMPTIED,      _S.REMOVE_EMPTIED),
     _T.DECIDED:     _row(_S.PUBLISH,          _S.PUBLISH,            _S.TAKE_BACK,           _S.REFUSE_DECIDED),
     _T.FENCED:      _row(_S.TAKE_BACK,        _S.TAKE_BACK,          _S.TAKE_BACK,           _S.REFUSE_DECIDED),
     _T.REFUSED:     _row(_S.TAKE_BACK,        _S.TAKE_BACK,          _S.TAKE_BACK,           _S.REFUSE_DECIDED),
@@ -131,6 +135,7 @@ LEADS_TO: Final[Mapping[Step, Standing]] = {
     Step.DECIDE_IF_FORCED: Standing.DECIDED,
     Step.DECIDE_AGAINST: Standing.ABORTED,
     Step.CLEAN_UP_ABORTED: Standing.GONE,
+    Step.REMOVE_EMPTIED: Standing.GONE,
     Step.PUBLISH: Standing.COMMITTED,
     Step.FINISH: Standing.GONE,
     Step.TAKE_BACK: Standing.ROLLED_BACK,

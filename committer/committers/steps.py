@@ -21,6 +21,7 @@ _TAKING: Final[Mapping[Step, _Taking]] = {
     Step.REMOVE_REMAINS: backward_steps.remove_remains,
     Step.REMOVE_CLAIMED: last_steps.remove_claimed,
     Step.CLEAN_UP_ABORTED: backward_steps.clean_up_aborted,
+    Step.REMOVE_EMPTIED: last_steps.remove_emptied,
     Step.PUBLISH: forward_steps.publish,
     Step.TAKE_BACK: backward_steps.take_back,
     Step.UNDO: backward_steps.undo,

@@ -28,6 +28,7 @@ from committer.stages.durability import sync_directories
 from committer.stages.job_stands import check_job_stands, too_late
 from committer.stages.names import with_ancestors
 from committer.stages.origin import names_not_forced
+from committer.stages.staged_files import attempt_aborted
 from committer.stages.task_directories import destination_directories
 from committer.stages.task_output import TaskOutput, WrittenFile
 from committer.stores.abilities import SYNC
@@ -183,12 +184,7 @@ class CommitTask(Stage[TaskOutput, TaskCommit]):
             await self.context.store.status(value.directory)
         except StoreNotFoundError as error:
             await self._check_job_stands()
-            raise TaskError(
-                "the task attempt directory is gone: the attempt was aborted",
-                operation=self.name,
-                path=value.directory,
-                next_step="run the task again as a new attempt, if its job still runs",
-            ) from error
+            raise attempt_aborted(self.name, value.directory) from error
 
 
 async def sync_output(context: StageContext, value: TaskOutput) -> None:

@@ -13,7 +13,7 @@ from committer.stages.base import Stage, StageContext
 from committer.stages.commit_state import check_still_decided, decision_is_gone, looking_again
 from committer.stages.job_directory import other_job_stands
 from committer.stages.other_setup import is_another_setup, remove_mistaken
-from committer.stages.own_records import read_outcome, read_record
+from committer.stages.own_records import read_own_outcome, read_record
 from committer.stages.removal import remove_emptied, remove_records
 from committer.stages.success_content import is_unmarked
 from committer.stores.helpers import create_exclusively, exists, status_or_none
@@ -92,7 +92,7 @@ class EndJob(Stage[tuple[Decision, Literal["committed", "rolled-back"], str], En
         )
         if is_over:
             # It may have been marked as kept since it was read.
-            standing = await read_outcome(store, layout)
+            standing = await read_own_outcome(store, layout)
             if standing is not None and standing.kept:
                 return Ended(standing)
             await remove_records(self.context, [layout.outcome])
@@ -126,7 +126,7 @@ class EndJob(Stage[tuple[Decision, Literal["committed", "rolled-back"], str], En
 
     async def _standing(self) -> JobOutcome | None:
         try:
-            return await read_outcome(self.context.store, self.context.layout)
+            return await read_own_outcome(self.context.store, self.context.layout)
         except StoreError:
             # A caller that needs it looks again, and fails then.
             return None

@@ -71,6 +71,12 @@ async def read_outcome(store: Store, layout: JobLayout) -> JobOutcome | None:
         return await read_record(store, layout.outcome, JobOutcome)
 
 
+async def read_own_outcome(store: Store, layout: JobLayout) -> JobOutcome | None:
+    """Reads the outcome, None when there is none of this setup of the job's id: one call."""
+    outcome = await read_outcome(store, layout)
+    return outcome if outcome is not None and is_of(outcome.setup, layout.setup_name) else None
+
+
 async def read_intent(store: Store, found: JobDirectory) -> Intent | None:
     """Reads the intent that a recovery goes by, None when no driver began to commit the job: one call an intent.
 

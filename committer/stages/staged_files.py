@@ -28,6 +28,7 @@ class StagedFiles(AttemptFiles):
         self._context = context
         self._directory = directory
         self._made: set[str] = {""}
+        self._held: int | None = None
 
     async def open(self, destination: str, staged: str) -> FileWriter:
         """Makes its directory, creates it."""
@@ -52,12 +53,24 @@ class StagedFiles(AttemptFiles):
         return self._directory / staged
 
     def local_directory(self, name: str) -> str:
-        """The task attempt directory, where the store's files have paths of this machine."""
-        return local_path_of(self._context.store, self._directory, name)
+        """The task attempt directory, where the store's files have paths of this machine; held from now on."""
+        path = local_path_of(self._context.store, self._directory, name)
+        if self._held is None:
+            try:
+                # As long as it is open, no directory that is made in its place can have its number.
+                self._held = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+            except FileNotFoundError as error:
+                raise attempt_vanished(self._context, "work_path", path) from error
+            except OSError:
+                # As with too many open files: then a commit only sees whether a directory stands.
+                self._held = None
+        return path
 
     async def scan(self) -> tuple[list[WrittenFile], list[str]]:
-        """`ScanTask`."""
+        """`ScanTask`, of the directory that programs were given the path of."""
         found, made = await ScanTask(self._context).run(self._directory)
+        if self._held is not None and not await self._context.runtime.run_blocking(self._is_held):
+            raise attempt_aborted("commit_task", self._directory)
         files = [
             WrittenFile(status.path.relative_to(self._directory), status.size, status.identity, synced=False)
             for status in found
@@ -77,7 +90,22 @@ class StagedFiles(AttemptFiles):
         return ()
 
     async def close(self) -> None:
-        """Nothing: all is in the store."""
+        """Lets go of the directory: all is in the store."""
+        held, self._held = self._held, None
+        if held is not None:
+            os.close(held)
+
+    def _is_held(self) -> bool:
+        """Whether the directory is the one that was made for the attempt. One that is made anew by a program, after an
+        abort removed it, lacks what was written before.
+        """
+        if self._held is None:
+            return True
+        try:
+            now = os.stat(local_path_of(self._context.store, self._directory, ""), follow_symlinks=False)
+            return os.path.samestat(now, os.fstat(self._held))
+        except OSError:
+            return False
 
     async def _make_directory(self, directory: str) -> None:
         """Makes a directory below the attempt's, level by level, never the attempt directory itself.
@@ -152,6 +180,16 @@ def make_local_directories(context: StageContext, base: str, name: str) -> str:
                 next_step="give the file another name, or make room on the disk",
             ) from error
     return os.path.join(made, file)
+
+
+def attempt_aborted(operation: str, directory: StorePath) -> TaskError:
+    """What to raise where a driver removed the attempt by its ids while it ran."""
+    return TaskError(
+        "the task attempt directory is gone: the attempt was aborted",
+        operation=operation,
+        path=directory,
+        next_step="run the task again as a new attempt, if its job still runs",
+    )
 
 
 def attempt_vanished(context: StageContext, operation: str, path: str) -> JobNotFoundError:

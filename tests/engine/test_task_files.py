@@ -441,6 +441,34 @@ async def test_work_path_of_a_job_that_is_gone(disk: DiskPlace) -> None:
     assert disk.temporary() == set()
 
 
+async def test_attempt_that_was_aborted_while_a_program_writes_into_its_directory_does_not_commit(
+    disk: DiskPlace,
+) -> None:
+    # The driver aborts the attempt by its numbers; the program makes the directories of its second file anew, as
+    # `mkdir -p` does. Without a refusal the file written before the abort would be lost without a word.
+    async with disk.open_job() as job:
+        task = await disk.open_task(job.spec, 0)
+        first, second = Path(task.work_path("a/first")), Path(task.work_path("b/second"))
+        first.write_bytes(b"x")
+        await job.abort_task(0, 0)
+        second.parent.mkdir(parents=True)
+        second.write_bytes(b"y")
+        with pytest.raises(TaskError, match="aborted"):
+            await task.commit()
+        await disk.run_task(job, 0, {"again": b"z"}, attempt=1)
+    assert disk.files() == {"again": b"z"}
+    assert disk.temporary() == set()
+
+
+async def test_work_path_of_an_attempt_whose_directory_is_gone(disk: DiskPlace) -> None:
+    async with disk.open_job() as job:
+        task = await disk.open_task(job.spec, 0)
+        await job.abort_task(0, 0)
+        with pytest.raises(JobNotFoundError):
+            task.work_path()
+    assert disk.files() == {}
+
+
 async def test_work_path_needs_local_paths(memory: MemoryPlace) -> None:
     async with memory.open_job() as job:
         async with job.task_attempt(task=0) as task:

@@ -172,3 +172,142 @@ async def test_driver_that_joins_by_its_spec_beside_the_cleanup_of_the_next_job_
         if not met:
             break
     assert joined
+
+
+@PROFILES
+@pytest.mark.parametrize("rollback", [False, True])
+async def test_driver_takes_no_outcome_that_the_next_job_keeps_for_its_own(profile: str, rollback: bool) -> None:
+    """It stands still before it writes its own. Its job was rolled back meanwhile, perhaps: that is no success."""
+    table = Table(profile)
+    first = await table.job("job", OLD, committer.CommitterConfig(mark_successful_jobs=False))
+    second: Party | None = None
+
+    async def before(call: Call) -> None:
+        nonlocal second
+        if second is None and call.operation == "put" and call.path.name == "outcome":
+            options = table.options
+            await committer.recover(table.dest, "job", rollback=rollback, force=rollback, storage_options=options)
+            kept = committer.CommitterConfig(outcome_kept=True, mark_successful_jobs=False)
+            second = await table.job("job", NEW, kept)
+            await second.commit()
+            assert second.error is None
+
+    first.store.before_call = before
+    await first.commit()
+    assert second is not None
+    assert first.report is None
+    assert isinstance(first.error, CommitterError)
+    assert table.files() == ({} if rollback else OLD) | NEW
+
+
+@pytest.mark.parametrize("profile", ["adls", "gcs", "s3"])
+@pytest.mark.parametrize("wish", ["commit", "abort"])
+async def test_decision_to_abort_that_comes_after_the_cleanup_is_no_news_of_a_job_that_committed(
+    profile: str, wish: str
+) -> None:
+    """A driver that wanted to abort stood still before it decided; another one looks before it finds out."""
+    table = Table(profile)
+    config = committer.CommitterConfig(mark_successful_jobs=False)
+    first = await table.job("job", OLD, config)
+    stopped, looking = Connection(table.space), Connection(table.space)
+    aborter = await committer.attach_job(first.driver.spec, storage_options={"store": stopped})
+    looker = await committer.attach_job(first.driver.spec, storage_options={"store": looking})
+    told: list[CommitterError] = []
+
+    async def before(call: Call) -> None:
+        if call.operation == "put" and call.path.name == "decision" and not first.calls:
+            await first.commit()
+            assert first.error is None, first.error
+        elif first.calls and "_temporary/job/decision" in table.all_files() and not told:
+            stopped.before_call = None
+            if wish == "abort":
+                await looker.abort()
+                assert not looker._aborted
+                return
+            with pytest.raises(CommitterError) as caught:
+                await looker.commit()
+            told.append(caught.value)
+
+    stopped.before_call = before
+    await aborter.abort()
+    assert not aborter._aborted
+    assert all(isinstance(error, JobNotFoundError) for error in told)
+    assert bool(told) == (wish == "commit")
+    assert table.files() == OLD
+    assert table.temporary() == set()
+
+
+@pytest.mark.parametrize("profile", ["adls", "gcs", "s3"])
+@pytest.mark.parametrize("rollback", [False, True])
+async def test_process_that_ends_a_job_marks_no_outcome_of_the_next_one(
+    profile: str, rollback: bool, share: Share
+) -> None:
+    """It stands still before one of its calls, while another process does the rest. The next job's driver then dies when
+    it has written its outcome: what it has yet to do must still be done.
+    """
+    reached = 0
+    for at in share.counted():
+        table = Table(profile)
+        first = await table.job("job", OLD)
+        first.store.faults.append(Fault(kind="crash_before", operation="put", path="/outcome"))
+        with pytest.raises(SimulatedCrash):
+            await first.commit()
+        stopped, reached_now = Connection(table.space), False
+
+        async def before(call: Call, table: Table = table, at: int = at) -> None:
+            nonlocal reached_now
+            if call.number != at:
+                return
+            reached_now = True
+            with suppress(JobNotFoundError):
+                await committer.recover(
+                    table.dest, "job", rollback=rollback, force=rollback, storage_options=table.options
+                )
+            second = await table.job("job", NEW)
+            second.store.faults.append(Fault(kind="crash_after", operation="put", path="/outcome"))
+            with pytest.raises(SimulatedCrash):
+                await second.commit()
+
+        stopped.before_call = before
+        with suppress(CommitterError):
+            await committer.recover(
+                table.dest, "job", rollback=rollback, force=rollback, storage_options={"store": stopped}
+            )
+        if not reached_now:
+            break
+        reached += 1
+        assert (await committer.recover(table.dest, "job", storage_options=table.options)).success
+        assert table.files() == ({} if rollback else OLD) | NEW, at
+        assert b"p=1/b" in table.all_files()["_SUCCESS"], at
+        assert table.temporary() == set(), at
+    assert reached > 3
+
+
+@pytest.mark.parametrize("profile", ["adls", "gcs", "s3"])
+async def test_abort_that_dies_beside_the_outcome_that_the_next_job_keeps_says_nothing_of_it(profile: str) -> None:
+    """It stood still before it decided; the request arrives when the next job of the id is over."""
+    table = Table(profile)
+    first = await table.job("job", OLD, committer.CommitterConfig(mark_successful_jobs=False))
+    kept = committer.CommitterConfig(outcome_kept=True, mark_successful_jobs=False)
+    stopped = Connection(table.space)
+    aborter = await committer.attach_job(first.driver.spec, storage_options={"store": stopped})
+
+    async def before(call: Call) -> None:
+        if call.operation == "put" and call.path.name == "decision" and not first.calls:
+            await first.commit()
+            await (await table.job("job", NEW, kept)).commit()
+
+    stopped.before_call = before
+    stopped.faults.append(Fault(kind="crash_after", operation="put", path="/decision"))
+    with pytest.raises(SimulatedCrash):
+        await aborter.abort()
+    for step in (Party.commit, lambda party: party.driver.abort()):
+        with suppress(JobNotFoundError):
+            late = await committer.attach_job(first.driver.spec, storage_options=table.options)
+            party = Party(late, Connection(table.space), None)
+            await step(party)
+            assert party.report is None
+            assert not late._aborted
+    assert (await committer.recover(table.dest, "job", storage_options=table.options)).files_committed == 1
+    assert table.temporary() == {"_temporary/job/outcome"}
+    assert table.files() == OLD | NEW
