@@ -2,7 +2,7 @@
 
 Tests that need a server, Java or other processes to kill are dear: the default run takes one in twelve of them, others at each
 commit (tests/rotation.py). The rest is marked `full`, which `.ci/run` runs right after it; but tests that need Spark
-take too long even there, so that they take turns: both runs of a commit together take one in three, and `-m slow` the rest. A
+take too long even there, so that they take turns: both runs of a commit together take one in four, and `-m slow` the rest. A
 run that names files, or words of tests (`-k`), takes all that it names. A test or class that is marked `one_in` crosses many
 parameters, or repeats what other tests run elsewhere: a run takes a share of those, and `-m slow` the rest. What shares a
 server or a Java runs in one worker of xdist, where it is started once.
@@ -11,6 +11,7 @@ server or a Java runs in one worker of xdist, where it is started once.
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Sequence
 from typing import Final
 
@@ -20,7 +21,10 @@ from tests.rotation import first_of, rotated
 
 ONE_IN: Final = 12
 # Of what needs Spark both runs of a commit take one in so many.
-SPARK_ONE_IN: Final = 3
+SPARK_ONE_IN: Final = 4
+# A file with so many tests, each a matter of milliseconds, goes to one worker whole. xdist looks at all that a worker has
+# had whenever one ends: ten thousand tests that go one by one take half a minute of a processor.
+SMALL_TESTS: Final = 40
 # A test belongs to the first of these fixtures that it needs.
 _SERVERS: Final = {
     "spark": "spark",
@@ -49,6 +53,7 @@ def keep_together(items: Sequence[pytest.Item]) -> None:
             # Java is started with the jars of a folder's tests.
             folder = f"-{item.path.parent.name}" if server == "java" else ""
             item.add_marker(pytest.mark.xdist_group(f"{server}{folder}"))
+    _keep_files_together([item for item in items if item.get_closest_marker("xdist_group") is None])
 
 
 def leave_to_ci(items: Sequence[pytest.Item]) -> None:
@@ -88,6 +93,18 @@ def take_turns(items: Sequence[pytest.Item]) -> None:
         for item in those:
             if id(item) not in taken:
                 item.add_marker(pytest.mark.slow)
+
+
+def _keep_files_together(items: Sequence[pytest.Item]) -> None:
+    by_file: dict[str, list[pytest.Item]] = {}
+    for item in items:
+        if not item.get_closest_marker("slow"):
+            by_file.setdefault(item.nodeid.partition("::")[0], []).append(item)
+    for name, those in by_file.items():
+        # A file of a few tests may be one of long sweeps: two workers share it.
+        if len(those) >= SMALL_TESTS:
+            for item in those:
+                item.add_marker(pytest.mark.xdist_group(re.sub(r"[^\w-]", "-", name)))
 
 
 def _server_of(item: pytest.Item) -> str:

@@ -28,7 +28,7 @@ from tests.engine.file_jobs import (
 from tests.engine.file_places import FileInMemory
 
 PROFILES = pytest.mark.parametrize(
-    "profile", [pytest.param(profile, marks=pytest.mark.one_in(2)) for profile in ("local", "hdfs", "adls")]
+    "profile", [pytest.param(profile, marks=pytest.mark.one_in(4)) for profile in ("local", "hdfs", "adls")]
 )
 NEW = {"new": b"33"}
 

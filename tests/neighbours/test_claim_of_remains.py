@@ -82,12 +82,14 @@ async def check_untouched(table: Table, marker: bytes) -> None:
     assert (await committer.recover(table.dest, "job", storage_options=table.options)).success
 
 
+@pytest.mark.one_in(3)
 @PROFILES
 @pytest.mark.parametrize("other", OTHERS)
 async def test_process_that_meets_a_claim_says_how_the_job_ended(profile: str, other: str, share: Share) -> None:
     await check_meeting(profile, REMAINS, OTHERS[other], share)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("profile", ["adls", "gcs", "s3"])
 @pytest.mark.parametrize("other", OTHERS)
 async def test_process_that_meets_the_abort_of_what_a_late_task_left_says_how_the_job_ended(
@@ -136,6 +138,7 @@ async def check_meeting(profile: str, left: str, other: Other, share: Share) -> 
                 break
 
 
+@pytest.mark.one_in(3)
 @PROFILES
 @pytest.mark.parametrize("other", OTHERS)
 async def test_claim_of_a_cleanup_that_died_goes_with_the_process_that_meets_it(

@@ -48,6 +48,7 @@ async def rolled_back(table: Table, store: object) -> None:
     await committer.recover(table.dest, "past", rollback=True, force=True, storage_options={"store": store})
 
 
+@pytest.mark.one_in(3)
 @PROFILES
 @pytest.mark.parametrize("mode", CONFIGS)
 async def test_a_driver_that_wakes_in_its_rollback_takes_nothing_of_a_later_job(

@@ -11,6 +11,7 @@ from committer.testing.simulate.result import Result
 from committer.testing.simulate.scenario import EARLIER_SUCCESS, Event, EventKind, JobPlan, Scenario, Trouble
 from committer.testing.simulate.simulation import simulate
 from committer.testing.simulate.worlds import OUT, MemoryWorld
+from tests.rotation import Share
 
 
 def call_of(scenario: Scenario, process: str, operation: str, path: str) -> tuple[str, int]:
@@ -73,10 +74,10 @@ def test_rollback_that_stands_still_while_another_driver_commits() -> None:
         clean(simulate(Scenario(0, "adls", (plan,), events, forced=forced)))  # type: ignore[arg-type]
 
 
-def test_driver_that_wakes_after_a_recoverer_rolled_back() -> None:
+def test_driver_that_wakes_after_a_recoverer_rolled_back(share: Share) -> None:
     plan = JobPlan("j0", config=CommitterConfig(), tasks=1, files=1)
     before = {f"{OUT}/_SUCCESS": EARLIER_SUCCESS, f"{OUT}/day=0/old.csv": b"old"}
-    for at in range(10, 40):
+    for at in share.of(range(10, 40)):
         events = (
             Event(0, "freeze", "j0", True, at * 0.01, 4.0),
             Event(1, "squatter", "j0", True, at * 0.01 + 0.05),
@@ -206,13 +207,15 @@ def test_decision_that_arrives_after_the_cleanup_beside_what_else_came_late(
 
 
 @pytest.mark.parametrize("kind", ["hdfs", "local"])
-def test_old_file_that_is_moved_aside_while_a_late_driver_decides_and_another_rolls_back(kind: str) -> None:
+def test_old_file_that_is_moved_aside_while_a_late_driver_decides_and_another_rolls_back(
+    kind: str, share: Share
+) -> None:
     # The late driver must not make again the place that the rollback has just fenced off.
     plan = JobPlan("j0", delivery="message", config=CommitterConfig(existing_target="replace"), tasks=1, files=1)
     before = {f"{OUT}/day=0": b"a file"}
     quiet = Scenario(1, kind, (plan,), before=before, forced={})
     aside = call_of(quiet, "j0.driver", "rename_file", "out/day=0")
-    for at in range(2, 8):
+    for at in share.of(range(2, 8)):
         for later in range(1, 6):
             events = (
                 Event(0, "recover", "j0", True, at * 0.02),
@@ -234,14 +237,14 @@ def test_directory_at_a_target_that_cannot_be_kept_is_not_rolled_back() -> None:
 @pytest.mark.parametrize("operator", ["recover", "roll_back"])
 @pytest.mark.parametrize("death", [None, "crash_after", "crash_before"])
 def test_decision_that_arrives_again_for_a_slow_driver_when_a_recoverer_ended_its_job(
-    kind: str, operator: EventKind, death: Trouble | None
+    kind: str, operator: EventKind, death: Trouble | None, share: Share
 ) -> None:
     plan = JobPlan("j0", delivery="message", tasks=1, files=1)
     quiet = Scenario(0, kind, (plan,), forced={})
     decided = call_of(quiet, "j0.driver", "put", "j0/decision")
     driver, renaming = call_of(quiet, "j0.driver", "rename_file", ".csv")
     events = (Event(0, operator, "j0", True, 0.3),)
-    for slow in range(renaming, renaming + 6):
+    for slow in share.of(range(renaming, renaming + 6)):
         for ahead in (2, 3) if death else (0,):
             forced: dict[tuple[str, int], Trouble] = {decided: "again", (driver, slow): "slow"}
             if death is not None:
@@ -249,11 +252,11 @@ def test_decision_that_arrives_again_for_a_slow_driver_when_a_recoverer_ended_it
             clean(simulate(Scenario(0, kind, (plan,), events, forced=forced)))
 
 
-def test_directory_that_a_zombie_makes_again_when_its_job_is_over_is_no_job_of_hadoops() -> None:
+def test_directory_that_a_zombie_makes_again_when_its_job_is_over_is_no_job_of_hadoops(share: Share) -> None:
     zombies = JobPlan("j0", tasks=1, files=2, patience_s=0.3, mischief=0.2)
     # `_SUCCESS` speaks of the later job, so that it does not tell how the first one ended.
     later = JobPlan("j1", delivery="message", tasks=1, files=1, starts_s=1.0)
-    for seed in (4, 13, 14, 15, 19, 36):
+    for seed in share.of((4, 13, 14, 15, 19, 36)):
         for at in range(16, 36, 4):
             events = (Event(0, "roll_back", "j0", False, at * 0.1),)
             clean(simulate(Scenario(seed, "adls", (zombies, later), events, forced={})))
@@ -261,7 +264,9 @@ def test_directory_that_a_zombie_makes_again_when_its_job_is_over_is_no_job_of_h
 
 @pytest.mark.parametrize("kind", ["hdfs", "local"])
 @pytest.mark.parametrize("outcome_kept", [False, True])
-def test_release_of_the_lock_that_arrives_again_when_another_job_holds_it(kind: str, outcome_kept: bool) -> None:
+def test_release_of_the_lock_that_arrives_again_when_another_job_holds_it(
+    kind: str, outcome_kept: bool, share: Share
+) -> None:
     replacing = CommitterConfig(conflict_mode="replace", outcome_kept=outcome_kept)
     plans = (
         JobPlan("j0", delivery="message", config=replacing, tasks=1, files=1),
@@ -270,20 +275,20 @@ def test_release_of_the_lock_that_arrives_again_when_another_job_holds_it(kind: 
     )
     # The second one holds the lock and stands still, while the release arrives and the third one commits.
     events = (Event(0, "freeze", "j1", True, 0.3, 6.0),)
-    for seed in range(12):
+    for seed in share.of(range(12)):
         quiet = simulate(Scenario(seed, kind, plans, forced={}))
         release = numbers(quiet, "j0.driver", "rename_file", "/.replace-lock ->")[0]
         clean(simulate(Scenario(seed, kind, plans, events, forced={("j0.driver", release): "again"})))
 
 
 @pytest.mark.parametrize("kind", ["hdfs", "local"])
-def test_old_success_file_whose_move_arrives_late_when_another_job_wrote_its_own(kind: str) -> None:
+def test_old_success_file_whose_move_arrives_late_when_another_job_wrote_its_own(kind: str, share: Share) -> None:
     first = JobPlan("j0", delivery="message", tasks=1, files=1)
     second = JobPlan("j1", delivery="message", tasks=1, files=1, starts_s=0.25)
     before = {f"{OUT}/_SUCCESS": EARLIER_SUCCESS}
     quiet = simulate(Scenario(0, kind, (first, second), before=before, forced={}))
     move = numbers(quiet, "j0.driver", "rename_file", "/_SUCCESS ->")[0]
-    for still in range(20, 36, 3):
+    for still in share.of(range(20, 36, 3)):
         # The first one stands still before that move, and takes its time before its cleanup.
         events = (Event(0, "freeze", "j0", True, still * 0.01, 1.0),)
         for slow in range(9, 13):
@@ -293,50 +298,56 @@ def test_old_success_file_whose_move_arrives_late_when_another_job_wrote_its_own
 
 @pytest.mark.parametrize("kind", ["adls", "gcs", "hdfs", "local"])
 @pytest.mark.parametrize("death", ["crash_before", "crash_after"])
-def test_published_file_whose_source_a_late_request_made_again_is_taken_back(kind: str, death: Trouble) -> None:
+def test_published_file_whose_source_a_late_request_made_again_is_taken_back(
+    kind: str, death: Trouble, share: Share
+) -> None:
     plan = JobPlan("j0", delivery="message", tasks=1, files=2)
     events = (Event(0, "roll_back", "j0", True, 4.5),)
-    for seed in range(6):
+    for seed in share.of(range(6)):
         quiet = simulate(Scenario(seed, kind, (plan,), forced={}))
         created = ("j0.t0.0", numbers(quiet, "j0.t0.0", "open_writer", "-0-0.csv")[0])
         second = ("j0.driver", numbers(quiet, "j0.driver", "rename_file", ".csv ->")[-1])
         clean(simulate(Scenario(seed, kind, (plan,), events, forced={created: "again", second: death})))
 
 
-def test_place_for_old_files_that_others_leave_to_a_job_that_is_being_set_up() -> None:
+def test_place_for_old_files_that_others_leave_to_a_job_that_is_being_set_up(share: Share) -> None:
     plan = JobPlan("j0", config=CommitterConfig(conflict_mode="replace"), tasks=1, files=1)
     before = {f"{OUT}/_SUCCESS": EARLIER_SUCCESS, f"{OUT}/day=0/old.csv": b"old"}
     for kind in ("adls", "local"):
-        for at in range(30):
+        for at in share.of(range(30)):
             events = (Event(0, "recover", "j0", False, at * 0.005), Event(1, "cleanup", "j0", False, at * 0.005))
             clean(simulate(Scenario(at, kind, (plan,), events, before=before, forced={})))
 
 
 @pytest.mark.parametrize("kind", ["adls", "gcs"])
-def test_outcome_that_is_kept_while_a_late_recoverer_looks_again(kind: str) -> None:
+def test_outcome_that_is_kept_while_a_late_recoverer_looks_again(kind: str, share: Share) -> None:
     plan = JobPlan("j0", config=CommitterConfig(outcome_kept=True), tasks=1, files=1)
-    for at in range(20, 60):
+    for at in share.of(range(20, 60)):
         events = (Event(0, "roll_back", "j0", True, at * 0.01),)
         for slow in range(4, 8):
             clean(simulate(Scenario(at, kind, (plan,), events, forced={("op0", slow): "slow"})))
 
 
 @pytest.mark.parametrize("kind", ["hdfs", "local"])
-def test_success_file_of_another_job_that_was_moved_by_mistake_comes_back_with_the_rollback(kind: str) -> None:
+def test_success_file_of_another_job_that_was_moved_by_mistake_comes_back_with_the_rollback(
+    kind: str, share: Share
+) -> None:
     # Both write one name: the first one finds it taken, and is rolled back.
     first = JobPlan("j0", delivery="message", tasks=1, files=1, shared_names=True)
     second = JobPlan("j1", tasks=1, files=1, shared_names=True, starts_s=1.0)
     before = {f"{OUT}/_SUCCESS": EARLIER_SUCCESS}
-    for still in range(10, 40):
+    for still in share.of(range(10, 40)):
         events = (Event(0, "freeze", "j0", True, still * 0.01, 2.5),)
         clean(simulate(Scenario(still, kind, (first, second), events, before=before, forced={})))
 
 
 @pytest.mark.parametrize("kind", ["adls", "local"])
 @pytest.mark.parametrize("what", ["abort", "roll_back"])
-def test_job_that_is_ended_while_it_is_set_up_is_not_taken_for_hadoops(kind: str, what: EventKind) -> None:
+def test_job_that_is_ended_while_it_is_set_up_is_not_taken_for_hadoops(
+    kind: str, what: EventKind, share: Share
+) -> None:
     plan = JobPlan("j0", tasks=1, files=1)
-    for at in range(30):
+    for at in share.of(range(30)):
         events = (Event(0, what, "j0", False, at * 0.003),)
         # The setup record stands, and the directories for the tasks are a while in coming.
         clean(simulate(Scenario(at, kind, (plan,), events, forced={("j0.driver", 5): "slow"})))
