@@ -18,7 +18,7 @@ from committer import CommitterConfig
 from committer.committers.staging import places
 from committer.errors import CommitterError, ConfigurationError, StoreError, TargetExistsError, TaskError
 from committer.spark.modes import commit_config
-from committer.testing.faults import Fault
+from committer.testing.faults import Fault, FaultKind
 from tests.engine.places import MemoryPlace, StagingPlace
 from tests.engine.uploads import pending
 
@@ -363,6 +363,24 @@ async def test_a_readable_directory_of_this_user_is_closed_or_refused(
 # -- a commit that runs again ---------------------------------------------------------------------------------------------
 
 
+def fault_of_record(kind: FaultKind) -> Fault:
+    """A fault, once, when a task commit saves its record; not when it lists its uploads."""
+    return Fault(kind=kind, operation="put", times=1, path=lambda path: "uploads" not in path.path)
+
+
+async def saved_but_not_answered(place: MemoryPlace, job: committer.Job) -> tuple[committer.TaskAttempt, Path]:
+    """A task attempt whose record was saved, the answer lost; and its only file, on the disk."""
+    task = await place.open_task(job.spec, 0)
+    path = Path(task.work_path("x"))
+    path.write_bytes(b"first")
+    place.faults(fault_of_record("lost"))
+    with pytest.raises(CommitterError) as caught:
+        await task.commit()
+    assert caught.value.outcome == "unknown"
+    place.store.faults.clear()
+    return task, path
+
+
 async def test_a_change_that_keeps_length_and_time_is_sent_anew(place: MemoryPlace, config: Make) -> None:
     """`cp -p`, `rsync -t` and `tar` set the time of what they write."""
     async with place.open_job(config=config()) as job:
@@ -370,9 +388,7 @@ async def test_a_change_that_keeps_length_and_time_is_sent_anew(place: MemoryPla
             path = Path(task.work_path("x"))
             path.write_bytes(b"old")
             os.utime(path, ns=(1, 1))
-            place.faults(
-                Fault(kind="forbidden", operation="put", times=1, path=lambda path: "uploads" not in path.path)
-            )
+            place.faults(fault_of_record("forbidden"))
             with pytest.raises(StoreError):
                 await task.commit()
             path.write_bytes(b"new")
@@ -387,9 +403,7 @@ async def test_what_was_removed_since_a_commit_that_failed_leaves_no_upload(plac
         async with place.open_task(job.spec, 0) as task:
             for name in ("a", "b"):
                 Path(task.work_path(name)).write_bytes(b"x")
-            place.faults(
-                Fault(kind="forbidden", operation="put", times=1, path=lambda path: "uploads" not in path.path)
-            )
+            place.faults(fault_of_record("forbidden"))
             with pytest.raises(StoreError):
                 await task.commit()
             os.unlink(task.work_path() + "/a")
@@ -401,13 +415,7 @@ async def test_what_was_removed_since_a_commit_that_failed_leaves_no_upload(plac
 async def test_a_record_that_may_have_been_saved_keeps_its_uploads(place: MemoryPlace, config: Make) -> None:
     """The first record was saved, its answer lost. The second commit never saves one: the process is killed."""
     job = await place.open_job(job_id="j", config=config(record_save_attempts=1))
-    task = await place.open_task(job.spec, 0)
-    path = Path(task.work_path("x"))
-    path.write_bytes(b"first")
-    place.faults(Fault(kind="lost", operation="put", times=1, path=lambda path: "uploads" not in path.path))
-    with pytest.raises(CommitterError) as caught:
-        await task.commit()
-    assert caught.value.outcome == "unknown"
+    task, path = await saved_but_not_answered(place, job)
     path.write_bytes(b"second, longer")
     place.faults(Fault(kind="forbidden", operation="put_part", times=None))
     with pytest.raises(CommitterError):
@@ -422,20 +430,14 @@ async def test_a_record_that_may_have_been_saved_keeps_its_uploads(place: Memory
 async def test_a_commit_that_runs_again_ends_no_upload_of_a_decided_job(place: MemoryPlace, config: Make) -> None:
     """The first record was saved, its answer lost; its job is decided when the task's process tries again."""
     job = await place.open_job(job_id="j", config=config(record_save_attempts=1))
-    own = await place.open_task(job.spec, 0)
-    path = Path(own.work_path("x"))
-    path.write_bytes(b"first")
-    place.faults(Fault(kind="lost", operation="put", times=1, path=lambda path: "uploads" not in path.path))
-    with pytest.raises(CommitterError):
-        await own.commit()
-    place.store.faults.clear()
+    task, path = await saved_but_not_answered(place, job)
     place.faults(Fault(kind="unavailable", operation="complete_upload", times=None))
     with pytest.raises(CommitterError):
         await job.commit(tasks=1)
     place.store.faults.clear()
     path.write_bytes(b"second, longer")
     with pytest.raises(CommitterError):
-        await own.commit()
+        await task.commit()
     await job.close()
     report = await place.recover("j")
     assert report.success

@@ -43,6 +43,12 @@ def bare_python(scratch: Path) -> str:
     return str(path)
 
 
+def finding(of: str, printed: str) -> str:
+    """The one line that says what was found out about it."""
+    (line,) = [line for line in printed.splitlines() if line.startswith(of)]
+    return line
+
+
 def test_each_executor_writes(master: str, tmp_path: Path) -> None:
     done = examined(
         str(tmp_path / "new"), tmp_path / "conf", {**DRIVER, "spark.master": master}, PYSPARK_PYTHON=sys.executable
@@ -66,7 +72,7 @@ def test_the_master_of_the_arguments_and_a_python_that_lacks_the_package(tmp_pat
     )
     assert done.returncode == 0, done.stdout + done.stderr
     assert "tasks run in the driver's JVM (local mode); 2 task(s) wrote" in done.stdout
-    (line,) = [line for line in done.stdout.splitlines() if line.startswith("Python on executors")]
+    line = finding("Python on executors", done.stdout)
     assert "warning" in line
     assert "No module named" in line
     assert "PYSPARK_PYTHON" in done.stdout
@@ -88,7 +94,7 @@ def test_a_password_that_only_the_driver_has(master: str, tmp_path: Path) -> Non
         done = examined(place.uri("t"), tmp_path / "conf", settings, PYSPARK_PYTHON=sys.executable, **password)
         assert done.returncode == 1, done.stdout + done.stderr
         assert "the JVM sees the job that Python set up" in done.stdout
-        (line,) = [line for line in done.stdout.splitlines() if line.startswith("executors")]
+        line = finding("executors", done.stdout)
         assert "failed" in line
         assert "on executor " in line
         assert "no variable of its environment (HADOOP_CREDSTORE_PASSWORD)" in done.stdout

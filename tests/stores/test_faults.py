@@ -27,13 +27,8 @@ from committer.testing.virtual_time import VirtualRuntime
 
 _numbers = itertools.count()
 
-
-@pytest.fixture
-def space() -> MemorySpace:
-    return MemoryStore.space(f"faults-{next(_numbers)}")
-
-
-@pytest.mark.parametrize(
+# What a call raises, and whether its effect happened all the same.
+KINDS = pytest.mark.parametrize(
     ("kind", "error", "effect"),
     [
         ("unavailable", StoreUnavailableError, False),
@@ -45,6 +40,14 @@ def space() -> MemorySpace:
         ("crash_after", SimulatedCrash, True),
     ],
 )
+
+
+@pytest.fixture
+def space() -> MemorySpace:
+    return MemoryStore.space(f"faults-{next(_numbers)}")
+
+
+@KINDS
 async def test_kinds_and_their_effect(
     space: MemorySpace, kind: FaultKind, error: type[BaseException], effect: bool
 ) -> None:
@@ -253,18 +256,7 @@ def left_in(space: MemorySpace) -> object:
 
 
 @pytest.mark.parametrize("operation", CHANGES)
-@pytest.mark.parametrize(
-    ("kind", "error", "effect"),
-    [
-        ("unavailable", StoreUnavailableError, False),
-        ("throttled", StoreThrottledError, False),
-        ("forbidden", StorePermissionError, False),
-        ("unanswered", StoreOutcomeUnknownError, False),
-        ("lost", StoreOutcomeUnknownError, True),
-        ("crash_before", SimulatedCrash, False),
-        ("crash_after", SimulatedCrash, True),
-    ],
-)
+@KINDS
 async def test_each_is_one_call_that_can_fail(
     operation: str, kind: FaultKind, error: type[BaseException], effect: bool
 ) -> None:
