@@ -108,7 +108,7 @@ def pytest_keep_groups_together(items: list[pytest.Item]) -> None:
 
 
 # A prime number: a sweep whose places alternate in some way meets all ways.
-_ONE_IN = 7
+_ONE_IN = 5
 
 
 def pytest_configure(config: pytest.Config) -> None:

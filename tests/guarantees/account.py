@@ -9,11 +9,12 @@ from committer.paths import StorePath
 from committer.stores.base import Store
 from committer.testing.emulators.adls import AdlsEmulator
 from committer.testing.emulators.adls.nodes import Node
-from committer.testing.simulate.worlds import ELSEWHERE, OUT, TEMPORARY, World
+from committer.testing.simulate.worlds import OUT
+from tests.guarantees.walked import WalkedWorld
 from tests.stores.adls_account import AUTHORITY, make, store_on
 
 
-class AccountWorld(World):
+class AccountWorld(WalkedWorld):
     """The filesystem `data` of an account, new."""
 
     def __init__(self, emulator: AdlsEmulator) -> None:
@@ -29,11 +30,6 @@ class AccountWorld(World):
 
     def files(self, but: str | None = None) -> dict[str, bytes]:
         return {name: node.data for name, node in self._walk(but) if not node.is_directory}
-
-    def visible(self) -> dict[str, bytes]:
-        found = self.files(but=f"{OUT}/{TEMPORARY}")
-        here = {name.removeprefix(f"{OUT}/"): data for name, data in found.items() if name.startswith(f"{OUT}/")}
-        return here | {f"/{name}": data for name, data in found.items() if name.startswith(f"{ELSEWHERE}/")}
 
     def read(self, name: str) -> bytes | None:
         node = self._emulator.namespace.find("data", name)

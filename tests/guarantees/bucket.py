@@ -9,11 +9,12 @@ from committer.testing.emulators.gcs import GcsEmulator
 from committer.testing.emulators.gcs.namespace import Draft
 from committer.testing.emulators.gcs.objects import Bucket
 from committer.testing.emulators.gcs.preconditions import Preconditions
-from committer.testing.simulate.worlds import ELSEWHERE, OUT, TEMPORARY, World
+from committer.testing.simulate.worlds import OUT
+from tests.guarantees.walked import WalkedWorld
 from tests.stores.gcs_bucket import store_on
 
 
-class BucketWorld(World):
+class BucketWorld(WalkedWorld):
     """The bucket `data`, new."""
 
     def __init__(self, emulator: GcsEmulator) -> None:
@@ -33,11 +34,6 @@ class BucketWorld(World):
             for name, one in self._bucket.objects.items()
             if but is None or not name.startswith(f"{but}/")
         }
-
-    def visible(self) -> dict[str, bytes]:
-        found = self.files(but=f"{OUT}/{TEMPORARY}")
-        here = {name.removeprefix(f"{OUT}/"): data for name, data in found.items() if name.startswith(f"{OUT}/")}
-        return here | {f"/{name}": data for name, data in found.items() if name.startswith(f"{ELSEWHERE}/")}
 
     def read(self, name: str) -> bytes | None:
         found = self._bucket.objects.get(name)

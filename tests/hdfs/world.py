@@ -9,7 +9,8 @@ from typing import Final, NamedTuple
 from committer.paths import StorePath
 from committer.stores.base import Store
 from committer.stores.hdfs import HdfsStore
-from committer.testing.simulate.worlds import ELSEWHERE, OUT, TEMPORARY, World
+from committer.testing.simulate.worlds import OUT
+from tests.guarantees.walked import WalkedWorld
 from tests.hdfs.cluster import Cluster
 
 # What a status says of itself: one call to Java for a whole directory.
@@ -25,7 +26,7 @@ class _Seen(NamedTuple):
     modified: int
 
 
-class NameNodeWorld(World):
+class NameNodeWorld(WalkedWorld):
     """A directory of a NameNode."""
 
     def __init__(self, cluster: Cluster, root: StorePath) -> None:
@@ -42,11 +43,6 @@ class NameNodeWorld(World):
 
     def files(self, but: str | None = None) -> dict[str, bytes]:
         return {name: self._content(name, seen) for name, seen in self._walk(but) if not seen.is_directory}
-
-    def visible(self) -> dict[str, bytes]:
-        found = self.files(but=f"{OUT}/{TEMPORARY}")
-        here = {name.removeprefix(f"{OUT}/"): data for name, data in found.items() if name.startswith(f"{OUT}/")}
-        return here | {f"/{name}": data for name, data in found.items() if name.startswith(f"{ELSEWHERE}/")}
 
     def read(self, name: str) -> bytes | None:
         above, _, _last = name.rpartition("/")

@@ -1,0 +1,14 @@
+"""Worlds on a server, which are walked whole each time they are looked at."""
+
+from __future__ import annotations
+
+from committer.testing.simulate.worlds import ELSEWHERE, OUT, TEMPORARY, World
+
+
+class WalkedWorld(World):
+    """What readers see is told from all files; there are few."""
+
+    def visible(self) -> dict[str, bytes]:
+        found = self.files(but=f"{OUT}/{TEMPORARY}")
+        here = {name.removeprefix(f"{OUT}/"): data for name, data in found.items() if name.startswith(f"{OUT}/")}
+        return here | {f"/{name}": data for name, data in found.items() if name.startswith(f"{ELSEWHERE}/")}
