@@ -22,7 +22,7 @@ async def plan_job(context: StageContext, task_commits: Iterable[TaskCommit] | N
         if refs and context.spec.delivery == "message":
             await check_attempt_records(context, refs)
         prepared = await prepare(context, refs, copy_records=False)
-    replaced = {*prepared.view.targets, *prepared.view.blocking, *prepared.superseded}
+    replaced = {*prepared.view.targets, *prepared.view.blocking, *(fact.path for fact in prepared.superseded.facts)}
     return CommitPlan(
         files=prepared.loaded.files,
         bytes=prepared.loaded.size,

@@ -27,7 +27,7 @@ from committer.stages.record_refs import (
     check_task_count,
     refs_of_messages,
 )
-from committer.stages.superseded import ListSuperseded
+from committer.stages.superseded import ListSuperseded, Superseded
 from committer.stages.target_directories import LookIntoTargets
 from committer.stores.abilities import LINKS
 from committer.stores.base import FileStatus
@@ -43,20 +43,20 @@ class Prepared:
         loaded: What the records say.
         files: Every file.
         view: What stands at the destination.
-        superseded: Old files to take away, by relative name.
+        superseded: Old files to take away.
         conflicts: What stands in the way.
     """
 
     loaded: LoadedRecords
     files: PlannedFiles
     view: DestinationView
-    superseded: dict[str, FileStatus]
+    superseded: Superseded
     conflicts: Conflicts
 
     @property
     def replaces(self) -> bool:
         """Whether anything old makes room."""
-        return bool(self.view.targets or self.view.blocking or self.superseded)
+        return bool(self.view.targets or self.view.blocking or self.superseded.facts)
 
 
 async def find_refs(
@@ -117,20 +117,29 @@ async def prepare(
         )
         # Before what is said of single files of the same attempts.
         loaded.changed[told:told] = gone
-        superseded = await _make_way(context, view)
+        made_way = await _make_way(context, view)
         if prove is not None and view.targets and context.store.capabilities.hard_links:
             await prove()
         conflicts = await Preflight(context).run(PreflightRequest(loaded, files, view))
     finally:
         await loaded.repeats.close()
+    superseded = Superseded(first=len(view.blocking) + len(view.targets))
+    for name, status in made_way.items():
+        superseded.add(name, status)
     if context.config.conflict_mode == "replace":
         conflicts.targets.extend(await _links_named(context, loaded.written))
-        superseded.update(await ListSuperseded(context).run(_superseded_scope(context, sorted(loaded.written))))
+        await ListSuperseded(context, superseded).run(_superseded_scope(context, sorted(loaded.written)))
+    # By directory: it is what many moves in one call share.
+    superseded.facts.sort(key=_path)
     if not conflicts.rights:
-        conflicts.rights_step = _steps(superseded)
-    conflicts.rights.extend(refused_moves(superseded)[:MOST_CONFLICTS])
+        conflicts.rights_step = _steps(superseded.refused)
+    conflicts.rights.extend(refused_moves(superseded.refused)[:MOST_CONFLICTS])
     conflicts.targets.extend(_not_nameable(superseded, context.layout.roots))
     return Prepared(loaded, files, view, superseded, conflicts)
+
+
+def _path(fact: Fact) -> str:
+    return fact.path
 
 
 def _superseded_scope(context: StageContext, written: list[str]) -> list[str]:
@@ -188,13 +197,15 @@ def _steps(superseded: Mapping[str, FileStatus]) -> str:
     return "; ".join(islice(filter(None, told), _FEW_STEPS))
 
 
-def _not_nameable(superseded: Mapping[str, FileStatus], roots: AbstractSet[str]) -> Iterator[str]:
+def _not_nameable(superseded: Superseded, roots: AbstractSet[str]) -> Iterator[str]:
     """What cannot be taken away because no record can name it, or none that a driver that finishes the job goes by.
 
     Without what the store says of by itself.
     """
-    for name, status in superseded.items():
-        if status.refuses is not None and status.refuses.advice:
+    for fact in superseded.facts:
+        name = fact.path
+        refuses = superseded.refused[name].refuses if name in superseded.refused else None
+        if refuses is not None and refuses.advice:
             continue
         try:
             name.encode()
@@ -276,9 +287,8 @@ def decision_content(context: StageContext, prepared: Prepared) -> DecisionConte
         make_room("target", path, status)
     # On a store that folds names, an old file under another spelling of a new one's name is replaced, not taken away.
     replaced = {fold(path) for path in (*view.targets, *view.blocking)}
-    for path, status in sorted(prepared.superseded.items()):
-        if fold(path) not in replaced:
-            make_room("superseded", path, status)
+    superseded = prepared.superseded.facts
+    facts += [fact for fact in superseded if fold(fact.path) not in replaced] if replaced else superseded
     facts.extend(
         Fact(kind="identity", path=source, identity=identity) for source, identity in sorted(loaded.identities.items())
     )
@@ -291,7 +301,7 @@ def decision_content(context: StageContext, prepared: Prepared) -> DecisionConte
         directories=len(view.absent),
         facts=facts,
         success=view.success,
-        replacing=bool(prepared.superseded) or any(fact.kind == "target" for fact in facts),
+        replacing=bool(superseded) or any(fact.kind == "target" for fact in facts),
         # It lets `validate` compare all that the destination holds with all that was committed.
         was_empty=view.was_empty and not roots,
         first_plan_file=len(loaded.winners),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Sequence
+from typing import Final
 
 import msgspec
 
@@ -21,19 +22,51 @@ from committer.paths import StorePath, by_hand
 from committer.records.job_state import Fact
 from committer.stages.base import Stage, StageContext
 from committer.stages.commit_state import aside_is_gone, looking_again
-from committer.stages.identity import as_entry, is_recorded, stands_as_directory
+from committer.stages.identity import is_recorded, stands_as_directory
 from committer.stages.many_at_once import run_together
 from committer.stages.names import NameFolding, is_absolute, is_hidden, with_ancestors
 from committer.stages.take_away import take_away
 from committer.stores.abilities import BATCH_RENAME
 from committer.stores.base import FileStatus, Refusals
 
+# Directories that are listed at a time: each holds a page of entries, of which little is kept.
+_LISTINGS: Final = 64
 
-class ListSuperseded(Stage[list[str], dict[str, FileStatus]]):
+
+class Superseded:
+    """Old files that are to be taken away, each once: some 300 bytes a file, of which there may be millions.
+
+    Args:
+        first: The first place aside that is free.
+
+    Attributes:
+        facts: What the decision says of each, in no order.
+        refused: Those that the store would refuse to move or to name, by name.
+    """
+
+    def __init__(self, first: int = 0) -> None:
+        self.facts: list[Fact] = []
+        self.refused: dict[str, FileStatus] = {}
+        self._first = first
+
+    def add(self, name: str, status: FileStatus) -> None:
+        """Notes one; of a link that leads to a directory the link, which counts as a file."""
+        aside = self._first + len(self.facts)
+        directory = stands_as_directory(status)
+        self.facts.append(Fact("superseded", name, status.identity, status.size, directory, aside))
+        if status.refuses is not None:
+            self.refused[name] = status
+
+
+class ListSuperseded(Stage[list[str], Superseded]):
     """Lists the old files below the directories written to, or those named, or the whole destination.
 
     A link is one old entry by itself, whatever it leads to: what is behind it belongs to another user, or to another
     partition. Only a link on the way to a directory that is written to is gone through, as the job's own files are.
+
+    Args:
+        context: The job.
+        found: Old files that are known, which are not noted again; this stage adds to them.
 
     Preconditions: the replace lock is held.
     Postconditions: every old file with its identity; at the destination itself names that start with `_` or `.` stay
@@ -43,14 +76,15 @@ class ListSuperseded(Stage[list[str], dict[str, FileStatus]]):
 
     name = "job_stage_list_superseded"
 
-    def __init__(self, context: StageContext) -> None:
+    def __init__(self, context: StageContext, found: Superseded | None = None) -> None:
         super().__init__(context)
         self._folding = NameFolding(context.store.capabilities)
         self._mounted: dict[StorePath, Refusals] = {}
+        self._found = found or Superseded()
+        self._known = {fact.path for fact in self._found.facts}
 
-    async def execute(self, value: list[str]) -> dict[str, FileStatus]:
+    async def execute(self, value: list[str]) -> Superseded:
         """Lists the topmost of the directories `value` and all that is below, each directory once, level by level."""
-        found: dict[str, FileStatus] = {}
         layout = self.context.layout
         written = {self._folding.fold(directory) for directory in with_ancestors(value, layout.roots)}
         level = [layout.target(directory) for directory in topmost(value)]
@@ -60,13 +94,13 @@ class ListSuperseded(Stage[list[str], dict[str, FileStatus]]):
             async def look(directory: StorePath, below: list[StorePath] = below) -> None:
                 with contextlib.suppress(StoreNotFoundError, StoreNotADirectoryError):
                     async for child in self.context.store.list(directory):
-                        self._take(child, written, found, below)
+                        self._take(child, written, below)
 
-            await run_workers(level, look, workers=self.context.config.io_concurrency, operation=self.name)
+            await run_workers(level, look, workers=_LISTINGS, operation=self.name)
             level = below
-        return found
+        return self._found
 
-    def _take(self, child: FileStatus, written: set[str], found: dict[str, FileStatus], below: list[StorePath]) -> None:
+    def _take(self, child: FileStatus, written: set[str], below: list[StorePath]) -> None:
         name = self.context.layout.name_of(child.path)
         # Jobs may run into a directory below this one, and their own directories are theirs (G11).
         if working_directory_in(name) or (self._is_at_top(name) and is_hidden(child.path.name)):
@@ -75,11 +109,11 @@ class ListSuperseded(Stage[list[str], dict[str, FileStatus]]):
             below.append(child.path)
             if child.refuses is not None and child.refuses.mounted:
                 self._mounted[child.path] = child.refuses
-        elif not stands_as_directory(child):
+        elif not stands_as_directory(child) and name not in self._known:
             volume = next((top for top in self._mounted if child.path.is_under(top)), None)
             if volume is not None:
                 child = msgspec.structs.replace(child, refuses=self._mounted[volume])
-            found[name] = as_entry(child)
+            self._found.add(name, child)
 
     def _is_at_top(self, name: str) -> bool:
         """Whether a name lies in the destination itself, or in a root outside it."""

@@ -76,9 +76,9 @@ def superseded_set_listed_anew(patches: Patches) -> None:
         own = published.get(self.context.layout.job_id, set())
         scope = sorted({fact.path.rpartition("/")[0] for fact in value})
         found = await ListSuperseded(self.context).run(scope)
-        for name in found.keys() - own:
+        for name in {fact.path for fact in found.facts} - own:
             await self.context.store.delete_file(self.context.layout.destination / name)
-        return len(found)
+        return len(found.facts)
 
     patches.method(PublishFiles, "execute", remember)
     patches.method(MoveAside, "execute", execute)
