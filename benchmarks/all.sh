@@ -4,7 +4,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-all=(far near many no-op scale rate-cap task-commit spark-write spark-commit clients gcs-move adls-rename s3-complete scaling suites)
+all=(far near many no-op scale rate-cap publish-elsewhere task-commit spark-write spark-commit clients gcs-move adls-rename s3-complete scaling suites)
 [ "$#" -gt 0 ] && all=("$@")
 
 run() { uv run --locked --extra spark --extra cli "$@"; }
@@ -18,6 +18,7 @@ for name in "${all[@]}"; do
         no-op) run benchmarks/compare_java.py --shape 1000x1000x100 --latency-ms 0 --threads 32 --no-op ;;
         scale) run benchmarks/scale.py ;;
         rate-cap) run benchmarks/rate_cap.py ;;
+        publish-elsewhere) run --extra adls --extra s3 python -m benchmarks.publish_elsewhere ;;
         task-commit) run benchmarks/task_commit.py ;;
         spark-write) run benchmarks/spark_write.py ;;
         spark-commit) run benchmarks/spark_commit.py ;;

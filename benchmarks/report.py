@@ -15,7 +15,17 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from benchmarks import client_cpu, client_sides, rate_cap, scale, scaling, spark_commit, spark_write, task_commit
+from benchmarks import (
+    client_cpu,
+    client_sides,
+    publish_elsewhere,
+    rate_cap,
+    scale,
+    scaling,
+    spark_commit,
+    spark_write,
+    task_commit,
+)
 from benchmarks.compare_java import COLUMNS, OURS, OURS_ON_UVLOOP, Ratio, is_java, lines, ratio
 from benchmarks.kept import RESULTS, ROOT, kept
 from benchmarks.suite import HEADINGS, cells
@@ -195,6 +205,9 @@ PLACES: Final[dict[str, Callable[[Results], str]]] = {
     "scale": lambda results: simple(results, scale.NAME, lambda found: scale.rows(found["shapes"]), "scale"),
     "rate-cap": lambda results: simple(
         results, rate_cap.NAME, lambda found: rate_cap.rows(found["latencies"]), "rate_cap"
+    ),
+    "publish-elsewhere": lambda results: simple(
+        results, publish_elsewhere.NAME, lambda found: publish_elsewhere.rows(found["stores"]), "publish_elsewhere"
     ),
     "task-commit": lambda results: simple(results, task_commit.NAME, task_commit.rows, "task_commit"),
     "spark-write": lambda results: simple(

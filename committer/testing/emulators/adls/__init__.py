@@ -2,7 +2,8 @@
 
 In a process of its own, which prints the account's URL as its only line and ends on SIGTERM:
 
-    python -m committer.testing.emulators.adls [--port N] [--account NAME] [--key KEY] [--rate R] [--flat]
+    python -m committer.testing.emulators.adls [--port N] [--account NAME] [--key KEY] [--rate R] [--burst-seconds S]
+        [--flat]
                                                [--soft-delete-days N]
                                                [--filesystem NAME]... [--token JWT]...
                                                [--certificate PEM [--private-key PEM]]

@@ -22,6 +22,7 @@ def main(arguments: list[str] | None = None) -> None:
             account=given.account,
             key=given.key,
             rate=given.rate,
+            burst_seconds=given.burst_seconds,
             hierarchical=not given.flat,
             soft_delete_days=given.soft_delete_days,
             bearer_tokens=frozenset(given.token),
@@ -51,6 +52,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--account", default=DEFAULT_ACCOUNT, help="default: %(default)s")
     parser.add_argument("--key", default=DEFAULT_KEY, help="in base64; default: the published development key")
     parser.add_argument("--rate", type=float, default=0.0, help="requests a second it serves; 0, the default: no limit")
+    parser.add_argument("--burst-seconds", type=float, default=0.1, help="seconds' worth of them that may come at once")
     parser.add_argument("--flat", action="store_true", help="an account without hierarchical namespace")
     parser.add_argument(
         "--soft-delete-days", type=int, default=0, help="what it says its blob soft delete is; 0, the default: off"
