@@ -1,4 +1,14 @@
-"""Taking a file away from a name that other jobs may use, without hitting what they put there."""
+"""Taking a file away from a name that other jobs may use, without hitting what they put there.
+
+One idea stands behind all that this engine takes out of a shared place. A delete that knows a name only may come late,
+and hit what another job has put there since. So where the store cannot be told which file it must be, a driver
+renames, to a name that is its own and replaces nothing; then it looks at what it took, and puts it back where it is
+another's. A rename that comes late finds its name taken, or the directory of the name gone, and does nothing.
+
+Here a driver knows the file's identity. `release_lock` knows what the lock says; several drivers may rename it, so that
+its names are the lock's. `intent` withdraws a record that only its driver writes, and needs no look. In
+`removal_by_rename` it is a whole directory, and in `committers/file/taking` those of a job's tasks.
+"""
 
 from __future__ import annotations
 
