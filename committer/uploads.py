@@ -192,11 +192,17 @@ async def _open(
     if store.capabilities.multipart:
         return store
     await store.close()
+    if store.capabilities.block_lists:
+        what = "has blocks in place of uploads: they have no id and no age, and no call drops them"
+        step = (
+            "the service drops what waits under a name with the next file there, or a week after the last block was "
+            f"sent; {call('list_jobs', str(directory))} shows what else jobs left"
+        )
+    else:
+        what = "has no uploads: a file that was not finished is a file there"
+        step = f"{call('list_jobs', str(directory))} shows what jobs left"
     raise UnsupportedError(
-        f"the store {directory.scheme}: has no uploads: a file that was not finished is a file there",
-        operation="list_uploads",
-        path=directory,
-        next_step=f"{call('list_jobs', str(directory))} shows what jobs left",
+        f"the store {directory.scheme}: {what}", operation="list_uploads", path=directory, next_step=step
     )
 
 

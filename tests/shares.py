@@ -30,6 +30,7 @@ _SERVERS: Final = {
     "spark": "spark",
     "moto_server": "moto",
     "seaweedfs_server": "seaweedfs",
+    "azurite_server": "azurite",
     "jvm": "java",
     "google_jvm": "java",
 }

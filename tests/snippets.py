@@ -51,6 +51,8 @@ LEFT_OUT: Final = {
     ): "for a cluster that lacks the package: tests/spark/test_shipping.py has one",
     ("docs/stores/adls.md", "async with committer.open_job"): "an account in Azure, and a credential for it",
     ("docs/stores/adls.md", "ADLS_SIGNATURE"): "an account in Azure, and a signature of it",
+    ("docs/stores/azure-blob.md", "async with committer.open_job"): "an account in Azure, and a credential for it",
+    ("docs/stores/azure-blob.md", "env:BLOB_KEY"): "an account in Azure, and a key of it",
     ("docs/stores/gcs.md", "storage.service_file"): "a bucket of Google's, and credentials for it",
     ("docs/stores/hdfs.md", "async with committer.open_job"): "a NameNode at the default port",
     ("docs/stores/hdfs.md", "SparkSession"): "a NameNode at the default port",

@@ -16,7 +16,7 @@ from committer.paths import StorePath
 from committer.records.manifest import FileEntry, TaskManifest, relative_names
 from committer.records.uris import plain_names_below
 from committer.stages.file_list import list_named
-from committer.stores.adls.names import TABLE as ADLS
+from committer.stores.azure.names import TABLE as ADLS
 from committer.stores.local import LocalStore
 from committer.stores.memory import MemoryStore
 from committer.stores.s3.names import with_hadoop

@@ -1,7 +1,7 @@
 """What README and docs show is run as it stands; what cannot be is listed with the reason.
 
 Console blocks: tests/cli/test_docs.py. Pages for Spark: tests/spark/test_snippets.py. The page of S3:
-tests/s3/test_snippets.py. The page on writing a store holds three files: tests/stores/test_writing_a_store.py.
+tests/s3/test_snippets.py, that of Azure's blobs: tests/azure_blob/test_snippets.py. The page on writing a store holds three files: tests/stores/test_writing_a_store.py.
 """
 
 from __future__ import annotations
@@ -30,9 +30,14 @@ from tests.snippets import (
 
 S3 = "docs/stores/s3.md"
 ADLS = "docs/stores/adls.md"
+AZURE_BLOB = "docs/stores/azure-blob.md"
 GCS = "docs/stores/gcs.md"
 RUNBOOK = "docs/recovery.md"
-HERE = [page for page in PAGES if runnable(page) and page not in {S3, ADLS, GCS, RUNBOOK} and not needs_spark(page)]
+HERE = [
+    page
+    for page in PAGES
+    if runnable(page) and page not in {S3, ADLS, AZURE_BLOB, GCS, RUNBOOK} and not needs_spark(page)
+]
 
 
 def test_pages_are_found() -> None:

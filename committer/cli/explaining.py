@@ -29,7 +29,8 @@ def chosen_committer(store: Store) -> tuple[str, str, list[str]]:
     elif can.atomic_file_rename:
         why = f"the default of {store.scheme}: paths; the store renames atomically and creates exclusively"
     else:
-        why = f"the default of {store.scheme}: paths; the store renames nothing, and has uploads"
+        has = "makes files of blocks" if can.publishes_block_lists else "has uploads"
+        why = f"the default of {store.scheme}: paths; the store renames nothing, and {has}"
     return name, why, lacking
 
 

@@ -15,7 +15,7 @@ from committer.records.job_state import Fact
 from committer.records.task_commit import TaskCommit
 from committer.stages.base import Frozen, StageContext
 from committer.stages.decide import DecisionContent, check_superseded
-from committer.stages.first_files import look_at_first_files
+from committer.stages.first_files import look_at_blocks, look_at_first_files
 from committer.stages.inspect_destination import DestinationView, InspectDestination, InspectionRequest
 from committer.stages.listed_records import list_manifests
 from committer.stages.load_records import LoadedRecords, LoadRecords
@@ -117,6 +117,7 @@ async def prepare(
         )
         # Before what is said of single files of the same attempts.
         loaded.changed[told:told] = gone
+        loaded.changed.extend(await look_at_blocks(context, files, view.targets))
         made_way = await _make_way(context, view)
         if prove is not None and view.targets and context.store.capabilities.hard_links:
             await prove()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from committer.committers.base import Committer
+from committer.committers.block_list.committer import BlockListCommitter
 from committer.committers.file.committer_v1 import FileCommitterV1
 from committer.committers.file.committer_v2 import FileCommitterV2
 from committer.committers.magic.committer import MagicCommitter
@@ -18,6 +19,7 @@ from committer.stores.base import Capabilities, Store
 _KINDS: Final = (
     ManifestCommitter,
     MagicCommitter,
+    BlockListCommitter,
     DirectoryCommitter,
     PartitionedCommitter,
     FileCommitterV1,
@@ -25,7 +27,6 @@ _KINDS: Final = (
 )
 BUILT_IN: Final[dict[str, type[Committer]]] = {kind.name: kind for kind in _KINDS}
 DEFAULT_COMMITTER: Final = ManifestCommitter.name
-_FORESEEN: Final = ("block-list",)
 
 _registered: dict[str, type[Committer]] = {}
 
@@ -59,9 +60,10 @@ def committer_for(name: str) -> Committer:
     """
     if is_known(name):
         return (BUILT_IN | _registered)[name]()
-    step = f"use {ManifestCommitter.name!r} or, on S3, {MagicCommitter.name!r}"
-    if name in _FORESEEN:
-        raise UnsupportedError(f"committer {name!r} is not in this release", operation="open_job", next_step=step)
+    step = (
+        f"use {ManifestCommitter.name!r}; on S3 {MagicCommitter.name!r}, on Azure without hierarchical namespace "
+        f"{BlockListCommitter.name!r}"
+    )
     raise UnsupportedError(
         f"committer {name!r} is unknown in this process",
         operation="open_job",
@@ -71,8 +73,12 @@ def committer_for(name: str) -> Committer:
 
 
 def default_committer(capabilities: Capabilities) -> str:
-    """The committer that suits a store: `magic` where there are uploads and no renames, else `manifest`."""
-    return MagicCommitter.name if capabilities.publishes_uploads else DEFAULT_COMMITTER
+    """The committer that suits a store: `magic` or `block-list` where there are uploads, or block lists, and no
+    renames, else `manifest`.
+    """
+    if capabilities.publishes_uploads:
+        return MagicCommitter.name
+    return BlockListCommitter.name if capabilities.publishes_block_lists else DEFAULT_COMMITTER
 
 
 def suited_committer(store: Store) -> Committer:

@@ -231,6 +231,9 @@ async def _newest_below(context: StageContext, found: JobDirectory) -> float:
             newest = max(newest, await _newest_in(context.store, attempt.path / layout.superseded.name))
             for run in await children_of(context.store, attempt.path / layout.uploads.name):
                 newest = max(newest, await _newest_in(context.store, run.path))
+        if context.store.capabilities.publishes_block_lists:
+            for run in await children_of(context.store, attempt.path / layout.tasks.name):
+                newest = max(newest, await _newest_in(context.store, run.path))
     for place in await context.forms.outside(context):
         newest = max(newest, place.modified or 0.0, await _newest_under(context.store, place.path))
     return newest

@@ -19,17 +19,17 @@ _Text = Annotated[str, msgspec.Meta(min_length=1)]
 
 
 class UploadEntry(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
-    """The upload that a file waits in until its job is committed.
+    """The upload that a file waits in until its job is committed, or the blocks.
 
     Attributes:
-        id: The store's name for it.
-        etags: What proves its parts, by their numbers from 1.
+        id: The store's name for it; of blocks what their ids begin with.
+        etags: What proves its parts, by their numbers from 1; the ids of blocks, of which an empty file has none.
         checksums: Their checksums, where the upload has them: S3 asks for them again at completion.
         algorithm: What those were made with.
     """
 
     id: _Text
-    etags: Annotated[tuple[_Text, ...], msgspec.Meta(min_length=1)]
+    etags: tuple[_Text, ...]
     checksums: tuple[str, ...] = ()
     algorithm: str | None = None
 

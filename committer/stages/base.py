@@ -211,10 +211,11 @@ class StageContext:
     @property
     def fences_drivers(self) -> bool:
         """Whether a rollback keeps every other driver of the job out: one rename takes all sources away, or each upload
-        that is ended is a fence of its own. Elsewhere the user has to know that no other driver is alive.
+        that is ended, and each list of blocks that is used up, is a fence of its own. Elsewhere the user has to know
+        that no other driver is alive.
         """
         can = self.store.capabilities
-        return can.atomic_directory_rename or can.publishes_uploads
+        return can.atomic_directory_rename or can.publishes_uploads or can.publishes_block_lists
 
     def taking_back(self) -> str:
         """What takes a decided job back, as a sentence."""

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
+from typing import Final
 
 from committer.audit import audit
 from committer.flow.workers import run_workers
 from committer.stages.base import StageContext
+from committer.stages.block_files import MARK
 from committer.stages.identity import may_be_file_of
-from committer.stages.load_records import LoadedRecords, LoadRecords
-from committer.stages.planned_files import PlannedFile
+from committer.stages.load_records import MOST_PROBLEMS, LoadedRecords, LoadRecords
+from committer.stages.planned_files import PlannedFile, PlannedFiles
+from committer.stores.block_ends import blocks_wait
 from committer.stores.helpers import status_or_none
 from committer.stores.upload_ends import is_pending
+
+# The service drops blocks a week after the last one of a name was sent; it and this machine may have other clocks.
+_MAY_EXPIRE_S: Final = 6 * 24 * 3600.0
 
 
 async def look_at_first_files(context: StageContext, loaded: LoadedRecords) -> list[str]:
@@ -39,10 +45,33 @@ async def look_at_first_files(context: StageContext, loaded: LoadedRecords) -> l
     return sorted(problems)
 
 
+async def look_at_blocks(context: StageContext, files: PlannedFiles, targets: Collection[str]) -> list[str]:
+    """The files whose blocks are gone and at whose destinations something stands, one sentence each: a look each.
+
+    Who made a file there since the blocks were sent dropped them. Found out after the decision, it would leave a job
+    that replaced other files already and can only go forward.
+    """
+    if not (targets and context.store.capabilities.block_lists):
+        return []
+    problems: list[str] = []
+
+    async def look(file: PlannedFile) -> None:
+        if file.destination in targets:
+            problem = await _blocks_problem(context, "its task's record", file)
+            if problem and len(problems) < MOST_PROBLEMS:
+                problems.append(problem)
+
+    with audit(st=LoadRecords.name):
+        await run_workers(files, look, workers=context.config.io_concurrency, operation=LoadRecords.name)
+    return sorted(problems)
+
+
 async def _problem(context: StageContext, record: str, first: PlannedFile) -> str:
     store, layout = context.store, context.layout
     if first.upload is not None:
         target = layout.target(first.destination)
+        if store.capabilities.block_lists:
+            return await _problem_of_run(context, record, first)
         if store.capabilities.multipart and await is_pending(store, target, first.upload.id):
             return ""
         return f"the uploads of {record} are gone: its task attempt was aborted, or a lifecycle rule ended them"
@@ -50,3 +79,23 @@ async def _problem(context: StageContext, record: str, first: PlannedFile) -> st
     if status is None or status.is_directory:
         return f"the files of {record} are gone: its task attempt was aborted, or deleted"
     return "" if may_be_file_of(status, first) else f"{first.source} is not the file that {record} speaks of"
+
+
+async def _problem_of_run(context: StageContext, record: str, first: PlannedFile) -> str:
+    """What is wrong with a run that sent blocks: the look is for its mark, for an abort can delete nothing else."""
+    mark = await status_or_none(context.store, context.layout.tasks / first.source.partition("/")[0] / MARK)
+    if mark is None or mark.is_directory:
+        return f"the mark of {record} is gone: its task attempt was aborted, or deleted"
+    old = mark.modified is None or context.runtime.now().timestamp() - mark.modified > _MAY_EXPIRE_S
+    return await _blocks_problem(context, record, first) if old else ""
+
+
+async def _blocks_problem(context: StageContext, record: str, file: PlannedFile) -> str:
+    if file.upload is None or await blocks_wait(
+        context.store, context.layout.target(file.destination), file.upload.etags
+    ):
+        return ""
+    return (
+        f"blocks of {file.destination} are gone, which {record} names: another writer made a file under that name, or "
+        "they were a week old"
+    )

@@ -208,6 +208,13 @@ class LoadRecords(Stage[list[RecordRef], LoadedRecords]):
                 path=self.context.layout.record_path(record),
                 operation=self.name,
             )
+        if self.context.store.capabilities.multipart and not all(one.etags for one in files.uploads or () if one):
+            raise RecordError(
+                "the record names an upload without parts",
+                field="files",
+                path=self.context.layout.record_path(record),
+                operation=self.name,
+            )
         loaded.first_files[record] = files.first()
 
     def _gather(self, files: RecordEntries, directories: list[str], loaded: LoadedRecords) -> None:

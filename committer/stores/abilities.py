@@ -122,6 +122,11 @@ class Capabilities(msgspec.Struct, frozen=True, kw_only=True):
         """Whether files become visible by completing uploads, since none can be renamed: the committer `magic`."""
         return self.multipart and not self.atomic_file_rename
 
+    @property
+    def publishes_block_lists(self) -> bool:
+        """Whether files become visible by lists of blocks, since none can be renamed: the committer `block-list`."""
+        return self.block_lists and not self.atomic_file_rename
+
 
 class Wrapper:
     """What wraps a store. It has the abilities that it passes on and the inner store has.

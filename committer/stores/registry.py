@@ -25,18 +25,21 @@ StoreFactory: TypeAlias = Callable[[StorePath, Mapping[str, object]], Store]
 _BUILT_IN: Final = {
     "abfs": EntryPoint("abfs", "committer.stores.adls:AdlsStore", GROUP),
     "abfss": EntryPoint("abfss", "committer.stores.adls:AdlsStore", GROUP),
+    "az": EntryPoint("az", "committer.stores.azure_blob:AzureBlobStore", GROUP),
     "file": EntryPoint("file", "committer.stores.local:LocalStore", GROUP),
     "gs": EntryPoint("gs", "committer.stores.gcs:GcsStore", GROUP),
     "hdfs": EntryPoint("hdfs", "committer.stores.hdfs:HdfsStore", GROUP),
     "memory": EntryPoint("memory", "committer.stores.memory:MemoryStore", GROUP),
     "s3": EntryPoint("s3", "committer.stores.s3:S3Store", GROUP),
     "s3a": EntryPoint("s3a", "committer.stores.s3:S3Store", GROUP),
+    "wasb": EntryPoint("wasb", "committer.stores.azure_blob:AzureBlobStore", GROUP),
+    "wasbs": EntryPoint("wasbs", "committer.stores.azure_blob:AzureBlobStore", GROUP),
 }
 # Names of other tools for what a store here serves.
 _OTHER_NAMES: Final = {
     **dict.fromkeys(("s3n",), "s3a://BUCKET/PATH"),
     **dict.fromkeys(("gcs",), "gs://BUCKET/PATH"),
-    **dict.fromkeys(("az", "azure", "wasb", "wasbs"), "abfss://CONTAINER@ACCOUNT.dfs.core.windows.net/PATH"),
+    "azure": "az://CONTAINER/PATH, or abfss://CONTAINER@ACCOUNT.dfs.core.windows.net/PATH with hierarchical namespace",
 }
 
 _registered: dict[str, StoreFactory] = {}

@@ -174,9 +174,9 @@ class SupportsBlockLists(Protocol):
 
     Azure's block blobs, without a hierarchical namespace. There is no upload: uncommitted blocks belong to the *name*.
     All writers of one name share them, and making a file of some drops the rest, of other writers too: a committer
-    gives every attempt a name of its own. Nothing stands under a name that has only uncommitted blocks. They cannot be
-    aborted: they are dropped by the next put of a file there, whole or as a list, or a week after the last block was
-    put. (Whether deleting the file drops them is nothing to rely on.)
+    gives every block an id that no other writer has. Nothing stands under a name that has only uncommitted blocks.
+    They cannot be aborted: they are dropped by the next put of a file there, whole or as a list, or a week after the
+    last block was put. (Whether deleting the file drops them is nothing to rely on.)
     """
 
     async def put_block(self, path: StorePath, block_id: str, data: bytes | bytearray | memoryview) -> None:
@@ -215,7 +215,7 @@ class SupportsBlockLists(Protocol):
             path: Where the file stands then.
             block_ids: Its blocks in their order, at most `Capabilities.max_parts`; none make an empty file.
             stamp: As for `SupportsUploads.create_upload`. (Metadata of the blob, whose names are identifiers and take
-                no hyphen: ``committer_attempt``.)
+                no hyphen: ``committerattempt``.)
             exclusive: Fail when something is there, decided atomically by the store (``If-None-Match: *``).
             identity: Fail unless the file that stands there has this identity (``If-Match``). Not with `exclusive`.
                 Without either a file is replaced atomically.

@@ -25,7 +25,7 @@ Delivery = Literal["listing", "message"]
 
 PROFILES = ("disk", "local", "hdfs", "adls", "gcs")
 STAGING = ("directory", "partitioned")
-EVERY_COMMITTER = (*PROFILES, "s3", "directory")
+EVERY_COMMITTER = (*PROFILES, "s3", "azure-flat", "directory")
 # They differ in what the conformance suite holds each to. One third of them at each commit; the disk, and uploads, always.
 TAKE_TURNS = ("local", "hdfs", "adls", "gcs")
 OF_JOBS = ("_temporary/", "__magic_job-")
@@ -213,6 +213,8 @@ class MemoryPlace(Place):
         self.store = FaultyStore(self.space.store())
         if profile == "s3":
             self.committer, self.publishes_by, self.listed_record = "magic", "complete_upload", ".pendingset"
+        elif profile == "azure-flat":
+            self.committer, self.publishes_by = "block-list", "put_block_list"
 
     def waiting(self) -> list[str]:
         uploads = [upload.path.path.removeprefix("/table/") for upload in self.space.uploads]

@@ -167,7 +167,8 @@ async def test_abort_task_by_ids_alone(place: Place, delivery: Delivery) -> None
     async with place.attach_job("job-1") as driver:
         await driver.abort_task(1, 0)
         left = [name for name in place.waiting() if name.endswith("part-1")]
-        assert len(left) == 1
+        # No call drops blocks.
+        assert len(left) == 1 or place.committer == "block-list"
         await driver.abort_task(1, 1)
         assert not [name for name in place.waiting() if name.endswith("part-1")]
         await driver.abort_task(1, 1)

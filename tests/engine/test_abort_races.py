@@ -36,7 +36,7 @@ async def attached(
 
 
 @BOTH
-@pytest.mark.parametrize("profile", ["local", "gcs", "s3"])
+@pytest.mark.parametrize("profile", ["local", "gcs", "s3", "azure-flat"])
 async def test_abort_at_every_call_of_a_job_commit(delivery: Delivery, profile: str) -> None:
     """The abort is refused, or the commit is, or the commit goes on without the attempt: never a job that is stuck."""
     seen: set[str] = set()
@@ -80,7 +80,7 @@ async def test_abort_at_every_call_of_a_job_commit(delivery: Delivery, profile: 
 
 
 @BOTH
-@pytest.mark.parametrize("profile", ["local", "gcs", "s3"])
+@pytest.mark.parametrize("profile", ["local", "gcs", "s3", "azure-flat"])
 async def test_job_commit_at_every_call_of_an_abort(delivery: Delivery, profile: str) -> None:
     number = 0
     seen: set[str] = set()
@@ -152,7 +152,7 @@ async def test_abort_whose_record_a_freeze_did_not_see_is_no_refusal(profile: st
 
 
 @BOTH
-@pytest.mark.parametrize("profile", ["gcs", "s3"])
+@pytest.mark.parametrize("profile", ["gcs", "s3", "azure-flat"])
 async def test_an_attempt_that_goes_on_after_its_abort_is_refused_whatever_its_files_are_called(
     delivery: Delivery, profile: str
 ) -> None:

@@ -325,7 +325,8 @@ async def test_unsupported_scheme(uri: str) -> None:
 async def test_only_the_committers_that_suit_the_store_are_there(place: Place, name: str) -> None:
     can = place.store.capabilities
     renames = {"manifest", "file-v2", *(["file-v1"] if can.atomic_directory_rename else [])}
-    if name in (renames if can.atomic_file_rename else {"magic", "directory", "partitioned"}):
+    sends = {"magic", "directory", "partitioned"} if can.multipart else {"block-list"}
+    if name in (renames if can.atomic_file_rename else sends):
         job = await place.open_job(committer=name)
         assert job.spec.committer == name
         await job.abort()

@@ -31,7 +31,7 @@ from tests.processes.test_overtaken_drivers import (
 )
 from tests.publishing.pools import TablePool
 
-EVERYWHERE = (*PROFILES, "s3")
+EVERYWHERE = (*PROFILES, "s3", "azure-flat")
 
 
 async def commit(party: Party, pool: TablePool) -> Party:

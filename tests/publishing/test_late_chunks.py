@@ -30,9 +30,11 @@ What = Callable[[Table, Worker], Awaitable[None]]
 # Promoted directories are renamed by the driver.
 MODES = ("append", "overwrite", "replace")
 # A late completion finds its upload gone.
-OUT_OF_REACH = (*FENCING, "s3")
-QUICK = {"local", "s3"}
-EVERYWHERE = [pytest.param(name, marks=[] if name in QUICK else [pytest.mark.slow]) for name in (*PROFILES, "s3")]
+OUT_OF_REACH = (*FENCING, "s3", "azure-flat")
+QUICK = {"local", "s3", "azure-flat"}
+EVERYWHERE = [
+    pytest.param(name, marks=[] if name in QUICK else [pytest.mark.slow]) for name in (*PROFILES, "s3", "azure-flat")
+]
 FENCED = [pytest.param(name, marks=[] if name in QUICK else [pytest.mark.slow]) for name in OUT_OF_REACH]
 
 

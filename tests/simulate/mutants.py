@@ -10,6 +10,7 @@ from contextlib import contextmanager
 
 from tests.simulate.bugs_after_decision import AFTER_DECISION
 from tests.simulate.bugs_before_decision import BEFORE_DECISION
+from tests.simulate.bugs_of_blocks import OF_BLOCKS
 from tests.simulate.bugs_of_staging import OF_STAGING
 from tests.simulate.bugs_of_uploads import OF_UPLOADS
 from tests.simulate.bugs_of_workers import OF_WORKERS
@@ -17,13 +18,13 @@ from tests.simulate.patches import Patches
 
 MUTANTS: Mapping[str, Callable[[Patches], None]] = {
     plant.__name__.replace("_", "-"): plant
-    for plant in (*BEFORE_DECISION, *AFTER_DECISION, *OF_UPLOADS, *OF_STAGING, *OF_WORKERS)
+    for plant in (*BEFORE_DECISION, *AFTER_DECISION, *OF_UPLOADS, *OF_STAGING, *OF_WORKERS, *OF_BLOCKS)
 }
 """Planted bugs, by name."""
 
 _PLANTED_INTO = {
     plant.__name__.replace("_", "-"): committer
-    for committer, plants in (("magic", OF_UPLOADS), ("directory", OF_STAGING))
+    for committer, plants in (("magic", OF_UPLOADS), ("directory", OF_STAGING), ("block-list", OF_BLOCKS))
     for plant in plants
 }
 

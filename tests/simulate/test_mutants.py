@@ -19,6 +19,7 @@ from tests.simulate.mutants import MUTANTS, UNSAFE, apply
 BEGIN = {
     "abort-ignores-decision": 45,
     "blind-completion-retry": 40,
+    "blocks-left-by-a-rollback": 690,
     "cancelled-commit-reported-done": 55,
     "cleanup-of-all-temporary": 10,
     "decision-not-exclusive": 25,

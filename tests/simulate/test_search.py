@@ -45,6 +45,12 @@ def test_seeds_of_workers_that_publish(committer: str) -> None:
     assert report.fates["committed"] > 0
 
 
+def test_seeds_of_blocks() -> None:
+    report = search(draw_scenario(seed, "block-list") for seed in rotated(range(300), 6, "seeds of blocks"))
+    assert report.faults > 50
+    assert report.fates["committed"] > report.fates["untouched"] > 10
+
+
 @pytest.mark.parametrize("committer", sorted(STAGING))
 def test_seeds_of_staging_committers(committer: str) -> None:
     report = search(draw_scenario(seed, committer) for seed in rotated(range(300), 12, f"seeds of {committer}"))
@@ -98,6 +104,13 @@ def test_every_single_fault_of_rarer_situations(kind: str, situation: str) -> No
 def test_many_seeds(part: int) -> None:
     seeds = range(10_000 + part * 1000, 11_000 + part * 1000)
     search(draw_scenario(seed) for seed in seeds)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("part", range(2))
+def test_many_seeds_of_blocks(part: int) -> None:
+    seeds = range(10_000 + part * 1000, 11_000 + part * 1000)
+    search(draw_scenario(seed, "block-list") for seed in seeds)
 
 
 @pytest.mark.slow

@@ -172,7 +172,7 @@ async def test_an_account_without_hierarchical_namespace() -> None:
         put_files(emulator)
         found = await findings(store_on(emulator))
     assert verdicts(found) == ["failed", "skipped", "ok"]
-    assert "use an account with hierarchical namespace" in found["kind of account"].next_step
+    assert "write az://CONTAINER/PATH" in found["kind of account"].next_step
 
 
 # --- Access control -----------------------------------------------------------------------------------------------

@@ -275,7 +275,8 @@ def test_what_hadoop_s_configuration_says_of_a_store() -> None:
 
 
 @pytest.mark.parametrize(
-    ("scheme", "page"), [("abfss", "adls.md"), ("gs", "gcs.md"), ("hdfs", "hdfs.md"), ("s3", "s3.md")]
+    ("scheme", "page"),
+    [("abfss", "adls.md"), ("az", "azure-blob.md"), ("gs", "gcs.md"), ("hdfs", "hdfs.md"), ("s3", "s3.md")],
 )
 def test_the_documentation_shows_the_table(scheme: str, page: str) -> None:
     table = options_of(scheme)
@@ -283,7 +284,7 @@ def test_the_documentation_shows_the_table(scheme: str, page: str) -> None:
     assert markdown_table(table) in (DOCS / page).read_text(encoding="utf-8")
 
 
-@pytest.mark.parametrize("scheme", ["abfss", "gs", "hdfs", "s3"])
+@pytest.mark.parametrize("scheme", ["abfss", "az", "gs", "hdfs", "s3"])
 def test_no_name_means_two_things(scheme: str) -> None:
     table = options_of(scheme)
     assert table is not None

@@ -42,8 +42,10 @@ def test_unknown_options_are_refused() -> None:
     [
         ("s3n://b/x", "s3a://BUCKET/PATH"),
         ("gcs://b/x", "gs://BUCKET/PATH"),
-        ("wasbs://c@acct.blob.core.windows.net/x", "abfss://CONTAINER@ACCOUNT.dfs.core.windows.net/PATH"),
-        ("az://c/x", "abfss://CONTAINER@ACCOUNT.dfs.core.windows.net/PATH"),
+        (
+            "azure://c/x",
+            "az://CONTAINER/PATH, or abfss://CONTAINER@ACCOUNT.dfs.core.windows.net/PATH with hierarchical namespace",
+        ),
     ],
 )
 async def test_another_name_of_a_store(uri: str, instead: str) -> None:
@@ -55,7 +57,10 @@ async def test_another_name_of_a_store(uri: str, instead: str) -> None:
 async def test_an_unknown_scheme_tells_the_known_ones() -> None:
     with pytest.raises(UnsupportedError, match="ftp:") as caught:
         await find_store(StorePath.of("ftp://host/x"))
-    assert "stores for abfs:, abfss:, file:, gs:, hdfs:, memory:, s3:, s3a: paths" in caught.value.next_step
+    assert (
+        "stores for abfs:, abfss:, az:, file:, gs:, hdfs:, memory:, s3:, s3a:, wasb:, wasbs: paths"
+        in caught.value.next_step
+    )
 
 
 def test_the_extra_of_spark_connect_brings_what_its_client_imports() -> None:

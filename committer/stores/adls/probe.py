@@ -6,14 +6,17 @@ from typing import Final
 
 from committer.errors import StoreNotFoundError, UnsupportedError
 from committer.paths import StorePath
-from committer.stores.adls.errors import code_of, error_of
 from committer.stores.adls.wire import AdlsWire
+from committer.stores.azure.errors import code_of, error_of
 from committer.stores.base import Store
 from committer.stores.helpers import status_or_none
 from committer.stores.rename_probe import probe_renames
 
 FLAT: Final = "this storage account has no hierarchical namespace: its renames are copies and deletes, file by file"
-FLAT_STEP: Final = "use an account with hierarchical namespace; the committer 'block-list' is foreseen for others"
+FLAT_STEP: Final = (
+    "write az://CONTAINER/PATH with the option account_name, or wasbs://CONTAINER@ACCOUNT.blob.core.windows.net/PATH: "
+    "there jobs have the committer block-list, which renames nothing"
+)
 
 
 async def probe(store: Store, wire: AdlsWire, directory: StorePath) -> None:

@@ -9,10 +9,10 @@ from committer.errors import CommitterError, StoreError, StoreExistsError, Store
 from committer.flow.runtime import current_runtime
 from committer.paths import StorePath
 from committer.stores.adls.conflicts import explain_conflict
-from committer.stores.adls.errors import error_of
 from committer.stores.adls.listing import status_in
 from committer.stores.adls.wire import AdlsWire
 from committer.stores.adls.writer import AdlsWriter
+from committer.stores.azure.errors import error_of
 from committer.stores.base import FileStatus, Store
 from committer.stores.http import Answer
 

@@ -11,8 +11,8 @@ from committer.errors import (
     StoreOutcomeUnknownError,
 )
 from committer.paths import StorePath
-from committer.stores.adls.errors import code_of, error_of
 from committer.stores.adls.wire import AdlsWire
+from committer.stores.azure.errors import code_of, error_of
 from committer.stores.base import Store
 from committer.stores.helpers import status_or_none
 

@@ -15,8 +15,8 @@ import aiohttp
 from committer.errors import CommitterError
 from committer.flow.runtime import current_runtime
 from committer.paths import StorePath
-from committer.stores.adls.access import Access
 from committer.stores.adls.probe import FLAT, FLAT_STEP
+from committer.stores.azure.access import Access
 from committer.stores.examination import Finding
 from committer.stores.http import redact
 

@@ -17,19 +17,20 @@ from committer.errors import (
 )
 from committer.paths import StorePath
 from committer.storage_options import OptionTable
-from committer.stores.adls.access import Access
 from committer.stores.adls.conflicts import check_parent, explain_conflict
 from committer.stores.adls.container import MAX_PATH_BYTES, Container, ends_in_period
-from committer.stores.adls.errors import code_of, error_of
 from committer.stores.adls.listing import status_in, statuses_in
-from committer.stores.adls.names import TABLE
-from committer.stores.adls.options import access_of, arguments_of, from_connection_string, place_of
+from committer.stores.adls.place import place_of
 from committer.stores.adls.probe import probe
 from committer.stores.adls.put import SmallFiles
 from committer.stores.adls.renames import Renames
 from committer.stores.adls.sdk import Sdk
 from committer.stores.adls.wire import AdlsWire
 from committer.stores.adls.writer import AdlsWriter
+from committer.stores.azure.access import Access
+from committer.stores.azure.errors import code_of, error_of
+from committer.stores.azure.names import TABLE
+from committer.stores.azure.options import access_of, arguments_of, from_connection_string
 from committer.stores.base import Capabilities, FileStatus, FileWriter, Store
 from committer.stores.examination import Finding
 from committer.stores.helpers import status_or_none

@@ -2,139 +2,13 @@
 
 from __future__ import annotations
 
-import itertools
-import sys
-from collections.abc import Mapping
-from functools import lru_cache
-from typing import Final
-from urllib.parse import quote, urlsplit
-
-from committer.audit import current_audit
-from committer.flow.runtime import current_runtime
 from committer.paths import StorePath
-from committer.stores.adls.access import Access, Query
-from committer.stores.adls.errors import error_of
-from committer.stores.http import Answer, Body, HttpClient
-
-# The first that knows `paginated`, without which deleting a large tree with a token fails after some thousand paths
-# ("Path - Delete").
-_VERSION: Final = "2023-08-03"
-# Not imported: the package's front is above everything. It is there, however this was reached.
-_USER_AGENT: Final = f"lake-committer/{sys.modules['committer'].__version__}"
-_NOTHING: Final[Query] = ()
+from committer.stores.azure.wire import NOTHING, AzureWire, encoded
+from committer.stores.http import Answer
 
 
-class AdlsWire:
-    """Makes, signs and sends requests, each once.
-
-    Args:
-        endpoint: The account's DFS endpoint, without a slash at its end.
-        blob_endpoint: Its blob endpoint.
-        filesystem: The container.
-        access: What lets requests in.
-        http: What sends them.
-    """
-
-    def __init__(self, endpoint: str, blob_endpoint: str, filesystem: str, access: Access, http: HttpClient) -> None:
-        self._places = [self._split(endpoint, filesystem), self._split(blob_endpoint, filesystem)]
-        self._access = access
-        self._http = http
-        self._filesystem = filesystem
-        # Request ids are unique without drawing randomness for each: that costs a tenth of a request.
-        self._prefix = current_runtime().nonce(8)
-        self._numbers = itertools.count(1)
-
-    @staticmethod
-    def _split(endpoint: str, filesystem: str) -> tuple[str, str]:
-        parts = urlsplit(endpoint)
-        return f"{parts.scheme}://{parts.netloc}", f"{parts.path}/{filesystem}"
-
-    async def send(
-        self,
-        operation: str,
-        method: str,
-        path: StorePath,
-        query: Query = _NOTHING,
-        headers: Mapping[str, str] | None = None,
-        *,
-        data: Body | None = None,
-        blob: bool = False,
-        changes: bool = True,
-        at: str | None = None,
-    ) -> Answer:
-        """Sends a request and gives back its answer, whatever the status.
-
-        Args:
-            operation: What errors call it.
-            method: The HTTP method.
-            path: What it is about.
-            query: Parameters in the order of their names.
-            headers: Beside those that every request has.
-            data: The body.
-            blob: To the blob endpoint.
-            changes: Whether it may change anything.
-            at: Another path in the URL than `path`, empty for the filesystem itself.
-
-        Raises:
-            StoreError: As `HttpClient.send`, and as `Access.prepare`.
-        """
-        answer = await self._send(operation, method, path, query, headers, data, blob, changes, at)
-        if answer.status == 401 and self._access.refused():
-            # A token can end before its time. Nothing was done, so it may be sent again.
-            answer = await self._send(operation, method, path, query, headers, data, blob, changes, at)
-        return answer
-
-    async def _send(
-        self,
-        operation: str,
-        method: str,
-        path: StorePath,
-        query: Query,
-        headers: Mapping[str, str] | None,
-        data: Body | None,
-        blob: bool,
-        changes: bool,
-        at: str | None,
-    ) -> Answer:
-        access = self._access
-        if not access.ready:
-            await access.prepare()
-        origin, prefix = self._places[blob]
-        raw = prefix + encoded(path.path if at is None else at)
-        sent = {
-            "User-Agent": _USER_AGENT,
-            "x-ms-client-request-id": f"{self._prefix}-{next(self._numbers):x}{_audit()}",
-            "x-ms-version": _VERSION,
-        }
-        if headers is not None:
-            sent.update(headers)
-        access.authorise(method, raw, query, sent, 0 if data is None else len(data))
-        parameters = [f"{name}={quote(value, safe='')}" for name, value in query]
-        if access.signature:
-            parameters.append(access.signature)
-        url = f"{origin}{raw}?{'&'.join(parameters)}" if parameters else origin + raw
-        return await self._http.send(method, url, sent, operation=operation, path=path, changes=changes, data=data)
-
-    async def done(
-        self,
-        operation: str,
-        method: str,
-        path: StorePath,
-        query: Query = _NOTHING,
-        headers: Mapping[str, str] | None = None,
-        *,
-        data: Body | None = None,
-        changes: bool = True,
-    ) -> Answer:
-        """As `send`, for what has no refusal of its own meaning.
-
-        Raises:
-            StoreError: The service refused.
-        """
-        answer = await self.send(operation, method, path, query, headers, data=data, changes=changes)
-        if answer.status >= 300:
-            raise error_of(answer, operation, path, changes=changes)
-        return answer
+class AdlsWire(AzureWire):
+    """Makes, signs and sends requests, each once, to the DFS endpoint, or the blob endpoint."""
 
     async def rename(
         self,
@@ -157,25 +31,5 @@ class AdlsWire:
             headers["If-None-Match"] = "*"
         if identity is not None:
             headers["x-ms-source-if-match"] = f'"{identity}"'
-        query = (("continuation", continuation),) if continuation else _NOTHING
+        query = (("continuation", continuation),) if continuation else NOTHING
         return await self.send(operation, "PUT", destination, query, headers)
-
-
-def encoded(path: str) -> str:
-    """A path as URLs hold it. (An equals sign stays, as in Hadoop's URLs: half of all partition names have one.)."""
-    return quote(path, safe="/=")
-
-
-def _audit() -> str:
-    keys = current_audit()
-    return _audit_text(keys.get("ji", ""), keys.get("ta", ""), keys.get("st", "")) if keys else ""
-
-
-@lru_cache(maxsize=1024)
-def _audit_text(job: str, task: str, stage: str) -> str:
-    # Part of a header of at most 1 KiB, in which the service keeps printable ASCII only.
-    return "".join(
-        f";{key}={quote(value[:128], safe='@+~')[:256]}"
-        for key, value in (("ji", job), ("ta", task), ("st", stage))
-        if value
-    )

@@ -12,9 +12,9 @@ from committer.errors import (
     TaskError,
 )
 from committer.paths import StorePath
-from committer.stores.adls.errors import error_of
 from committer.stores.adls.listing import status_in
 from committer.stores.adls.wire import AdlsWire
+from committer.stores.azure.errors import error_of
 from committer.stores.base import FileStatus, FileWriter
 from committer.stores.helpers import bytes_of
 from committer.stores.http import Answer, Body

@@ -13,11 +13,12 @@ from committer.errors import (
     StoreUnavailableError,
 )
 from committer.paths import StorePath
+from committer.stores.answered_xml import parsed
 from committer.stores.s3.checksums import md5_of
 from committer.stores.s3.errors import error_of, error_of_code
 from committer.stores.s3.listing import is_file, status_in
 from committer.stores.s3.wire import S3Wire
-from committer.stores.s3.xml import can_be_text, deletion, parsed
+from committer.stores.s3.xml import can_be_text, deletion
 
 BATCH: Final = 1000
 """Names that one call deletes at most ("DeleteObjects")."""

@@ -10,11 +10,12 @@ from typing import Final
 
 from committer.errors import StoreUnavailableError
 from committer.paths import StorePath
+from committer.stores.answered_xml import Answered, parsed
 from committer.stores.base import FileStatus
 from committer.stores.odd_names import is_odd, odd_status
 from committer.stores.s3.errors import error_of
 from committer.stores.s3.wire import S3Wire
-from committer.stores.s3.xml import Answered, key_in, moment_in, parsed
+from committer.stores.s3.xml import key_in, moment_in
 
 STAMP_HEADER: Final = "x-amz-meta-committer-attempt"
 

@@ -12,6 +12,7 @@ from committer.advice import LOOK_BEFORE
 from committer.errors import StoreOutcomeUnknownError, StorePartsError, StoreUnavailableError
 from committer.flow.runtime import current_runtime
 from committer.paths import StorePath
+from committer.stores.answered_xml import parsed
 from committer.stores.base import Capabilities
 from committer.stores.http import Answer, Body
 from committer.stores.s3.checksums import checksum, checksum_in, header_of
@@ -19,7 +20,7 @@ from committer.stores.s3.errors import error_of
 from committer.stores.s3.listing import STAMP_HEADER, directory_prefix, etag_in
 from committer.stores.s3.options import S3Options
 from committer.stores.s3.wire import S3Wire
-from committer.stores.s3.xml import completion, element_in, key_in, moment_in, parsed
+from committer.stores.s3.xml import completion, element_in, key_in, moment_in
 from committer.stores.uploads import PendingUpload, UploadPart, check_part, check_stamp
 
 _LONG_BODY_BYTES: Final = 256 << 10

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from functools import lru_cache
 from html import unescape
 from typing import Final
 from urllib.parse import unquote_plus
-from xml.etree.ElementTree import Element, ParseError, fromstring
 from xml.sax.saxutils import escape
 
-from committer.errors import StoreUnavailableError
-from committer.paths import StorePath
 from committer.stores.s3.checksums import element_of
 from committer.stores.uploads import UploadPart
 
@@ -21,57 +18,6 @@ _NAMESPACE: Final = "http://s3.amazonaws.com/doc/2006-03-01/"
 # A parser makes line ends one, and drops what it may not hold at all.
 _ESCAPES: Final = {"\r": "&#13;", "\n": "&#10;", "\t": "&#9;", '"': "&quot;"}
 _NO_XML: Final = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff]")
-
-
-class Answered:
-    """One element of an answer, its children by their names without namespace."""
-
-    __slots__ = ("_element",)
-
-    def __init__(self, element: Element) -> None:
-        self._element = element
-
-    def text(self, name: str) -> str:
-        """The text of the child of that name, spaces and all; empty without one."""
-        for child in self._element:
-            if _local(child) == name:
-                return child.text or ""
-        return ""
-
-    def texts(self) -> dict[str, str]:
-        """The text of each child."""
-        return {_local(child): child.text or "" for child in self._element}
-
-    def each(self, name: str) -> Iterator[Answered]:
-        """The children of that name."""
-        return (Answered(child) for child in self._element if _local(child) == name)
-
-    def child(self, name: str) -> Answered | None:
-        """The first child of that name."""
-        return next(self.each(name), None)
-
-
-def parsed(body: bytes, root: str, operation: str, path: StorePath) -> Answered:
-    """What an answer holds.
-
-    Args:
-        body: The answer.
-        root: What its root element's name begins with: some services end it otherwise than S3.
-        operation: What errors call it.
-        path: What it is about.
-
-    Raises:
-        StoreUnavailableError: It is not the document it must be.
-    """
-    try:
-        # No answer of S3 declares anything; without declarations nothing can grow while it is parsed.
-        if b"<!" not in body:
-            element = fromstring(body)  # noqa: S314
-            if _local(element).startswith(root):
-                return Answered(element)
-    except ParseError:
-        pass
-    raise StoreUnavailableError("an answer cannot be read", operation=operation, path=path)
 
 
 def element_in(body: bytes, name: str) -> str:
@@ -132,7 +78,3 @@ def moment_in(text: str) -> float | None:
 
 def _text(value: str) -> str:
     return escape(value, _ESCAPES)
-
-
-def _local(element: Element) -> str:
-    return element.tag.rpartition("}")[2]

@@ -35,7 +35,8 @@ def build_parser(program: str = PROGRAM) -> argparse.ArgumentParser:
         "--committer",
         choices=sorted(ENGINE),
         default=None,
-        help="all but manifest run on the S3 profile (manifest; with --exhaustive each on its stores)",
+        help="block-list runs on the profile of Azure's flat accounts, all others but manifest on that of S3 "
+        "(manifest; with --exhaustive each on its stores)",
     )
     parser.add_argument(
         "--workers",

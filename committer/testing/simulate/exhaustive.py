@@ -6,9 +6,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from itertools import combinations
 
-from committer.committers.registry import committer_for
+from committer.committers.registry import committer_for, default_committer
 from committer.config import CommitterConfig
 from committer.spec import Delivery
+from committer.stores.memory import PROFILES
 from committer.testing.simulate.scenario import (
     EARLIER_SUCCESS,
     NAMED,
@@ -106,7 +107,7 @@ def small(
 
 def committer_on(kind: str) -> str:
     """The engine's committer for a store of `KINDS`."""
-    return "manifest" if kind in RENAMING else "magic"
+    return "manifest" if kind in RENAMING else default_committer(PROFILES[KINDS[kind][0]])
 
 
 def singles(scenario: Scenario, troubles: tuple[Trouble, ...] = TROUBLES, *, stride: int = 1) -> Iterator[Scenario]:

@@ -28,7 +28,15 @@ MOST_SECONDS = 7_200.0
 
 _CHANGING = frozenset(
     {"put", "close_writer", "open_writer", "make_directory", "rename_file", "rename_directory", "delete_file"}
-    | {"delete_directory", "link_file", "abort_writer", "delete_file_if", "delete_files", "complete_upload"}
+    | {
+        "delete_directory",
+        "link_file",
+        "abort_writer",
+        "delete_file_if",
+        "delete_files",
+        "complete_upload",
+        "put_block_list",
+    }
 )
 
 

@@ -11,7 +11,7 @@ from committer.committers.registry import committer_for
 from committer.config import CommitterConfig
 from committer.spec import Delivery
 from committer.testing.faults import FaultKind
-from committer.testing.simulate.worlds import ELSEWHERE, FENCING, OUT, PROVING, RENAMING
+from committer.testing.simulate.worlds import ELSEWHERE, FENCING, OUT, PROVING, RENAMING, UPLOADING
 
 Trouble: TypeAlias = FaultKind | Literal["slow", "cancel"]
 EventKind: TypeAlias = Literal[
@@ -30,9 +30,9 @@ EventKind: TypeAlias = Literal[
 ]
 Ending: TypeAlias = Literal["abort", "roll_back", "cleanup"]
 STAGING: frozenset[str] = frozenset({"directory", "partitioned"})
-ENGINE: frozenset[str] = frozenset({"manifest", "magic", *STAGING})
+ENGINE: frozenset[str] = frozenset({"manifest", "magic", "block-list", *STAGING})
 """The engine's own committers, those whose tasks write to a disk among them; others are models, which tests bring."""
-ONLY_ON: dict[str, str] = {"magic": "s3", **dict.fromkeys(STAGING, "s3")}
+ONLY_ON: dict[str, str] = {"magic": "s3", "block-list": "azure-flat", **dict.fromkeys(STAGING, "s3")}
 """Committers for which one kind of store is there."""
 
 # How many of a hundred runs set an id up anew.
@@ -245,7 +245,7 @@ def draw_scenario(seed: int, committer: str = "manifest", *, workers: bool = Fal
     draw = random.Random(f"scenario {seed}")
     kind = draw.choice(PROVING) if draw.random() < 0.9 else draw.choice(sorted(RENAMING))
     kind = ONLY_ON.get(committer, kind)
-    alone = committer not in ENGINE or kind not in (*PROVING, "s3")
+    alone = committer not in ENGINE or kind not in (*PROVING, *UPLOADING)
     shared = draw.random() < 0.2
     jobs = tuple(
         _draw_job(draw, f"j{number}", committer, shared=shared)
@@ -302,7 +302,7 @@ def _draw_anew(
         _draw_job(draw, f"k{earlier.job_id[1:]}", earlier.committer, shared=shared),
         under=earlier.job_id,
         starts_s=draw.random() * 0.8,
-        ends_by=draw.choice(ways if kind in (*FENCING, "s3") else ways[:3]),
+        ends_by=draw.choice(ways if kind in (*FENCING, *UPLOADING) else ways[:3]),
         same_names=draw.random() < 0.5,
         elsewhere=earlier.elsewhere,
         clash=False,
@@ -387,7 +387,7 @@ _EVENTS: tuple[EventKind, ...] = (
 
 
 def _draw_event(draw: random.Random, number: int, jobs: tuple[JobPlan, ...], kind: str) -> Event:
-    kinds: tuple[EventKind, ...] = (*_EVENTS, "roll_back", "roll_back") if kind in (*FENCING, "s3") else _EVENTS
+    kinds: tuple[EventKind, ...] = (*_EVENTS, "roll_back", "roll_back") if kind in (*FENCING, *UPLOADING) else _EVENTS
     in_commit = draw.random() < 0.75
     return Event(
         number,

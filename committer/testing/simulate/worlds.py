@@ -287,9 +287,11 @@ KINDS: Mapping[str, tuple[str, dict[str, bool]]] = {
     "gcs-no-identity": ("gcs", {"identity": False}),
     "no-identity": ("local", {"identity": False}),
     "s3": ("s3", {}),
+    "azure-flat": ("azure-flat", {}),
 }
-# What renames files; the others complete uploads.
-RENAMING: Sequence[str] = tuple(kind for kind in KINDS if kind != "s3")
+# What renames nothing: files are completed uploads, or lists of blocks, and each fences itself.
+UPLOADING: Sequence[str] = ("s3", "azure-flat")
+RENAMING: Sequence[str] = tuple(kind for kind in KINDS if kind not in UPLOADING)
 PROVING: Sequence[str] = ("local", "hdfs", "adls", "gcs")
 FENCING: Sequence[str] = ("local", "hdfs", "adls")
 

@@ -1,4 +1,6 @@
-"""The names of ADLS's storage options: this library's, and those of Hadoop, delta-rs, Polars and adlfs."""
+"""The names of the storage options of Azure's accounts: this library's, and those of Hadoop, delta-rs, Polars and
+adlfs.
+"""
 
 from __future__ import annotations
 

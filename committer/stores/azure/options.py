@@ -1,46 +1,65 @@
-"""The storage options of Azure Data Lake Storage Gen2: what may be given, and what it says."""
+"""The storage options of Azure's storage accounts: what may be given, and what it says."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
-from committer.errors import ConfigurationError, InvalidPathError
+from committer.errors import ConfigurationError
 from committer.references import Held, Secret, is_reference, resolved
-from committer.storage_options import exclusive, no_text, not_of_the_path
-from committer.stores.adls.access import Access, ServicePrincipal, SharedAccessSignature, SharedKey, Token
-from committer.stores.adls.names import TABLE, with_hadoop
+from committer.storage_options import OptionTable, exclusive, no_text, not_of_the_path
+from committer.stores.azure.access import Access, ServicePrincipal, SharedAccessSignature, SharedKey, Token
+from committer.stores.azure.names import TABLE, with_hadoop
 
 _PRINCIPAL: Final = ("tenant_id", "client_id", "client_secret")
 
 
-def place_of(scheme: str, authority: str) -> tuple[str, str, str]:
-    """The container, the account's name and the host that a URI's authority names.
+class Service(NamedTuple):
+    """One of the two services that an account is reached by.
 
-    Raises:
-        InvalidPathError: It names none.
+    Attributes:
+        name: What stands in its host's name.
+        table: The storage options of its store.
+        service_client: The SDK's client of the account.
+        container_client: Its client of a container.
+        container_attribute: What that calls its container.
+        package: What they come with.
     """
-    container, at, host = authority.partition("@")
-    if not (container and at and host):
-        raise InvalidPathError(
-            f"{scheme}://{authority} names no container and account",
-            next_step="write abfss://container@account.dfs.core.windows.net/path",
-        )
-    return container, host.partition(".")[0], host
+
+    name: str
+    table: OptionTable
+    service_client: str
+    container_client: str
+    container_attribute: str
+    package: str
+
+    def endpoint_in(self, parts: Mapping[str, str]) -> str | None:
+        """The endpoint that the parts of a connection string name for it."""
+        if parts.get(f"{self.name}endpoint"):
+            return parts[f"{self.name}endpoint"]
+        other = "blob" if self.name == "dfs" else "dfs"
+        if parts.get(f"{other}endpoint"):
+            return parts[f"{other}endpoint"].replace(f".{other}.", f".{self.name}.", 1)
+        return None
+
+
+DFS: Final = Service(
+    "dfs", TABLE, "DataLakeServiceClient", "FileSystemClient", "file_system_name", "azure-storage-file-datalake"
+)
 
 
 def arguments_of(
-    options: Mapping[str, object], account: str, container: str, *, secure: bool = True
+    options: Mapping[str, object], account: str, container: str, *, secure: bool = True, service: Service = DFS
 ) -> dict[str, object]:
-    """Storage options under any name that `TABLE` knows, as arguments of the store.
+    """Storage options under any name that the service's table knows, as arguments of the store.
 
     May block, where a connection string or what is no secret is in a file.
 
     Raises:
         ConfigurationError: One is unknown, no text, for another account, or at odds with another.
     """
-    found = TABLE.named(with_hadoop(options, account, container, secure=secure))
-    for option in TABLE.options:
+    found = service.table.named(with_hadoop(options, account, container, secure=secure))
+    for option in service.table.options:
         if option.name in found and not option.instance:
             _text(option.name, found[option.name])
     for name, own in (("account_name", account), ("container_name", container)):
@@ -51,7 +70,7 @@ def arguments_of(
         others = sorted(found.keys() - {"http_session"})
         if others:
             raise exclusive("client", others[0])
-        return {**found, **from_client(client, account, container)}
+        return {**found, **from_client(client, account, container, service)}
     principal = [found.pop(name) for name in _PRINCIPAL if name in found]
     if not principal:
         return found
@@ -128,20 +147,20 @@ def _access_by_object(option: str, value: object) -> Access:
     )
 
 
-def from_client(client: Any, account: str, container: str) -> dict[str, object]:
-    """The endpoint, and the credential, of a client of azure-storage-file-datalake, blocking or not.
+def from_client(client: Any, account: str, container: str, service: Service) -> dict[str, object]:
+    """The endpoint, and the credential, of a client of the SDK, blocking or not.
 
     Raises:
         ConfigurationError: It is none, is for another account or container, or has no credential.
     """
     kinds = {kind.__name__ for kind in type(client).__mro__}
-    if not kinds & {"DataLakeServiceClient", "FileSystemClient"}:
+    if not kinds & {service.service_client, service.container_client}:
         raise ConfigurationError(
             f"the option client is a {type(client).__name__}",
             operation="open_store",
-            next_step="give a DataLakeServiceClient or a FileSystemClient",
+            next_step=f"give a {service.service_client} or a {service.container_client} of {service.package}",
         )
-    its_container = getattr(client, "file_system_name", container)
+    its_container = getattr(client, service.container_attribute, container)
     if (client.account_name, its_container) != (account, container):
         raise ConfigurationError(
             f"the option client is for {its_container}@{client.account_name}, and the path for {container}@{account}",
@@ -150,7 +169,7 @@ def from_client(client: Any, account: str, container: str) -> dict[str, object]:
         )
     url, _, query = str(client.url).partition("?")
     endpoint = url.rstrip("/")
-    if "FileSystemClient" in kinds:
+    if service.container_client in kinds:
         endpoint = endpoint.removesuffix(f"/{container}")
     if client.credential is not None:
         return {"endpoint": endpoint, "credential": _access_by_object("client", client.credential)}
@@ -193,7 +212,9 @@ def _text(name: str, value: object) -> str:
     return value
 
 
-def from_connection_string(text: object, account: str, endpoint: str | None, options: dict[str, object]) -> str | None:
+def from_connection_string(
+    text: object, account: str, endpoint: str | None, options: dict[str, object], service: Service = DFS
+) -> str | None:
     """Fills in the options that a connection string gives, and returns the endpoint it names, if it names one.
 
     Raises:
@@ -216,9 +237,9 @@ def from_connection_string(text: object, account: str, endpoint: str | None, opt
             else:
                 options[option] = Secret(parts[part], "connection_string")
             break
-    if endpoint or parts.get("dfsendpoint"):
-        return endpoint or parts["dfsendpoint"]
-    if parts.get("blobendpoint"):
-        return parts["blobendpoint"].replace(".blob.", ".dfs.", 1)
+    named = endpoint or service.endpoint_in(parts)
+    if named:
+        return named
     suffix = parts.get("endpointsuffix")
-    return f"{parts.get('defaultendpointsprotocol', 'https')}://{account}.dfs.{suffix}" if suffix else None
+    host = f"{account}.{service.name}.{suffix}"
+    return f"{parts.get('defaultendpointsprotocol', 'https')}://{host}" if suffix else None

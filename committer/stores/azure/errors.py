@@ -1,4 +1,4 @@
-"""What the refusals of Azure Data Lake Storage Gen2 mean: the one function from status and code to an error."""
+"""What the refusals of Azure's storage accounts mean: the one function from status and code to an error."""
 
 from __future__ import annotations
 
@@ -47,6 +47,10 @@ _STANDS_THERE: Final = _NOT_EMPTY | {
 }
 
 
+BLOB_RIGHTS: Final = (
+    "needed is the role Storage Blob Data Contributor; or a signature with rwdlc for containers and objects"
+    f" ({page('stores/azure-blob.md#permissions')})"
+)
 RIGHTS: Final = (
     "needed is the role Storage Blob Data Contributor; or --x on every directory above the destination, and rwx on it"
     f" and below; or a signature with rwdlc for containers and objects ({page('stores/adls.md#permissions')})"
@@ -128,7 +132,7 @@ def error_of(
         return refusal.as_error(
             StorePermissionError,
             "the service refuses the credentials, or they lack a right",
-            next_step=RIGHTS,
+            next_step=RIGHTS if path.scheme in ("abfs", "abfss") else BLOB_RIGHTS,
         )
     if status == 404:
         return _missing(refusal)

@@ -1,0 +1,118 @@
+"""Blocks, and the lists that files are made of: "Put Block", "Put Block List", "Get Block List"."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Sequence
+from typing import Final
+
+from committer.errors import ConfigurationError, StoreNotFoundError, StorePreconditionError
+from committer.paths import StorePath
+from committer.stores.answered_xml import parsed
+from committer.stores.azure_blob.container import BlobContainer
+from committer.stores.azure_blob.listing import STAMP_HEADER
+from committer.stores.azure_blob.wire import BlobWire
+from committer.stores.helpers import bytes_of
+from committer.stores.http import Body
+from committer.stores.uploads import UncommittedBlock, check_length, check_stamp
+
+MAX_BLOCKS: Final = 50_000
+MAX_BLOCK_BYTES: Final = 4000 << 20
+_MAX_ID_BYTES: Final = 64
+
+
+class BlockCalls:
+    """The store's side of `SupportsBlockLists`.
+
+    Args:
+        wire: What sends requests.
+        container: Which paths it takes.
+    """
+
+    def __init__(self, wire: BlobWire, container: BlobContainer) -> None:
+        self._wire = wire
+        self._container = container
+
+    async def put_block(self, path: StorePath, block_id: str, data: bytes | bytearray | memoryview) -> None:
+        """See `SupportsBlockLists.put_block`."""
+        self._container.new(path)
+        body: Body = bytes_of(data)
+        if not (0 < len(block_id) <= _MAX_ID_BYTES and block_id.isascii()):
+            raise ConfigurationError(f"no block can have the id {block_id!r}", operation="put_block", path=path)
+        if not len(body):
+            raise ConfigurationError("a block cannot be empty", operation="put_block", path=path)
+        check_length(len(body), MAX_BLOCK_BYTES, "put_block", path)
+        query = (("blockid", _encoded(block_id)), ("comp", "block"))
+        await self._wire.done("put_block", "PUT", path, query, data=body)
+
+    async def put_block_list(
+        self,
+        path: StorePath,
+        block_ids: Sequence[str],
+        *,
+        stamp: str,
+        exclusive: bool = False,
+        identity: str | None = None,
+    ) -> str | None:
+        """See `SupportsBlockLists.put_block_list`."""
+        self._container.new(path)
+        check_stamp(stamp, "put_block_list", path)
+        if exclusive and identity is not None:
+            raise ConfigurationError("two conditions that exclude each other", operation="put_block_list", path=path)
+        headers = {
+            "Content-Type": "application/xml",
+            STAMP_HEADER: stamp,
+            "x-ms-blob-content-type": "application/octet-stream",
+        }
+        if exclusive:
+            headers["If-None-Match"] = "*"
+        if identity is not None:
+            headers["If-Match"] = f'"{identity}"'
+        try:
+            answer = await self._wire.done(
+                "put_block_list",
+                "PUT",
+                path,
+                (("comp", "blocklist"),),
+                headers,
+                data=_list_of(block_ids),
+                exclusive=exclusive,
+            )
+        except StoreNotFoundError as error:
+            # Of a condition on what is not there a service may say either.
+            raise StorePreconditionError(error.message, operation="put_block_list", path=path) from error
+        return answer.headers.get("ETag", "").strip('"') or None
+
+    async def list_uncommitted_blocks(self, path: StorePath) -> Sequence[UncommittedBlock]:
+        """See `SupportsBlockLists.list_uncommitted_blocks`."""
+        operation = "list_uncommitted_blocks"
+        query = (("blocklisttype", "uncommitted"), ("comp", "blocklist"))
+        try:
+            answer = await self._wire.done(
+                operation, "GET", self._container.existing(path, operation), query, changes=False
+            )
+        except StoreNotFoundError:
+            return []
+        waiting = parsed(answer.body, "BlockList", operation, path).child("UncommittedBlocks")
+        blocks = waiting.each("Block") if waiting is not None else ()
+        return [UncommittedBlock(_decoded(one.text("Name")), int(one.text("Size") or 0)) for one in blocks]
+
+
+def _list_of(block_ids: Sequence[str]) -> bytes:
+    # The service looks for each among the uncommitted ones alone: as `Latest` a second, late list could find those of
+    # the file that the first one made.
+    blocks = "".join([f"<Uncommitted>{_encoded(block_id)}</Uncommitted>" for block_id in block_ids])
+    return f'<?xml version="1.0" encoding="utf-8"?><BlockList>{blocks}</BlockList>'.encode()
+
+
+def _encoded(block_id: str) -> str:
+    return base64.b64encode(block_id.encode()).decode()
+
+
+def _decoded(text: str) -> str:
+    try:
+        return base64.b64decode(text, validate=True).decode()
+    except (binascii.Error, UnicodeDecodeError):
+        # Another program's.
+        return text

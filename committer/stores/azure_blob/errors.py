@@ -1,0 +1,67 @@
+"""What refusals of calls with blobs and blocks mean: what is theirs alone, else what accounts have in common."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from committer.errors import (
+    CommitterError,
+    ConfigurationError,
+    StoreConflictError,
+    StoreError,
+    StoreExistsError,
+    StorePartsError,
+    StorePermissionError,
+    StorePreconditionError,
+)
+from committer.paths import StorePath
+from committer.stores.azure.errors import code_of
+from committer.stores.azure.errors import error_of as shared_error_of
+from committer.stores.http import Answer
+
+# "Put Block", "Put Block List": a block that is not there, an id of another length than those that wait, too many.
+_PARTS: Final = frozenset({"InvalidBlockList", "InvalidBlobOrBlock", "InvalidBlockId", "BlockListTooLong"})
+_TOO_MANY: Final = frozenset({"BlockCountExceedsLimit", "UncommittedBlockCountExceedsLimit"})
+_KINDS: Final = frozenset({"InvalidBlobType"})
+_KEPT: Final = frozenset({"BlobImmutableDueToPolicy", "BlobImmutableDueToLegalHold"})
+
+
+def error_of(
+    answer: Answer, operation: str, path: StorePath, *, changes: bool = True, exclusive: bool = False
+) -> CommitterError:
+    """The error that a refusal is.
+
+    Args:
+        answer: The refusal: a status of 300 or more.
+        operation: The store call.
+        path: What it was made on.
+        changes: Whether the call may have changed anything.
+        exclusive: Whether it was made on the condition that nothing is there.
+    """
+    code = code_of(answer)
+    said = f"({answer.status} {code} {answer.headers.get('x-ms-request-id', '')})"
+
+    def as_error(kind: type[StoreError], message: str, next_step: str = "") -> StoreError:
+        return kind(f"{message} {said}", operation=operation, path=path, next_step=next_step)
+
+    if code in _PARTS:
+        what = "blocks with ids of another length wait there" if operation == "put_block" else "a block is not there"
+        return as_error(StorePartsError, what)
+    if code in _TOO_MANY:
+        return as_error(StorePartsError, "there are too many blocks")
+    if answer.status == 413:
+        return ConfigurationError(f"the service takes no body that long {said}", operation=operation, path=path)
+    if code in _KEPT:
+        return as_error(
+            StorePermissionError,
+            "the container does not let blobs be changed or deleted",
+            "write to a container without a policy of immutability: a commit replaces and deletes records of its own",
+        )
+    if code in _KINDS:
+        return as_error(StoreConflictError, "a blob of another type is there", "delete it, or choose another name")
+    unmet = answer.status == 412 and not code.startswith("Lease")
+    if code == "BlobAlreadyExists" or (exclusive and unmet):
+        return as_error(StoreExistsError, "something stands there")
+    if unmet:
+        return as_error(StorePreconditionError, "another file is there, or none")
+    return shared_error_of(answer, operation, path, changes=changes)

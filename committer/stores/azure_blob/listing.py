@@ -1,0 +1,141 @@
+"""Statuses as the service tells them of blobs: in the headers of an answer, and in the pages of a listing.
+
+Hadoop's file system for such accounts (`wasb:`), and others, leave an empty blob for a directory, with the metadata
+``hdi_isfolder``, under its name or under that with a slash. Such a marker is no file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping
+from email.utils import parsedate_to_datetime
+from functools import lru_cache
+from typing import Final
+
+import msgspec
+
+from committer.errors import StoreUnavailableError
+from committer.paths import StorePath
+from committer.stores.answered_xml import Answered, parsed
+from committer.stores.azure_blob.wire import BlobWire
+from committer.stores.base import FileStatus
+from committer.stores.odd_names import is_odd, odd_status
+
+STAMP: Final = "committerattempt"
+STAMP_HEADER: Final = f"x-ms-meta-{STAMP}"
+_MARKER: Final = "hdi_isfolder"
+
+
+def status_in(headers: Mapping[str, str], path: StorePath, *, size: int | None = None) -> FileStatus:
+    """What an answer's headers say of a blob; of a marker that it is a directory.
+
+    Args:
+        headers: Of the answer.
+        path: What it is about.
+        size: The length, where the answer is to a write and does not say it.
+    """
+    if headers.get(f"x-ms-meta-{_MARKER}", "").lower() == "true":
+        return FileStatus(path, True, 0)
+    return FileStatus(
+        path,
+        False,
+        int(headers.get("Content-Length", "0")) if size is None else size,
+        _moment(headers.get("Last-Modified", "")),
+        headers.get("ETag", "").strip('"') or None,
+        stamp=headers.get(STAMP_HEADER),
+    )
+
+
+async def pages(
+    wire: BlobWire,
+    operation: str,
+    directory: StorePath,
+    *,
+    delimiter: str = "",
+    markers: bool = False,
+    most: int | None = None,
+) -> AsyncIterator[list[FileStatus]]:
+    """What lies below a name, by "List Blobs": a call a page. A page that shows that something is there comes, although
+    it may hold no file.
+
+    Args:
+        wire: What sends requests.
+        operation: The store call.
+        directory: The name.
+        delimiter: A slash for direct children only.
+        markers: Whether blobs that stand for directories are listed too, as files.
+        most: How many entries at most, in one page.
+    """
+    prefix = "" if directory.path == "/" else f"{directory.path[1:]}/"
+    continuation = ""
+    while True:
+        query = [("comp", "list"), ("include", "metadata"), ("prefix", prefix), ("restype", "container")]
+        if delimiter:
+            query.append(("delimiter", delimiter))
+        if continuation:
+            query.append(("marker", continuation))
+        if most is not None:
+            query.append(("maxresults", str(most)))
+        answer = await wire.done(operation, "GET", directory, sorted(query), changes=False, at="")
+        page = parsed(answer.body, "EnumerationResults", operation, directory)
+        entries = page.child("Blobs")
+        blobs = list(entries.each("Blob")) if entries is not None else []
+        below = list(entries.each("BlobPrefix")) if entries is not None else []
+        try:
+            found = [_blob(wire, blob, directory, prefix, markers, bool(delimiter)) for blob in blobs]
+        except ValueError:
+            raise StoreUnavailableError(
+                "a page of a listing cannot be read", operation=operation, path=directory
+            ) from None
+        found += [_below(wire, one.text("Name"), directory, prefix) for one in below]
+        if blobs or below:
+            yield [status for status in found if status is not None]
+        continuation = page.text("NextMarker")
+        # Pages can be empty, or shorter than asked for, and go on.
+        if not continuation or (most is not None and (blobs or below)):
+            return
+
+
+def _blob(
+    wire: BlobWire, blob: Answered, directory: StorePath, prefix: str, markers: bool, is_child: bool
+) -> FileStatus | None:
+    name = blob.text("Name")
+    metadata = blob.child("Metadata")
+    described = metadata.texts() if metadata is not None else {}
+    marks = name.endswith("/") or described.get(_MARKER, described.get("Hdi_isfolder", "")).lower() == "true"
+    if not name.startswith(prefix) or (marks and not markers):
+        return None
+    if is_child and is_odd(name[len(prefix) :]):
+        return _odd(wire, directory, name)
+    properties = blob.child("Properties")
+    told = properties.texts() if properties is not None else {}
+    return FileStatus(
+        StorePath(directory.scheme, directory.authority, f"/{name}"),
+        False,
+        int(told.get("Content-Length", "0")),
+        _moment(told.get("Last-Modified", "")),
+        (told.get("Etag") or told.get("ETag") or "").strip('"') or None,
+    )
+
+
+def _below(wire: BlobWire, name: str, directory: StorePath, prefix: str) -> FileStatus | None:
+    if not name.startswith(prefix):
+        return None
+    if is_odd(name[len(prefix) : -1]):
+        return _odd(wire, directory, name)
+    return FileStatus(StorePath(directory.scheme, directory.authority, f"/{name[:-1]}"), True, 0)
+
+
+def _odd(wire: BlobWire, directory: StorePath, name: str) -> FileStatus | None:
+    scheme, _, place = wire.container_url.partition("://")
+    odd = odd_status(StorePath(scheme, place, directory.path), name, "azcopy remove", scheme)
+    if odd is None:
+        return None
+    return msgspec.structs.replace(odd, path=StorePath(directory.scheme, directory.authority, f"/{name}"))
+
+
+@lru_cache(maxsize=4096)
+def _moment(text: str) -> float | None:
+    try:
+        return parsedate_to_datetime(text).timestamp()
+    except ValueError:
+        return None

@@ -1,0 +1,61 @@
+"""Which account and container a path of Azure's blobs names, and what its storage options say."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from committer.errors import ConfigurationError, InvalidPathError
+from committer.references import resolved
+from committer.storage_options import StorageOption, no_text
+from committer.stores.azure.options import parse_connection_string
+from committer.stores.azure_blob.names import TABLE
+
+
+def place_of(scheme: str, authority: str) -> tuple[str, str]:
+    """The container and the host that a URI's authority names; no host where it names the container alone.
+
+    Raises:
+        InvalidPathError: It names none.
+    """
+    container, at, host = authority.partition("@")
+    if container and (host if at else scheme == "az"):
+        return container, host
+    raise InvalidPathError(
+        f"{scheme}://{authority} names no container and account",
+        next_step="write az://container/path and give account_name, or "
+        "wasbs://container@account.blob.core.windows.net/path",
+    )
+
+
+def account_of(options: Mapping[str, object], host: str) -> str:
+    """The account that a path's host names, or else the options.
+
+    May block, where it is in a file.
+
+    Raises:
+        ConfigurationError: Neither names one.
+    """
+    if host:
+        return host.partition(".")[0]
+    given = {option.name: options[key] for key in options if (option := _found(key)) is not None}
+    name = given.get("account_name")
+    if name is not None:
+        if not isinstance(name, str) or not name:
+            raise no_text("account_name")
+        return resolved(name, "account_name")
+    if given.get("connection_string") is not None:
+        named = parse_connection_string(given["connection_string"]).get("accountname", "")
+        if named:
+            return named
+    client = str(getattr(given.get("client"), "account_name", "") or "")
+    if client:
+        return client
+    raise ConfigurationError(
+        "the path names a container and no account",
+        operation="open_store",
+        next_step="give account_name, or write wasbs://CONTAINER@ACCOUNT.blob.core.windows.net/PATH",
+    )
+
+
+def _found(key: str) -> StorageOption | None:
+    return None if TABLE.is_hadoop(key) else TABLE.find(key)

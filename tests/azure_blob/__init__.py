@@ -1,0 +1,1 @@
+"""The store of Azure blobs, against Azurite."""
