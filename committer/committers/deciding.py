@@ -11,7 +11,7 @@ from committer.committers.look import Position
 from committer.committers.preparing import Prepared, find_refs, prepare
 from committer.errors import CommitterError, StoreOutcomeUnknownError
 from committer.flow.shielded import UNDO_BOUND_S, run_shielded
-from committer.flow.together import both, settled
+from committer.flow.together import both, both_in_full, settled
 from committer.paths import StorePath
 from committer.records.job_state import Intent, NamedRecord
 from committer.records.task_commit import TaskCommit
@@ -130,8 +130,8 @@ class Deciding:
         """What `prepare` prepares; beside it, a look whether the records stand that messages name."""
         if self.recovering or context.spec.delivery == "listing" or not refs:
             return await self.prepare(context, refs, prove)
-        looks = both(settled(self.prepare(context, refs, prove)), settled(check_attempt_records(context, refs)))
-        return _unless(*await looks)
+        _stand, prepared = await both_in_full(check_attempt_records(context, refs), self.prepare(context, refs, prove))
+        return prepared
 
     async def prepare(
         self, context: StageContext, refs: list[RecordRef], prove: Callable[[], Awaitable[None]]

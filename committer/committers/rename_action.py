@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from committer.committers.publish_action import PublishAction
-from committer.flow.together import both
+from committer.flow.together import both_in_full
 from committer.paths import StorePath
 from committer.records.job_state import Fact
 from committer.stages.base import StageContext
@@ -34,7 +34,8 @@ class RenameAction(PublishAction):
             await MoveAside(context).run(state.blocking)
             await create.run(directories)
         else:
-            await both(set_aside, create.run(directories))
+            # In full: a directory that is made late, when the job was taken back, would stay.
+            await both_in_full(set_aside, create.run(directories))
         if directories:
             # Nothing moves into a directory that a power loss could take away again.
             await _sync(context, (context.layout.target(name).parent for name in directories))

@@ -224,15 +224,19 @@ async def save_report(
             await store.close()
 
 
-async def published_before(context: StageContext, state: CommitState) -> Published:
-    """What an earlier driver published, as far as it can still be read."""
+async def published_before(context: StageContext, state: CommitState, outcome: JobOutcome | None) -> Published:
+    """What an earlier driver published, as far as it can still be read.
+
+    A finished outcome says how much: the decision beside it may have come when a cleanup had taken the one that counts.
+    """
+    told = outcome if outcome is not None and outcome.finished else state.decision
     marker = await read_success(context)
     published = Published()
     own = marker is not None and marker.jobId == context.layout.job_id
     if marker is not None and own and _is_own(context, marker.diagnostics.get(SETUP, "")):
         published.filenames = named_uris(marker, context.layout.destination)
         published.lengths = marker.lengths or []
-        published.files, published.size = state.decision.files, state.decision.size
+        published.files, published.size = told.files, told.size
         return published
     try:
         async for file in state.files:
@@ -241,5 +245,5 @@ async def published_before(context: StageContext, state: CommitState) -> Publish
                 break
     except CommitterError:
         published = Published()
-    published.files, published.size = state.decision.files, state.decision.size
+    published.files, published.size = told.files, told.size
     return published

@@ -16,6 +16,20 @@ async def both(first: Coroutine[Any, Any, A], second: Coroutine[Any, Any, B]) ->
     return cast("A", results[0]), cast("B", results[1])
 
 
+async def both_in_full(first: Coroutine[Any, Any, A], second: Coroutine[Any, Any, B]) -> tuple[A, B]:
+    """As `both`, but where one fails the other is awaited to its end: of two errors the first call's is raised.
+
+    For calls that change something. A request that is cut short may be under way, and arrive when what follows the
+    error is done.
+    """
+    one, other = await both(settled(first), settled(second))
+    if isinstance(one, Exception):
+        raise one
+    if isinstance(other, Exception):
+        raise other
+    return one, other
+
+
 async def settled(call: Coroutine[Any, Any, A]) -> A | Exception:
     """A call's result, or its error: no call beside it is cut short, and the caller says which error counts."""
     try:

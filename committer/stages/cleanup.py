@@ -14,7 +14,7 @@ from committer.errors import (
 )
 from committer.events import names
 from committer.flow.shielded import UNDO_BOUND_S, run_shielded
-from committer.flow.together import both, settled, together
+from committer.flow.together import both_in_full, together
 from committer.logs import job_logger
 from committer.stages.abort_uploads import AbortUploads
 from committer.stages.base import Stage, StageContext
@@ -78,9 +78,7 @@ class CleanupJob(Stage[Removal | None, list[str]]):
         failures = await self._take_outside(removal)
         failures = failures or await removal.take_all(to_take)
         if not failures and self._ended:
-            failures, refused = await both(removal.empty(), settled(removal.take_decision()))
-            if refused is not None:
-                raise refused
+            _taken, failures = await both_in_full(removal.take_decision(), removal.empty())
         elif not failures:
             failures = await removal.empty()
         if failures:
