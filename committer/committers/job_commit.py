@@ -70,7 +70,6 @@ _OVER: Final = _UNDECIDED | {
     Standing.STALE,
     Standing.REPEATED,
     Standing.ANEW,
-    Standing.MISTAKEN,
 }
 
 # Where a job may still stand when a step of this driver failed and no other driver was at work.

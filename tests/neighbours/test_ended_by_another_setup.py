@@ -311,3 +311,36 @@ async def test_abort_that_dies_beside_the_outcome_that_the_next_job_keeps_says_n
     assert (await committer.recover(table.dest, "job", storage_options=table.options)).files_committed == 1
     assert table.temporary() == {"_temporary/job/outcome"}
     assert table.files() == OLD | NEW
+
+
+@pytest.mark.parametrize("profile", ["gcs", "s3"])
+async def test_driver_whose_outcome_an_earlier_jobs_keeps_replacing_ends_its_own_job(profile: str) -> None:
+    """Found by the search (2058600): the request that marks the earlier outcome arrives twice."""
+    table = Table(profile)
+    first = await table.job("job", OLD)
+    marked: list[bytes] = []
+
+    async def keep(call: Call) -> None:
+        standing = table.all_files().get("_temporary/job/outcome")
+        if standing is not None and b'"finished": true' in standing:
+            marked[:] = [standing]
+
+    first.store.before_call = keep
+    await first.commit()
+    assert marked
+    second = await table.job("job", NEW, committer.CommitterConfig(conflict_mode="replace"))
+    late = 0
+
+    async def before(call: Call) -> None:
+        nonlocal late
+        if call.operation == "put" and call.path.name == "outcome" and late < 2:
+            late += 1
+            table.write("_temporary/job/outcome", marked[0])
+
+    second.store.before_call = before
+    await second.commit()
+    assert late == 2
+    assert second.error is None, second.error
+    assert table.files() == NEW
+    assert b"p=1/b" in table.all_files()["_SUCCESS"]
+    assert table.temporary() == set()
