@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from committer.errors import StoreError, StoreExistsError, StoreNotADirectoryError
+from committer.errors import StoreError
 from committer.flow.workers import run_workers
 from committer.stages.base import Stage
-from committer.stages.create_directories import refused_directory
 from committer.stages.identity import is_file_of, stands_as_directory
 from committer.stages.names import ancestors
 from committer.stages.planned_files import PlannedFile
@@ -45,9 +44,9 @@ class PromoteDirectories(Stage[list[Promotion], list[Promotion]]):
     attempt that may do that must not be promoted. A listing after the rename could not tell it from a file that
     another job published there, and a recoverer would not know of it (docs/decisions, 4).
 
-    Preconditions: the decision stands; directories are renamed atomically.
+    Preconditions: the decision stands; directories are renamed atomically; their parents stand (`CreateDirectories`).
     Postconditions: the promotions returned are in place, each file of them the one that was committed.
-    Cost: one listing a directory in it, one rename, one call to make its parent.
+    Cost: one listing a directory in it, one rename.
     """
 
     name = "job_stage_promote_directories"
@@ -71,10 +70,6 @@ class PromoteDirectories(Stage[list[Promotion], list[Promotion]]):
         try:
             if not await self._holds_exactly(promotion):
                 return False
-            try:
-                await store.make_directory(target.parent, parents=True)
-            except (StoreExistsError, StoreNotADirectoryError) as error:
-                raise refused_directory(promotion.directory, error) from error
             await store.rename_directory(source, target)
         except StoreError:
             return False
