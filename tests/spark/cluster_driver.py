@@ -37,7 +37,7 @@ from committer.spark.spark_task import BATCH_ID, QUERY_ID
 from committer.spark.stream_writer import BatchMessage, CommitterStreamWriter
 from committer.spec import JobSpec
 
-PATIENCE_S = 60.0
+PATIENCE_S = 120.0
 DRAWN_BY_SPARK = "drawn-by-spark"
 Act = Callable[[int, int], None]
 """What a task does when all of its rows are written and its attempt is not committed: (partition, attempt number)."""
