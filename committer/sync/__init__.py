@@ -28,7 +28,6 @@ from committer.errors import CommitterError
 from committer.operations import JobInfo
 from committer.paths import StorePath
 from committer.records.file_list import CommittedFile
-from committer.records.publish_chunk import PublishAccount, PublishChunk, PublishPool
 from committer.records.task_commit import TaskCommit
 from committer.spec import JobSpec
 from committer.sync.jobs import Job, attach_job, open_job
@@ -57,9 +56,6 @@ __all__ = [
     "JobInfo",
     "JobReport",
     "JobSpec",
-    "PublishAccount",
-    "PublishChunk",
-    "PublishPool",
     "StorePath",
     "TaskAttempt",
     "TaskCommit",
