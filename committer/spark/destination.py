@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from typing import Final
 
 import msgspec
@@ -43,7 +43,12 @@ async def look_at_destination(options: WriteOptions, mode: SaveMode) -> Destinat
 
 
 async def look_at(
-    destination: StorePath, mode: SaveMode, storage: Mapping[str, object], config: CommitterConfig
+    destination: StorePath,
+    mode: SaveMode,
+    storage: Mapping[str, object],
+    config: CommitterConfig,
+    *,
+    committers: Container[str] | None = None,
 ) -> DestinationState:
     """Looks at the destination of a write, and refuses what no mode may write into: 1 listing, and 3 looks if used.
 
@@ -52,10 +57,12 @@ async def look_at(
         mode: What is to become of what stands there.
         storage: How to reach the store.
         config: The rate of calls.
+        committers: Those of stores that Spark's own writers can write to, where they are to write; None otherwise.
 
     Raises:
         ConfigurationError: All of a disk or bucket would be replaced.
-        UnsupportedError: A table format with a log of its own keeps its files there.
+        UnsupportedError: A table format with a log of its own keeps its files there, or Spark's own writers cannot
+            write there.
     """
     if mode == "overwrite" and destination.path in ("", "/"):
         raise ConfigurationError(
@@ -66,6 +73,14 @@ async def look_at(
         )
     store = await open_store(destination, storage, config)
     try:
+        committer = default_committer(store.capabilities)
+        if committers is not None and committer not in committers:
+            raise UnsupportedError(
+                f"Spark's own writers are not committed on this store: its committer is {committer}",
+                operation="setup_job",
+                path=destination,
+                next_step="use committer.spark.write there, or leave spark.sql.sources.commitProtocolClass unset",
+            )
         used = await _is_used(store, destination)
         kind = await _table_format(store, destination) if used else None
     finally:
@@ -78,7 +93,7 @@ async def look_at(
             path=destination,
             next_step=f"write it with {kind}, or give a directory of its own",
         )
-    return DestinationState(used, default_committer(store.capabilities), store.capabilities.directories)
+    return DestinationState(used, committer, store.capabilities.directories)
 
 
 async def _is_used(store: Store, destination: StorePath) -> bool:

@@ -132,17 +132,10 @@ async def set_up(
     mode: SaveMode = "overwrite" if replaced else "append"
     options = await _storage_of(destination, request.storage, request.options, storage)
     try:
-        found = await look_at(destination, mode, options, CommitterConfig())
+        found = await look_at(destination, mode, options, CommitterConfig(), committers=_COMMITTERS)
     except (ConfigurationError, StorePermissionError) as error:
         says_how_to_reach(error, destination)
         raise
-    if found.committer not in _COMMITTERS:
-        raise UnsupportedError(
-            f"Spark's own writers are not committed on this store: its committer is {found.committer}",
-            operation="setup_job",
-            path=destination,
-            next_step="use committer.spark.write there, or leave spark.sql.sources.commitProtocolClass unset",
-        )
     if decided is None:
         _refuse_stray_call(request)
         decided = refuse_conflicts(_chosen(request, config, destination), "setup_job").replace(**replaced)

@@ -168,7 +168,7 @@ def test_an_account_without_hierarchical_namespace(run: Run, monkeypatch: pytest
     with account_process("--flat", key=KEY) as account:
         reach = ["--storage", f"endpoint={account.endpoint}", "--storage", "account_key=env:ADLS_KEY"]
         found = check_no_secret(run("doctor", account.uri("t"), *reach))
-    assert (found.code, found.out.count("next step: use an account with hierarchical namespace")) == (1, 1)
+    assert (found.code, found.out.count("next step: write az://CONTAINER/PATH with the option account_name")) == (1, 1)
     assert "kind of account            failed" in found.out
 
 

@@ -258,7 +258,9 @@ async def test_failing_abort_then_idempotent_abort(place: Place) -> None:
     place.store.faults.clear()
     await job.abort()
     assert place.temporary() == set()
-    with pytest.raises(JobDecidedError):
+    # Where late writes are taken, an abort whose cleanup had begun cannot be told from one that came too late.
+    late = () if place.store.capabilities.refuses_late_writes else (JobNotFoundError,)
+    with pytest.raises((JobDecidedError, *late)):
         await job.commit()
 
 

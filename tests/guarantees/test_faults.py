@@ -59,10 +59,12 @@ async def test_crash_at_every_call_of_a_commit_on_a_local_disk(situation: str, t
     await sweep(disk(tmp_path), plan, ("crash_before",), then_recovered, tally, commit_only=True)
 
 
-async def test_store_that_renames_nothing_and_has_no_uploads_is_refused() -> None:
+async def test_a_store_that_renames_nothing_is_refused_to_a_committer_that_does() -> None:
     world = memory("local")()
     with pytest.raises(UnsupportedError, match="rename"):
-        await committer.open_job("memory://guarantees-flat/out", storage_options={"profile": "azure-flat"})
+        await committer.open_job(
+            "memory://guarantees-flat/out", committer="manifest", storage_options={"profile": "azure-flat"}
+        )
     world.forget()
 
 

@@ -213,7 +213,7 @@ def test_a_jar_of_another_release_is_refused() -> None:
 
 async def test_the_job_side_refuses_what_it_does_not_serve() -> None:
     asked = SetupRequest("job-1", "wasb://data@acct/x", False, (), {}, "")
-    with pytest.raises(UnsupportedError, match="another name here"):
+    with pytest.raises(UnsupportedError, match="its committer is block-list"):
         await set_up(asked)
     with pytest.raises(ConfigurationError, match="the root of a disk"):
         await set_up(SetupRequest("job-1", "file:/", False, ("file:/",), {}, ""))

@@ -50,7 +50,12 @@ def error_of(
     if code in _TOO_MANY:
         return as_error(StorePartsError, "there are too many blocks")
     if answer.status == 413:
-        return ConfigurationError(f"the service takes no body that long {said}", operation=operation, path=path)
+        return ConfigurationError(
+            f"the service takes no body that long {said}",
+            operation=operation,
+            path=path,
+            next_step="set multipart_size lower",
+        )
     if code in _KEPT:
         return as_error(
             StorePermissionError,
