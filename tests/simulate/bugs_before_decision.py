@@ -7,6 +7,7 @@ from typing import Any
 
 from committer.errors import CommitterError
 from committer.layout import MANIFEST_SUFFIX
+from committer.paths import StorePath
 from committer.records.job_state import is_of
 from committer.stages.base import StageContext
 from committer.stages.commit_task import CommitTask
@@ -19,6 +20,8 @@ from committer.stages.preflight import Conflicts, Preflight
 from committer.stages.record_refs import RecordRef
 from committer.stages.release_lock import release_lock
 from committer.stages.replace_lock import TakeReplaceLock, lock_owner
+from committer.stores.base import Store
+from committer.stores.helpers import create_exclusively
 from tests.simulate.patches import Patches, create_by_put
 
 
@@ -145,6 +148,17 @@ def setup_name_ignored(patches: Patches) -> None:
     patches.function(is_set_up_anew, not_anew)
 
 
+def loser_keeps_its_winners(patches: Patches) -> None:
+    """A driver that finds its job decided by another one publishes what it chose itself."""
+
+    async def create(store: Store, path: StorePath, data: bytes, **options: Any) -> bytes:
+        found = await create_exclusively(store, path, data, **options)
+        commits = b'"decision": "commit"'
+        return data if path.name == "decision" and commits in data and commits in found else found
+
+    patches.function(create_exclusively, create)
+
+
 BEFORE_DECISION: tuple[Callable[[Patches], None], ...] = (
     skip_preflight,
     manifest_deleted_before_rename,
@@ -156,4 +170,5 @@ BEFORE_DECISION: tuple[Callable[[Patches], None], ...] = (
     decision_not_exclusive,
     decided_after_publishing,
     setup_name_ignored,
+    loser_keeps_its_winners,
 )

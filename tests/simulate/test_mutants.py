@@ -25,6 +25,7 @@ BEGIN = {
     "decision-not-exclusive": 25,
     "deleted-without-condition": 40,
     "lock-deleted-blindly": 75,
+    "loser-keeps-its-winners": 985,
     "lost-answers-ignored": 540,
     "manifest-deleted-before-rename": 635,
     "no-fence": 40,

@@ -152,12 +152,16 @@ class Checker:
     def _commit(self, watch: JobWatch, visible: Mapping[str, bytes]) -> None:
         """A job is committed from here on: its files are what must stand."""
         new: dict[str, bytes] = {}
+        winners: dict[int, int] = {}
         for task in range(watch.ledger.tasks):
             winner = watch.ledger.winner(task, visible)
             if winner is None:
                 self._fail(f"G1: {watch.job_id} is committed and not all files of task {task} are in place", visible)
             else:
                 new.update(winner.files)
+                winners[task] = winner.attempt
+        if len(winners) == watch.ledger.tasks and not watch.ledger.is_one_choice(winners):
+            self._fail(f"G2: {watch.job_id} is committed with winners of two drivers: {winners}", visible)
         for name in (watch.superseded | watch.blocking) - new.keys():
             if name not in visible or name in self._strangers:
                 if visible.get(name) != self.must_stand.get(name):

@@ -35,6 +35,7 @@ class JobRun:
         plan: The job.
         ledger: What its attempts did.
         messages: The message of each task's winner, as far as the driver heard.
+        heard: The messages of all attempts that it heard of, by task.
         spec: What attempts need; there once the job is set up.
         process: The driver's process.
         driver: The driver itself.
@@ -46,6 +47,7 @@ class JobRun:
         self.plan = plan
         self.ledger: Ledger = run.ledgers[plan.job_id]
         self.messages: dict[int, TaskCommit] = {}
+        self.heard: dict[int, list[TaskCommit]] = {}
         self.spec: JobSpec | None = None
         self.process: Process | None = None
         self.driver: asyncio.Task[object] | None = None
@@ -65,6 +67,12 @@ class JobRun:
             return None
         self.ledger.named = {message.task: message.attempt for message in self.messages.values()}
         return [self.messages[task] for task in sorted(self.messages)]
+
+    def other_winners(self) -> list[TaskCommit]:
+        """The messages of another driver: of each task that of the attempt that was heard of last."""
+        chosen = [self.heard[task][-1] for task in sorted(self.messages)]
+        self.ledger.others.append({message.task: message.attempt for message in chosen})
+        return chosen
 
     def told_tasks(self) -> int | None:
         """How many tasks a driver says there are."""
@@ -159,6 +167,9 @@ class JobRun:
             heard: asyncio.Future[TaskCommit | None] = loop.create_future()
             live[heard] = attempt
             self._run.start(self._executor(task, attempt, heard))
+            if self.plan.twice and attempt == 0:
+                # The driver does not wait for it, and goes by the other one.
+                self._run.start(self._executor(task, MOST_ATTEMPTS, loop.create_future()))
             last = attempt == MOST_ATTEMPTS - 1
             if await self._hear(task, live, _GIVEN_UP_AFTER_S if last else self.plan.patience_s):
                 return
@@ -200,6 +211,8 @@ class JobRun:
                 raise
         if message is not None and plan.heard_after_s:
             await asyncio.sleep(plan.heard_after_s)
+        if message is not None:
+            self.heard.setdefault(task, []).append(message)
         if not (heard.done() or (plan.unheard and message is not None)):
             heard.set_result(message)
 

@@ -44,6 +44,7 @@ class Ledger:
         config: The job's choices.
         attempts: Those that began.
         named: The attempt that messages name as the winner of each task; None when a listing decides.
+        others: What the messages of further drivers name.
         commit_began: When a driver first began to commit; None when none did.
         shared_id: The job's id, where another setup of it happens too; empty where it is the only one of its id.
     """
@@ -52,6 +53,7 @@ class Ledger:
     config: CommitterConfig
     attempts: list[Attempt] = field(default_factory=list)
     named: dict[int, int] | None = None
+    others: list[dict[int, int]] = field(default_factory=list)
     commit_began: float | None = None
     shared_id: str = ""
 
@@ -63,8 +65,13 @@ class Ledger:
         """The attempts of a task whose output a commit may publish."""
         found = [one for one in self.attempts if one.task == task and one.state in {"unknown", "committed"}]
         if self.named is not None:
-            return [one for one in found if self.named.get(task) == one.attempt]
+            chosen = {choice.get(task) for choice in (self.named, *self.others)}
+            return [one for one in found if one.attempt in chosen]
         return [one for one in found if not any(self._replaced(one, other) for other in found)]
+
+    def is_one_choice(self, winners: Mapping[int, int]) -> bool:
+        """Whether these attempts, by task, are what one driver chose, and not some of two drivers' choices each."""
+        return self.named is None or not self.others or winners in (self.named, *self.others)
 
     def _replaced(self, one: Attempt, other: Attempt) -> bool:
         """Whether the record of one attempt was surely replaced by another's before any driver looked for records."""

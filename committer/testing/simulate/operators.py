@@ -102,6 +102,19 @@ async def _commit_too(run: Run, job: JobRun, event: Event) -> None:
         run.claim(process.name, job_id, "committed" if report.success else "untouched")
 
 
+async def _commit_others(run: Run, job: JobRun, event: Event) -> None:
+    """A driver that was started anew commits, and chooses other winners, as far as it heard of several."""
+    if not job.is_heard:
+        return
+    process = _operator(run, event)
+    job_id = job.plan.job_id
+    async with job.attach_as_set_up(process) as attached:
+        winners = job.other_winners()
+        job.begin_commit()
+        report = await attached.commit(winners, tasks=job.told_tasks())
+        run.claim(process.name, job_id, "committed" if report.success else "untouched")
+
+
 async def _crash(run: Run, job: JobRun, event: Event) -> None:
     if job.process is not None:
         job.process.crashed = True
@@ -141,6 +154,7 @@ _ACTS: dict[EventKind, Act] = {
     "cleanup": _clean_up,
     "cleanup_old": _clean_up_old,
     "commit_too": _commit_too,
+    "commit_others": _commit_others,
     "crash": _crash,
     "cancel": _cancel,
     "freeze": _freeze,
