@@ -162,12 +162,12 @@ async def _told_by_records(store: Store, layout: JobLayout, found: JobDirectory)
         Empty where neither names one; None where both are gone since they were listed.
     """
     try:
-        decision = await read_decision(store, layout) if found.decided else None
-        told = decision is not None and bool(decision.setup or decision.hadoop)
-        if decision is not None and told and not (decision.decision == "abort" and found.ended):
-            return _Told(decision.setup, decision.remains)
         outcome = await read_outcome(store, layout) if found.ended else None
-        if decision is not None and told and not (outcome is not None and outcome.kept):
+        if outcome is not None and outcome.kept:
+            # What stands beside it came late.
+            return _Told(outcome.setup)
+        decision = await read_decision(store, layout) if found.decided else None
+        if decision is not None and (decision.setup or decision.hadoop):
             return _Told(decision.setup, decision.remains)
     except StoreIsADirectoryError:
         # What stands in the place of a record names no setup. The call that ends the job says what it is.

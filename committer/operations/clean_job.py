@@ -18,7 +18,7 @@ from committer.errors import (
     StoreNotADirectoryError,
     StoreNotFoundError,
 )
-from committer.layout import is_job_id
+from committer.layout import JobLayout, is_job_id
 from committer.logs import job_logger
 from committer.paths import StorePath
 from committer.records.job_state import JobSetup, encode_record
@@ -180,8 +180,8 @@ async def _claim(context: StageContext) -> bool:
 async def _joined(context: StageContext) -> StageContext:
     """The context of the job as it was set up.
 
-    One call, two where directories are not real; one more where files wait in uploads, and no setup record tells how
-    the driver learns of task commits.
+    One call, two where directories are not real. Where no setup record stands one more, and one where files wait in
+    uploads, as nothing tells how the driver learns of task commits.
 
     Without the name of its setup a cleanup that is stopped would abort, and delete, the job that is set up under the id
     meanwhile. The record is read before anything else is looked at, so that all of that is of this setup, or `is_anew`
@@ -195,8 +195,9 @@ async def _joined(context: StageContext) -> StageContext:
             identity = (await store.status(layout.setup)).identity
         record = await read_setup(store, layout)
     except (StoreNotFoundError, StoreNotADirectoryError):
-        # Every record that comes to stand there is another job's, then.
-        spec = msgspec.structs.replace(spec, setup=context.driver, delivery=await _delivery_shown(context))
+        # Every record that comes to stand there is another job's, then, and of no setup that an outcome names.
+        setup_name = await _setup_of_outcome(store, layout) or context.driver
+        spec = msgspec.structs.replace(spec, setup=setup_name, delivery=await _delivery_shown(context))
     except (StoreIsADirectoryError, RecordError):
         spec = msgspec.structs.replace(spec, delivery=await _delivery_shown(context))
     else:
@@ -205,6 +206,15 @@ async def _joined(context: StageContext) -> StageContext:
         known = {"setup": setup.setup, "delivery": setup.delivery, "job_attempt": setup.job_attempt}
         spec = msgspec.structs.replace(spec, committer=committer, **known)
     return replace(of_spec(context, spec), setup_identity=identity, claimed=claimed)
+
+
+async def _setup_of_outcome(store: Store, layout: JobLayout) -> str:
+    """The setup that the outcome names which a job kept, or a cleanup left; empty where there is none: one call."""
+    try:
+        outcome = await read_outcome(store, layout)
+    except (StoreNotADirectoryError, StoreIsADirectoryError, RecordError):
+        return ""
+    return outcome.setup if outcome is not None else ""
 
 
 async def _delivery_shown(context: StageContext) -> Delivery:

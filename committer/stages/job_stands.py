@@ -15,10 +15,11 @@ from committer.errors import (
 )
 from committer.layout import JobLayout, has_nonce
 from committer.paths import StorePath
+from committer.records.job_state import is_of
 from committer.stages.base import StageContext
 from committer.stages.job_directory import JobDirectory, look_at_job
 from committer.stages.origin import is_set_up
-from committer.stages.own_records import read_setup
+from committer.stages.own_records import read_outcome, read_setup
 from committer.stores.base import Store
 
 
@@ -112,14 +113,26 @@ async def is_set_up_anew(store: Store, layout: JobLayout, found: JobDirectory | 
 
 
 async def is_of_other_setup(store: Store, layout: JobLayout) -> bool:
-    """Whether a setup record stands that is of another setup of the id than the layout's: one call.
+    """Whether a setup record stands that is of another setup of the id than the layout's, or an outcome that such a job
+    keeps: one call; one more where no setup record stands.
 
-    One that cannot be read is of no job that was set up since.
+    A record that cannot be read is of no job that was set up since.
     """
     try:
         return (await read_setup(store, layout)).spec.setup != layout.setup_name
-    except (StoreNotFoundError, StoreNotADirectoryError, StoreIsADirectoryError, RecordError):
+    except StoreNotFoundError:
+        return await is_outcome_of_other_setup(store, layout)
+    except (StoreNotADirectoryError, StoreIsADirectoryError, RecordError):
         return False
+
+
+async def is_outcome_of_other_setup(store: Store, layout: JobLayout) -> bool:
+    """Whether an outcome stands that is of another setup of the id than the layout's: one call."""
+    try:
+        outcome = await read_outcome(store, layout)
+    except (StoreNotADirectoryError, StoreIsADirectoryError, RecordError):
+        return False
+    return outcome is not None and not is_of(outcome.setup, layout.setup_name)
 
 
 def set_up_anew(layout: JobLayout, operation: str) -> JobNotFoundError:

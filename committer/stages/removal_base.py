@@ -11,7 +11,7 @@ from committer.flow.together import together
 from committer.flow.workers import run_workers
 from committer.paths import StorePath
 from committer.stages.base import StageContext
-from committer.stages.job_stands import is_of_other_setup, set_up_anew
+from committer.stages.job_stands import is_of_other_setup, is_outcome_of_other_setup, set_up_anew
 from committer.stages.other_setup import is_anew
 from committer.stores.base import FileStatus
 from committer.stores.helpers import children_of
@@ -87,7 +87,8 @@ class Removal(ABC):
         await self.refuse_another(self.children)
 
     async def refuse_another(self, children: Iterable[FileStatus]) -> None:
-        """Refuses to go on where the setup record among what was listed is another job's; at most one call.
+        """Refuses to go on where what was listed is another job's, as its setup record says, or the outcome that such
+        a job keeps without one; at most one call.
 
         Raises:
             JobNotFoundError: It is.
@@ -96,7 +97,8 @@ class Removal(ABC):
         names = {child.path.name: child for child in children}
         # To a process that met the job without a setup record every such record is another job's.
         unnamed = not layout.setup_name and layout.setup.name in names and await is_of_other_setup(store, layout)
-        if unnamed or await is_anew(self.context, names):
+        kept = layout.setup.name not in names and layout.outcome.name in names
+        if unnamed or await is_anew(self.context, names) or (kept and await is_outcome_of_other_setup(store, layout)):
             raise set_up_anew(layout, OPERATION)
 
     @abstractmethod
