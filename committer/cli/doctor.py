@@ -28,7 +28,7 @@ from committer.layout import TEMPORARY
 from committer.paths import StorePath
 from committer.readable import seconds
 from committer.stores.base import Store
-from committer.stores.examination import EXAMINATION, Finding, Verdict
+from committer.stores.examination import EXAMINATION, TRIALS, Finding, Verdict
 from committer.stores.helpers import check_destination, status_or_none
 
 _SKEW_BOUND_S = 5.0
@@ -66,6 +66,7 @@ class Doctor:
                 await self._try("rename a directory", self._rename_directory)
                 await self._try("identity through a rename", self._identity)
                 await self._try("the store's own probe", self._probe)
+                await self._try_abilities()
                 await self._try("clock", self._clock)
         finally:
             await run_shielded(self._clean, bound_s=_CLEAN_BOUND_S)
@@ -193,6 +194,11 @@ class Doctor:
     async def _probe(self) -> tuple[Verdict, str]:
         await self._store.probe(self._room)
         return "ok", "what a job's setup proves holds"
+
+    async def _try_abilities(self) -> None:
+        able = TRIALS.of(self._store)
+        if able is not None:
+            self.checks += await able.trials(self._room / "trials")
 
     async def _clock(self) -> tuple[Verdict, str]:
         earliest = current_runtime().now().timestamp()

@@ -29,6 +29,7 @@ async def decide(call: JobCall, position: Position) -> Led:
     """From the intent to the decision: what wins, what stands in the way, what makes room."""
     context, deciding = call.context, call.deciding
     deciding.check_setup(context, position)
+    await call.prove_joined()
     intent = deciding.intent_for(context)
     # A cancellation from here on leaves freeze, intent and lock: another driver of this job may rest on them, and
     # abort, recover or another commit takes over from there.

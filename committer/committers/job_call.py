@@ -24,6 +24,7 @@ from committer.stages.base import StageContext
 from committer.stages.commit_state import CommitState
 from committer.stages.durability import sync_directories
 from committer.stages.publish import Published
+from committer.stages.setup_job import check_store
 from committer.stores.helpers import exists
 
 Led: TypeAlias = JobReport | Position | None
@@ -149,6 +150,9 @@ class JobCall:
         Whether the job can be taken back, and where its old files are kept then, depends on them. The process that set
         the job up found out; any other has to. Where a write makes its parents nothing is tried: such a store says what
         it can do, and the trial would make the directory of a job again that another driver cleans up meanwhile.
+
+        Raises:
+            UnsupportedError: It cannot do what publishing and taking back rest on.
         """
         context = self.context
         if self.proved or context.store.capabilities.implicit_parents:
@@ -158,4 +162,19 @@ class JobCall:
         # Another driver may clean up meanwhile: then nothing is left that asks for them.
         with contextlib.suppress(StoreNotFoundError):
             await context.store.probe(context.layout.job_attempt_directory)
+        check_store(context, self.action.needs, operation="commit_job")
+        self.proved = True
+
+    async def prove_joined(self) -> None:
+        """Finds out what the store can do for a job that Hadoop set up: nothing of this engine tried it yet.
+
+        Hadoop's committer asks less of a store: by what it set up a file of another job could be replaced here.
+
+        Raises:
+            UnsupportedError: It cannot do what publishing and taking back rest on.
+        """
+        if self.proved or not self.context.spec.hadoop or not self.action.needs:
+            return
+        await self.context.store.probe(self.context.layout.job_attempt_directory)
+        check_store(self.context, self.action.needs, operation="commit_job")
         self.proved = True

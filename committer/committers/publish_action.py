@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 
 from committer.stages.base import Stage, StageContext
 from committer.stages.commit_state import CommitState
@@ -16,7 +17,12 @@ class PublishAction(ABC):
 
     The job-commit core decides, ends, recovers and cleans up; it asks this for what lies in between. Each method may
     run again, or beside another driver of the same job, and then does what is left to do. Holds nothing of a job.
+
+    Attributes:
+        needs: What it needs of a store that a trial can show to be missing: capabilities, as in `Committer.needs`.
     """
+
+    needs: Mapping[str, str] = {}
 
     @abstractmethod
     async def publish(self, context: StageContext, state: CommitState) -> Published:

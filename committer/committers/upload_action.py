@@ -27,6 +27,8 @@ UPLOADS_NEED: Final[Mapping[str, str]] = {
 class UploadAction(PublishAction):
     """For stores that withhold the completion of uploads and rename nothing: old files stay until the outcome."""
 
+    needs: Mapping[str, str] = UPLOADS_NEED
+
     async def publish(self, context: StageContext, state: CommitState) -> Published:
         """Sets `_SUCCESS` aside, completes, validates."""
         await SetAsideSuccess(context).run(state.decision)

@@ -100,6 +100,8 @@ class SetupJob(Stage[None, str | None]):
                     self._prove_roots(),
                 ),
             )
+            # The probe may have found that the store can do less than it thought.
+            check_store(self.context, self._needs, operation=self.name)
             # What a task commits rests on every name above it. `_temporary` may be another job's, made a moment ago and
             # not synced yet.
             made_in = {directory.parent for directory in missing}

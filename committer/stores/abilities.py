@@ -62,6 +62,7 @@ class Capabilities(msgspec.Struct, frozen=True, kw_only=True):
             `SupportsBatchRename`: it counts what a directory holds in one call.
         metadata: The store implements `SupportsMetadata`: it keeps texts beside a file's content.
         examination: The store implements `committer.stores.examination.SupportsExamination`.
+        trials: The store implements `committer.stores.examination.SupportsTrials`.
         case_folding: Two names that differ only in case are one file.
         unicode_folding: Two names that differ only in Unicode normalisation are one file.
         forbids_trailing_period: A name may not end in a period.
@@ -101,6 +102,7 @@ class Capabilities(msgspec.Struct, frozen=True, kw_only=True):
     tree_counts: bool = False
     metadata: bool = False
     examination: bool = False
+    trials: bool = False
     case_folding: bool = False
     unicode_folding: bool = False
     forbids_trailing_period: bool = False

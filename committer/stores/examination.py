@@ -41,6 +41,19 @@ class SupportsExamination(Protocol):
         """
 
 
+class SupportsTrials(Protocol):
+    """The store's service can be tried: services that speak one protocol differ in what they keep of it."""
+
+    async def trials(self, directory: StorePath) -> Sequence[Finding]:
+        """What was seen where each ability that a job uses was tried by itself.
+
+        Args:
+            directory: Where files and uploads are made: nothing is there, and the caller removes what is left. No
+                upload is left.
+        """
+
+
 EXAMINATION: Final[Ability[SupportsExamination]] = Ability(
     SupportsExamination, "examination", lambda can: can.examination
 )
+TRIALS: Final[Ability[SupportsTrials]] = Ability(SupportsTrials, "trials", lambda can: can.trials)

@@ -25,7 +25,7 @@ from committer.stores.abilities import (
     Wrapper,
 )
 from committer.stores.base import FileStatus, FileWriter, Store
-from committer.stores.examination import EXAMINATION, Finding
+from committer.stores.examination import EXAMINATION, TRIALS, Finding
 from committer.stores.tree_counts import TREE_COUNTS, TreeCounts
 from committer.stores.uploads import BLOCK_LISTS, UPLOADS, PendingUpload, UncommittedBlock, UploadPart
 
@@ -94,7 +94,7 @@ class ForwardingStore(Wrapper, Store):
     """Passes every call on, those of every optional ability too.
 
     What a wrapper does with each call it does in `call`, and in `stream` for listings; what it does with one method in
-    that method. Neither sees `local_path`, `findings` and `close`, which are no calls of a job.
+    that method. Neither sees `local_path`, `findings`, `trials` and `close`, which are no calls of a job.
 
     Args:
         inner: The store that is wrapped.
@@ -287,6 +287,10 @@ class ForwardingStore(Wrapper, Store):
     async def findings(self, directory: StorePath) -> Sequence[Finding]:
         """See `SupportsExamination.findings`."""
         return await EXAMINATION.required(self.inner, "findings", directory).findings(directory)
+
+    async def trials(self, directory: StorePath) -> Sequence[Finding]:
+        """See `SupportsTrials.trials`."""
+        return await TRIALS.required(self.inner, "trials", directory).trials(directory)
 
     async def create_upload(self, path: StorePath, *, stamp: str) -> str:
         """See `SupportsUploads.create_upload`."""

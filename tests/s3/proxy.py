@@ -26,6 +26,7 @@ class Trouble:
             done, and answered so.
         method: The method of those it happens to.
         query: What their query has in it.
+        header: The header that they have, in lower case.
         times: How often.
         status: Of the answer.
         headers: Of the answer.
@@ -36,11 +37,27 @@ class Trouble:
     kind: Kind
     method: str = ""
     query: str = ""
+    header: str = ""
     times: int = 1
     status: int = 500
     headers: dict[str, str] = field(default_factory=dict)
     body: str = ""
     delay_s: float = 0.0
+
+
+@dataclass(frozen=True)
+class Forgotten:
+    """A header that a server does not know: it never sees it. (One that checks signatures would.)
+
+    Attributes:
+        method: The method of the requests.
+        header: The header, in lower case.
+        query: What their query has in it.
+    """
+
+    method: str
+    header: str
+    query: str = ""
 
 
 @dataclass
@@ -59,6 +76,8 @@ class Proxy:
     Attributes:
         url: Where.
         troubles: What happens; the first that fits a request.
+        forgets: Headers that the server never sees.
+        drops: What a query has in it, and a parameter of such queries that the server never sees.
         seen: The requests that came.
         damaged: How many bodies are changed on their way, from now on.
     """
@@ -66,6 +85,8 @@ class Proxy:
     def __init__(self, upstream: str) -> None:
         self.url = ""
         self.troubles: list[Trouble] = []
+        self.forgets: list[Forgotten] = []
+        self.drops: tuple[str, str] = ("", "")
         self.seen: list[Seen] = []
         self.damaged = 0
         self._upstream = upstream
@@ -81,7 +102,7 @@ class Proxy:
         self.seen.append(
             Seen(request.method, path, query, {name.lower(): text for name, text in request.headers.items()})
         )
-        trouble = self._trouble(request.method, query)
+        trouble = self._trouble(request, query)
         body = await request.content.read()
         if trouble is not None and trouble.kind == "answer":
             await asyncio.sleep(trouble.delay_s)
@@ -94,9 +115,9 @@ class Proxy:
         assert self._session is not None
         async with self._session.request(
             request.method,
-            URL(self._upstream + raw, encoded=True),
+            URL(self._upstream + self._kept_query(path, query), encoded=True),
             # The host stays that of the request, which is signed.
-            headers=request.headers,
+            headers=self._kept(request, query),
             data=io.BytesIO(body) if body else None,
             skip_auto_headers=("Accept", "Accept-Encoding", "Content-Type", "User-Agent"),
             allow_redirects=False,
@@ -121,9 +142,20 @@ class Proxy:
             await response.write_eof()
             return response
 
-    def _trouble(self, method: str, query: str) -> Trouble | None:
+    def _kept_query(self, path: str, query: str) -> str:
+        having, parameter = self.drops
+        if having and having in query:
+            query = "&".join(one for one in query.split("&") if not one.startswith(f"{parameter}="))
+        return f"{path}?{query}" if query else path
+
+    def _kept(self, request: web.BaseRequest, query: str) -> list[tuple[str, str]]:
+        unknown = {one.header for one in self.forgets if one.method == request.method and one.query in query}
+        return [(name, text) for name, text in request.headers.items() if name.lower() not in unknown]
+
+    def _trouble(self, request: web.BaseRequest, query: str) -> Trouble | None:
         for trouble in self.troubles:
-            if trouble.times > 0 and trouble.method in ("", method) and trouble.query in query:
+            fits = trouble.method in ("", request.method) and trouble.query in query
+            if trouble.times > 0 and fits and (not trouble.header or trouble.header in request.headers):
                 trouble.times -= 1
                 return trouble
         return None

@@ -114,9 +114,47 @@ def moto(directory: Path) -> Iterator[Server]:
             yield server
 
 
+# How those are started that no test needs: `{program}`, `{port}`, and `{directory}`, which the server may fill.
+OTHERS: dict[str, tuple[str, dict[str, str]]] = {
+    "MinIO": (
+        "{program} server --quiet --address 127.0.0.1:{port} --console-address 127.0.0.1:0 {directory}",
+        {"MINIO_ROOT_USER": KEY_ID, "MINIO_ROOT_PASSWORD": KEY, "MINIO_BROWSER": "off"},
+    ),
+    "rclone": (
+        f"{{program}} serve s3 --addr 127.0.0.1:{{port}} --auth-key {KEY_ID},{KEY} --config {os.devnull} {{directory}}",
+        {},
+    ),
+    "localbucket": ("{program} --port {port} {directory}", {}),
+}
+
+
 @contextmanager
-def _running(command: list[str], log: Any) -> Iterator[subprocess.Popen[bytes]]:
-    environment = {**os.environ, "AWS_EC2_METADATA_DISABLED": "true"}
+def other(name: str, directory: Path) -> Iterator[Server]:
+    """One that this machine may have; skips the test where it is not installed."""
+    command, environment = OTHERS[name]
+    program = shutil.which(name.lower())
+    if program is None:
+        pytest.skip(f"{name} is not installed")
+    (data := directory / "data").mkdir()
+    for tries_left in (2, 1, 0):
+        [port] = _free_ports(1)
+        words = [word.format(program=program, port=port, directory=data) for word in command.split()]
+        with ExitStack() as stack:
+            log = stack.enter_context((directory / "log").open("wb"))
+            process = stack.enter_context(_running(words, log, **environment))
+            try:
+                server = stack.enter_context(_ready(name, f"http://127.0.0.1:{port}", process, directory / "log"))
+            except _DiedError:
+                if not tries_left:
+                    raise
+                continue
+            yield server
+            return
+
+
+@contextmanager
+def _running(command: list[str], log: Any, **more: str) -> Iterator[subprocess.Popen[bytes]]:
+    environment = {**os.environ, "AWS_EC2_METADATA_DISABLED": "true", **more}
     with subprocess.Popen(command, stdout=log, stderr=log, stdin=subprocess.DEVNULL, env=environment) as process:
         try:
             yield process

@@ -30,7 +30,7 @@ T = TypeVar("T")
 
 ALL = abilities()
 CALLS = sorted(Store.__abstractmethods__ - {"scheme", "endpoint", "capabilities", "close"})
-NO_CALLS = {"local_path", "findings"}
+NO_CALLS = {"local_path", "findings", "trials"}
 PATH, OTHER = StorePath("memory", "any", "/a"), StorePath("memory", "any", "/b")
 ARGUMENTS: dict[str, Any] = {
     "path": PATH, "directory": PATH, "source": PATH, "root": PATH, "destination": OTHER, "directories": ["d"],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Final
 
 from committer.committers.base import Committer
 from committer.committers.publish_action import PublishAction
@@ -21,9 +22,17 @@ from committer.stages.roll_back import RollBack
 from committer.stages.roll_back_blocks import RollBackBlocks
 from committer.stages.task_output import AttemptIdentity
 
+_NEEDS: Final[Mapping[str, str]] = {
+    "block_lists": "make a file of blocks that were sent before, in one call",
+    "exclusive_put": "create a file exclusively",
+    "conditional_delete": "delete a file on the condition that it is still the one that was seen",
+}
+
 
 class BlockListAction(UploadAction):
     """For stores that make files of blocks and rename nothing: old files stay until the outcome."""
+
+    needs: Mapping[str, str] = _NEEDS
 
     def files(self, context: StageContext) -> Stage[CommitState, Published]:
         """`PutBlockLists`."""
@@ -42,11 +51,7 @@ class BlockListCommitter(Committer):
     """
 
     name = "block-list"
-    needs: Mapping[str, str] = {
-        "block_lists": "make a file of blocks that were sent before, in one call",
-        "exclusive_put": "create a file exclusively",
-        "conditional_delete": "delete a file on the condition that it is still the one that was seen",
-    }
+    needs: Mapping[str, str] = _NEEDS
     action: PublishAction = BlockListAction()
 
     def forms(self, spec: JobSpec) -> RecordForms:

@@ -11,7 +11,9 @@ from committer.errors import (
     StoreOutcomeUnknownError,
     StorePreconditionError,
     StoreUnavailableError,
+    UnsupportedError,
 )
+from committer.flow.workers import run_workers
 from committer.paths import StorePath
 from committer.stores.answered_xml import parsed
 from committer.stores.s3.checksums import md5_of
@@ -23,6 +25,10 @@ from committer.stores.s3.xml import can_be_text, deletion
 BATCH: Final = 1000
 """Names that one call deletes at most ("DeleteObjects")."""
 
+# What services answer that do not know "DeleteObjects".
+_NOT_THERE: Final = (405, 501)
+_WORKERS: Final = 8
+
 
 class Deletes:
     """Deletes objects of one bucket.
@@ -33,6 +39,7 @@ class Deletes:
 
     def __init__(self, wire: S3Wire) -> None:
         self._wire = wire
+        self._one_by_one = False
 
     async def delete(self, path: StorePath) -> bool:
         """Deletes an object; see `Store.delete_file`. Two calls."""
@@ -62,31 +69,54 @@ class Deletes:
     async def delete_many(self, paths: Sequence[StorePath]) -> dict[StorePath, StoreError]:
         """Deletes objects in one call; see `SupportsBatchDelete.delete_files`.
 
-        A name that XML cannot hold is deleted by a call of its own.
+        A name that XML cannot hold is deleted by a call of its own, and so is every name where the service has no such
+        call.
         """
-        operation = "delete_files"
         if len(paths) > BATCH:
-            raise ConfigurationError(f"{len(paths)} names: a call takes {BATCH}", operation=operation)
+            raise ConfigurationError(f"{len(paths)} names: a call takes {BATCH}", operation="delete_files")
+        together = [] if self._one_by_one else [path for path in paths if can_be_text(path.path)]
         failed: dict[StorePath, StoreError] = {}
-        by_key: dict[str, StorePath] = {}
-        for path in paths:
-            if can_be_text(path.path):
-                by_key[path.path[1:]] = path
-                continue
+        if together:
             try:
-                await self._wire.done(operation, "DELETE", path)
+                failed = await self.delete_at_once(together)
+            except UnsupportedError:
+                self._one_by_one, together = True, []
+        at_once = {*together}
+        return failed | await self._delete_each([path for path in paths if path not in at_once])
+
+    async def delete_at_once(self, paths: Sequence[StorePath]) -> dict[StorePath, StoreError]:
+        """Deletes objects in one call, whose names XML can hold.
+
+        Raises:
+            UnsupportedError: The service has no such call.
+        """
+        by_key = {path.path[1:]: path for path in paths}
+        refused = await self._delete_keys("delete_files", by_key)
+        return {by_key[key]: error for key, error in refused.items()}
+
+    async def _delete_each(self, paths: Sequence[StorePath]) -> dict[StorePath, StoreError]:
+        failed: dict[StorePath, StoreError] = {}
+
+        async def delete(path: StorePath) -> None:
+            try:
+                await self._wire.done("delete_files", "DELETE", path)
             except StoreError as error:
                 failed[path] = error
-        refused = await self._delete_keys(operation, by_key)
-        return failed | {by_key[key]: error for key, error in refused.items()}
+
+        await run_workers(paths, delete, workers=_WORKERS, operation="delete_files")
+        return failed
 
     async def _delete_keys(self, operation: str, keys: Mapping[str, StorePath]) -> dict[str, StoreError]:
-        if not keys:
-            return {}
         body = deletion(list(keys))
         headers = {"content-md5": md5_of(body), "content-type": "application/xml"}
         at = next(iter(keys.values()))
-        answer = await self._wire.done(operation, "POST", at, (("delete", ""),), headers, data=body, key="")
+        answer = await self._wire.send(operation, "POST", at, (("delete", ""),), headers, data=body, key="")
+        if answer.status in _NOT_THERE:
+            raise UnsupportedError(
+                "the service deletes one file a call", operation=operation, path=at, next_step="delete them one by one"
+            )
+        if answer.status >= 300:
+            raise error_of(answer, operation, at)
         unclear = StoreOutcomeUnknownError("the answer says not which are deleted", operation=operation, path=at)
         try:
             answered = parsed(answer.body, "DeleteResult", operation, at)

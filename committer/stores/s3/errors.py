@@ -53,6 +53,12 @@ RIGHTS: Final = (
     " the destination, s3:ListBucket and s3:ListBucketMultipartUploads on the bucket, with aws:kms also"
     f" kms:GenerateDataKey and kms:Decrypt of the key ({page('stores/s3.md#permissions')})"
 )
+SERVICES: Final = (
+    "needed are If-None-Match: * on puts and completions, If-Match on deletes, metadata kept from where an upload began"
+    " and a list of uploads; committer doctor says what is lacking"
+    f" ({page('stores/s3.md#services-that-speak-like-s3')})"
+)
+"""What a job needs of a service that speaks like S3."""
 _UNKNOWN_KEYS: Final = frozenset({"InvalidAccessKeyId", "SignatureDoesNotMatch", "InvalidToken", "InvalidSecurity"})
 _CHECK_KEYS: Final = (
     "check access_key_id, secret_access_key and, of keys that end, session_token, or where the profile and the"
@@ -131,7 +137,7 @@ def error_of(
     if code == "KeyTooLongError":
         return refusal.as_error(InvalidPathError, "the service can hold no such name")
     if status == 501 or code == "NotImplemented":
-        return refusal.as_error(UnsupportedError, "the service does not know this request")
+        return refusal.as_error(UnsupportedError, "the service does not know this request", SERVICES)
     if status in (200, 408) or status >= 500:
         return _failed(refusal, changes=changes)
     return refusal.as_error(ConfigurationError if status == 400 else StoreError, "the service refuses the request")

@@ -5,12 +5,11 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import Final
 
-from committer.documentation import page
 from committer.errors import StoreError, StoreExistsError, UnsupportedError
 from committer.flow.runtime import current_runtime
 from committer.paths import StorePath
 from committer.stores.base import Store
-from committer.stores.s3.errors import error_of
+from committer.stores.s3.errors import SERVICES, error_of
 from committer.stores.s3.wire import S3Wire
 from committer.stores.uploads import UPLOADS
 
@@ -25,7 +24,8 @@ async def probe(store: Store, wire: S3Wire, directory: StorePath) -> bool:
         Whether a delete on a condition spares what does not meet it.
 
     Raises:
-        UnsupportedError: A put or a completion replaced what it was told to spare, or a stamp was not kept.
+        UnsupportedError: A put or a completion replaced what it was told to spare, a stamp was not kept, or the service
+            does not list uploads.
     """
     path = directory / f".probe-{current_runtime().nonce()}"
     try:
@@ -38,7 +38,7 @@ async def probe(store: Store, wire: S3Wire, directory: StorePath) -> bool:
         return answer.status == 412
     finally:
         with suppress(StoreError):
-            await store.delete_file(path)
+            await wire.done("probe", "DELETE", path)
 
 
 async def _refuses(store: Store, path: StorePath) -> None:
@@ -54,6 +54,11 @@ async def _completes(store: Store, path: StorePath) -> None:
     uploads = UPLOADS.required(store, "probe", path)
     upload_id = await uploads.create_upload(path, stamp=_STAMP)
     try:
+        try:
+            # What is pending by now a service may show late; one that lists nothing refuses.
+            _listed = [one async for one in uploads.list_uploads(path.parent)]
+        except UnsupportedError:
+            raise _unsupported("does not list the uploads that are pending", path) from None
         part = await uploads.put_part(path, upload_id, 1, b"stamped")
         try:
             await uploads.complete_upload(path, upload_id, [part], exclusive=True)
@@ -72,9 +77,8 @@ async def _completes(store: Store, path: StorePath) -> None:
 
 def _unsupported(what: str, path: StorePath) -> UnsupportedError:
     return UnsupportedError(
-        f"this service {what}, so nothing keeps jobs from destroying each other's files",
+        f"this service {what}, so no job is safe there",
         operation="probe",
         path=path.parent,
-        next_step="needed are If-None-Match: * on puts and completions, and metadata kept from where an upload began:"
-        f" {page('stores/s3.md#services-that-speak-like-s3')}",
+        next_step=SERVICES,
     )

@@ -24,6 +24,7 @@ from committer.flow.runtime import current_runtime
 from committer.paths import StorePath
 from committer.storage_options import OptionTable
 from committer.stores.base import Capabilities, FileStatus, FileWriter, Store
+from committer.stores.examination import Finding
 from committer.stores.helpers import status_or_none, unseen
 from committer.stores.http import HttpClient, check_name
 from committer.stores.s3.access import S3Access
@@ -33,6 +34,7 @@ from committer.stores.s3.listing import etag_in, is_file, pages, status_in
 from committer.stores.s3.names import TABLE
 from committer.stores.s3.options import S3Options, checked_bucket
 from committer.stores.s3.probe import probe
+from committer.stores.s3.trials import Trials
 from committer.stores.s3.uploads import Objects, UploadCalls
 from committer.stores.s3.wire import S3Wire, check_place
 from committer.stores.s3.writer import S3Writer
@@ -52,6 +54,7 @@ _CAPABILITIES: Final = Capabilities(
     multipart=True,
     batch_delete=True,
     metadata=True,
+    trials=True,
     # A key has no slash before it.
     max_path_bytes=1 + _MAX_KEY_BYTES,
     max_parts=10_000,
@@ -152,6 +155,10 @@ class S3Store(UploadCalls, Store):
         """
         if not await probe(self, self._wire, self._checked(directory)):
             self._capabilities = msgspec.structs.replace(self._capabilities, conditional_delete=False)
+
+    async def trials(self, directory: StorePath) -> Sequence[Finding]:
+        """See `SupportsTrials.trials`; some 50 calls."""
+        return await Trials(self, self._wire, self._checked(directory)).run()
 
     async def status(self, path: StorePath) -> FileStatus:
         """Looks at a path; a file hides what lies below its name. Two calls where no file is."""

@@ -65,6 +65,7 @@ class S3Wire:
         data: Body | None = None,
         changes: bool = True,
         key: str | None = None,
+        digest: str | None = None,
     ) -> Answer:
         """Sends a request and gives back its answer, whatever the status.
 
@@ -77,6 +78,7 @@ class S3Wire:
             data: The body.
             changes: Whether it may change anything.
             key: Another key in the URL than that of `path`, empty for the bucket itself.
+            digest: What is signed for the body's SHA-256 instead of its own.
 
         Raises:
             StoreError: As `HttpClient.send`, and as `S3Access.prepare`.
@@ -84,8 +86,9 @@ class S3Wire:
         """
         if key is None and path.path == "/":
             raise StoreIsADirectoryError("the bucket itself is no file", operation=operation, path=path)
-        digest = NOTHING_SHA256
-        if data is not None:
+        if data is None:
+            digest = NOTHING_SHA256
+        elif digest is None:
             if len(data) < _LONG_BODY_BYTES:
                 digest = sha256_of(data)
             else:

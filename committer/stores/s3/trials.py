@@ -1,0 +1,311 @@
+"""What ``committer doctor`` tries of a service that speaks like S3: each ability that a job uses, by itself."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from typing import Final, NamedTuple, TypeAlias
+
+from committer.errors import (
+    CommitterError,
+    StoreError,
+    StoreExistsError,
+    StoreNotFoundError,
+    StorePermissionError,
+)
+from committer.paths import StorePath
+from committer.stores.answered_xml import parsed
+from committer.stores.base import Store
+from committer.stores.examination import Finding, Verdict
+from committer.stores.helpers import status_or_none
+from committer.stores.s3.checksums import checksum, header_of
+from committer.stores.s3.deletes import Deletes
+from committer.stores.s3.errors import SERVICES
+from committer.stores.s3.listing import STAMP_HEADER
+from committer.stores.s3.wire import S3Wire
+from committer.stores.s3.xml import element_in, key_in
+from committer.stores.uploads import UPLOADS, SupportsUploads
+
+_STAMP: Final = "committer-trial"
+_NO_ETAG: Final = '"00000000000000000000000000000000"'
+REFUSED: Final = "every job is refused when it is set up"
+_LEFT: Final = (
+    "an upload that a killed task began stays pending where no record names it: that costs storage, and no data"
+)
+
+
+class Trials:
+    """Tries one service, in a directory that the caller removes; one object a run.
+
+    Args:
+        store: The store.
+        wire: Its requests.
+        directory: Where; nothing is there.
+    """
+
+    def __init__(self, store: Store, wire: S3Wire, directory: StorePath) -> None:
+        self.store = store
+        self.wire = wire
+        self.directory = directory
+        self.uploads: SupportsUploads = UPLOADS.required(store, "trials", directory)
+        self._begun: list[tuple[StorePath, str]] = []
+
+    async def run(self) -> list[Finding]:
+        """Tries everything, some 50 calls; nothing is pending afterwards."""
+        try:
+            return [await self._try(trial) for trial in TRIALS]
+        finally:
+            for path, upload_id in self._begun:
+                with suppress(StoreError):
+                    await self.uploads.abort_upload(path, upload_id)
+
+    async def _try(self, trial: Trial) -> Finding:
+        try:
+            said = await trial.call(self)
+        except StorePermissionError as error:
+            return Finding(trial.name, "skipped", error.message, error.next_step)
+        except CommitterError as error:
+            if trial.needed:
+                return Finding(trial.name, "failed", f"{error.message}: {REFUSED}", SERVICES)
+            said = error.message
+        if not said:
+            return Finding(trial.name, "ok", trial.holds)
+        return Finding(trial.name, trial.verdict, f"{said}: {trial.without}", SERVICES)
+
+    async def begin(self, path: StorePath, headers: dict[str, str] | None = None) -> str:
+        """Begins an upload, stamped, that is ended with the trials."""
+        sent = {STAMP_HEADER: _STAMP, **(headers or {})}
+        answer = await self.wire.done("trials", "POST", path, (("uploads", ""),), sent)
+        upload_id = element_in(answer.body, "UploadId")
+        self._begun.append((path, upload_id))
+        return upload_id
+
+
+Call: TypeAlias = Callable[[Trials], Awaitable[str]]
+"""Tries one ability; says what is wrong, nothing where it is there."""
+
+
+class Trial(NamedTuple):
+    """One ability.
+
+    Attributes:
+        name: What it is called.
+        call: Tries it.
+        holds: What is seen where it is there.
+        without: What this library does where it is not.
+        verdict: What it is not to be there.
+        needed: Whether a job is refused where the service does not know the call.
+    """
+
+    name: str
+    call: Call
+    holds: str
+    without: str
+    verdict: Verdict = "warning"
+    needed: bool = False
+
+
+async def _puts_on_condition(bench: Trials) -> str:
+    path = bench.directory / "put"
+    await bench.store.put(path, b"first", exclusive=True)
+    with suppress(StoreExistsError):
+        await bench.store.put(path, b"second", exclusive=True)
+        return "a put replaces what it was told to spare"
+    return "" if await bench.store.read(path, limit=9) == b"first" else "a put that is refused replaces the file"
+
+
+async def _completes_on_condition(bench: Trials) -> str:
+    path = bench.directory / "completed"
+    await bench.store.put(path, b"first")
+    upload_id = await bench.begin(path)
+    part = await bench.uploads.put_part(path, upload_id, 1, b"second")
+    with suppress(StoreExistsError):
+        await bench.uploads.complete_upload(path, upload_id, [part], exclusive=True)
+        return "a completion replaces what it was told to spare"
+    if await bench.store.read(path, limit=9) != b"first":
+        return "a completion that is refused replaces the file"
+    await bench.uploads.complete_upload(path, upload_id, [part])
+    return "" if await bench.store.read(path, limit=9) == b"second" else "a refused completion spoils the upload"
+
+
+async def _keeps_stamps(bench: Trials) -> str:
+    path = bench.directory / "stamped"
+    upload_id = await bench.begin(path)
+    await bench.uploads.complete_upload(path, upload_id, [await bench.uploads.put_part(path, upload_id, 1, b"data")])
+    return "" if (await bench.store.status(path)).stamp == _STAMP else "metadata of an upload's beginning is lost"
+
+
+async def _deletes_on_condition(bench: Trials) -> str:
+    path = bench.directory / "deleted"
+    identity = (await bench.store.put(path, b"data")).identity
+    answer = await bench.wire.send("trials", "DELETE", path, (), {"if-match": _NO_ETAG})
+    if await status_or_none(bench.store, path) is None:
+        return "a delete deletes what it was told to spare"
+    if answer.status != 412:
+        return f"a delete on a condition is answered with {answer.status}"
+    await bench.wire.done("trials", "DELETE", path, (), {"if-match": f'"{identity}"'})
+    return "" if await status_or_none(bench.store, path) is None else "a file that meets the condition is not deleted"
+
+
+async def _ends_uploads(bench: Trials) -> str:
+    path = bench.directory / "aborted"
+    upload_id = await bench.begin(path)
+    part = await bench.uploads.put_part(path, upload_id, 1, b"data")
+    await bench.uploads.abort_upload(path, upload_id)
+    with suppress(CommitterError):
+        await bench.uploads.complete_upload(path, upload_id, [part])
+    return "" if await status_or_none(bench.store, path) is None else "an upload that was aborted can be completed"
+
+
+async def _lists_uploads(bench: Trials) -> str:
+    path = bench.directory / "listed" / "file"
+    upload_id = await bench.begin(path)
+    found = {one.upload_id: one.path async for one in bench.uploads.list_uploads(path.parent)}
+    return "" if found == {upload_id: path} else "an upload that is pending is not listed"
+
+
+async def _lists_below_a_prefix(bench: Trials) -> str:
+    inside, beside = bench.directory / "prefix" / "file", bench.directory / "prefix10" / "file"
+    await bench.begin(inside)
+    await bench.begin(beside)
+    keys, _next = await _page(bench, inside.parent, {})
+    return "" if keys == [inside.path[1:]] else "uploads elsewhere are listed, too"
+
+
+async def _lists_by_pages(bench: Trials) -> str:
+    directory = bench.directory / "pages"
+    names = [directory / str(number) for number in range(3)]
+    for path in names:
+        await bench.begin(path)
+    markers: dict[str, str] | None = {}
+    seen: list[str] = []
+    while markers is not None and len(seen) <= len(names):
+        keys, markers = await _page(bench, directory, {"max-uploads": "2", **markers})
+        seen += keys
+    return "" if seen == [path.path[1:] for path in names] else "a listing of uploads by pages shows others than all"
+
+
+async def _page(bench: Trials, directory: StorePath, query: dict[str, str]) -> tuple[list[str], dict[str, str] | None]:
+    """One page of the uploads below a directory: keys, and where the next one begins."""
+    asked = sorted({"uploads": "", "prefix": f"{directory.path[1:]}/", **query}.items())
+    answer = await bench.wire.done("trials", "GET", directory, asked, changes=False, key="")
+    page_ = parsed(answer.body, "ListMultipartUploadsResult", "trials", directory)
+    encoding = page_.text("EncodingType")
+    keys = [key_in(entry.text("Key"), encoding) for entry in page_.each("Upload")]
+    if page_.text("IsTruncated") != "true":
+        return keys, None
+    after = key_in(page_.text("NextKeyMarker"), encoding), page_.text("NextUploadIdMarker")
+    return keys, {"key-marker": after[0], "upload-id-marker": after[1]}
+
+
+async def _checks_bodies(bench: Trials) -> str:
+    path = bench.directory / "signed"
+    upload_id = await bench.begin(path)
+    query = (("partNumber", "1"), ("uploadId", upload_id))
+    other = hashlib.sha256(b"what was meant").hexdigest()
+    answer = await bench.wire.send("trials", "PUT", path, query, data=b"what arrived", digest=other)
+    return "" if answer.status >= 400 else "a part that is not what was signed is taken"
+
+
+async def _checks_checksums(bench: Trials) -> str:
+    path = bench.directory / "proved"
+    upload_id = await bench.begin(path, {"x-amz-checksum-algorithm": "CRC32"})
+    query = (("partNumber", "1"), ("uploadId", upload_id))
+    proof = {header_of("CRC32"): checksum("CRC32", b"what was meant")}
+    answer = await bench.wire.send("trials", "PUT", path, query, proof, data=b"what arrived")
+    return "" if answer.status >= 400 else "a part whose checksum is another one is taken"
+
+
+async def _deletes_many(bench: Trials) -> str:
+    paths = [bench.directory / "many" / str(number) for number in range(2)]
+    for path in paths:
+        await bench.store.put(path, b"")
+    failed = await Deletes(bench.wire).delete_at_once(paths)
+    for error in failed.values():
+        raise error
+    with suppress(StoreNotFoundError):
+        _left = [one async for one in bench.store.list(paths[0].parent)]
+        return "files that were said to be deleted stand" if _left else ""
+    return ""
+
+
+TRIALS: Final = (
+    Trial(
+        "conditional put",
+        _puts_on_condition,
+        "a put with If-None-Match: * spares what is there",
+        REFUSED,
+        "failed",
+        needed=True,
+    ),
+    Trial(
+        "conditional completion",
+        _completes_on_condition,
+        "a completion with If-None-Match: * spares what is there, and its upload stays",
+        REFUSED,
+        "failed",
+        needed=True,
+    ),
+    Trial(
+        "stamp",
+        _keeps_stamps,
+        "a file has the metadata that its upload was begun with",
+        REFUSED,
+        "failed",
+        needed=True,
+    ),
+    Trial(
+        "conditional delete",
+        _deletes_on_condition,
+        "a delete with If-Match spares another file",
+        REFUSED,
+        "failed",
+        needed=True,
+    ),
+    Trial(
+        "abort",
+        _ends_uploads,
+        "an upload that was aborted cannot be completed",
+        "a late request can complete what a job took back: no job is safe there",
+        "failed",
+    ),
+    Trial(
+        "list of uploads",
+        _lists_uploads,
+        "what is pending below a directory is listed",
+        f"{_LEFT}. Where the request is refused, so is every job",
+        needed=True,
+    ),
+    Trial(
+        "uploads by prefix",
+        _lists_below_a_prefix,
+        "those below a directory are listed, and none of another whose name begins alike",
+        "others are left out here; where fewer are listed, as above",
+    ),
+    Trial(
+        "uploads by pages",
+        _lists_by_pages,
+        "three uploads come whole in pages of two",
+        _LEFT,
+    ),
+    Trial(
+        "digest of a body",
+        _checks_bodies,
+        "a part that is not what was signed is refused",
+        "a part that is damaged on its way is kept, unless checksum_algorithm is given",
+    ),
+    Trial(
+        "checksum of a part",
+        _checks_checksums,
+        "a part with another checksum (CRC32) is refused",
+        "checksum_algorithm proves nothing",
+    ),
+    Trial(
+        "batch delete",
+        _deletes_many,
+        "one call deletes many files",
+        "files are deleted one by one, eight at a time",
+    ),
+)
+"""What is tried, in order; the page of S3 shows it of the services that are known."""
