@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from committer.operations import JobInfo, cleanup, list_jobs, recover
     from committer.paths import StorePath
     from committer.publishing import publish_chunk
+    from committer.reading import Winners, list_winners
     from committer.record_files import load_record
     from committer.records.file_list import CommittedFile
     from committer.records.task_commit import TaskCommit
@@ -53,6 +54,7 @@ __all__ = [
     "TaskCommit",
     "UploadInfo",
     "ValidationReport",
+    "Winners",
     "__version__",
     "abort_uploads",
     "attach_job",
@@ -60,6 +62,7 @@ __all__ = [
     "committed_files",
     "list_jobs",
     "list_uploads",
+    "list_winners",
     "load_record",
     "open_job",
     "open_task",
@@ -82,12 +85,14 @@ _HOMES = {
     "TaskCommit": "committer.records.task_commit",
     "UploadInfo": "committer.uploads",
     "ValidationReport": "committer.validation",
+    "Winners": "committer.reading",
     "abort_uploads": "committer.uploads",
     "attach_job": "committer.job_opening",
     "cleanup": "committer.operations",
     "committed_files": "committer.committers.results",
     "list_jobs": "committer.operations",
     "list_uploads": "committer.uploads",
+    "list_winners": "committer.reading",
     "load_record": "committer.record_files",
     "open_job": "committer.job_opening",
     "open_task": "committer.task_opening",

@@ -84,7 +84,7 @@ async def validate(
     config = config_of(config) or CommitterConfig()
     store = await open_store(destination, storage_options, config)
     try:
-        marker = await _marker(store, destination, config)
+        marker = await read_marker(store, destination, config, operation="validate")
         committed = files_committed(marker)
         looks = Looks(store, destination, config)
         listed = ListedFiles(looks, marker)
@@ -168,15 +168,22 @@ async def _written_past(store: Store, destination: StorePath) -> list[str]:
     return [sentence]
 
 
-async def _marker(store: Store, destination: StorePath, config: CommitterConfig) -> SuccessData:
+async def read_marker(store: Store, destination: StorePath, config: CommitterConfig, *, operation: str) -> SuccessData:
+    """What the `_SUCCESS` of a destination says: one call.
+
+    Raises:
+        JobNotFoundError: There is none.
+        DestinationNotFoundError: The destination does not exist, or its bucket or container.
+        RecordError: It cannot be read, or is empty.
+    """
     path = destination / SUCCESS
     try:
         data = await store.read(path, limit=config.record_size_limit)
     except (StoreNotFoundError, StoreIsADirectoryError) as error:
-        await check_destination(store, destination, "validate")
+        await check_destination(store, destination, operation)
         raise JobNotFoundError(
             f"there is no {SUCCESS} at {destination}: no job completed there, or one is being committed",
-            operation="validate",
+            operation=operation,
             path=path,
             next_step=f"{call('list_jobs', str(destination))} shows jobs that did not end",
         ) from error

@@ -209,7 +209,7 @@ async def plan_abort(target: Target) -> Answer:
 
 async def _taking_back(target: Target) -> str:
     async with target.attach() as job:
-        if committer_for(job.spec.committer).unsafe:
+        if committer_for(job.spec.committer).forms(job.spec).forward_only:
             return "it cannot be taken back, for its tasks made its files visible"
     return f"`{target.command('recover', '--rollback')}` takes it back"
 

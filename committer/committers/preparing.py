@@ -7,7 +7,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from itertools import islice
 
-from committer.errors import InvalidPathError, StoreNotADirectoryError, StoreNotFoundError
+from committer.errors import InvalidPathError, StoreNotADirectoryError, StoreNotFoundError, UnsupportedError
 from committer.file_names import root_of
 from committer.flow.together import both
 from committer.flow.workers import run_workers
@@ -109,6 +109,7 @@ async def prepare(
     loaded = await LoadRecords(context, freeze_copies=copy_records).run(refs)
     told = len(loaded.changed)
     try:
+        _refuse_unnamed(context, loaded)
         if loaded.lacking:
             await _look_up_identities(context, loaded)
         files = PlannedFiles(context, loaded.winners, loaded.entries, loaded.identities)
@@ -137,6 +138,18 @@ async def prepare(
     conflicts.rights.extend(refused_moves(superseded.refused)[:MOST_CONFLICTS])
     conflicts.targets.extend(_not_nameable(superseded, context.layout.roots))
     return Prepared(loaded, files, view, superseded, conflicts)
+
+
+def _refuse_unnamed(context: StageContext, loaded: LoadedRecords) -> None:
+    """Refuses a job with more files than `_SUCCESS` has room for, where that is all that tells which count."""
+    most = context.forms.filenames_limit
+    if context.forms.names_all and loaded.files > most:
+        raise UnsupportedError(
+            f"the job has {loaded.files} files, and _SUCCESS, which must name each of them, names at most {most}",
+            operation="commit_job",
+            path=context.layout.destination,
+            next_step="abort the job, and write fewer files, or take another committer",
+        )
 
 
 def _path(fact: Fact) -> str:

@@ -11,6 +11,7 @@ from committer.committers.file.committer_v2 import FileCommitterV2
 from committer.committers.magic.committer import MagicCommitter
 from committer.committers.manifest.committer import ManifestCommitter
 from committer.committers.staging.committer import DirectoryCommitter, PartitionedCommitter
+from committer.committers.stocator.committer import StocatorCommitter
 from committer.errors import UnsupportedError
 from committer.layout import JobLayout
 from committer.paths import StorePath
@@ -24,6 +25,7 @@ _KINDS: Final = (
     PartitionedCommitter,
     FileCommitterV1,
     FileCommitterV2,
+    StocatorCommitter,
 )
 BUILT_IN: Final[dict[str, type[Committer]]] = {kind.name: kind for kind in _KINDS}
 DEFAULT_COMMITTER: Final = ManifestCommitter.name
@@ -64,8 +66,9 @@ def committer_for(name: str) -> Committer:
         f"use {ManifestCommitter.name!r}; on S3 {MagicCommitter.name!r}, on Azure without hierarchical namespace "
         f"{BlockListCommitter.name!r}"
     )
+    known = ", ".join(sorted(BUILT_IN | _registered))
     raise UnsupportedError(
-        f"committer {name!r} is unknown in this process",
+        f"committer {name!r} is unknown in this process; there are: {known}",
         operation="open_job",
         next_step="if it is one of your own, give its class to committer.committers.registry.register_committer first; "
         f"else {step}",

@@ -13,7 +13,7 @@ from committer.events import names
 from committer.logs import job_logger
 from committer.paths import StorePath
 from committer.records.job_state import SETUP, JobOutcome, is_of
-from committer.records.success import FILENAMES_LIMIT, SuccessData, decode_success
+from committer.records.success import SuccessData, decode_success
 from committer.stages.base import StageContext
 from committer.stages.commit_state import CommitState
 from committer.stages.job_directory import refuse_place
@@ -231,7 +231,7 @@ async def published_before(context: StageContext, state: CommitState, outcome: J
     """
     told = outcome if outcome is not None and outcome.finished else state.decision
     marker = await read_success(context)
-    published = Published()
+    published = Published(most=context.forms.filenames_limit)
     own = marker is not None and marker.jobId == context.layout.job_id
     if marker is not None and own and _is_own(context, marker.diagnostics.get(SETUP, "")):
         published.filenames = named_uris(marker, context.layout.destination)
@@ -241,7 +241,7 @@ async def published_before(context: StageContext, state: CommitState, outcome: J
     try:
         async for file in state.files:
             published.add(context.layout, [file], 1)
-            if len(published.filenames) >= FILENAMES_LIMIT:
+            if len(published.filenames) >= published.most:
                 break
     except CommitterError:
         published = Published()

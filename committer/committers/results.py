@@ -30,7 +30,7 @@ class JobReport(Shown, frozen=True, kw_only=True):
         renames_recovered: Files found in place although the answer to their rename was lost or refused.
         duration_s: Seconds the call took.
         statistics: Counts and durations under Hadoop's names, tasks' and job's together.
-        filenames: URIs of at most a hundred of the files.
+        filenames: URIs of at most a hundred of the files; of all of them with `stocator`.
         uploads_left: Paths of at most a hundred uploads that are still pending at the destination, began since the job
             was set up, and may be another job's: no list and no name says that they are the job's, so they
             were left alone.

@@ -245,7 +245,8 @@ async def _newest_below(context: StageContext, found: JobDirectory) -> float:
             for run in await children_of(context.store, attempt.path / layout.tasks.name):
                 newest = max(newest, await _newest_in(context.store, run.path))
     for place in await context.forms.outside(context):
-        newest = max(newest, place.modified or 0.0, await _newest_under(context.store, place.path))
+        below = await _newest_under(context.store, place.path) if place.is_directory else 0.0
+        newest = max(newest, place.modified or 0.0, below)
     return newest
 
 

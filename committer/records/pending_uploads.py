@@ -47,10 +47,19 @@ class ListedUpload(msgspec.Struct, frozen=True, gc=False):
 
 
 class UploadList(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="committer.uploads"):
-    """A part of the list of a task attempt's uploads."""
+    """A part of the list of a task attempt's uploads.
+
+    Attributes:
+        version: Of this form.
+        job_id: The job.
+        setup: The name of the setup of that id; empty where it has none, or an older release wrote it.
+        task_attempt: The attempt.
+        uploads: What it began.
+    """
 
     version: int = VERSION
     job_id: str
+    setup: str = ""
     task_attempt: str
     uploads: tuple[ListedUpload, ...]
 

@@ -85,14 +85,15 @@ class AbortTask(Stage[AbortRequest, None]):
             await store.delete_directory(directory, recursive=True)
 
         await run_workers(directories, delete, workers=self.context.config.io_concurrency, operation=self.name)
-        if store.capabilities.multipart:
-            await self._end_uploads(value, attempt_id)
+        await self._end_uploads(value, attempt_id)
 
     async def _end_uploads(self, value: AbortRequest, attempt_id: str) -> None:
         """Ends what the attempt began to send; where files wait in uploads it has no directory of its own.
 
         The lists of runs that may be alive stay for the job's cleanup: one that goes on writing adds to its list.
         """
+        if not self.context.store.capabilities.multipart:
+            return
         uploads = self.context.layout.uploads
         if value.nonce is None:
             runs = await self._runs(uploads, attempt_id)

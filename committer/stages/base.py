@@ -25,6 +25,7 @@ from committer.logs import job_logger
 from committer.paths import StorePath
 from committer.records.manifest import DirectoryEntry, TaskManifest
 from committer.records.publish_chunk import PublishPool
+from committer.records.success import FILENAMES_LIMIT
 from committer.spec import JobSpec
 from committer.stages.giving_up import cleanup_call, giving_up
 from committer.stages.task_output import TaskOutput
@@ -57,7 +58,10 @@ class RecordForms(ABC):
     Attributes:
         can_freeze: Whether the directory of the records may be renamed before a decision.
         names_directories: Whether records name the directories that files need, for a Java driver that trusts them.
-        visible_early: Whether tasks themselves move their files to the destination, before their job is decided.
+        visible_early: Whether tasks' files stand at the destination before their job is decided.
+        forward_only: Whether a decided job can never be taken back, because tasks replaced what stood there.
+        filenames_limit: How many files `_SUCCESS` names at most.
+        names_all: Whether it must name them all, so that a job with more is refused.
         like_s3a: Whether `_SUCCESS` is written as S3A's committers do, else as Hadoop's manifest committer does.
         hadoop_name: What `_SUCCESS` calls the committer; empty where Hadoop has none, then its own name.
     """
@@ -65,6 +69,9 @@ class RecordForms(ABC):
     can_freeze: bool = True
     names_directories: bool = True
     visible_early: bool = False
+    forward_only: bool = False
+    filenames_limit: int = FILENAMES_LIMIT
+    names_all: bool = False
     like_s3a: bool = False
     hadoop_name: str = ""
 
@@ -219,14 +226,14 @@ class StageContext:
 
     def taking_back(self) -> str:
         """What takes a decided job back, as a sentence."""
-        if self.forms.visible_early:
+        if self.forms.forward_only:
             return "it cannot be taken back, for its tasks made its files visible"
         alone = "" if self.fences_drivers else ", once no other driver of it is alive"
         return f"{self.recover_call(rollback=True, force=not self.fences_drivers)} takes the job back{alone}"
 
     def else_giving_up(self) -> str:
         """What a user does who cannot mend the records of a decided job, as the end of a sentence."""
-        back = "" if self.forms.visible_early else f", or {self.taking_back()}"
+        back = "" if self.forms.forward_only else f", or {self.taking_back()}"
         ways = f"then {self.recover_call()} finishes the job{back}"
         return f", {ways}; where that cannot be, {self.giving_up()}"
 

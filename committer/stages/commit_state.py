@@ -85,7 +85,7 @@ def is_forward_only(context: StageContext, state: CommitState) -> bool:
     """
     can = context.store.capabilities
     return (
-        context.forms.visible_early
+        context.forms.forward_only
         or state.forward_only
         or any(
             not (can.atomic_directory_rename if fact.is_directory else can.hard_links)

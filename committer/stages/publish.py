@@ -63,9 +63,10 @@ class Published:
         files: Files in place.
         size: Bytes in place.
         recovered: Files that were found in place although the rename did not say so.
-        filenames: The first hundred, as URIs.
+        filenames: The first ones, as URIs; `most` of them.
         lengths: Their lengths.
         named: The same files; empty where their names come from a record.
+        most: How many files are named: `RecordForms.filenames_limit`.
     """
 
     files: int = 0
@@ -74,12 +75,13 @@ class Published:
     filenames: list[str] = field(default_factory=list)
     lengths: list[int] = field(default_factory=list)
     named: list[PlannedFile] = field(default_factory=list)
+    most: int = FILENAMES_LIMIT
 
     def add(self, layout: JobLayout, files: list[PlannedFile], done: int) -> None:
         """Counts files that are in place: `done` of them is what their publish actions said, one by one."""
         self.files += done
         self.size += sum([file.size for file in files])
-        for file in files[: FILENAMES_LIMIT - len(self.filenames)]:
+        for file in files[: self.most - len(self.filenames)]:
             self.filenames.append(layout.target(file.destination).uri)
             self.lengths.append(file.size)
             self.named.append(file)

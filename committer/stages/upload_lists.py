@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Iterable, Iterator
 
 from committer.errors import InvalidPathError, RecordError, StoreNotADirectoryError, StoreNotFoundError
 from committer.file_names import check_absolute_name, check_file_name
@@ -10,7 +10,7 @@ from committer.flow.workers import run_workers
 from committer.layout import SUCCESS
 from committer.logs import job_logger
 from committer.paths import StorePath
-from committer.records.pending_uploads import decode_upload_list
+from committer.records.pending_uploads import ListedUpload, UploadList, decode_upload_list
 from committer.stages.base import StageContext
 from committer.stages.names import is_absolute
 from committer.stages.own_records import OWN_RECORD_LIMIT
@@ -34,6 +34,13 @@ async def listed_uploads(context: StageContext, run: StorePath) -> AsyncIterator
     What is damaged, or lies neither below the destination nor below a root (G10), is passed over with a warning: such
     an upload stays, and ``committer uploads list`` shows it.
     """
+    async for part in parts_of_list(context, run):
+        for upload in contained(context, run, part):
+            yield context.layout.target(upload.name), upload.id
+
+
+async def parts_of_list(context: StageContext, run: StorePath) -> AsyncIterator[UploadList]:
+    """The parts of the list of one run: one listing, and a read for each. What is damaged is passed over."""
     store = context.store
     try:
         parts = sorted([child.path async for child in store.list(run) if not child.is_directory])
@@ -45,17 +52,22 @@ async def listed_uploads(context: StageContext, run: StorePath) -> AsyncIterator
         except StoreNotFoundError:
             continue
         try:
-            listed = decode_upload_list(data, source=str(part)).uploads
+            record = decode_upload_list(data, source=str(part))
         except RecordError as error:
             _log.warning("uploads may stay pending: %s", error)
             continue
-        for upload in listed:
-            try:
-                _check_contained(context, upload.name)
-            except InvalidPathError as error:
-                _log.warning("%s names an upload to %r, which stays as it is: %s", part, upload.name, error)
-                continue
-            yield context.layout.target(upload.name), upload.id
+        yield record
+
+
+def contained(context: StageContext, run: StorePath, part: UploadList) -> Iterator[ListedUpload]:
+    """What a part of a list names that lies below the destination, or below a root; the rest is warned of."""
+    for upload in part.uploads:
+        try:
+            _check_contained(context, upload.name)
+        except InvalidPathError as error:
+            _log.warning("a list in %s names %r, which stays as it is: %s", run, upload.name, error)
+            continue
+        yield upload
 
 
 def _check_contained(context: StageContext, name: str) -> None:

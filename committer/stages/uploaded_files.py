@@ -41,7 +41,7 @@ class UploadedFiles(AttemptFiles):
         self._context = context
         self._stamp = layout.stamp(run)
         attempt_id = layout.task_attempt_id(identity.task, identity.attempt)
-        self._list = _ListBeingWritten(context, layout.uploads / run, attempt_id)
+        self._list = ListBeingWritten(context, layout.uploads / run, attempt_id)
         self._begun: dict[str, StorePath] = {}
         self._entries: dict[str, UploadEntry] = {}
         self._open: dict[str, UploadWriter] = {}
@@ -115,7 +115,7 @@ class UploadedFiles(AttemptFiles):
         """Nothing: all is in the store."""
 
 
-class _ListBeingWritten:
+class ListBeingWritten:
     """The list of one run: each put holds what came since the last one began, under a name of its own."""
 
     def __init__(self, context: StageContext, directory: StorePath, attempt_id: str) -> None:
@@ -138,7 +138,10 @@ class _ListBeingWritten:
                 return
             # One that fails stays among those that wait: the next list names it too, which does no harm.
             taken = tuple(self._waiting)
-            record = UploadList(job_id=self._context.layout.job_id, task_attempt=self._attempt_id, uploads=taken)
+            layout = self._context.layout
+            record = UploadList(
+                job_id=layout.job_id, setup=layout.setup_name, task_attempt=self._attempt_id, uploads=taken
+            )
             self._put += 1
             if is_told_by_directory(self._context):
                 # The list would make it anew.

@@ -27,6 +27,7 @@ from committer.config import CommitterConfig
 from committer.errors import CommitterError
 from committer.operations import JobInfo
 from committer.paths import StorePath
+from committer.reading import Winners
 from committer.records.file_list import CommittedFile
 from committer.records.task_commit import TaskCommit
 from committer.spec import JobSpec
@@ -37,6 +38,7 @@ from committer.sync.operations import (
     committed_files,
     list_jobs,
     list_uploads,
+    list_winners,
     load_record,
     recover,
     validate,
@@ -61,12 +63,14 @@ __all__ = [
     "TaskCommit",
     "UploadInfo",
     "ValidationReport",
+    "Winners",
     "abort_uploads",
     "attach_job",
     "cleanup",
     "committed_files",
     "list_jobs",
     "list_uploads",
+    "list_winners",
     "load_record",
     "open_job",
     "open_task",

@@ -9,13 +9,14 @@ from datetime import timedelta
 import msgspec
 
 from committer import operations as engine
-from committer import record_files, uploads, validation
+from committer import reading, record_files, uploads, validation
 from committer.advice import blocking
 from committer.committers.results import JobReport, committed_parts
 from committer.config import ConfigLike
 from committer.events import Listener
 from committer.operations import CleanupReport, Destination, JobInfo
 from committer.paths import StorePath
+from committer.reading import Winners
 from committer.record_files import AnyRecord
 from committer.records.file_list import CommittedFile
 from committer.sync.portal import wait_for
@@ -204,6 +205,32 @@ def validate(
         RecordError: It cannot be read; an empty one was written by a committer that reports nothing.
     """
     return wait_for(lambda: validation.validate(dest, storage_options=storage_options, config=config), "validate")
+
+
+def list_winners(
+    dest: str | os.PathLike[str] | StorePath,
+    *,
+    check: bool = True,
+    storage_options: Mapping[str, object] | None = None,
+    config: ConfigLike | None = None,
+) -> Winners:
+    """The files that count at a destination, as its `_SUCCESS` says: all that committer `stocator` lets a reader read.
+
+    Args:
+        dest: The destination.
+        check: Look whether each file stands there, as long as it was committed.
+        storage_options: How to reach its store.
+        config: `absolute_roots` and `file_list_directory`, where files or their complete list lie outside.
+
+    Raises:
+        JobNotFoundError: There is no `_SUCCESS`.
+        DestinationNotFoundError: The destination does not exist, or its bucket or container.
+        RecordError: `_SUCCESS` does not name the files, or names one outside.
+        ValidationError: A file that it names is not there, or has another length.
+    """
+    return wait_for(
+        lambda: reading.list_winners(dest, check=check, storage_options=storage_options, config=config), "list_winners"
+    )
 
 
 def committed_files(

@@ -27,6 +27,7 @@ class MergedForms(ManifestForms):
     """Task manifests, of files that are at their destinations before their job commits."""
 
     visible_early: bool = True
+    forward_only: bool = True
 
     def encode_task(self, context: StageContext, output: TaskOutput, directories: list[DirectoryEntry]) -> bytes:
         """A task manifest, whose sources are named as those of every committer, and are gone by then."""

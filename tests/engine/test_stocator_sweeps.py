@@ -1,0 +1,184 @@
+"""`stocator` under faults at every store call of its drivers and its tasks: before the call, after it, and later.
+
+A reader who goes by `_SUCCESS` reads all files of the job or none. Whatever ends the job, nothing of it is left that
+does not count.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Literal, get_args
+
+import pytest
+
+import committer
+from committer.errors import CommitterError, JobNotFoundError, JobStateError
+from committer.flow.runtime import use_runtime
+from committer.testing.faults import Call, Fault, FaultKind, FaultyStore, SimulatedCrash
+from committer.testing.virtual_time import VirtualRuntime
+from tests.engine.stocator_place import PROFILES, StocatorPlace
+
+WON = {"a=1/part-0": b"won", "part-1": b"won too"}
+LOST = {"a=1/part-0": b"lost", "part-2": b"lost"}
+OTHERS = {"old": b"another program's"}
+End = Literal["recover", "take back", "clean up"]
+
+EVERY_PROFILE = pytest.mark.parametrize("profile", PROFILES)
+EVERY_KIND = pytest.mark.parametrize(
+    "kind", [pytest.param(kind, marks=pytest.mark.one_in(2)) for kind in get_args(FaultKind)]
+)
+
+
+async def _write(
+    spec: committer.JobSpec, store: FaultyStore, attempt: int, files: dict[str, bytes]
+) -> committer.TaskCommit:
+    async with committer.open_task(spec, task=0, attempt=attempt, storage_options={"store": store}) as task:
+        for name, data in files.items():
+            async with task.open(name) as file:
+                await file.write(data)
+    return task.task_commit
+
+
+async def _arrived(store: FaultyStore) -> None:
+    while store.under_way:
+        await asyncio.gather(*store.under_way)
+
+
+class Run:
+    """A job with a winner, and what an attempt left that was killed before it committed."""
+
+    place: StocatorPlace
+    job: committer.Job
+    message: committer.TaskCommit
+
+    async def begin(self, profile: str, *, winner: bool = True) -> None:
+        self.place = place = StocatorPlace(profile, delivery="message")
+        for name, data in OTHERS.items():
+            place.write(name, data)
+        self.job = await place.open_job(job_id="j")
+        dying = FaultyStore(place.store.inner, [Fault(kind="crash_before", operation="put", path="/attempts/")])
+        with pytest.raises(SimulatedCrash):
+            await _write(self.job.spec, dying, 0, LOST)
+        if winner:
+            self.message = await _write(self.job.spec, place.store, 1, WON)
+
+    async def check(self, _call: Call | None = None) -> None:
+        assert self.place.files() in (OTHERS, OTHERS | WON)
+
+    async def commit_by(self, driver: FaultyStore) -> bool:
+        driver.before_call = self.check
+        try:
+            async with committer.attach_job(self.job.spec, storage_options={"store": driver}) as attached:
+                return (await attached.commit([self.message], tasks=1)).success
+        except (SimulatedCrash, CommitterError):
+            return False
+
+    async def end(self, how: End) -> None:
+        place, state = self.place, (await self.place.states()).get("j")
+        if state is None:
+            return
+        if how == "clean up":
+            await committer.cleanup(place.dest, job_id="j", force=True, storage_options=place.options)
+        elif state == "open":
+            async with place.attach_job("j") as attached:
+                await (attached.commit([self.message], tasks=1) if how == "recover" else attached.abort())
+        elif how == "recover":
+            await place.recover("j")
+        else:
+            try:
+                await place.recover("j", rollback=True, force=True)
+            except JobStateError as error:
+                assert error.outcome == "committed", error
+                await place.recover("j")
+
+
+@EVERY_PROFILE
+@EVERY_KIND
+@pytest.mark.parametrize("how", get_args(End))
+async def test_a_driver_that_is_hit_at_any_call_is_followed_by_another(profile: str, how: End, kind: FaultKind) -> None:
+    number, seen = 0, set[bool]()
+    with use_runtime(VirtualRuntime()):
+        while True:
+            number += 1
+            run = Run()
+            await run.begin(profile)
+            driver = FaultyStore(run.place.store.inner, [Fault(kind=kind, call=number)])
+            committed = await run.commit_by(driver)
+            if not any(call.fault for call in driver.calls):
+                break
+            await run.check()
+            await run.end(how)
+            await _arrived(driver)
+            if "j" in await run.place.states():
+                # What arrived late made a job's directory of what was gone.
+                await committer.cleanup(run.place.dest, job_id="j", force=True, storage_options=run.place.options)
+            await run.check()
+            read = run.place.files() == OTHERS | WON
+            assert read or not committed
+            assert read or how != "recover", driver.log()
+            left = {run.place.objects()[name] for name in run.place.losers()}
+            # A decided job that is given up keeps what its decision names.
+            assert left <= (set(WON.values()) if how == "clean up" and not read else set()), driver.log()
+            seen.add(read)
+    assert number > 30
+    assert True in seen
+
+
+@EVERY_PROFILE
+@EVERY_KIND
+async def test_a_task_that_is_hit_at_any_call_counts_as_a_whole_or_not_at_all(profile: str, kind: FaultKind) -> None:
+    number = 0
+    with use_runtime(VirtualRuntime()):
+        while True:
+            number += 1
+            run = Run()
+            await run.begin(profile, winner=False)
+            store = FaultyStore(run.place.store.inner, [Fault(kind=kind, call=number)])
+            try:
+                run.message = await _write(run.job.spec, store, 1, WON)
+            except (SimulatedCrash, CommitterError):
+                run.message = await _write(run.job.spec, run.place.store, 2, WON)
+            if not any(call.fault for call in store.calls):
+                break
+            await _arrived(store)
+            await run.end("recover")
+            assert run.place.files() == OTHERS | WON
+            assert run.place.losers() == set(), store.log()
+    assert number > 8
+
+
+@EVERY_PROFILE
+@pytest.mark.parametrize("kind", ["crash_before", "crash_after"])
+async def test_a_cleanup_that_dies_at_any_call_is_followed_by_another(profile: str, kind: FaultKind) -> None:
+    """Of a job that was aborted, and of one that committed: what counts stays, what does not goes."""
+    for decided in (False, True):
+        number = 0
+        while True:
+            number += 1
+            run = Run()
+            await run.begin(profile)
+            if decided:
+                dying = FaultyStore(
+                    run.place.store.inner, [Fault(kind="crash_before", operation="put", path="table/_SUCCESS")]
+                )
+                assert not await run.commit_by(dying)
+            store = FaultyStore(run.place.store.inner, [Fault(kind=kind, call=number)])
+            try:
+                if decided:
+                    await committer.recover(run.place.dest, "j", storage_options={"store": store})
+                else:
+                    await committer.cleanup(run.place.dest, job_id="j", storage_options={"store": store})
+                break
+            except SimulatedCrash:
+                pass
+            try:
+                if decided:
+                    assert (await run.place.recover("j")).success
+                else:
+                    await committer.cleanup(run.place.dest, job_id="j", storage_options=run.place.options)
+            except JobNotFoundError:
+                pass
+            assert run.place.files() == (OTHERS | WON if decided else OTHERS)
+            assert run.place.losers() == set(), store.log()
+            assert run.place.temporary() == set()
+        assert number > 15
