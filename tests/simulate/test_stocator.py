@@ -1,0 +1,47 @@
+"""`stocator` under the simulator's eyes: who goes by what is decided has every guarantee, who lists has not.
+
+The second half must stay: a page says that the committer is unsafe for readers who list, and this shows how.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from committer.testing.simulate.committers import EngineCommitter
+from committer.testing.simulate.scenario import JobPlan, Scenario
+from committer.testing.simulate.simulation import simulate
+from tests.simulate.bugs_of_objects import OF_OBJECTS
+from tests.simulate.object_readers import DRAWN_AS, simulate_objects, wrong_with
+from tests.simulate.patches import Patches
+from tests.simulate.test_mutants import found
+
+_MOST = 40
+
+
+@pytest.mark.parametrize("kind", DRAWN_AS)
+@pytest.mark.parametrize("start", [pytest.param(start, marks=pytest.mark.one_in(4)) for start in range(0, 160, 20)])
+def test_readers_of_what_is_decided_have_every_guarantee(kind: str, start: int) -> None:
+    """Faults, deaths, partitions, other drivers and operators, ids that are set up anew."""
+    committed = 0
+    for seed in range(start, start + 20):
+        result, world = simulate_objects(seed, kind)
+        assert not wrong_with(result, world), (seed, wrong_with(result, world))
+        committed += "committed" in result.fates.values()
+    assert committed > 5
+
+
+@pytest.mark.parametrize("plant", OF_OBJECTS, ids=lambda plant: plant.__name__.replace("_", "-"))
+def test_planted_bugs_are_found(plant: object) -> None:
+    patches = Patches()
+    try:
+        plant(patches)  # type: ignore[operator]
+        runs = ((seed, kind) for seed in range(_MOST) for kind in DRAWN_AS)
+        assert any(wrong_with(*simulate_objects(seed, kind)) for seed, kind in runs)
+    finally:
+        patches.undo()
+
+
+def test_who_lists_sees_output_before_the_job_commits() -> None:
+    plan = JobPlan("j0", "magic", tasks=2, files=2)
+    result = simulate(Scenario(0, "s3", (plan,), ()), {"magic": EngineCommitter("stocator")})
+    assert ".csv appeared at the destination before its job was decided" in found(result)
