@@ -91,6 +91,33 @@ async def test_fail_refuses_a_partition_whose_data_lies_deeper() -> None:
 # -- at once --------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("level", [0, 1])
+async def test_a_directory_that_another_process_removes_as_it_is_made_is_made_again(
+    level: int, place: MemoryPlace, disk: Path, config: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Attempts of processes of one machine share it, and each removes it where it finds it empty."""
+    job = await place.open_job(config=config())
+    own = disk / f"committer-{os.geteuid()}"
+    shared = [own, own / f"{job.spec.layout.unique_name}-{job.spec.setup}"][level]
+    shared.mkdir(parents=True, mode=0o700)
+    own.chmod(0o700)
+    looks, isdir = 0, os.path.isdir
+
+    def removed_before(path: str) -> bool:
+        nonlocal looks
+        if os.fspath(path) == str(shared):
+            looks += 1
+            if looks == 1:
+                shared.rmdir()
+        return isdir(path)
+
+    monkeypatch.setattr(os.path, "isdir", removed_before)
+    await place.run_task(job, 0, {"a": b"1"})
+    assert looks
+    await job.commit()
+    assert place.files() == {"a": b"1"}
+
+
 async def test_files_can_be_opened_at_once(
     place: MemoryPlace, disk: Path, config: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:

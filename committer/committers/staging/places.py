@@ -125,7 +125,8 @@ def _make(base: str, job: str, run: str) -> str:
             os.mkdir(place)
             os.mkdir(os.path.join(place, OPENED))
             os.mkdir(os.path.join(place, FILES))
-        except FileNotFoundError:
+        except (FileNotFoundError, FileExistsError):
+            # It is called there by `os.makedirs` where it went right after that had found it.
             if not tries_left:
                 raise
         else:
