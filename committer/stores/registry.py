@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from importlib.metadata import EntryPoint, entry_points
 from typing import Final, TypeAlias, cast
 
+from committer.documentation import page
 from committer.errors import ConfigurationError, UnsupportedError
 from committer.flow.runtime import current_runtime
 from committer.paths import StorePath
@@ -40,6 +41,13 @@ _OTHER_NAMES: Final = {
     **dict.fromkeys(("s3n",), "s3a://BUCKET/PATH"),
     **dict.fromkeys(("gcs",), "gs://BUCKET/PATH"),
     "azure": "az://CONTAINER/PATH, or abfss://CONTAINER@ACCOUNT.dfs.core.windows.net/PATH with hierarchical namespace",
+}
+# Services that no store here serves, and why.
+_REFUSED: Final = {
+    "oss": (
+        "there is no store for oss: paths: Alibaba Cloud OSS deletes nothing on a condition, so jobs could lose files",
+        f"write to another store; why, and what was looked at: {page('decisions/0016-no-jobs-on-alibaba-oss.md')}",
+    )
 }
 
 _registered: dict[str, StoreFactory] = {}
@@ -177,7 +185,9 @@ def _no_store(scheme: str) -> UnsupportedError:
     schemes = sorted({*_BUILT_IN, *_registered, *entry_points(group=GROUP).names})
     known = f"there are stores for {', '.join(f'{name}:' for name in schemes)} paths"
     other = _OTHER_NAMES.get(scheme)
-    if other:
+    if scheme in _REFUSED:
+        message, step = _REFUSED[scheme]
+    elif other:
         message, step = f"there is no store for {scheme}: paths, which go by another name here", f"write {other}"
     else:
         message = f"no store is known for {scheme}: paths"

@@ -54,6 +54,18 @@ async def test_another_name_of_a_store(uri: str, instead: str) -> None:
     assert caught.value.next_step == f"write {instead}"
 
 
+async def test_a_service_that_no_job_is_safe_on() -> None:
+    with pytest.raises(UnsupportedError, match="Alibaba Cloud OSS deletes nothing on a condition") as caught:
+        await find_store(StorePath.of("oss://bucket/table"), {"endpoint": "https://oss-cn-hangzhou.aliyuncs.com"})
+    assert caught.value.next_step.endswith("docs/decisions/0016-no-jobs-on-alibaba-oss.md")
+    # A store of one's own still answers to the name.
+    register_store("oss", lambda path, options: MemoryStore("registry-oss"))
+    try:
+        assert isinstance(await find_store(StorePath.of("oss://bucket/table")), MemoryStore)
+    finally:
+        unregister_store("oss")
+
+
 async def test_an_unknown_scheme_tells_the_known_ones() -> None:
     with pytest.raises(UnsupportedError, match="ftp:") as caught:
         await find_store(StorePath.of("ftp://host/x"))
