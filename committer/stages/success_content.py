@@ -148,11 +148,16 @@ def files_committed(marker: SuccessData) -> int:
 
 
 async def was_completed(context: StageContext, decision: Decision) -> bool:
-    """Whether `_SUCCESS` proves that what this decision says was done: it comes only after the outcome. One call."""
+    """Whether `_SUCCESS` proves that the job of this decision committed: it comes only after the outcome. One call.
+
+    Also where it was decided by another driver: this one's decision, which came when that had been cleaned up, says
+    nothing then.
+    """
     marker = await read_success(context)
     if marker is None or marker.jobId != context.layout.job_id:
         return False
-    return marker.diagnostics.get(DECIDED_BY) == decision.driver
+    told = marker.diagnostics
+    return told.get(DECIDED_BY) == decision.driver or "" != decision.setup == told.get(SETUP)
 
 
 async def is_unmarked(context: StageContext, *, asked: bool = True) -> bool:

@@ -70,3 +70,27 @@ async def test_the_outcome_tells(profile: str, late: str) -> None:
     assert (report.success, report.files_committed) == (True, len(FILES))
     assert table.files() == FILES
     assert table.temporary() == set()
+
+
+@pytest.mark.parametrize("profile", ["adls", "gcs", "s3"])
+async def test_success_tells_beside_a_setup_record_that_comes_late_as_well(profile: str) -> None:
+    """Found by a search over pairs of late calls: nothing could end what looked like a job that died."""
+    table = Table(profile)
+    party = await table.job("job", FILES, delivery="message")
+    setup = table.all_files()["_temporary/job/setup"]
+    waits, goes_on = asyncio.Event(), asyncio.Event()
+
+    async def same(job: committer.Job) -> None:
+        await job.commit(party.messages)
+
+    second = asyncio.create_task(decides_late(table, party, same, waits, goes_on))
+    await waits.wait()
+    await party.commit()
+    assert party.error is None
+    goes_on.set()
+    await second
+    table.write("_temporary/job/setup", setup)
+    report = await committer.recover(table.dest, "job", storage_options=table.options)
+    assert (report.success, report.files_committed) == (True, len(FILES))
+    assert table.files() == FILES
+    assert table.temporary() == set()

@@ -123,7 +123,7 @@ class JobWatch:
             return None
         decision = self._world.read(f"{self.own}decision")
         set_up = self.stands()
-        self._over = self._over or (self.aborted and not set_up)
+        self._over = self._over or ((self.aborted or self.outcome is not None) and not set_up)
         if decision is None or (decision != self._decision and not set_up):
             return None
         problem = None
