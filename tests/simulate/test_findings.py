@@ -8,7 +8,15 @@ from committer import CommitterConfig
 from committer.spec import Delivery
 from committer.testing.simulate.exhaustive import small
 from committer.testing.simulate.result import Result
-from committer.testing.simulate.scenario import EARLIER_SUCCESS, Event, EventKind, JobPlan, Scenario, Trouble
+from committer.testing.simulate.scenario import (
+    EARLIER_SUCCESS,
+    Event,
+    EventKind,
+    JobPlan,
+    Scenario,
+    Trouble,
+    draw_scenario,
+)
 from committer.testing.simulate.simulation import simulate
 from committer.testing.simulate.worlds import OUT, MemoryWorld
 from tests.rotation import Share
@@ -414,3 +422,8 @@ def test_replace_lock_that_arrives_late_beside_a_kept_outcome_in_a_bucket() -> N
         lock = numbers(quiet, "j0.driver", "put", "/.replace-lock:")[0]
         clean(simulate(Scenario(seed, "s3", (plan,), forced={("j0.driver", lock): "late"})))
         clean(simulate(Scenario(seed, "s3", (plan,), forced={("j0.driver", lock): "again"})))
+
+
+def test_blocks_that_a_job_of_the_same_names_drops_are_a_limit_that_is_known() -> None:
+    """Where files are made of blocks, a job that is taken back drops what another one sent to the same names."""
+    clean(simulate(draw_scenario(5000674, "block-list", workers=True)))

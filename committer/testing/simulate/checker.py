@@ -347,9 +347,11 @@ class Checker:
         for watch in self.jobs.values():
             if not watch.decided:
                 continue
+            dropped = watch.dropped_by(self.jobs.values())
             for task in range(watch.ledger.tasks):
                 able = watch.ledger.may_win(task)
-                if not any(set(attempt.files.values()) <= everything for attempt in able):
+                kept = ({data for name, data in one.files.items() if name not in dropped} for one in able)
+                if not any(some <= everything for some in kept):
                     self._fail(f"G8: files of task {task} of {watch.job_id} are lost", files)
                 for attempt in able:
                     new.update(attempt.files)

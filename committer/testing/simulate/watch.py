@@ -98,6 +98,12 @@ class JobWatch:
         """Whether it is decided and has more to do than to clean up."""
         return self.decided and not self.finished and self._said is None
 
+    def dropped_by(self, jobs: Iterable[JobWatch]) -> set[str]:
+        """Names whose blocks other jobs may drop, which make a file there or take one back, on flat accounts."""
+        if not self._world.store().capabilities.block_lists:
+            return set()
+        return {name for other in jobs if other is not self for name in other.ledger.all_names()}
+
     def decide(self) -> None:
         """Another committer's model begins its job commit."""
         self._said = "commit"
