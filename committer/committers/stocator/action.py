@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Final
+
 from committer.committers.upload_action import UploadAction
 from committer.paths import StorePath
 from committer.records.job_state import Fact
@@ -14,9 +17,18 @@ from committer.stages.roll_back_uploads import RollBackUploads
 from committer.stages.success_file import SetAsideSuccess
 from committer.stages.validate_output import ValidateOutput
 
+DIRECT_NEEDS: Final[Mapping[str, str]] = {
+    "exclusive_put": "create a file exclusively",
+    "conditional_delete": "delete a file on the condition that it is still the one that was seen",
+    "identity": "tell a file from another of its name and length",
+}
+"""What it takes to tell objects that count from those that do not (`Committer.needs`)."""
+
 
 class DirectAction(UploadAction):
     """Counts what tasks wrote, which was looked at before the decision. Rolling back deletes it."""
+
+    needs: Mapping[str, str] = DIRECT_NEEDS
 
     async def publish(self, context: StageContext, state: CommitState) -> Published:
         """Sets `_SUCCESS` aside, counts, validates."""

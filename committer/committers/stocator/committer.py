@@ -8,7 +8,7 @@ from typing import NoReturn
 from committer.committers.base import Committer
 from committer.committers.publish_action import PublishAction
 from committer.committers.stocator.abort_task import AbortDirectTask
-from committer.committers.stocator.action import DirectAction
+from committer.committers.stocator.action import DIRECT_NEEDS, DirectAction
 from committer.committers.stocator.files import DirectFiles
 from committer.committers.stocator.forms import DirectForms
 from committer.config import CommitterConfig
@@ -37,11 +37,7 @@ class StocatorCommitter(Committer):
         "files are visible before the job is decided, and those of failed attempts until a cleanup, to readers who do "
         "not go by _SUCCESS"
     )
-    needs: Mapping[str, str] = {
-        "exclusive_put": "create a file exclusively",
-        "conditional_delete": "delete a file on the condition that it is still the one that was seen",
-        "identity": "tell a file from another of its name and length",
-    }
+    needs: Mapping[str, str] = DIRECT_NEEDS
     action: PublishAction = DirectAction()
 
     def forms(self, spec: JobSpec) -> RecordForms:
