@@ -30,6 +30,7 @@ PAGE = Path(__file__).parents[2] / "docs" / "stores" / "s3.md"
 KEPT = Path(__file__).with_name("services.json")
 NAMES = ("SeaweedFS", "moto", *OTHERS)
 JOBS = "jobs"
+STEADY = [trial.name for trial in TRIALS if trial.steady]
 _PLACE = re.compile(r"(<!-- probed: (\S+) -->\n)(.*?)(<!-- end probed -->)", re.DOTALL)
 
 
@@ -46,6 +47,7 @@ async def tried(server: Server, root: StorePath) -> dict[str, str]:
         seen = {
             finding.name: {"ok": "yes", "skipped": "?"}.get(finding.verdict, "no")
             for finding in await store.trials(root / "trials")
+            if finding.name in STEADY
         }
     finally:
         await store.close()
@@ -74,7 +76,7 @@ def services() -> str:
     """The table of services."""
     found = kept()
     rows = [("", *(f"{name} {one['version']}" for name, one in found.items()))]
-    rows += [(trial.name, *(one["can"][trial.name] for one in found.values())) for trial in TRIALS]
+    rows += [(name, *(one["can"][name] for one in found.values())) for name in STEADY]
     rows.append(("a job", *(one["can"][JOBS] for one in found.values())))
     return _markdown(rows)
 

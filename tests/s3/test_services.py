@@ -11,7 +11,7 @@ from committer.paths import StorePath
 from committer.stores.s3.trials import TRIALS
 from tests.s3.lax import SERVICES
 from tests.s3.servers import OTHERS, Server, other
-from tests.s3.services import JOBS, PAGE, kept, tried, written
+from tests.s3.services import JOBS, PAGE, STEADY, kept, tried, written
 
 AGAIN = "run: uv run python -m tests.s3.services NAME VERSION"
 
@@ -23,7 +23,7 @@ def test_the_page_shows_what_was_seen() -> None:
 
 def test_every_service_was_tried_for_every_ability() -> None:
     for name, one in kept().items():
-        assert list(one["can"]) == [*(trial.name for trial in TRIALS), JOBS], f"{name}: {AGAIN}"
+        assert list(one["can"]) == [*STEADY, JOBS], f"{name}: {AGAIN}"
 
 
 @pytest.mark.parametrize(

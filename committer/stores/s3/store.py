@@ -157,7 +157,7 @@ class S3Store(UploadCalls, Store):
             self._capabilities = msgspec.structs.replace(self._capabilities, conditional_delete=False)
 
     async def trials(self, directory: StorePath) -> Sequence[Finding]:
-        """See `SupportsTrials.trials`; some 50 calls."""
+        """See `SupportsTrials.trials`; some 90 calls."""
         return await Trials(self, self._wire, self._checked(directory)).run()
 
     async def status(self, path: StorePath) -> FileStatus:

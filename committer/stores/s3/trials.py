@@ -9,11 +9,13 @@ from typing import Final, NamedTuple, TypeAlias
 
 from committer.errors import (
     CommitterError,
+    StoreConflictError,
     StoreError,
     StoreExistsError,
     StoreNotFoundError,
     StorePermissionError,
 )
+from committer.flow.workers import run_workers
 from committer.paths import StorePath
 from committer.stores.answered_xml import parsed
 from committer.stores.base import Store
@@ -25,11 +27,12 @@ from committer.stores.s3.errors import SERVICES
 from committer.stores.s3.listing import STAMP_HEADER
 from committer.stores.s3.wire import S3Wire
 from committer.stores.s3.xml import element_in, key_in
-from committer.stores.uploads import UPLOADS, SupportsUploads
+from committer.stores.uploads import UPLOADS, SupportsUploads, UploadPart
 
 _STAMP: Final = "committer-trial"
 _NO_ETAG: Final = '"00000000000000000000000000000000"'
 REFUSED: Final = "every job is refused when it is set up"
+_AT_ONCE: Final = 8
 _LEFT: Final = (
     "an upload that a killed task began stays pending where no record names it: that costs storage, and no data"
 )
@@ -52,7 +55,7 @@ class Trials:
         self._begun: list[tuple[StorePath, str]] = []
 
     async def run(self) -> list[Finding]:
-        """Tries everything, some 50 calls; nothing is pending afterwards."""
+        """Tries everything, some 90 calls; nothing is pending afterwards."""
         try:
             return [await self._try(trial) for trial in TRIALS]
         finally:
@@ -96,6 +99,7 @@ class Trial(NamedTuple):
         without: What this library does where it is not.
         verdict: What it is not to be there.
         needed: Whether a job is refused where the service does not know the call.
+        steady: Whether a service shows the same each time; else to see nothing wrong proves little.
     """
 
     name: str
@@ -104,6 +108,7 @@ class Trial(NamedTuple):
     without: str
     verdict: Verdict = "warning"
     needed: bool = False
+    steady: bool = True
 
 
 async def _puts_on_condition(bench: Trials) -> str:
@@ -127,6 +132,47 @@ async def _completes_on_condition(bench: Trials) -> str:
         return "a completion that is refused replaces the file"
     await bench.uploads.complete_upload(path, upload_id, [part])
     return "" if await bench.store.read(path, limit=9) == b"second" else "a refused completion spoils the upload"
+
+
+async def _puts_at_once(bench: Trials) -> str:
+    path = bench.directory / "put-at-once"
+
+    async def put(number: int) -> None:
+        await bench.store.put(path, b"%d" % number, exclusive=True)
+
+    return _said(await _winners(put), "puts")
+
+
+async def _completes_at_once(bench: Trials) -> str:
+    path = bench.directory / "completed-at-once"
+    begun: list[tuple[str, UploadPart]] = []
+    for number in range(_AT_ONCE):
+        upload_id = await bench.begin(path)
+        begun.append((upload_id, await bench.uploads.put_part(path, upload_id, 1, b"%d" % number)))
+
+    async def complete(number: int) -> None:
+        upload_id, part = begun[number]
+        await bench.uploads.complete_upload(path, upload_id, [part], exclusive=True)
+
+    return _said(await _winners(complete), "completions")
+
+
+async def _winners(call: Callable[[int], Awaitable[None]]) -> int:
+    """How many of several calls on the condition that nothing is there succeed at the same moment."""
+    won = 0
+
+    async def one(number: int) -> None:
+        nonlocal won
+        with suppress(StoreExistsError, StoreConflictError):
+            await call(number)
+            won += 1
+
+    await run_workers(range(_AT_ONCE), one, workers=_AT_ONCE, operation="trials")
+    return won
+
+
+def _said(won: int, what: str) -> str:
+    return "" if won == 1 else f"{won} of {_AT_ONCE} {what} of one name at the same moment succeed"
 
 
 async def _keeps_stamps(bench: Trials) -> str:
@@ -246,6 +292,22 @@ TRIALS: Final = (
         REFUSED,
         "failed",
         needed=True,
+    ),
+    Trial(
+        "puts at once",
+        _puts_at_once,
+        "one of eight such puts at the same moment succeeds",
+        "two drivers can decide one job: no job is safe there",
+        "failed",
+        steady=False,
+    ),
+    Trial(
+        "completions at once",
+        _completes_at_once,
+        "one of eight such completions at the same moment succeeds",
+        "two jobs that write one name at the same moment can both succeed, and one of the two files is lost: give"
+        " unique_names=True",
+        steady=False,
     ),
     Trial(
         "stamp",
