@@ -29,7 +29,7 @@ from committer.stages.release_lock import release_lock
 from committer.stages.removal import removal_of
 from committer.stages.success_content import is_unmarked, success_data
 from committer.stages.success_file import SaveSuccess, withdraw_success
-from committer.stores.base import Store
+from committer.stores.base import FileStatus, Store
 from committer.stores.helpers import walk
 
 _log = job_logger("committer.committers")
@@ -108,6 +108,7 @@ class _Committed:
         self._marker: SuccessData | None = None
         self._removal = removal_of(context)
         self._overtaken = False
+        self._created: FileStatus | None = None
         self.outcome: JobOutcome | None = None
         self.fresh = self.was_empty = False
         self.kept = KeptList()
@@ -121,6 +122,7 @@ class _Committed:
         if alone is None:
             alone = decision.was_empty and await runs_alone(context) and await is_unmarked(context)
         self.outcome = outcome
+        self._created = ended.created if ended is not None else None
         self.fresh = outcome is not None and not outcome.finished
         self.was_empty = alone and self.fresh
         known = outcome or (ended.outcome if ended is not None else None)
@@ -162,7 +164,7 @@ class _Committed:
             await release_lock(context)
 
     async def _mark(self) -> None:
-        if self.outcome is not None and not await mark_finished(self._context, self.outcome):
+        if self.outcome is not None and not await mark_finished(self._context, self.outcome, created=self._created):
             self._overtaken = True
             if self._marker is not None:
                 await withdraw_success(self._context, self._marker, self._published)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Literal, NamedTuple
+from typing import Final, Literal, NamedTuple
 
 import msgspec
 
-from committer.errors import StoreError, StoreNotFoundError
+from committer.errors import StoreError, StoreNotFoundError, StorePreconditionError
 from committer.flow.together import both
+from committer.paths import StorePath
 from committer.records.job_state import Decision, DecisionHead, JobOutcome, decode_record, encode_record, is_of
 from committer.stages.base import Stage, StageContext
 from committer.stages.commit_state import check_still_decided, decision_is_gone, looking_again
@@ -16,7 +17,11 @@ from committer.stages.other_setup import is_another_setup, remove_mistaken
 from committer.stages.own_records import read_own_outcome, read_record
 from committer.stages.removal import remove_emptied, remove_records
 from committer.stages.success_content import is_unmarked
-from committer.stores.helpers import create_exclusively, exists, status_or_none
+from committer.stores.abilities import CONDITIONAL_REPLACE
+from committer.stores.base import FileStatus
+from committer.stores.helpers import Created, create_or_read, exists, status_or_none
+
+_TRIES: Final = 5
 
 
 class Ended(NamedTuple):
@@ -27,11 +32,13 @@ class Ended(NamedTuple):
         standing: What stood there a moment later, `finished` perhaps; None where the driver did not look, or could not.
         alone: Whether what stands at a destination that was empty is all this job's: no other job committed
             there meanwhile. None where the driver did not look.
+        created: What the store said of the outcome when this driver created it.
     """
 
     outcome: JobOutcome
     standing: JobOutcome | None = None
     alone: bool | None = None
+    created: FileStatus | None = None
 
 
 class EndJob(Stage[tuple[Decision, Literal["committed", "rolled-back"], str], Ended]):
@@ -76,15 +83,15 @@ class EndJob(Stage[tuple[Decision, Literal["committed", "rolled-back"], str], En
         else:
             _decided, alone = await both(self._check_decided(decision), looks)
             found = await self._create(wanted)
-        outcome = decode_record(found, JobOutcome, source=str(layout.outcome))
+        outcome = decode_record(found.data, JobOutcome, source=str(layout.outcome))
         if not is_of(outcome.setup, layout.setup_name):
             # A driver of an earlier setup of the id wrote it late.
             await remove_mistaken(self.context)
             found = await self._create(wanted)
-            outcome = decode_record(found, JobOutcome, source=str(layout.outcome))
+            outcome = decode_record(found.data, JobOutcome, source=str(layout.outcome))
             if not is_of(outcome.setup, layout.setup_name):
                 raise decision_is_gone(self.context)
-        if found != wanted:
+        if found.data != wanted:
             return Ended(outcome)
         # Looked up after the create, however long that took: a driver that ended the job meanwhile is not overlooked.
         is_over, (standing, alone) = await both(
@@ -98,7 +105,7 @@ class EndJob(Stage[tuple[Decision, Literal["committed", "rolled-back"], str], En
             await remove_records(self.context, [layout.outcome])
             await remove_emptied(self.context)
             raise decision_is_gone(self.context)
-        return Ended(outcome, standing, alone)
+        return Ended(outcome, standing, alone, found.status)
 
     def _is_fenced(self, decision: Decision) -> bool:
         """Whether the outcome cannot be created once a cleanup began: it comes through the directory that goes with
@@ -114,11 +121,11 @@ class EndJob(Stage[tuple[Decision, Literal["committed", "rolled-back"], str], En
         store, layout = self.context.store, self.context.layout
         check_still_decided(self.context, await read_record(store, layout.decision, DecisionHead), decision)
 
-    async def _create(self, wanted: bytes) -> bytes:
+    async def _create(self, wanted: bytes) -> Created:
         layout, durable = self.context.layout, self.context.durable
         temporary = layout.temporary_of(layout.outcome, self.context.driver)
         try:
-            return await create_exclusively(
+            return await create_or_read(
                 self.context.store, layout.outcome, wanted, temporary=temporary, durable=durable
             )
         except StoreNotFoundError as error:
@@ -165,14 +172,19 @@ async def runs_alone(context: StageContext, *, asked: bool = True) -> bool:
         return False
 
 
-async def mark_finished(context: StageContext, outcome: JobOutcome) -> bool:
+async def mark_finished(context: StageContext, outcome: JobOutcome, *, created: FileStatus | None = None) -> bool:
     """Says in the outcome that only cleaning is left. Idempotent; does nothing for a job cleaned up meanwhile.
 
     From here on no driver writes `_SUCCESS` for the job again, where a later job's may stand by now, and no driver
-    reads what cleanup removes. One call; where nothing refuses a late write one more.
+    reads what cleanup removes. One call; where nothing refuses a late write one more, and two more unless `created`.
 
     The outcome of a committed job that is to be kept is marked so, and is not taken back here: that its decision is
     gone says only that another driver did the rest.
+
+    Args:
+        context: The job.
+        outcome: Its outcome, as it stood.
+        created: What the store said of it when this driver created it.
 
     Returns:
         Whether the job stood until now; False when another driver did the rest, and cleaned up.
@@ -180,10 +192,14 @@ async def mark_finished(context: StageContext, outcome: JobOutcome) -> bool:
     layout, store = context.layout, context.store
     kept = context.config.outcome_kept and outcome.outcome == "committed"
     record = encode_record(msgspec.structs.replace(outcome, finished=True, kept=kept))
+    temporary = layout.temporary_of(layout.outcome, context.driver)
     try:
-        # A lost answer is no harm: the second time it writes what it wrote the first.
-        temporary = layout.temporary_of(layout.outcome, context.driver)
-        await looking_again(lambda: store.put(layout.outcome, record, temporary=temporary, durable=context.durable))
+        if CONDITIONAL_REPLACE.of(store) is not None:
+            if not await _MarkOver(context, record, temporary, created).put():
+                return False
+        else:
+            # A lost answer is no harm: the second time it writes what it wrote the first.
+            await looking_again(lambda: store.put(layout.outcome, record, temporary=temporary, durable=context.durable))
     except StoreNotFoundError:
         return False
     if store.capabilities.refuses_late_writes or await exists(store, layout.decision):
@@ -192,3 +208,50 @@ async def mark_finished(context: StageContext, outcome: JobOutcome) -> bool:
         await remove_records(context, [layout.outcome])
         await remove_emptied(context)
     return False
+
+
+class _MarkOver:
+    """Puts the mark over this setup's own outcome, and over no other: where a put makes missing directories up nothing
+    else keeps a driver that stood still from the outcome of a job that was set up under the id since.
+
+    Args:
+        context: The job.
+        record: The outcome with its mark.
+        temporary: As for `Store.put`.
+        seen: The outcome that this driver created; None looks.
+    """
+
+    def __init__(
+        self, context: StageContext, record: bytes, temporary: StorePath | None, seen: FileStatus | None
+    ) -> None:
+        self._context = context
+        self._record = record
+        self._temporary = temporary
+        self._seen = seen
+
+    async def put(self) -> bool:
+        """Whether an outcome of this setup stood, which is marked by now: one call; 3 where it was not seen before."""
+        for tries_left in reversed(range(_TRIES)):
+            try:
+                return await looking_again(self._try)
+            except StorePreconditionError:
+                # Another driver of the job marked it, or removed it, or an answer was lost.
+                if not tries_left:
+                    raise
+        raise AssertionError("the last try returns or raises")
+
+    async def _try(self) -> bool:
+        context, store = self._context, self._context.store
+        path, seen = context.layout.outcome, self._seen
+        self._seen = None
+        if seen is None:
+            # In this order: what is read then is what was seen, or the put is refused.
+            seen = await status_or_none(store, path)
+            standing = await read_own_outcome(store, context.layout)
+            if seen is None or standing is None:
+                return False
+            if standing.finished:
+                return True
+        able = CONDITIONAL_REPLACE.required(store, "put", path)
+        await able.replace_file(path, self._record, seen=seen, temporary=self._temporary)
+        return True

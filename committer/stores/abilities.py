@@ -56,6 +56,7 @@ class Capabilities(msgspec.Struct, frozen=True, kw_only=True):
         multipart: The store implements `committer.stores.uploads.SupportsUploads`.
         block_lists: The store implements `committer.stores.uploads.SupportsBlockLists`.
         conditional_delete: The store implements `SupportsConditionalDelete`.
+        conditional_replace: The store implements `SupportsConditionalReplace`.
         batch_delete: The store implements `SupportsBatchDelete`: it deletes many files in one call.
         batch_rename: The store implements `SupportsBatchRename`: it renames many files in one call.
         tree_counts: The store implements `committer.stores.tree_counts.SupportsTreeCounts`, beside
@@ -97,6 +98,7 @@ class Capabilities(msgspec.Struct, frozen=True, kw_only=True):
     multipart: bool = False
     block_lists: bool = False
     conditional_delete: bool = False
+    conditional_replace: bool = False
     batch_delete: bool = False
     batch_rename: bool = False
     tree_counts: bool = False
@@ -339,6 +341,30 @@ class SupportsConditionalDelete(Protocol):
         """
 
 
+class SupportsConditionalReplace(Protocol):
+    """A small file can be replaced on the condition that it is still the one that was seen."""
+
+    async def replace_file(
+        self, path: StorePath, data: bytes, *, seen: FileStatus, temporary: StorePath | None = None
+    ) -> FileStatus:
+        """Puts a whole file over the very one that was seen, decided by the store. One call.
+
+        (S3: PutObject with ``If-Match``; Google Cloud Storage: an insert with ``ifGenerationMatch``; Azure: Put Blob
+        with ``If-Match``.) Where a service that speaks like S3 does not know the condition, whatever is there is
+        replaced: nothing may rest on the condition alone. A lost answer is not tried again: the second request would
+        be refused.
+
+        Args:
+            path: The file.
+            data: Its new content.
+            seen: What `Store.status` said of it, or the call that wrote it.
+            temporary: As for `Store.put`.
+
+        Raises:
+            StorePreconditionError: Another file is there, or none; nothing was changed.
+        """
+
+
 class SupportsMetadata(Protocol):
     """A file can be put with texts beside its content."""
 
@@ -390,6 +416,9 @@ VERSIONS: Final[Ability[SupportsVersions]] = Ability(
 SYNC: Final[Ability[SupportsSync]] = Ability(SupportsSync, "syncing to the disk", lambda can: can.durable)
 CONDITIONAL_DELETE: Final[Ability[SupportsConditionalDelete]] = Ability(
     SupportsConditionalDelete, "conditional deletes", lambda can: can.conditional_delete
+)
+CONDITIONAL_REPLACE: Final[Ability[SupportsConditionalReplace]] = Ability(
+    SupportsConditionalReplace, "conditional puts", lambda can: can.conditional_replace, in_place_of="put"
 )
 METADATA: Final[Ability[SupportsMetadata]] = Ability(SupportsMetadata, "metadata", lambda can: can.metadata)
 BATCH_DELETE: Final[Ability[SupportsBatchDelete]] = Ability(

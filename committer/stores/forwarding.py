@@ -15,6 +15,7 @@ from committer.stores.abilities import (
     BATCH_DELETE,
     BATCH_RENAME,
     CONDITIONAL_DELETE,
+    CONDITIONAL_REPLACE,
     HARD_LINKS,
     LINKS,
     LOCAL_PATHS,
@@ -78,6 +79,7 @@ LINK_FILE: Final = Operation("link_file", names.OP_LINK, "write", ONCE)
 FIND_LINK: Final = Operation("find_link", names.OP_GET_FILE_STATUS, "read", CHANGES_NOTHING)
 SYNC_TO_DISK: Final = Operation("sync", names.OP_HSYNC, "write", REPEATABLE)
 # Of the same name as `put`: to what wraps a store the one is as the other.
+REPLACE_FILE: Final = Operation("put", names.OP_CREATE, "write", ONCE)
 PUT_DESCRIBED: Final = Operation("put", names.OP_CREATE, "write", REPEATABLE)
 CREATE_UPLOAD: Final = Operation("create_upload", names.OBJECT_MULTIPART_INITIATED, "write", ONCE)
 PUT_PART: Final = Operation("put_part", names.MULTIPART_UPLOAD_PART_PUT, "write", REPEATABLE)
@@ -244,6 +246,15 @@ class ForwardingStore(Wrapper, Store):
         """See `SupportsConditionalDelete.delete_file_if`."""
         inner = CONDITIONAL_DELETE.required(self.inner, "delete_file_if", path)
         return await self.call(DELETE_FILE_IF, lambda: inner.delete_file_if(path, identity=identity), path)
+
+    async def replace_file(
+        self, path: StorePath, data: bytes, *, seen: FileStatus, temporary: StorePath | None = None
+    ) -> FileStatus:
+        """See `SupportsConditionalReplace.replace_file`."""
+        inner = CONDITIONAL_REPLACE.required(self.inner, "put", path)
+        return await self.call(
+            REPLACE_FILE, lambda: inner.replace_file(path, data, seen=seen, temporary=temporary), path
+        )
 
     async def delete_files(self, paths: Sequence[StorePath]) -> Mapping[StorePath, StoreError]:
         """See `SupportsBatchDelete.delete_files`; `call` is told the first of them."""

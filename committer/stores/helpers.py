@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import AsyncIterator, Iterable, Mapping
-from typing import Final
+from typing import Final, NamedTuple
 
 from committer.advice import LOOK_BEFORE
 from committer.errors import (
@@ -127,6 +127,18 @@ async def children_of(store: Store, directory: StorePath) -> list[FileStatus]:
         return []
 
 
+class Created(NamedTuple):
+    """What stands where a file was to be created.
+
+    Attributes:
+        data: Its content: what was to be put, or the winner's.
+        status: What the store said of it when it was put; None where the answer was lost, or another won.
+    """
+
+    data: bytes
+    status: FileStatus | None = None
+
+
 async def create_exclusively(
     store: Store,
     path: StorePath,
@@ -137,6 +149,23 @@ async def create_exclusively(
     limit: int = RECORD_LIMIT_BYTES,
 ) -> bytes:
     """Creates a file that only one of many may create, and returns what stands there: `data`, or the winner's bytes.
+
+    See `create_or_read`, which says what the store answered, too.
+    """
+    created = await create_or_read(store, path, data, temporary=temporary, durable=durable, limit=limit)
+    return created.data
+
+
+async def create_or_read(
+    store: Store,
+    path: StorePath,
+    data: bytes,
+    *,
+    temporary: StorePath | None = None,
+    durable: bool = False,
+    limit: int = RECORD_LIMIT_BYTES,
+) -> Created:
+    """Creates a file that only one of many may create, and returns what stands there.
 
     A lost answer is resolved by reading. So `data` must tell its writers apart: who finds its own bytes has won. One
     call when it wins, two when it loses or the answer was lost; with `durable` one more then, since what was read may
@@ -159,8 +188,7 @@ async def create_exclusively(
     lost: StoreOutcomeUnknownError | None = None
     for tries_left in reversed(range(_TRIES)):
         try:
-            await store.put(path, data, exclusive=True, temporary=temporary, durable=durable)
-            return data
+            return Created(data, await store.put(path, data, exclusive=True, temporary=temporary, durable=durable))
         except StoreNotFoundError:
             raise
         except CommitterError as caught:
@@ -176,7 +204,7 @@ async def create_exclusively(
             found = await store.read(path, limit=limit)
             if durable:
                 await SYNC.required(store, "sync", path.parent).sync(path.parent, kind="directory")
-            return found
+            return Created(found)
         except StoreNotFoundError:
             if isinstance(error, StoreExistsError):
                 raise

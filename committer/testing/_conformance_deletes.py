@@ -7,13 +7,62 @@ import pytest
 
 from committer.errors import ConfigurationError, StorePreconditionError, UnsupportedError
 from committer.paths import StorePath
-from committer.stores.abilities import BATCH_DELETE, CONDITIONAL_DELETE
+from committer.stores.abilities import BATCH_DELETE, CONDITIONAL_DELETE, CONDITIONAL_REPLACE
 from committer.stores.base import Capabilities, Store
-from committer.testing._conformance_base import Channel, ConformanceBase, outcomes, undeclared
+from committer.testing._conformance_base import Channel, ConformanceBase, alike, outcomes, successes, undeclared
 
 
 class DeleteConformance(ConformanceBase):
-    """What holds of a store whose capabilities say `conditional_delete` or `batch_delete`."""
+    """What holds of a store whose capabilities say `conditional_delete`, `conditional_replace` or `batch_delete`."""
+
+    async def test_replace_only_what_was_seen(
+        self, store: Store, root: StorePath, channel: Channel, can: Capabilities
+    ) -> None:
+        able = CONDITIONAL_REPLACE.of(store)
+        assert (able is not None) == can.conditional_replace
+        if able is None:
+            return
+        path = root / "d/file"
+        first = await store.put(path, b"first", exclusive=True)
+        second = await able.replace_file(path, b"second", seen=first)
+        assert await channel.files() == {"d/file": b"second"}
+        with pytest.raises(StorePreconditionError) as caught:
+            await able.replace_file(path, b"third", seen=first)
+        assert (caught.value.outcome, caught.value.path) == ("unchanged", str(path))
+        assert await channel.files() == {"d/file": b"second"}
+        # What a look says serves as what the put said.
+        assert alike(second, await store.status(path))
+        await able.replace_file(path, b"fourth", seen=await store.status(path))
+        assert await channel.files() == {"d/file": b"fourth"}
+
+    async def test_replace_nothing_that_is_gone(
+        self, store: Store, root: StorePath, channel: Channel, can: Capabilities
+    ) -> None:
+        able = CONDITIONAL_REPLACE.of(store)
+        assert (able is not None) == can.conditional_replace
+        if able is None:
+            return
+        seen = await store.put(root / "d/file", b"first")
+        await store.delete_file(root / "d/file")
+        with pytest.raises(StorePreconditionError) as caught:
+            await able.replace_file(root / "d/file", b"second", seen=seen)
+        assert caught.value.outcome == "unchanged"
+        assert await channel.files() == {}
+
+    async def test_replace_what_was_seen_at_once(
+        self, store: Store, root: StorePath, channel: Channel, can: Capabilities
+    ) -> None:
+        able = CONDITIONAL_REPLACE.of(store)
+        assert (able is not None) == can.conditional_replace
+        if able is None:
+            return
+        seen = await store.put(root / "file", b"first")
+        contents = [f"writer {number}".encode() for number in range(6)]
+        found = await outcomes(able.replace_file(root / "file", data, seen=seen) for data in contents)
+        assert successes(found) == 1
+        assert all(isinstance(one, StorePreconditionError) for one in found if isinstance(one, BaseException))
+        winner = next(number for number, one in enumerate(found) if not isinstance(one, BaseException))
+        assert await channel.files() == {"file": contents[winner]}
 
     async def test_delete_only_what_was_seen(
         self, store: Store, root: StorePath, channel: Channel, can: Capabilities

@@ -12,7 +12,7 @@ from committer.errors import CommitterError, JobNotFoundError, StoreNotFoundErro
 from committer.paths import StorePath
 from committer.stores.memory import MemorySpace
 from committer.stores.status import FileStatus
-from committer.testing.faults import Call, Fault, SimulatedCrash
+from committer.testing.faults import Call, Fault, FaultKind, SimulatedCrash
 from tests.neighbours.meeting import Connection, Party, Table
 from tests.rotation import Share
 
@@ -344,3 +344,26 @@ async def test_driver_whose_outcome_an_earlier_jobs_keeps_replacing_ends_its_own
     assert table.files() == NEW
     assert b"p=1/b" in table.all_files()["_SUCCESS"]
     assert table.temporary() == set()
+
+
+@pytest.mark.parametrize("profile", ["adls", "gcs", "s3"])
+@pytest.mark.parametrize("kind", ["lost", "unanswered", "again"])
+async def test_mark_whose_answer_is_lost_is_written_once(profile: str, kind: FaultKind) -> None:
+    """The second request would be refused: the driver looks, and finds its own mark, or puts it again."""
+    table = Table(profile)
+    job = await table.job("job", OLD, committer.CommitterConfig(outcome_kept=True))
+    marks = 0
+
+    async def before(call: Call) -> None:
+        nonlocal marks
+        if call.operation == "put" and call.path.name == "outcome":
+            marks += 1
+            if marks == 2:
+                job.store.faults.append(Fault(kind=kind, operation="put", path="/outcome"))
+
+    job.store.before_call = before
+    await job.commit()
+    assert job.error is None, job.error
+    assert marks == {"lost": 2, "unanswered": 3, "again": 2}[kind]
+    assert b'"finished": true' in table.all_files()["_temporary/job/outcome"]
+    assert table.temporary() == {"_temporary/job/outcome"}

@@ -41,7 +41,12 @@ ARGUMENTS: dict[str, Any] = {
 }  # fmt: skip
 """Something else than the default for each parameter of a method."""
 
-COUNTED_AS = {"put_described": "put", "rename_version": "rename_file", "rename_counted_files": "rename_files"}
+COUNTED_AS = {
+    "put_described": "put",
+    "replace_file": "put",
+    "rename_version": "rename_file",
+    "rename_counted_files": "rename_files",
+}
 """What a method is to what wraps the store, where that is another one."""
 
 

@@ -85,7 +85,10 @@ async def test_a_lost_answer_that_cannot_be_looked_for_is_unknown(space: MemoryS
     )
     with pytest.raises(StoreOutcomeUnknownError, match="looking failed"):
         await create_exclusively(store, space.path("file"), b"mine")
-    await asyncio.sleep(0.35)
+    for _wait in range(100):
+        await asyncio.sleep(0.05)
+        if space.files():
+            break
     assert space.files() == {"/file": b"mine"}
 
 
@@ -94,7 +97,10 @@ async def test_a_refusal_after_a_lost_answer_is_unknown(space: MemorySpace) -> N
     store = FaultyStore(space.store(), [late, Fault(kind="forbidden", operation="put")])
     with pytest.raises(StoreOutcomeUnknownError):
         await create_exclusively(store, space.path("file"), b"mine")
-    await asyncio.sleep(0.35)
+    for _wait in range(100):
+        await asyncio.sleep(0.05)
+        if space.files():
+            break
     assert space.files() == {"/file": b"mine"}
 
 

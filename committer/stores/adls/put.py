@@ -2,25 +2,51 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import suppress
-from typing import Final
+from typing import Final, NamedTuple
 
-from committer.errors import CommitterError, StoreError, StoreExistsError, StoreNotFoundError, StoreUnavailableError
+from committer.errors import (
+    CommitterError,
+    StoreError,
+    StoreExistsError,
+    StoreNotFoundError,
+    StorePreconditionError,
+    StoreUnavailableError,
+)
 from committer.flow.runtime import current_runtime
 from committer.paths import StorePath
 from committer.stores.adls.conflicts import explain_conflict
 from committer.stores.adls.listing import status_in
 from committer.stores.adls.wire import AdlsWire
 from committer.stores.adls.writer import AdlsWriter
-from committer.stores.azure.errors import error_of
+from committer.stores.azure.errors import code_of, error_of
 from committer.stores.base import FileStatus, Store
 from committer.stores.http import Answer
 
 _BLOB: Final = {"Content-Type": "application/octet-stream", "x-ms-blob-type": "BlockBlob"}
-_NEW_BLOB: Final = {**_BLOB, "If-None-Match": "*"}
+_ABSENT: Final = {"If-None-Match": "*"}
 # What an account answers whose blob endpoint is switched off, walled off or knows no such call. A right that is missing
 # is told in the same way, so the other way is tried before the caller is told.
 _REFUSED: Final = frozenset({400, 403, 405, 501})
+
+
+class _How(NamedTuple):
+    """What must stand where a file is put: nothing, where it is exclusive; the one of an identity; or anything."""
+
+    exclusive: bool
+    over: str | None
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        """The condition, to the service."""
+        if self.exclusive:
+            return _ABSENT
+        return {} if self.over is None else {"If-Match": f'"{self.over}"'}
+
+    def unmet(self, path: StorePath) -> StorePreconditionError:
+        """The error of what is not so."""
+        return StorePreconditionError("another file is there, or none", operation="put", path=path)
 
 
 class SmallFiles:
@@ -36,16 +62,23 @@ class SmallFiles:
         self._store = store
         self._blob_works: bool | None = None
 
-    async def put(self, path: StorePath, data: bytes, *, exclusive: bool, temporary: StorePath | None) -> FileStatus:
-        """See `Store.put`."""
+    async def put(
+        self,
+        path: StorePath,
+        data: bytes,
+        *,
+        exclusive: bool = False,
+        over: str | None = None,
+        temporary: StorePath | None,
+    ) -> FileStatus:
+        """See `Store.put`, and with the identity of what it goes `over`, `SupportsConditionalReplace.replace_file`."""
+        how = _How(exclusive, over)
         if self._blob_works is False:
-            return await self._put_by_rename(path, data, exclusive=exclusive, temporary=temporary)
+            return await self._put_by_rename(path, data, how, temporary=temporary)
         answer: Answer | None = None
         refusal: CommitterError | None = None
         try:
-            answer = await self._wire.send(
-                "put", "PUT", path, (), _NEW_BLOB if exclusive else _BLOB, data=data, blob=True
-            )
+            answer = await self._wire.send("put", "PUT", path, (), {**_BLOB, **how.headers}, data=data, blob=True)
         except StoreUnavailableError as error:
             if self._blob_works:
                 raise
@@ -54,14 +87,16 @@ class SmallFiles:
             if answer.status < 300:
                 self._blob_works = True
                 return status_in(answer.headers, path, size=len(data))
+            if over is not None and answer.status in (404, 412):
+                raise how.unmet(path)
             if answer.status in (409, 412):
                 await explain_conflict(self._store, "put", path, exclusive=exclusive)
             refusal = error_of(answer, "put", path, replaces=not exclusive)
             if self._blob_works or answer.status not in _REFUSED:
                 raise refusal
         try:
-            status = await self._put_by_rename(path, data, exclusive=exclusive, temporary=temporary)
-        except StoreExistsError:
+            status = await self._put_by_rename(path, data, how, temporary=temporary)
+        except (StoreExistsError, StorePreconditionError):
             self._blob_works = False
             raise
         except StoreError as error:
@@ -73,7 +108,7 @@ class SmallFiles:
         return status
 
     async def _put_by_rename(
-        self, path: StorePath, data: bytes, *, exclusive: bool, temporary: StorePath | None
+        self, path: StorePath, data: bytes, how: _How, *, temporary: StorePath | None
     ) -> FileStatus:
         if temporary is None:
             temporary = path.parent / f".{current_runtime().nonce()}.tmp"
@@ -87,12 +122,22 @@ class SmallFiles:
         try:
             await writer.write(data)
             written = await writer.close()
-            await self._rename(temporary, path, exclusive=exclusive, identity=written.identity)
+            if how.over is not None:
+                await self._rename_over(temporary, path, how, written.identity)
+            else:
+                await self._rename(temporary, path, exclusive=how.exclusive, identity=written.identity)
         except BaseException:
             with suppress(StoreError):
                 await self._store.delete_file(temporary)
             raise
         return FileStatus(path, False, len(data), written.modified, written.identity)
+
+    async def _rename_over(self, temporary: StorePath, path: StorePath, how: _How, identity: str | None) -> None:
+        answer = await self._wire.rename("put", temporary, path, replace=True, identity=identity, over=how.over)
+        if answer.status == 412 and not code_of(answer).startswith("Source"):
+            raise how.unmet(path)
+        if answer.status >= 300:
+            raise error_of(answer, "put", path, replaces=True)
 
     async def _rename(self, temporary: StorePath, path: StorePath, *, exclusive: bool, identity: str | None) -> None:
         try:

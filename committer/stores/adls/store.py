@@ -45,6 +45,7 @@ _CAPABILITIES: Final = Capabilities(
     implicit_parents=True,
     deletes_trees=True,
     conditional_delete=True,
+    conditional_replace=True,
     examination=True,
     forbids_trailing_period=True,
     max_path_bytes=MAX_PATH_BYTES,
@@ -227,6 +228,13 @@ class AdlsStore(Store):
         """Puts a small file; what the service has acknowledged is durable."""
         self._container.new(path)
         return await self._small.put(path, bytes(data), exclusive=exclusive, temporary=temporary)
+
+    async def replace_file(
+        self, path: StorePath, data: bytes, *, seen: FileStatus, temporary: StorePath | None = None
+    ) -> FileStatus:
+        """See `SupportsConditionalReplace.replace_file`; by a rename on the condition where no blob can be put."""
+        self._container.new(path)
+        return await self._small.put(path, bytes(data), over=seen.identity or "", temporary=temporary)
 
     async def open_writer(self, path: StorePath, *, durable: bool = False) -> FileWriter:
         """Creates the file, empty until the writer is closed; 8 MiB are kept before they are sent."""

@@ -18,9 +18,10 @@ class AdlsWire(AzureWire):
         *,
         replace: bool,
         identity: str | None,
+        over: str | None = None,
         continuation: str = "",
     ) -> Answer:
-        """Sends "Path - Create" with a rename source."""
+        """Sends "Path - Create" with a rename source; `over` is the etag that the destination must have."""
         access = self._access
         if not access.ready:
             # The source's URL needs the signature too.
@@ -29,6 +30,8 @@ class AdlsWire(AzureWire):
         headers = {"x-ms-rename-source": f"{place}?{access.signature}" if access.signature else place}
         if not replace:
             headers["If-None-Match"] = "*"
+        if over is not None:
+            headers["If-Match"] = f'"{over}"'
         if identity is not None:
             headers["x-ms-source-if-match"] = f'"{identity}"'
         query = (("continuation", continuation),) if continuation else NOTHING

@@ -50,6 +50,7 @@ _CAPABILITIES: Final = Capabilities(
     atomic_directory_rename=False,
     identity_through_rename=False,
     conditional_delete=True,
+    conditional_replace=True,
     block_lists=True,
     examination=True,
     forbids_trailing_period=True,
@@ -233,6 +234,13 @@ class AzureBlobStore(BlockCalls, Store):
     ) -> FileStatus:
         """Puts a file; `temporary` and `durable` are not needed: what was answered is whole, and stays."""
         return await self._put("put", self._container.new(path), data, _BLOB, exclusive=exclusive)
+
+    async def replace_file(
+        self, path: StorePath, data: bytes, *, seen: FileStatus, temporary: StorePath | None = None
+    ) -> FileStatus:
+        """See `SupportsConditionalReplace.replace_file`."""
+        met = {**_BLOB, "If-Match": f'"{seen.identity}"'}
+        return await self._put("put", self._container.new(path), data, met, exclusive=False)
 
     async def open_writer(self, path: StorePath, *, durable: bool = False) -> FileWriter:
         """Looks whether something is there; the file appears when the writer is closed, if nothing is there then.

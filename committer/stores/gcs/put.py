@@ -9,12 +9,12 @@ from collections.abc import Mapping
 from typing import Final
 
 from committer.audit import current_audit
-from committer.errors import CommitterError, StoreExistsError, StoreOutcomeUnknownError
+from committer.errors import CommitterError, StoreExistsError, StoreOutcomeUnknownError, StorePreconditionError
 from committer.flow.runtime import current_runtime
 from committer.paths import StorePath
 from committer.stores.base import FileStatus, Store
 from committer.stores.gcs.checksums import LONG_BODY_BYTES, Checksum
-from committer.stores.gcs.errors import error_of
+from committer.stores.gcs.errors import error_of, says_no_bucket
 from committer.stores.gcs.resources import FIELDS, STAMP, parsed, status_of
 from committer.stores.gcs.wire import GcsWire
 from committer.stores.helpers import status_or_none, unseen
@@ -55,14 +55,25 @@ class Inserts:
         path: StorePath,
         data: Body,
         *,
-        exclusive: bool,
+        exclusive: bool = False,
+        generation: str = "",
         stamp: str | None = None,
         metadata: Mapping[str, str] | None = None,
     ) -> FileStatus:
         """Makes an object.
 
+        Args:
+            operation: What errors call it.
+            path: Where it goes.
+            data: Its content.
+            exclusive: Only where nothing is.
+            generation: Only over the object of that generation, if given.
+            stamp: As `stamp` gives one; None for a new one.
+            metadata: What to keep beside it.
+
         Raises:
             StoreExistsError: `exclusive` and something is there.
+            StorePreconditionError: Nothing of that generation is there.
             StoreError: The service refused.
         """
         stamp = stamp or self.stamp()
@@ -81,8 +92,12 @@ class Inserts:
         query = [("uploadType", "multipart"), ("fields", FIELDS)]
         if exclusive:
             query.append(("ifGenerationMatch", "0"))
+        elif generation:
+            query.append(("ifGenerationMatch", generation))
         headers = {"Content-Type": f"multipart/related; boundary={boundary}"}
         answer = await self._wire.send(operation, "POST", path, self._wire.upload_url, query, headers, data=body)
+        if generation and answer.status in (404, 412) and not says_no_bucket(answer):
+            raise StorePreconditionError("another file is there, or none", operation=operation, path=path)
         if answer.status == 412:
             raise StoreExistsError("something stands there", operation=operation, path=path)
         if answer.status >= 300:

@@ -18,6 +18,7 @@ from committer.errors import (
     StoreNotADirectoryError,
     StoreNotEmptyError,
     StoreNotFoundError,
+    StorePreconditionError,
     UnsupportedError,
 )
 from committer.paths import StorePath
@@ -46,6 +47,7 @@ _CAPABILITIES: Final = Capabilities(
     conditional_rename=True,
     versions=True,
     conditional_delete=True,
+    conditional_replace=True,
     batch_delete=True,
     max_batch_delete=BATCH,
     metadata=True,
@@ -202,6 +204,15 @@ class GcsStore(Store):
         """See `SupportsMetadata.put_described`."""
         self._check_file("put", self._checked(path))
         return await self._inserts.put("put", path, data, exclusive=False, metadata=metadata)
+
+    async def replace_file(
+        self, path: StorePath, data: bytes, *, seen: FileStatus, temporary: StorePath | None = None
+    ) -> FileStatus:
+        """See `SupportsConditionalReplace.replace_file`; the condition is the generation that was seen."""
+        self._check_file("put", self._checked(path))
+        if seen.version is None:
+            raise StorePreconditionError("nothing tells which file is meant", operation="put", path=path)
+        return await self._inserts.put("put", path, data, generation=seen.version)
 
     async def open_writer(self, path: StorePath, *, durable: bool = False) -> FileWriter:
         """Looks whether something is there; the file appears when the writer is closed, if nothing is there then.

@@ -17,6 +17,7 @@ _WITHOUT_RENAMES: Final = msgspec.structs.replace(
     replacing_rename=False,
     identity_through_rename=False,
     conditional_delete=True,
+    conditional_replace=True,
 )
 
 PROFILES: Final[Mapping[str, Capabilities]] = {
@@ -26,11 +27,18 @@ PROFILES: Final[Mapping[str, Capabilities]] = {
         implicit_parents=True,
         deletes_trees=True,
         conditional_rename=True,
+        conditional_replace=True,
         forbids_trailing_period=True,
         max_path_bytes=1024,
     ),
     "gcs": msgspec.structs.replace(
-        _FLAT, conditional_rename=True, versions=True, conditional_delete=True, batch_delete=True, max_batch_delete=100
+        _FLAT,
+        conditional_rename=True,
+        versions=True,
+        conditional_delete=True,
+        conditional_replace=True,
+        batch_delete=True,
+        max_batch_delete=100,
     ),
     # S3's 5 MiB, the least that a part may have but for the last, is for a flag to set: a test has small files.
     "s3": msgspec.structs.replace(
@@ -66,6 +74,7 @@ FLAGS: Final = (
     "case_folding",
     "conditional_delete",
     "conditional_rename",
+    "conditional_replace",
     "deletes_trees",
     "forbids_trailing_period",
     "hard_links",

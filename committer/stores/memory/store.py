@@ -283,6 +283,19 @@ class MemoryStore(Store):
         space = await self._turn_if("conditional_delete", "delete_file_if", path)
         return space.tree.delete_file_if(path, identity)
 
+    async def replace_file(
+        self, path: StorePath, data: bytes, *, seen: FileStatus, temporary: StorePath | None = None
+    ) -> FileStatus:
+        """See `SupportsConditionalReplace.replace_file`.
+
+        Raises:
+            UnsupportedError: `Capabilities.conditional_replace` does not hold.
+        """
+        tree = (await self._turn_if("conditional_replace", "put", path)).tree
+        file = tree.new_file(bytes(data))
+        tree.replace(path, file, seen.identity)
+        return describe(path, file)
+
     async def delete_files(self, paths: Sequence[StorePath]) -> Mapping[StorePath, StoreError]:
         """See `SupportsBatchDelete.delete_files`; each delete succeeds.
 

@@ -158,6 +158,13 @@ class Tree:
         if self.on_put is not None:
             self.on_put(path)
 
+    def replace(self, path: StorePath, file: File, identity: str | None) -> None:
+        """Puts a file over one that is still the given one."""
+        standing = self.find(path, "put")
+        if standing is None or standing.identity != identity:
+            raise StorePreconditionError("another file is there, or none", operation="put", path=path)
+        self.put(path, file, "put", replace=True)
+
     def make_directory(self, path: StorePath, *, parents: bool) -> bool:
         """Makes a directory."""
         entry = self._find(path, "make_directory")
