@@ -21,7 +21,7 @@ from committer.stages.record_refs import RecordRef
 from committer.stages.release_lock import release_lock
 from committer.stages.replace_lock import TakeReplaceLock, lock_owner
 from committer.stores.base import Store
-from committer.stores.helpers import create_exclusively
+from committer.stores.helpers import Created, create_or_read
 from tests.simulate.patches import Patches, create_by_put
 
 
@@ -151,12 +151,12 @@ def setup_name_ignored(patches: Patches) -> None:
 def loser_keeps_its_winners(patches: Patches) -> None:
     """A driver that finds its job decided by another one publishes what it chose itself."""
 
-    async def create(store: Store, path: StorePath, data: bytes, **options: Any) -> bytes:
-        found = await create_exclusively(store, path, data, **options)
+    async def create(store: Store, path: StorePath, data: bytes, **options: Any) -> Created:
+        found = await create_or_read(store, path, data, **options)
         commits = b'"decision": "commit"'
-        return data if path.name == "decision" and commits in data and commits in found else found
+        return Created(data) if path.name == "decision" and commits in data and commits in found.data else found
 
-    patches.function(create_exclusively, create)
+    patches.function(create_or_read, create)
 
 
 BEFORE_DECISION: tuple[Callable[[Patches], None], ...] = (

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from committer.stores.base import Store
-from committer.stores.helpers import create_exclusively
+from committer.stores.helpers import Created, create_or_read
 
 _SIMULATOR = "committer.testing.simulate"
 
@@ -45,10 +45,9 @@ class Patches:
 def create_by_put(patches: Patches, name: str) -> None:
     """The record of this name is written over whatever stands there."""
 
-    async def create(store: Store, path: Any, data: bytes, **options: Any) -> bytes:
+    async def create(store: Store, path: Any, data: bytes, **options: Any) -> Created:
         if path.name != name:
-            return await create_exclusively(store, path, data, **options)
-        await store.put(path, data)
-        return data
+            return await create_or_read(store, path, data, **options)
+        return Created(data, await store.put(path, data))
 
-    patches.function(create_exclusively, create)
+    patches.function(create_or_read, create)

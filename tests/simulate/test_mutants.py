@@ -32,12 +32,12 @@ BEGIN = {
     "no-freeze": 130,
     "outcome-not-exclusive": 10,
     "publish-errors-ignored": 40,
-    "removed-by-name": 1080,
+    "removed-by-name": 1410,
     "replace-lock-ignored": 20,
     "rollback-by-name": 780,
     "setup-name-ignored": 155,
     "success-put-back-as-it-was": 800,
-    "success-written-over": 473,
+    "success-written-over": 640,
     "unfinished-neighbours-ignored": 835,
 }
 
