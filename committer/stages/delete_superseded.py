@@ -7,7 +7,7 @@ from committer.flow.workers import run_workers
 from committer.records.job_state import Fact
 from committer.stages.base import Stage
 from committer.stages.commit_state import looking_again
-from committer.stores.abilities import CONDITIONAL_DELETE
+from committer.stores.conditions import CONDITIONAL_DELETE
 
 
 class DeleteSuperseded(Stage[list[Fact], int]):

@@ -17,8 +17,8 @@ from committer.stages.other_setup import is_another_setup, remove_mistaken
 from committer.stages.own_records import read_own_outcome, read_record
 from committer.stages.removal import remove_emptied, remove_records
 from committer.stages.success_content import is_unmarked
-from committer.stores.abilities import CONDITIONAL_REPLACE
 from committer.stores.base import FileStatus
+from committer.stores.conditions import CONDITIONAL_REPLACE
 from committer.stores.helpers import Created, create_or_read, exists, status_or_none
 
 _TRIES: Final = 5

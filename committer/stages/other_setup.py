@@ -23,8 +23,8 @@ from committer.stages.base import StageContext
 from committer.stages.job_stands import is_set_up_anew
 from committer.stages.own_records import read_outcome, read_record, read_setup
 from committer.stages.take_away import move_away, take_away
-from committer.stores.abilities import CONDITIONAL_DELETE
 from committer.stores.base import FileStatus
+from committer.stores.conditions import CONDITIONAL_DELETE
 from committer.stores.helpers import exists, status_or_none
 
 

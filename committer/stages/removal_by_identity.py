@@ -13,8 +13,9 @@ from committer.records.job_state import is_of
 from committer.stages.base import StageContext
 from committer.stages.own_records import read_outcome
 from committer.stages.removal_base import TRIES, Removal
-from committer.stores.abilities import BATCH_DELETE, CONDITIONAL_DELETE
+from committer.stores.abilities import BATCH_DELETE
 from committer.stores.base import FileStatus
+from committer.stores.conditions import CONDITIONAL_DELETE
 from committer.stores.helpers import children_of, status_or_none
 from committer.stores.odd_names import delete_odd
 

@@ -29,7 +29,7 @@ from committer.stages.replace_lock import is_held_since_decision
 from committer.stages.success_content import DECIDED_BY, read_success
 from committer.stages.take_away import take_away
 from committer.stages.validate_output import problem_with
-from committer.stores.abilities import CONDITIONAL_DELETE
+from committer.stores.conditions import CONDITIONAL_DELETE
 from committer.stores.helpers import create_exclusively, move_file, status_or_none
 
 _ROUNDS = 5

@@ -1,6 +1,7 @@
 """What a store can do: its capabilities, and the optional abilities, each a protocol and how it is asked for.
 
-Uploads and block lists are in `committer.stores.uploads`, what only `committer doctor` asks for is in
+Uploads and block lists are in `committer.stores.uploads`, deletes and puts on conditions in
+`committer.stores.conditions`, what only `committer doctor` asks for is in
 `committer.stores.examination`.
 """
 
@@ -55,8 +56,8 @@ class Capabilities(msgspec.Struct, frozen=True, kw_only=True):
         durable: The store implements `SupportsSync`: what is written survives a power loss only when synced.
         multipart: The store implements `committer.stores.uploads.SupportsUploads`.
         block_lists: The store implements `committer.stores.uploads.SupportsBlockLists`.
-        conditional_delete: The store implements `SupportsConditionalDelete`.
-        conditional_replace: The store implements `SupportsConditionalReplace`.
+        conditional_delete: The store implements `committer.stores.conditions.SupportsConditionalDelete`.
+        conditional_replace: The store implements `committer.stores.conditions.SupportsConditionalReplace`.
         batch_delete: The store implements `SupportsBatchDelete`: it deletes many files in one call.
         batch_rename: The store implements `SupportsBatchRename`: it renames many files in one call.
         tree_counts: The store implements `committer.stores.tree_counts.SupportsTreeCounts`, beside
@@ -322,49 +323,6 @@ class SupportsSync(Protocol):
         """Forces a file's data, or a directory's entries, to the disk."""
 
 
-class SupportsConditionalDelete(Protocol):
-    """A file can be deleted on the condition that it is still the one that was seen."""
-
-    async def delete_file_if(self, path: StorePath, *, identity: str) -> bool:
-        """Deletes a file whose identity is still the given one, decided by the store. One call.
-
-        (S3: DeleteObject with ``If-Match``, which needs the right to read too; Azure: Delete Blob with ``If-Match``.)
-        Where the identity is an etag of the content, another file of the same content passes for the one that was
-        seen: no condition tells stamps apart.
-
-        Returns:
-            True when there was one; False when nothing is there, however the service says that (204, 404 or 412: a
-            store whose service says 412 of both looks once more).
-
-        Raises:
-            StorePreconditionError: Another file is there; it was not deleted.
-        """
-
-
-class SupportsConditionalReplace(Protocol):
-    """A small file can be replaced on the condition that it is still the one that was seen."""
-
-    async def replace_file(
-        self, path: StorePath, data: bytes, *, seen: FileStatus, temporary: StorePath | None = None
-    ) -> FileStatus:
-        """Puts a whole file over the very one that was seen, decided by the store. One call.
-
-        (S3: PutObject with ``If-Match``; Google Cloud Storage: an insert with ``ifGenerationMatch``; Azure: Put Blob
-        with ``If-Match``.) Where a service that speaks like S3 does not know the condition, whatever is there is
-        replaced: nothing may rest on the condition alone. A lost answer is not tried again: the second request would
-        be refused.
-
-        Args:
-            path: The file.
-            data: Its new content.
-            seen: What `Store.status` said of it, or the call that wrote it.
-            temporary: As for `Store.put`.
-
-        Raises:
-            StorePreconditionError: Another file is there, or none; nothing was changed.
-        """
-
-
 class SupportsMetadata(Protocol):
     """A file can be put with texts beside its content."""
 
@@ -414,12 +372,6 @@ VERSIONS: Final[Ability[SupportsVersions]] = Ability(
     SupportsVersions, "renames by version", lambda can: can.versions, in_place_of="rename_file"
 )
 SYNC: Final[Ability[SupportsSync]] = Ability(SupportsSync, "syncing to the disk", lambda can: can.durable)
-CONDITIONAL_DELETE: Final[Ability[SupportsConditionalDelete]] = Ability(
-    SupportsConditionalDelete, "conditional deletes", lambda can: can.conditional_delete
-)
-CONDITIONAL_REPLACE: Final[Ability[SupportsConditionalReplace]] = Ability(
-    SupportsConditionalReplace, "conditional puts", lambda can: can.conditional_replace, in_place_of="put"
-)
 METADATA: Final[Ability[SupportsMetadata]] = Ability(SupportsMetadata, "metadata", lambda can: can.metadata)
 BATCH_DELETE: Final[Ability[SupportsBatchDelete]] = Ability(
     SupportsBatchDelete, "batch deletes", lambda can: can.batch_delete, in_place_of="delete_file"

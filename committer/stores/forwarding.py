@@ -14,8 +14,6 @@ from committer.paths import StorePath
 from committer.stores.abilities import (
     BATCH_DELETE,
     BATCH_RENAME,
-    CONDITIONAL_DELETE,
-    CONDITIONAL_REPLACE,
     HARD_LINKS,
     LINKS,
     LOCAL_PATHS,
@@ -26,6 +24,7 @@ from committer.stores.abilities import (
     Wrapper,
 )
 from committer.stores.base import FileStatus, FileWriter, Store
+from committer.stores.conditions import CONDITIONAL_DELETE, CONDITIONAL_REPLACE
 from committer.stores.examination import EXAMINATION, TRIALS, Finding
 from committer.stores.tree_counts import TREE_COUNTS, TreeCounts
 from committer.stores.uploads import BLOCK_LISTS, UPLOADS, PendingUpload, UncommittedBlock, UploadPart

@@ -20,8 +20,9 @@ from committer.errors import (
     UnsupportedError,
 )
 from committer.paths import StorePath
-from committer.stores.abilities import CONDITIONAL_DELETE, METADATA, SYNC
+from committer.stores.abilities import METADATA, SYNC
 from committer.stores.base import FileStatus, Store
+from committer.stores.conditions import CONDITIONAL_DELETE
 
 RECORD_LIMIT_BYTES: Final = 1 << 30
 _TRIES: Final = 5

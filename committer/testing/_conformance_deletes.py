@@ -7,8 +7,9 @@ import pytest
 
 from committer.errors import ConfigurationError, StorePreconditionError, UnsupportedError
 from committer.paths import StorePath
-from committer.stores.abilities import BATCH_DELETE, CONDITIONAL_DELETE, CONDITIONAL_REPLACE
+from committer.stores.abilities import BATCH_DELETE
 from committer.stores.base import Capabilities, Store
+from committer.stores.conditions import CONDITIONAL_DELETE, CONDITIONAL_REPLACE
 from committer.testing._conformance_base import Channel, ConformanceBase, alike, outcomes, successes, undeclared
 
 

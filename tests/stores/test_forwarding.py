@@ -11,6 +11,7 @@ import msgspec
 import pytest
 
 import committer.stores.abilities
+import committer.stores.conditions
 import committer.stores.examination
 import committer.stores.tree_counts
 import committer.stores.uploads
@@ -135,7 +136,7 @@ async def test_every_method_is_passed_on_as_it_was_called(method: str) -> None:
 
 def test_every_ability_is_known_and_passed_on() -> None:
     stores = committer.stores
-    modules = stores.abilities, stores.examination, stores.tree_counts, stores.uploads
+    modules = stores.abilities, stores.conditions, stores.examination, stores.tree_counts, stores.uploads
     protocols = {
         found
         for module in modules

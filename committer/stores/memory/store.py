@@ -8,13 +8,7 @@ from typing import Literal
 
 import msgspec
 
-from committer.errors import (
-    ConfigurationError,
-    RecordError,
-    StoreError,
-    StorePreconditionError,
-    UnsupportedError,
-)
+from committer.errors import ConfigurationError, RecordError, StoreError, StorePreconditionError, UnsupportedError
 from committer.flow.runtime import current_runtime
 from committer.paths import StorePath
 from committer.stores.base import Capabilities, FileStatus, FileWriter, Store
@@ -27,7 +21,6 @@ from committer.stores.memory.writer import MemoryWriter
 from committer.stores.uploads import PendingUpload, UncommittedBlock, UploadPart
 
 
-# A key of 1,024 bytes, and the slash that a path has before it.
 class MemorySpace:
     """A named file tree that every `MemoryStore` of this process with its name looks at.
 
