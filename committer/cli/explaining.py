@@ -92,6 +92,7 @@ async def _described(session: Session, destination: StorePath, job_id: str) -> t
             "calls_a_second": f"{rate:,.0f}" if rate else "unlimited",
             "lacks": ", ".join(_lacks(store.capabilities)),
             "others": "; ".join(_others(store.capabilities, name)),
+            "not_here": "; ".join(_not_here(store.capabilities, name)),
         }
         return described, layout_for(store, destination, job_id)
     finally:
@@ -106,6 +107,16 @@ def _others(can: Capabilities, chosen: str) -> list[str]:
         if name != chosen and all(getattr(can, ability) for ability in kind.needs)
     ]
     return [f"{kind.name} (unsafe: {kind.unsafe})" if kind.unsafe else kind.name for kind in suited]
+
+
+def _not_here(can: Capabilities, chosen: str) -> list[str]:
+    """The committers that no job there can have, by name, each with the first thing that the store cannot do for it."""
+    found: list[str] = []
+    for name, kind in sorted(BUILT_IN.items()):
+        lacking = [words for ability, words in kind.needs.items() if not getattr(can, ability)]
+        if lacking and name != chosen:
+            found.append(f"{name} (the store cannot {lacking[0]})")
+    return found
 
 
 def _lacks(can: Capabilities) -> list[str]:

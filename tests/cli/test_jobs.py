@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shlex
 from pathlib import Path
 
@@ -10,7 +11,9 @@ import pytest
 
 from committer import CommitterConfig
 from committer import sync as committer_sync
+from committer.committers.registry import BUILT_IN
 from committer.stores.local import LocalStore
+from committer.stores.memory import MemoryStore
 from committer.stores.registry import register_store, unregister_store
 from committer.testing.faults import Fault, FaultyStore
 from tests.cli.conftest import JAVA_JOB, Lake, Run
@@ -197,3 +200,15 @@ def test_a_committer_that_is_unsafe_is_called_so(run: Run, tmp_path: Path) -> No
             assert "leaves alone" not in plan
     said = run("explain", tmp_path).out
     assert "file-v1; file-v2 (unsafe: " in " ".join(said.split())
+
+
+@pytest.mark.parametrize("profile", ["local", "gcs", "s3", "azure-flat"])
+def test_every_committer_is_explained_for_every_store(run: Run, profile: str) -> None:
+    """The one that a job gets, the others that it can have, and those that the store cannot carry, with the reason."""
+    space = MemoryStore.space(f"explained-{profile}", profile)
+    said = run("explain", f"memory://{space.name}/table", "--output", "json").json
+    told = f"{said['committer']}; {said['others']}; {said['not_here']}"
+    assert all(re.search(rf"(?:^|; ){name}(?: \(|;|$)", told) for name in BUILT_IN), told
+    stocator = "unsafe: files are visible before the job is decided"
+    assert (stocator in said["others"]) == (profile != "local")
+    MemoryStore.forget(space.name)

@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 
+import committer
 from committer.committers.registry import BUILT_IN, committer_for, default_committer
+from committer.errors import UnsupportedError
 from committer.stores.memory.profiles import PROFILES
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -58,3 +60,10 @@ def test_every_committer_has_a_need_and_a_row_of_guarantees(name: str) -> None:
     assert len(row) == 15
     assert "unsafe" in row[0] if BUILT_IN[name].unsafe else "unsafe" not in row[0]
     assert not BUILT_IN[name].unsafe or "**no**" in row[6]
+
+
+async def test_an_unknown_name_is_refused_with_those_there_are(tmp_path: Path) -> None:
+    with pytest.raises(UnsupportedError, match="committer 'direct' is unknown") as caught:
+        await committer.open_job(tmp_path / "table", committer="direct")
+    assert all(name in caught.value.message for name in BUILT_IN)
+    assert not (tmp_path / "table").exists()

@@ -14,6 +14,7 @@ from uuid import uuid4
 import pytest
 
 import committer.spark
+import committer.sync
 
 from .cluster import Driver, standalone_cluster
 from .store_driver import ROWS
@@ -179,3 +180,33 @@ def test_a_staging_committer_replaces_what_the_mode_says(
     static = write(frame.where("p = 2"), mode="overwrite", partition_overwrite_mode="static")
     assert {key.partition("/")[0] for key in static} == {"p=2"}
     assert not static & dynamic
+
+
+def test_the_data_source_writes_objects_that_hold_their_attempt_and_winners_are_read(
+    spark: SparkSession, server: Server, options: dict[str, str], tmp_path: Path
+) -> None:
+    """`stocator` by its name. An overwrite is refused, since tasks write among the old files; Spark reads by URIs."""
+    from pyspark.errors import PySparkException
+
+    from tests.s3.servers import BUCKET
+
+    uri = f"s3a://{BUCKET}/stocator/table"
+    frame = spark.createDataFrame([(number, number % 3) for number in range(30)], "id long, p int").repartition(2)
+    writer = frame.write.format("committer").options(**{f"storage.{name}": text for name, text in options.items()})
+    writer = writer.option("committer", "stocator").option("format", "parquet").option("partitionBy", "p")
+    writer.mode("append").save(uri)
+    winners = committer.sync.list_winners(uri, storage_options=options)
+    assert (winners.committer, len(winners.files)) == ("stocator", 6)
+    assert all(path.startswith(f"{BUCKET}/stocator/table/p=") and "-attempt_" in path for path in winners.paths)
+    assert all(text.startswith("s3a://") for text in winners.uris)
+    before = keys(server.client, BUCKET)
+    with pytest.raises(PySparkException, match="conflict_mode='replace'"):
+        writer.option("partitionOverwriteMode", "dynamic").mode("overwrite").save(uri)
+    assert keys(server.client, BUCKET) == before
+
+    table = tmp_path / "read"
+    committer.spark.write(frame, table, partition_by=["p"])
+    read = committer.sync.list_winners(table)
+    rows = spark.read.option("basePath", str(table)).parquet(*read.uris)
+    assert sorted(row.id for row in rows.collect()) == list(range(30))
+    assert "p" in rows.columns
