@@ -79,7 +79,7 @@ async def clean_up(
     try:
         if skipped:
             # What is left pending is paid for, and no listing of files shows it.
-            return False, await AbortUploads(context).run(None) if context.store.capabilities.multipart else []
+            return False, await AbortUploads(context).run([]) if context.store.capabilities.multipart else []
         return True, await CleanupJob(context, ended=ended).run(removal)
     except JobNotFoundError:
         # Another driver did the rest, and the id is another job's by now.
@@ -113,7 +113,7 @@ async def finish_aborted(context: StageContext) -> None:
             # Another driver did it, and the id is another job's by now.
             return
     elif context.store.capabilities.multipart:
-        await AbortUploads(context).run(None)
+        await AbortUploads(context).run([])
     await save_report(context, success=False, published=None, error=None, only_if_absent=True)
     if not skipped:
         await RemoveLastRecords(context).run(removal)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Sequence
 from typing import Final
 
 from committer.errors import (
@@ -35,7 +36,7 @@ _UUID: Final = re.compile(r"[0-9A-Fa-f]{8}(?:-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}
 _MOST_LEFT_ALONE: Final = 100
 
 
-class AbortUploads(Stage[None, list[str]]):
+class AbortUploads(Stage[Sequence[StorePath], list[str]]):
     """Ends every upload that the job's task attempts began and that is still pending; no other's, ever.
 
     Which are the job's is told by the lists in its directory, and by names that hold its id where the engine puts it,
@@ -57,11 +58,16 @@ class AbortUploads(Stage[None, list[str]]):
 
     name = "job_stage_abort_uploads"
 
-    async def execute(self, value: None) -> list[str]:
-        """Ends those of losers by their lists, then what is pending by list and by name."""
+    async def execute(self, value: Sequence[StorePath]) -> list[str]:
+        """Ends those of losers by their lists, then what is pending by list and by name.
+
+        Args:
+            value: Lists that were found to be removed. Those of a task attempt of an earlier setup of the id, whose
+                task commits reached their driver in the other way, do not lie where this job's do.
+        """
         layout, workers = self.context.layout, self.context.config.io_concurrency
         forms = self.context.forms
-        runs = await forms.upload_lists(self.context)
+        runs = list(dict.fromkeys([*await forms.upload_lists(self.context), *value]))
         since, winners = await both(self._set_up_at(), self._winners(asked=bool(runs)))
         won = [run for run in runs if forms.is_list_of(run, winners)]
         lost = sorted({*runs} - {*won})

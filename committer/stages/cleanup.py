@@ -71,7 +71,7 @@ class CleanupJob(Stage[Removal | None, list[str]]):
         left_alone: list[str] = []
         if self.context.store.capabilities.multipart:
             # Before what says which uploads are the job's is deleted.
-            left_alone = await AbortUploads(self.context).run(None)
+            left_alone = await AbortUploads(self.context).run(removal.run_lists)
         fate = {layout.decision, layout.outcome}
         to_take = [child for child in removal.children if child.path not in fate or child.is_directory]
         # Before the setup record, which says what else is the job's.

@@ -48,6 +48,11 @@ class Removal(ABC):
         """What was seen in the job's directory."""
         return self.found.get(self.context.layout.job_directory, [])
 
+    @property
+    def run_lists(self) -> list[StorePath]:
+        """Where runs of task attempts listed their uploads, as far as it was listed by name."""
+        return []
+
     async def look(self) -> None:
         """Looks what stands in the places that a cleanup empties.
 

@@ -33,6 +33,12 @@ class RemovalByIdentity(Removal):
         self._surveyed: set[StorePath] = set()
         self._marked: list[StorePath] = []
 
+    @property
+    def run_lists(self) -> list[StorePath]:
+        """See `Removal.run_lists`."""
+        uploads = self.context.layout.uploads.name
+        return [child.path for child in self._below if child.is_directory and child.path.parent.name == uploads]
+
     async def look(self) -> None:
         """Lists all that is not of one task attempt alone, then the job's directory: about 6 listings in 3 rounds."""
         layout = self.context.layout

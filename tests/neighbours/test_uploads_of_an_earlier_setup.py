@@ -80,3 +80,21 @@ async def test_task_attempt_of_an_earlier_setup_is_told_that_it_commits_for_no_j
     assert new.error is None, new.error
     assert table.files() == NEW
     assert table.temporary() == set()
+
+
+@pytest.mark.parametrize("delivery", BOTH)
+@pytest.mark.parametrize("anew", BOTH)
+async def test_task_attempt_that_is_opened_late_leaves_no_upload(delivery: Delivery, anew: Delivery) -> None:
+    """Found by the search (80240, 81033): it knows no setup record but the new job's, and dies when it has sent a file."""
+    table = Table("s3")
+    job = await committer.open_job(table.dest, job_id="job", delivery=delivery, storage_options=table.options)
+    await job.abort()
+    new = await table.job("job", NEW, delivery=anew)
+    task = await committer.open_task(job.spec, task=0, storage_options=table.options)
+    await write(task, "p=1/old-0")
+    assert "/table/p=1/old-0" in {upload.path.path for upload in table.space.uploads}
+    await new.commit()
+    assert new.error is None, new.error
+    assert table.files() == NEW
+    assert [str(upload.path) for upload in table.space.uploads] == []
+    assert table.temporary() == set()
