@@ -118,6 +118,29 @@ async def test_a_directory_that_another_process_removes_as_it_is_made_is_made_ag
     assert place.files() == {"a": b"1"}
 
 
+async def test_a_directory_that_another_process_removes_right_after_it_was_made_is_made_again(
+    place: MemoryPlace, disk: Path, config: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is gone when it is looked whose it is, and is no other user's for that."""
+    job = await place.open_job(config=config())
+    own = disk / f"committer-{os.geteuid()}"
+    looks, lstat = 0, os.lstat
+
+    def removed_before(path: str) -> os.stat_result:
+        nonlocal looks
+        if os.fspath(path) == str(own):
+            looks += 1
+            if looks == 1:
+                own.rmdir()
+        return lstat(path)
+
+    monkeypatch.setattr(os, "lstat", removed_before)
+    await place.run_task(job, 0, {"a": b"1"})
+    assert looks > 1
+    await job.commit()
+    assert place.files() == {"a": b"1"}
+
+
 async def test_files_can_be_opened_at_once(
     place: MemoryPlace, disk: Path, config: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:

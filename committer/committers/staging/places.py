@@ -118,7 +118,7 @@ def _make(base: str, job: str, run: str) -> str:
     for tries_left in reversed(range(_TRIES)):
         try:
             os.makedirs(own, mode=0o700, exist_ok=True)
-            if not _is_own(own):
+            if not _is_ours(os.lstat(own)):
                 raise PermissionError(f"{own} is another user's, or others can write to it")
             os.chmod(own, 0o700)
             os.makedirs(os.path.dirname(place), exist_ok=True)
@@ -162,6 +162,10 @@ def _is_own(directory: str) -> bool:
         found = os.lstat(directory)
     except OSError:
         return False
+    return _is_ours(found)
+
+
+def _is_ours(found: os.stat_result) -> bool:
     return stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid() and not found.st_mode & 0o022
 
 
