@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 from committer.errors import (
     CommitterError,
+    StoreError,
     StoreExistsError,
     StoreNotADirectoryError,
     StoreNotFoundError,
@@ -11,7 +14,9 @@ from committer.errors import (
 )
 from committer.events import names
 from committer.flow.workers import run_workers
-from committer.stages.base import Stage
+from committer.paths import StorePath
+from committer.stages.base import Stage, StageContext
+from committer.stores.base import Store
 
 _TRIES = 5
 
@@ -58,6 +63,44 @@ def leaves(directories: list[str]) -> list[str]:
     """The directories that are no other's parent."""
     parents = {directory.rpartition("/")[0] for directory in directories}
     return sorted(set(directories) - parents)
+
+
+async def make_missing(context: StageContext, destination: str, made: list[StorePath]) -> None:
+    """Makes the directory that a file goes to where it does not stand: a look a directory, and a call.
+
+    Args:
+        context: The job.
+        destination: The file's.
+        made: Told of those that did not stand, deepest first, before they are made.
+
+    Raises:
+        TargetExistsError: A file stands there.
+    """
+    store = context.store
+    needed = missing = context.layout.target(destination).parent
+    while missing != missing.parent and not await _is_directory(store, missing):
+        made.append(missing)
+        missing = missing.parent
+    if missing == needed:
+        return
+    try:
+        await store.make_directory(needed, parents=True)
+    except (StoreExistsError, StoreNotADirectoryError) as error:
+        raise refused_directory(destination.rpartition("/")[0], error) from error
+
+
+async def remove_made(context: StageContext, made: list[StorePath]) -> None:
+    """Removes directories that `make_missing` made, where nothing is in them."""
+    for directory in made:
+        with suppress(StoreError):
+            await context.store.delete_directory(directory, recursive=False)
+
+
+async def _is_directory(store: Store, path: StorePath) -> bool:
+    try:
+        return (await store.status(path)).is_directory
+    except (StoreNotFoundError, StoreNotADirectoryError):
+        return False
 
 
 def refused_directory(directory: str, error: CommitterError) -> TargetExistsError:

@@ -31,7 +31,7 @@ from committer.records.success import FILENAMES_LIMIT
 from committer.stages.base import Stage, StageContext
 from committer.stages.commit_state import CommitState, other_end
 from committer.stages.counted_attempts import counted_files
-from committer.stages.create_directories import refused_directory
+from committer.stages.create_directories import make_missing, remove_made
 from committer.stages.existing_target import ExistingTargets
 from committer.stages.identity import (
     is_file_of,
@@ -98,8 +98,8 @@ class PublishFiles(Stage[CommitState, Published]):
     Postconditions: every file of every winner is at its destination and nowhere else.
     Failure modes: `TargetExistsError` is definite: nothing of that file happened; `OutcomeUnknownError`; a store error
     leaves a decided job that `recover` finishes. After the first failure no new call starts.
-    Cost: one call a file, and one an attempt where the store counts; 2 more for each that fails; for one that replaces,
-    2 or 3 more, and where that is a directory two listings of each directory in it.
+    Cost: one call a file, and one an attempt where the store counts; 2 to 5 more for each that fails; for one that
+    replaces, 2 or 3 more, and where that is a directory two listings of each directory in it.
     Hadoop: ``RenameFilesStage``.
     """
 
@@ -183,6 +183,17 @@ class PublishFiles(Stage[CommitState, Published]):
 
     async def _settle(self, file: PlannedFile, source: StorePath, target: StorePath, error: StoreError | None) -> None:
         """Looks at source and target and does what is left to do, until nothing is."""
+        made: list[StorePath] = []
+        try:
+            await self._settle_by_looks(file, source, target, error, made)
+        except CommitterError:
+            # The job may have been taken back since this driver, or worker, looked.
+            await remove_made(self.context, made)
+            raise
+
+    async def _settle_by_looks(
+        self, file: PlannedFile, source: StorePath, target: StorePath, error: StoreError | None, made: list[StorePath]
+    ) -> None:
         for _round in range(_ROUNDS):
             at_source, at_target = await self._look(source), await self._look(target)
             same = is_file_of(at_target, file)
@@ -200,7 +211,7 @@ class PublishFiles(Stage[CommitState, Published]):
                 raise error
             try:
                 if at_target is None:
-                    await self._rename_into_place(file, source, target)
+                    await self._rename_into_place(file, source, target, made)
                 elif same:
                     # Two names of one file: the rename was a link whose old name was not yet removed. Renaming one
                     # onto the other would do nothing (POSIX), so the old name is removed.
@@ -225,7 +236,9 @@ class PublishFiles(Stage[CommitState, Published]):
             return None
         return None if is_virtual_directory(status, self.context.store.capabilities) else status
 
-    async def _rename_into_place(self, file: PlannedFile, source: StorePath, target: StorePath) -> None:
+    async def _rename_into_place(
+        self, file: PlannedFile, source: StorePath, target: StorePath, made: list[StorePath]
+    ) -> None:
         store = self.context.store
         fact = self._existing.recorded(file)
         if fact is not None and fact.is_directory:
@@ -233,10 +246,7 @@ class PublishFiles(Stage[CommitState, Published]):
             await self._refuse_job_aside(file, target, self.context.layout.superseded / f"{fact.aside:08d}")
         if store.capabilities.directories:
             # Its directory may have been removed since it was made or seen.
-            try:
-                await store.make_directory(target.parent, parents=True)
-            except (StoreExistsError, StoreNotADirectoryError) as error:
-                raise refused_directory(file.destination.rpartition("/")[0], error) from error
+            await make_missing(self.context, file.destination, made)
         await store.rename_file(source, target, identity=file.identity)
 
     async def _replace_target(

@@ -10,7 +10,7 @@ import pytest
 import committer
 from committer.errors import CommitterError
 from committer.stages import chunks
-from committer.testing.faults import SimulatedCrash
+from committer.testing.faults import Fault, SimulatedCrash
 from tests.neighbours.meeting import Connection, Table
 from tests.processes.test_overtaken_drivers import (
     CONFIGS,
@@ -100,6 +100,22 @@ async def test_rolled_back_while_a_worker_stands_still(profile: str, mode: str) 
 
     said = await at_every_call(profile, mode, roll_back, check)
     assert {"over", "unknown"} <= said
+
+
+@pytest.mark.parametrize("profile", [name for name in FENCED if name.values[0] in FENCING])
+async def test_rolled_back_while_a_worker_whose_rename_failed_stands_still(profile: str) -> None:
+    """It makes the directory of its target again, and there is nothing to rename into it any more."""
+    for number in count(1):
+        table, worker = await decided(profile, "append")
+        worker.store.faults.append(Fault(kind="unanswered", operation="rename_file"))
+
+        async def happen(table: Table = table, worker: Worker = worker) -> None:
+            await roll_back(table, worker)
+
+        await worker.run(number, happen)
+        assert is_untouched(table), (number, worker.account, table.files(), table.temporary())
+        if number > worker.store.count():
+            break
 
 
 @pytest.mark.parametrize("profile", EVERYWHERE)
