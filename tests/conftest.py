@@ -21,7 +21,9 @@ from blockbuster import BlockBuster, BlockBusterFunction, BlockingError
 from hypothesis import HealthCheck, settings
 
 import committer
+from committer.flow.runtime import use_runtime
 from tests import rotation, shares
+from tests.short_waits import ShortWaits
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # A shell's background jobs ignore Ctrl-C, and so would every process that a test starts and interrupts.
@@ -102,6 +104,22 @@ def pytest_keep_groups_together(items: list[pytest.Item]) -> None:
         suffixed = getattr(item, "_nodeid", "")
         if suffixed.startswith(f"{item.nodeid}@"):
             item._id = type(item._id).parse(suffixed)  # type: ignore[attr-defined]
+
+
+# --- Waits --------------------------------------------------------------------------------------------------------
+
+# Folders whose tests lose and refuse store calls, and measure no time.
+_WITHOUT_WAITS = {"engine", "guarantees", "neighbours", "publishing", "stages"}
+
+
+@pytest.fixture(autouse=True)
+def short_waits(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Has calls that are lost or refused made again at once, where a test is about what comes of it."""
+    if request.path.parent.name in _WITHOUT_WAITS:
+        with use_runtime(ShortWaits()):
+            yield
+    else:
+        yield
 
 
 # --- Shares -------------------------------------------------------------------------------------------------------

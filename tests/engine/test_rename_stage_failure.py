@@ -33,16 +33,10 @@ async def test_resilience_is_as_expected(place: Place) -> None:
 
 @pytest.mark.parametrize("kind", ["unavailable", "throttled", "unanswered"])
 async def test_renames_that_were_not_done_are_done_again(place: Place, kind: str) -> None:
-    from committer.flow.runtime import use_runtime
-    from committer.testing.virtual_time import VirtualRuntime
-
-    if place.store.scheme != "memory":
-        pytest.skip("virtual time and threads")
-    with use_runtime(VirtualRuntime()):
-        job = await place.open_job()
-        await place.run_task(job, 0, FILES)
-        place.faults(renames(kind=kind, path="/tasks/", times=5))
-        report = await job.commit()
+    job = await place.open_job()
+    await place.run_task(job, 0, FILES)
+    place.faults(renames(kind=kind, path="/tasks/", times=5))
+    report = await job.commit()
     assert report.renames_recovered == 0
     assert place.files() == FILES
 
@@ -50,22 +44,16 @@ async def test_renames_that_were_not_done_are_done_again(place: Place, kind: str
 @pytest.mark.parametrize(("kind", "outcome"), [("unavailable", "partial"), ("unanswered", "unknown")])
 async def test_renames_that_never_come_through(place: Place, kind: str, outcome: str) -> None:
     """What the store says was not done is not unknown; the files are where they were."""
-    from committer.flow.runtime import use_runtime
-    from committer.testing.virtual_time import VirtualRuntime
-
-    if place.store.scheme != "memory":
-        pytest.skip("virtual time and threads")
-    with use_runtime(VirtualRuntime()):
-        job = await place.open_job(job_id="job-1")
-        await place.run_task(job, 0, {"part": b"1"})
-        place.faults(renames(kind=kind, path="/tasks/", times=None))
-        with pytest.raises(CommitterError) as caught:
-            await job.commit()
-        assert caught.value.outcome == outcome
-        assert "recover(" in caught.value.next_step
-        assert place.files() == {}
-        place.store.faults.clear()
-        await place.recover("job-1")
+    job = await place.open_job(job_id="job-1")
+    await place.run_task(job, 0, {"part": b"1"})
+    place.faults(renames(kind=kind, path="/tasks/", times=None))
+    with pytest.raises(CommitterError) as caught:
+        await job.commit()
+    assert caught.value.outcome == outcome
+    assert "recover(" in caught.value.next_step
+    assert place.files() == {}
+    place.store.faults.clear()
+    await place.recover("job-1")
     assert place.files() == {"part": b"1"}
 
 
