@@ -1,4 +1,4 @@
-"""Azurite, Microsoft's own emulator of the blob service: fetched once by npm into build/, run on a port of 127.0.0.1."""
+"""Azurite, Microsoft's own emulator of the blob service: fetched once by npm (tests/fetched.py), run on a port of 127.0.0.1."""
 
 from __future__ import annotations
 
@@ -17,12 +17,13 @@ import pytest
 from azure.core.exceptions import AzureError, ResourceExistsError
 from azure.storage.blob import BlobServiceClient
 
+from tests.fetched import FETCHED
+
 VERSION = "3.37.0"
 ACCOUNT = "lakeaccount"
 KEY = "bGFrZS1jb21taXR0ZXItdGVzdHMtb25seS1ub3QtYS1zZWNyZXQ="
 CONTAINER = "data"
 KEY_IS_IN = "AZURE_BLOB_TEST_KEY"
-_BUILD = Path(__file__).parents[2] / "build"
 _FETCH_S = 180
 _UP_S = 60.0
 
@@ -45,7 +46,7 @@ class Azurite(NamedTuple):
 
 def program() -> Path:
     """The script that Node runs; skips the test where it cannot be had."""
-    directory = _BUILD / f"azurite-{VERSION}"
+    directory = FETCHED / f"azurite-{VERSION}"
     main = directory / "node_modules/azurite/dist/src/blob/main.js"
     node, npm = shutil.which("node"), shutil.which("npm")
     if node is None or (npm is None and not main.is_file()):

@@ -1,7 +1,7 @@
 """Hadoop's own client of Azure Data Lake Storage (ABFS), in a JVM, on an emulated account.
 
 Its jars are in no PySpark and no Python package: Maven fetches them once, of the version that PySpark's Hadoop has, into
-build/, where later runs find them.
+the user's cache, where later runs find them.
 """
 
 from __future__ import annotations

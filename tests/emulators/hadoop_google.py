@@ -1,6 +1,6 @@
 """Google's connector for Hadoop, in a JVM, on emulated Google Cloud Storage.
 
-Maven fetches its jar once into build/, where later runs find it.
+Maven fetches its jar once into the user's cache, where later runs find it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Jars that are in no Python package: Maven fetches them once into build/, where later runs find them."""
+"""Jars that are in no Python package: Maven fetches them once into the user's cache (tests/fetched.py), where later runs find them."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
+from tests.fetched import FETCHED
 from tests.interop.jvm import NoJavaError
 
 # What Hadoop's store clients leave to the program that uses them, and PySpark has.
 _PROVIDED = ("jackson-annotations", "jackson-core", "jackson-databind", "commons-lang3", "commons-io")
-_BUILD = Path(__file__).parents[2] / "build"
 _FETCH_SECONDS = 180
 _PROJECT = """\
 <project xmlns="http://maven.apache.org/POM/4.0.0">
@@ -50,14 +50,14 @@ def hadoop_jars(name: str, dependencies: Sequence[str]) -> list[Path]:
     """The jars of some dependencies, and what a client of Hadoop needs besides.
 
     Args:
-        name: Of their directory in build/: artifact and version.
+        name: Of their directory in the cache: artifact and version.
         dependencies: What `dependency` made.
 
     Raises:
         NoJavaError: They are not there and cannot be fetched; the text says why.
     """
     pyspark = pyspark_jars()
-    directory = _BUILD / name
+    directory = FETCHED / name
     if not directory.is_dir():
         _fetch(name, dependencies, directory)
     return sorted(directory.glob("*.jar")) + [jar for name in _PROVIDED for jar in pyspark.glob(f"{name}-[0-9]*.jar")]
