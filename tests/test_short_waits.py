@@ -17,17 +17,17 @@ from tests.short_waits import ShortWaits
 async def test_a_wait_moves_both_clocks_and_takes_a_thousandth() -> None:
     runtime = ShortWaits()
     began, clock, date = time.monotonic(), runtime.monotonic(), runtime.now()
-    await runtime.sleep(1000)
-    assert time.monotonic() - began < 500
-    assert runtime.monotonic() - clock >= 1000
-    assert runtime.now() - date >= timedelta(seconds=1000)
+    await runtime.sleep(60)
+    assert time.monotonic() - began < 30
+    assert runtime.monotonic() - clock >= 60
+    assert runtime.now() - date >= timedelta(seconds=60)
 
 
 async def test_waits_at_the_same_time_move_the_clocks_once() -> None:
     runtime = ShortWaits()
     clock = runtime.monotonic()
-    await asyncio.gather(*(runtime.sleep(100) for _ in range(20)))
-    assert 100 <= runtime.monotonic() - clock < 1000
+    await asyncio.gather(*(runtime.sleep(20) for _ in range(20)))
+    assert 20 <= runtime.monotonic() - clock < 200
 
 
 async def test_tries_end_with_their_budget() -> None:
