@@ -5,6 +5,8 @@ Its output is visible when a task closes a file. The tests of what it does not g
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 import pytest
 
 import committer
@@ -20,6 +22,7 @@ from committer.errors import (
     UnsupportedError,
 )
 from committer.paths import StorePath
+from committer.records.job_state import Decision, encode_record
 from committer.records.pending_uploads import ListedUpload, UploadList, encode_upload_list
 from committer.testing.faults import Call, Fault, FaultyStore, SimulatedCrash
 from tests.engine.places import MemoryPlace
@@ -164,6 +167,42 @@ async def test_a_zombie_that_goes_on_after_its_job_leaves_a_file_that_no_reader_
     assert place.losers() == set()
 
 
+async def test_a_replacing_job_takes_files_of_a_running_job_for_old_ones_and_that_is_refused() -> None:
+    """G11 does not hold beside jobs that replace: but nothing is committed that is not there."""
+    place = StocatorPlace("s3")
+    job = await place.open_job(job_id="j")
+    await place.run_task(job, 0, FILES)
+    async with committer.open_job(
+        place.dest,
+        job_id="replacing",
+        config=CommitterConfig(conflict_mode="replace", superseded_scope="destination"),
+        storage_options=place.options,
+    ) as other:
+        await place.run_task(other, 0, {"new": b"new"})
+        await other.commit(tasks=1)
+    assert place.objects() == {"new": b"new"}
+    with pytest.raises(PreflightError, match="is gone"):
+        await job.commit(tasks=1)
+    await place.run_task(job, 0, FILES, attempt=1)
+    await job.commit(tasks=1)
+    assert place.files() == {**FILES, "new": b"new"}
+
+
+async def test_while_a_job_commits_there_is_no_success_for_some_calls(place: StocatorPlace) -> None:
+    """G13 does not hold: a reader tries again."""
+    await place.run_job({"part-0": b"old"}, job_id="earlier")
+    job = await place.open_job(job_id="j")
+    await place.run_task(job, 0, FILES)
+    seen: list[bool] = []
+
+    async def look(_call: Call) -> None:
+        seen.append("_SUCCESS" in place.all_files())
+
+    place.store.before_call = look
+    await job.commit(tasks=1)
+    assert (seen[0], seen[-1], False in seen) == (True, True, True)
+
+
 # -- losers are deleted, and nothing else -----------------------------------------------------------------------
 
 
@@ -283,6 +322,32 @@ async def test_a_list_of_an_earlier_job_of_the_id_that_comes_late_costs_no_commi
     place.write(listed, late)
     await committer.cleanup(place.dest, older_than=0, force=True, storage_options=place.options)
     assert b"won" in place.objects().values()
+
+
+@pytest.mark.parametrize("how", ["abort", "recover", "cleanup"])
+async def test_a_decision_against_a_committed_job_that_comes_late_costs_no_committed_file(
+    place: StocatorPlace, how: str
+) -> None:
+    """With the list of a winner, which comes late, too: the job's own driver goes on with what it finds there."""
+    job = await place.open_job(job_id="j")
+    await place.run_task(job, 0, {"part-0": b"won"})
+    [listed] = [name for name in place.all_files() if "/uploads/" in name]
+    late = place.read(listed)
+    await job.commit(tasks=1)
+    against = Decision(
+        job_id="j", decision="abort", driver="d", created="2026-01-01T00:00:00+00:00", setup=job.spec.setup
+    )
+    place.write(listed, late)
+    place.write("_temporary/j/decision", encode_record(against))
+    with suppress(CommitterError):
+        if how == "abort":
+            async with committer.attach_job(job.spec, storage_options=place.options) as attached:
+                await attached.abort()
+        elif how == "recover":
+            await place.recover("j", rollback=True, force=True)
+        else:
+            await committer.cleanup(place.dest, job_id="j", force=True, storage_options=place.options)
+    assert list(place.objects().values()) == [b"won"]
 
 
 async def test_a_list_names_nothing_but_objects_of_its_run(place: StocatorPlace) -> None:
