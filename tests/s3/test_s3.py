@@ -360,13 +360,14 @@ async def test_a_service_that_deletes_whatever_is_there(server: Server, root: St
             await store.delete_file_if(root / "file", identity="x")
 
 
-async def test_a_service_that_knows_no_condition_of_a_put(server: Server, root: StorePath) -> None:
+@pytest.mark.parametrize(("status", "code"), [(501, "NotImplemented"), (400, "InvalidArgument")])
+async def test_a_service_that_knows_no_condition_of_a_put(
+    server: Server, root: StorePath, status: int, code: str
+) -> None:
     """It refuses the header; the file is put without it, as nothing rests on the condition alone."""
     async with through_proxy(server, root) as (store, proxy):
         seen = await store.put(root / "file", b"1")
-        proxy.troubles = [
-            Trouble("answer", method="PUT", status=501, body="<Error><Code>NotImplemented</Code></Error>")
-        ]
+        proxy.troubles = [Trouble("answer", method="PUT", status=status, body=f"<Error><Code>{code}</Code></Error>")]
         await store.replace_file(root / "file", b"2", seen=seen)
         assert [("if-match" in request.headers) for request in proxy.seen if request.method == "PUT"][-2:] == [
             True,

@@ -10,6 +10,7 @@ import msgspec
 
 from committer.errors import (
     CommitterError,
+    ConfigurationError,
     RecordError,
     StoreConflictError,
     StoreError,
@@ -230,7 +231,7 @@ class S3Store(UploadCalls, Store):
         except StoreNotFoundError as error:
             # "Conditional writes": 404 where no object is.
             raise StorePreconditionError("no file is there", operation="put", path=path, causes=[error]) from error
-        except UnsupportedError:
+        except (ConfigurationError, UnsupportedError):
             return await self._put("put", path, data, headers, exclusive=False)
 
     async def open_writer(self, path: StorePath, *, durable: bool = False) -> FileWriter:
