@@ -9,13 +9,11 @@ from typing import Final
 from committer.errors import StorePartsError, TaskError
 from committer.paths import StorePath
 from committer.records.pending_uploads import UploadEntry
-from committer.stages.attempt_files import AttemptFiles
 from committer.stages.base import StageContext
 from committer.stages.job_stands import check_job_stands
 from committer.stages.part_writer import PartWriter
-from committer.stages.staged_files import no_local_paths
-from committer.stages.task_output import WrittenFile
-from committer.stores.base import FileStatus, FileWriter, Store
+from committer.stages.sent_files import SentFiles
+from committer.stores.base import FileWriter, Store
 from committer.stores.uploads import BLOCK_LISTS
 
 MARK: Final = "blocks"
@@ -24,7 +22,7 @@ MARK: Final = "blocks"
 _TOKEN_BYTES: Final = 16
 
 
-class BlockFiles(AttemptFiles):
+class BlockFiles(SentFiles["_BlockWriter"]):
     """Files that are sent as blocks to where they go, and made files of when the job is committed.
 
     Opening one costs a call, which looks at the job, the first one another: it leaves a mark in the directory of the
@@ -39,14 +37,12 @@ class BlockFiles(AttemptFiles):
     """
 
     def __init__(self, context: StageContext, directory: StorePath) -> None:
-        self._context = context
+        super().__init__(context)
         self._mark = directory / MARK
         self._marking = asyncio.Lock()
         self._marked = False
         self._stamp = context.layout.stamp(directory.name)
         self._begun: list[tuple[StorePath, str]] = []
-        self._entries: dict[str, UploadEntry] = {}
-        self._open: dict[str, _BlockWriter] = {}
 
     async def open(self, destination: str, staged: str) -> FileWriter:
         """Leaves the mark of the run, looks whether the job stands."""
@@ -56,61 +52,26 @@ class BlockFiles(AttemptFiles):
                 await context.store.put(self._mark, b"")
                 self._marked = True
         await check_job_stands(context, operation="open")
-        store, config, can = context.store, context.config, context.store.capabilities
         path, token = context.layout.target(destination), context.runtime.nonce(_TOKEN_BYTES)
         self._begun.append((path, token))
 
         def finished(ids: list[str]) -> None:
-            self._entries[staged] = UploadEntry(id=token, etags=tuple(ids))
-            del self._open[staged]
+            self._sent(staged, UploadEntry(id=token, etags=tuple(ids)))
 
-        part_bytes = max(config.multipart_size, can.min_part_bytes)
         writer = self._open[staged] = _BlockWriter(
-            store,
+            context.store,
             path,
             token,
             stamp=self._stamp,
-            part_bytes=min(part_bytes, can.max_part_bytes or part_bytes),
-            in_flight=config.multipart_in_flight,
+            part_bytes=self._part_bytes(),
+            in_flight=context.config.multipart_in_flight,
             told=finished,
         )
         return writer
 
-    def written(self, staged: str, status: FileStatus, *, absolute: str) -> WrittenFile:
-        """Its name, size and blocks."""
-        return WrittenFile(staged, status.size, None, absolute=absolute, upload=self._entries[staged])
-
-    def kept_at(self, staged: str) -> StorePath | None:
-        """As blocks of the name that the file will have."""
-        return None
-
-    def local_directory(self, name: str) -> str:
-        """There is none: every byte goes to the store.
-
-        Raises:
-            UnsupportedError: Always.
-        """
-        raise no_local_paths(self._context.store, name)
-
-    async def scan(self) -> tuple[list[WrittenFile], list[str]]:
-        """Nothing: no program wrote anything by a path."""
-        return [], []
-
-    async def settle(self, files: Sequence[WrittenFile]) -> Sequence[WrittenFile]:
-        """Nothing: they wait as blocks."""
-        return files
-
-    async def stop(self) -> None:
-        """Stops sending files that were not closed."""
-        for writer in tuple(self._open.values()):
-            await writer.stop()
-
     def uploads(self) -> Sequence[tuple[StorePath, str]]:
         """Every file that was begun, by path and token."""
         return self._begun
-
-    async def close(self) -> None:
-        """Nothing: all is in the store."""
 
 
 class _BlockWriter(PartWriter[str]):

@@ -10,18 +10,17 @@ from committer.errors import StoreError
 from committer.flow.shielded import UNDO_BOUND_S, run_shielded
 from committer.paths import StorePath
 from committer.records.pending_uploads import ListedUpload, UploadEntry, UploadList, encode_upload_list
-from committer.stages.attempt_files import AttemptFiles
 from committer.stages.base import StageContext
 from committer.stages.job_stands import check_job_stands
 from committer.stages.origin import is_told_by_directory
-from committer.stages.staged_files import no_local_paths
-from committer.stages.task_output import AttemptIdentity, WrittenFile
+from committer.stages.sent_files import SentFiles
+from committer.stages.task_output import AttemptIdentity
 from committer.stages.upload_writer import UploadWriter
-from committer.stores.base import FileStatus, FileWriter
+from committer.stores.base import FileWriter
 from committer.stores.uploads import UPLOADS, UploadPart
 
 
-class UploadedFiles(AttemptFiles):
+class UploadedFiles(SentFiles[UploadWriter]):
     """Files whose bytes go to uploads to their destinations, completed when the job is committed.
 
     Opening one costs 3 calls, before anything is sent: its upload is begun, then listed in the job's directory, then
@@ -36,38 +35,33 @@ class UploadedFiles(AttemptFiles):
     """
 
     def __init__(self, context: StageContext, identity: AttemptIdentity) -> None:
+        super().__init__(context)
         layout = context.layout
         run = layout.task_attempt_directory(identity.task, identity.attempt, identity.nonce).name
-        self._context = context
         self._stamp = layout.stamp(run)
         attempt_id = layout.task_attempt_id(identity.task, identity.attempt)
         self._list = ListBeingWritten(context, layout.uploads / run, attempt_id)
         self._begun: dict[str, StorePath] = {}
-        self._entries: dict[str, UploadEntry] = {}
-        self._open: dict[str, UploadWriter] = {}
 
     async def open(self, destination: str, staged: str) -> FileWriter:
         """Begins the upload, lists it."""
         context = self._context
-        store, config, can = context.store, context.config, context.store.capabilities
         path = context.layout.target(destination)
-        uploads = UPLOADS.required(store, "create_upload", path)
+        uploads = UPLOADS.required(context.store, "create_upload", path)
         # What a lost answer leaves has no part, and is found by its name where that holds the job's token.
         upload_id = await uploads.create_upload(path, stamp=self._stamp)
         self._begun[upload_id] = path
 
         def finished(parts: Sequence[UploadPart]) -> None:
-            self._entries[staged] = entry_of(upload_id, parts)
-            del self._open[staged]
+            self._sent(staged, entry_of(upload_id, parts))
 
-        part_bytes = max(config.multipart_size, can.min_part_bytes)
         writer = self._open[staged] = UploadWriter(
-            store,
+            context.store,
             path,
             upload_id,
             stamp=self._stamp,
-            part_bytes=min(part_bytes, can.max_part_bytes or part_bytes),
-            in_flight=config.multipart_in_flight,
+            part_bytes=self._part_bytes(),
+            in_flight=context.config.multipart_in_flight,
             finished=finished,
         )
         try:
@@ -78,41 +72,9 @@ class UploadedFiles(AttemptFiles):
             raise
         return writer
 
-    def written(self, staged: str, status: FileStatus, *, absolute: str) -> WrittenFile:
-        """Its name, size and upload."""
-        return WrittenFile(staged, status.size, None, absolute=absolute, upload=self._entries[staged])
-
-    def kept_at(self, staged: str) -> StorePath | None:
-        """In an upload, which has the path that the file will have."""
-        return None
-
-    def local_directory(self, name: str) -> str:
-        """There is none: every byte goes to the store.
-
-        Raises:
-            UnsupportedError: Always.
-        """
-        raise no_local_paths(self._context.store, name)
-
-    async def scan(self) -> tuple[list[WrittenFile], list[str]]:
-        """Nothing: no program wrote anything by a path."""
-        return [], []
-
-    async def settle(self, files: Sequence[WrittenFile]) -> Sequence[WrittenFile]:
-        """Nothing: they wait in their uploads."""
-        return files
-
-    async def stop(self) -> None:
-        """Stops sending files that were not closed; their uploads end with the attempt."""
-        for writer in tuple(self._open.values()):
-            await writer.stop()
-
     def uploads(self) -> Sequence[tuple[StorePath, str]]:
         """Every upload that this run began, those of files that were given up too."""
         return [(path, upload_id) for upload_id, path in self._begun.items()]
-
-    async def close(self) -> None:
-        """Nothing: all is in the store."""
 
 
 class ListBeingWritten:
