@@ -18,8 +18,9 @@ from committer.layout import JobLayout
 from committer.paths import StorePath
 from committer.stores.base import Store
 from committer.stores.local import LocalStore
-from committer.stores.memory import MemorySpace, MemoryStore
+from committer.stores.memory import MemoryStore
 from committer.testing.faults import Fault, FaultyStore
+from tests.memory_table import MemoryTable
 
 Delivery = Literal["listing", "message"]
 
@@ -201,14 +202,14 @@ class DiskPlace(Place):
             path.unlink()
 
 
-class MemoryPlace(Place):
+class MemoryPlace(MemoryTable, Place):
     """A memory space."""
 
     _numbers = count()
 
     def __init__(self, profile: str = "local", *, delivery: Delivery = "listing", **flags: bool) -> None:
         self.delivery = delivery
-        self.space: MemorySpace = MemoryStore.space(f"engine-{next(self._numbers)}", profile, **flags)
+        self.space = MemoryStore.space(f"engine-{next(self._numbers)}", profile, **flags)
         self.dest = f"memory://{self.space.name}/table"
         self.store = FaultyStore(self.space.store())
         if profile == "s3":
@@ -220,25 +221,8 @@ class MemoryPlace(Place):
         uploads = [upload.path.path.removeprefix("/table/") for upload in self.space.uploads]
         return [*self.all_files(), *uploads]
 
-    def all_files(self) -> dict[str, bytes]:
-        return {
-            name.removeprefix("/table/"): data
-            for name, data in self.space.files().items()
-            if name.startswith("/table/")
-        }
-
     def directories(self) -> set[str]:
         return {name.removeprefix("/table/") for name in self.space.directories() if name.startswith("/table/")}
-
-    def write(self, name: str, data: bytes) -> None:
-        self.space.write(f"/table/{name}", data)
-
-    def remove(self, name: str) -> None:
-        path = self.space.path(f"table/{name}")
-        if path.path in self.space.files():
-            self.space.tree.delete_file(path)
-        else:
-            self.space.tree.delete_directory(path, recursive=True)
 
 
 def place_fixture(*kinds: str, delivery: Delivery = "listing"):

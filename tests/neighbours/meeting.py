@@ -13,6 +13,7 @@ from committer.errors import CommitterError, DestinationBusyError
 from committer.paths import StorePath
 from committer.stores.memory import MemorySpace, MemoryStore
 from committer.testing.faults import Call, FaultyStore
+from tests.memory_table import MemoryTable
 
 _numbers = count()
 
@@ -42,11 +43,11 @@ def publishes(call: Call, name: str) -> bool:
     return call.operation in ("rename_file", "complete_upload") and target is not None and target.name == name
 
 
-class Table:
+class Table(MemoryTable):
     """A destination in memory, seen past the store."""
 
     def __init__(self, profile: str, files: Mapping[str, bytes] | None = None, **flags: int) -> None:
-        self.space: MemorySpace = MemoryStore.space(f"neighbours-{next(_numbers)}", profile, **flags)
+        self.space = MemoryStore.space(f"neighbours-{next(_numbers)}", profile, **flags)
         self.dest = f"memory://{self.space.name}/table"
         for name, data in (files or {}).items():
             self.write(name, data)
@@ -55,23 +56,6 @@ class Table:
     def options(self) -> dict[str, object]:
         """Storage options of a process."""
         return {"store": Connection(self.space)}
-
-    def write(self, name: str, data: bytes) -> None:
-        self.space.write(f"/table/{name}", data)
-
-    def remove(self, name: str) -> None:
-        path = self.space.path(f"table/{name}")
-        if path.path in self.space.files():
-            self.space.tree.delete_file(path)
-        else:
-            self.space.tree.delete_directory(path, recursive=True)
-
-    def all_files(self) -> dict[str, bytes]:
-        return {
-            name.removeprefix("/table/"): data
-            for name, data in self.space.files().items()
-            if name.startswith("/table/")
-        }
 
     def files(self) -> dict[str, bytes]:
         """What a reader sees, `_SUCCESS` left out."""
