@@ -26,7 +26,7 @@ from committer.stages.names import with_ancestors
 from committer.stages.own_records import read_own_outcome
 from committer.stages.publish import Published
 from committer.stages.release_lock import release_lock
-from committer.stages.removal import removal_of
+from committer.stages.removal import removal_of, remove_emptied
 from committer.stages.success_content import is_unmarked, success_data
 from committer.stages.success_file import SaveSuccess, withdraw_success
 from committer.stores.base import FileStatus, Store
@@ -190,6 +190,9 @@ class _Committed:
         """See `committer.committers.finish.remove_last_records`."""
         kept = self._context.config.outcome_kept and self.outcome is not None
         await remove_last_records(self._context, self._removal, kept=kept)
+        if kept and self._overtaken:
+            # The outcome may be forgotten by now; where a write makes parents up, the removal made them again.
+            await remove_emptied(self._context)
 
     async def save_report(self) -> None:
         """Saves the summary, if the job asks for one."""

@@ -9,7 +9,9 @@ import asyncio
 import pytest
 
 import committer
+from committer.operations import forget_outcome
 from committer.records.job_state import JobOutcome, decode_record
+from committer.testing.faults import Call
 from tests.neighbours.meeting import Table
 from tests.neighbours.test_cleaner_that_goes_on import CLEANERS, FIRST, OLD, PLACES, SECOND, Stop, end, learns, run
 from tests.rotation import Share
@@ -71,3 +73,27 @@ async def test_operator_still_removes_it(profile: str) -> None:
     report = await committer.cleanup(table.dest, job_id="job", force=True, storage_options=table.options)
     assert list(report.removed) == ["job"]
     assert table.temporary() == set()
+
+
+@pytest.mark.parametrize("profile", ["local", "hdfs", "adls", "gcs", "s3"])
+async def test_driver_whose_outcome_was_forgotten_leaves_no_directory(profile: str) -> None:
+    """It stood still before it marked its outcome, and another driver did the rest."""
+    table = Table(profile, OLD)
+    job = await table.job("job", FIRST, KEPT)
+    puts = 0
+
+    async def before(call: Call) -> None:
+        nonlocal puts
+        puts += (call.operation, call.path.name) == ("put", "outcome")
+        if puts == 2:
+            job.store.before_call = None
+            await committer.recover(table.dest, "job", storage_options=table.options)
+            await forget_outcome(table.dest, "job", storage_options=table.options)
+
+    job.store.before_call = before
+    await job.commit()
+    assert puts == 2
+    assert job.error is None
+    assert table.files() == {**OLD, **FIRST}
+    assert table.temporary() == set()
+    assert not any("_temporary" in directory for directory in table.space.directories())
