@@ -34,8 +34,8 @@ class StocatorCommitter(Committer):
 
     name = "stocator"
     unsafe: str = (
-        "files are visible before the job is decided, and those of failed attempts until a cleanup, to readers who do "
-        "not go by _SUCCESS"
+        "files are visible before the job is decided, and those of attempts that lost until a cleanup, to readers who "
+        "do not go by _SUCCESS"
     )
     needs: Mapping[str, str] = DIRECT_NEEDS
     action: PublishAction = DirectAction()
