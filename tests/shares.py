@@ -1,9 +1,8 @@
 """What the default run leaves to CI, and which tests one worker keeps together.
 
-Tests that need a server, Java or other processes to kill are dear: the default run takes one in twelve of them, others at each
-commit (tests/rotation.py). The rest is marked `full`, which `.ci/run` runs right after it; but tests that need Spark
-take too long even there, so that they take turns: the default run takes one in twenty-four, both runs of a commit
-together one in four, and `-m slow` the rest. A
+Tests that need a server, Java or other processes to kill are dear: the default run takes one in twenty-four of them, others at
+each commit (tests/rotation.py). The rest is marked `full`, which `.ci/run` runs right after it; but tests that need Spark
+take too long even there, so that they take turns: both runs of a commit together take one in four, and `-m slow` the rest. A
 run that names files, or words of tests (`-k`), takes all that it names. A test or class that is marked `one_in` crosses many
 parameters, or repeats what other tests run elsewhere: a run takes a share of those, and `-m slow` the rest. What shares a
 server or a Java runs in one worker of xdist, where it is started once.
@@ -20,10 +19,9 @@ import pytest
 
 from tests.rotation import first_of, rotated
 
-ONE_IN: Final = 12
-# Of what needs Spark both runs of a commit take one in so many, and the default run one in so many of all.
+ONE_IN: Final = 24
+# Of what needs Spark both runs of a commit take one in so many.
 SPARK_ONE_IN: Final = 4
-SPARK_BY_DEFAULT_ONE_IN: Final = 24
 # A file with so many tests, each a matter of milliseconds, goes to one worker whole. xdist looks at all that a worker has
 # had whenever one ends: ten thousand tests that go one by one take half a minute of a processor.
 SMALL_TESTS: Final = 40
@@ -64,15 +62,14 @@ def leave_to_ci(items: Sequence[pytest.Item]) -> None:
     if os.environ.get(_VARIABLE):
         return
     dear = [item for item in items if _is_dear(item)]
-    # The same share whatever else is collected: of every folder its own, and of what needs Spark there.
-    for folder, spark in {(item.path.parent, _needs_spark(item)) for item in dear}:
-        those = [item for item in dear if item.path.parent == folder and _needs_spark(item) == spark]
-        one_in = SPARK_BY_DEFAULT_ONE_IN if spark else ONE_IN
-        first = first_of(min(one_in, len(those)), folder.name)
+    # The same share whatever else is collected: of every folder its own.
+    for folder in {item.path.parent for item in dear}:
+        those = [item for item in dear if item.path.parent == folder]
+        first = first_of(min(ONE_IN, len(those)), folder.name)
         for number, item in enumerate(those):
-            turn = (number - first) % one_in
+            turn = (number - first) % ONE_IN
             # Two shares of one test could miss each other at every commit.
-            if turn % SPARK_ONE_IN and spark and not _takes_turns(item):
+            if turn % SPARK_ONE_IN and _needs_spark(item) and not _takes_turns(item):
                 item.add_marker(pytest.mark.slow)
             elif turn:
                 item.add_marker(pytest.mark.full)

@@ -66,7 +66,7 @@ def test_every_test_has_its_turn(monkeypatch: pytest.MonkeyPatch) -> None:
         items = [Item(number, "moto_server") for number in range(40)]
         shares.leave_to_ci(items)
         some = [item.name for item in items if not item.left_out]
-        assert 3 <= len(some) <= 4
+        assert 1 <= len(some) <= 2
         assert not any(item.is_slow for item in items)
         taken += some
     assert sorted(taken) == sorted(f"test_{number}" for number in range(40))
@@ -75,7 +75,7 @@ def test_every_test_has_its_turn(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_every_test_of_spark_has_its_turn_in_ci(monkeypatch: pytest.MonkeyPatch) -> None:
     by_default: list[int] = []
     in_ci: list[int] = []
-    for offset in range(shares.SPARK_BY_DEFAULT_ONE_IN):
+    for offset in range(shares.ONE_IN):
         monkeypatch.setenv(rotation.VARIABLE, str(offset))
         items = [Item(number, "spark") if number % 2 else Item(number, marks=("spark",)) for number in range(40)]
         shares.leave_to_ci(items)
@@ -83,7 +83,7 @@ def test_every_test_of_spark_has_its_turn_in_ci(monkeypatch: pytest.MonkeyPatch)
         in_ci += [item.number for item in items if item.left_out and not item.is_slow]
         assert 8 <= sum(item.left_out for item in items) <= 9
     assert sorted(by_default) == list(range(40))
-    assert sorted(in_ci) == sorted([*range(40)] * (shares.SPARK_BY_DEFAULT_ONE_IN // shares.SPARK_ONE_IN - 1))
+    assert sorted(in_ci) == sorted([*range(40)] * (shares.ONE_IN // shares.SPARK_ONE_IN - 1))
 
 
 def test_a_test_of_spark_that_takes_turns_by_itself_has_no_other_share() -> None:
@@ -99,7 +99,7 @@ def test_a_folder_with_few_tests_is_not_left_out() -> None:
 
 
 def test_tests_that_kill_processes_are_dear() -> None:
-    items = [Item(number, folder="processes") for number in range(24)]
+    items = [Item(number, folder="processes") for number in range(48)]
     shares.leave_to_ci(items)
     assert sum(not item.left_out for item in items) == 2
 
