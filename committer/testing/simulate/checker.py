@@ -343,9 +343,9 @@ class Checker:
         """Checks what must hold where no driver can tell how far a job came: its files and the old ones still exist."""
         files = self.world.files()
         everything = set(files.values())
-        new: dict[str, bytes] = {}
+        new: dict[str, set[bytes]] = {}
         for watch in self.jobs.values():
-            if not watch.decided:
+            if not watch.decided or watch.outcome == "rolled-back":
                 continue
             dropped = watch.dropped_by(self.jobs.values())
             for task in range(watch.ledger.tasks):
@@ -353,12 +353,12 @@ class Checker:
                 kept = ({data for name, data in one.files.items() if name not in dropped} for one in able)
                 if not any(some <= everything for some in kept):
                     self._fail(f"G8: files of task {task} of {watch.job_id} are lost", files)
-                for attempt in able:
-                    new.update(attempt.files)
+                for name, data in (file for attempt in able for file in attempt.files.items()):
+                    new.setdefault(name, set()).add(data)
         removed = {name for watch in self.jobs.values() for name in self._removed_with_directories(watch)}
         for name in self.must_stand.keys() - removed - {SUCCESS}:
             data = self.must_stand[name]
-            if data not in everything and files.get(self.world.name_of(name)) != new.get(name, b""):
+            if data not in everything and files.get(self.world.name_of(name)) not in new.get(name, ()):
                 self._fail(f"G8: {name} is lost", files)
 
     def _removed_with_directories(self, watch: JobWatch) -> set[str]:
