@@ -53,6 +53,10 @@ SERVICES = {
         "conditional completion", True, answers=(_not_implemented("POST", query=_UPLOAD, header="if-none-match"),)
     ),
     "loses stamps": Lax("stamp", True, (Forgotten("POST", STAMP_HEADER),)),
+    "replaces whatever is there": Lax("conditional replace", True, (Forgotten("PUT", "if-match"),)),
+    "knows no conditional replace": Lax(
+        "conditional replace", True, answers=(_not_implemented("PUT", header="if-match"),)
+    ),
     "deletes whatever is there": Lax("conditional delete", True, (Forgotten("DELETE", "if-match"),)),
     "knows no conditional delete": Lax(
         "conditional delete", True, answers=(_not_implemented("DELETE", header="if-match"),)

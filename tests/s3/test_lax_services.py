@@ -21,7 +21,7 @@ SAFE = [name for name, lax in SERVICES.items() if not lax.refuses]
 OTHERS = {"x": b"of another job", "kept": b"of another job"}
 # moto checks neither signatures nor checksums.
 MOTOS_OWN = {"digest of a body", "checksum of a part"}
-PROBED = {"conditional put", "conditional completion", "stamp", "list of uploads"}
+PROBED = {"conditional put", "conditional completion", "conditional replace", "stamp", "list of uploads"}
 
 
 @pytest.fixture

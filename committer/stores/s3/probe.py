@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from typing import Final
+from typing import Final, Literal
 
 from committer.errors import StoreError, StoreExistsError, UnsupportedError
 from committer.flow.runtime import current_runtime
@@ -24,21 +24,28 @@ async def probe(store: Store, wire: S3Wire, directory: StorePath) -> bool:
         Whether a delete on a condition spares what does not meet it.
 
     Raises:
-        UnsupportedError: A put or a completion replaced what it was told to spare, a stamp was not kept, or the service
-            does not list uploads.
+        UnsupportedError: A put or a completion replaced what it was told to spare, the service knows no put on the
+            condition of an etag, a stamp was not kept, or it does not list uploads.
     """
     path = directory / f".probe-{current_runtime().nonce()}"
     try:
         await store.put(path, b"probe", exclusive=True)
         await _refuses(store, path)
         await _completes(store, path)
-        answer = await wire.send("probe", "DELETE", path, (), {"if-match": _NO_ETAG})
-        if answer.status in (401, 403):
-            raise error_of(answer, "probe", path)
-        return answer.status == 412
+        if not await _spares(wire, "PUT", path):
+            raise _unsupported("has no put that replaces one file and no other (If-Match)", path)
+        return await _spares(wire, "DELETE", path)
     finally:
         with suppress(StoreError):
             await wire.done("probe", "DELETE", path)
+
+
+async def _spares(wire: S3Wire, method: Literal["PUT", "DELETE"], path: StorePath) -> bool:
+    """Whether a call is refused whose condition the file does not meet."""
+    answer = await wire.send("probe", method, path, (), {"if-match": _NO_ETAG})
+    if answer.status in (401, 403):
+        raise error_of(answer, "probe", path)
+    return answer.status == 412
 
 
 async def _refuses(store: Store, path: StorePath) -> None:

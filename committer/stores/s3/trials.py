@@ -182,6 +182,18 @@ async def _keeps_stamps(bench: Trials) -> str:
     return "" if (await bench.store.status(path)).stamp == _STAMP else "metadata of an upload's beginning is lost"
 
 
+async def _replaces_on_condition(bench: Trials) -> str:
+    path = bench.directory / "replaced"
+    identity = (await bench.store.put(path, b"first")).identity
+    answer = await bench.wire.send("trials", "PUT", path, (), {"if-match": _NO_ETAG}, data=b"second")
+    if await bench.store.read(path, limit=9) != b"first":
+        return "a put replaces what it was told to spare"
+    if answer.status != 412:
+        return f"a put on the condition of an etag is answered with {answer.status}"
+    await bench.wire.done("trials", "PUT", path, (), {"if-match": f'"{identity}"'}, data=b"third")
+    return "" if await bench.store.read(path, limit=9) == b"third" else "a file that meets the condition stays"
+
+
 async def _deletes_on_condition(bench: Trials) -> str:
     path = bench.directory / "deleted"
     identity = (await bench.store.put(path, b"data")).identity
@@ -313,6 +325,14 @@ TRIALS: Final = (
         "stamp",
         _keeps_stamps,
         "a file has the metadata that its upload was begun with",
+        REFUSED,
+        "failed",
+        needed=True,
+    ),
+    Trial(
+        "conditional replace",
+        _replaces_on_condition,
+        "a put with If-Match replaces the file that it means, and no other",
         REFUSED,
         "failed",
         needed=True,
