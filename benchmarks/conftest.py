@@ -15,6 +15,7 @@ import pytest
 
 from benchmarks.kept import aligned, keep, machine
 from benchmarks.suite import HEADINGS, Sized, Stores, cells
+from tests import hangs
 
 
 @pytest.fixture(scope="session")
@@ -38,6 +39,7 @@ def pytest_configure(config: pytest.Config) -> None:
     # pytest-benchmark takes the project's `--dist=loadgroup` for several processes, also where there is but one.
     if config.getoption("benchmark_enable") and not config.getoption("numprocesses", None):
         config.option.dist = "no"
+    hangs.watch(config)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:

@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+import os
+import sys
+from pathlib import Path
+
+if sys.dont_write_bytecode:
+    # A run starts hundreds of Python processes, each of which would compile all that it imports anew, half of the CPU time
+    # of a command. The compiled code is kept outside the source tree, that of the imports below, too.
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+    os.environ.setdefault("PYTHONPYCACHEPREFIX", str(Path(__file__).parents[1] / "build" / "pycache"))
+    sys.dont_write_bytecode, sys.pycache_prefix = False, os.environ["PYTHONPYCACHEPREFIX"]
+
 import asyncio
 import builtins
 import gc
 import io
-import os
 import shlex
 import signal
-import sys
 from collections.abc import Callable, Iterator, Mapping
-from pathlib import Path
 from types import ModuleType
 from typing import ClassVar
 
@@ -22,20 +30,12 @@ from hypothesis import HealthCheck, settings
 
 import committer
 from committer.flow.runtime import use_runtime
-from tests import rotation, shares
+from tests import hangs, rotation, shares
 from tests.short_waits import ShortWaits
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # A shell's background jobs ignore Ctrl-C, and so would every process that a test starts and interrupts.
     signal.signal(signal.SIGINT, signal.default_int_handler)
-
-
-if sys.dont_write_bytecode:
-    # A run starts hundreds of Python processes, each of which would compile all that it imports anew, half of the CPU time
-    # of a command. The compiled code is kept outside the source tree.
-    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
-    os.environ.setdefault("PYTHONPYCACHEPREFIX", str(Path(__file__).parents[1] / "build" / "pycache"))
-    sys.dont_write_bytecode, sys.pycache_prefix = False, os.environ["PYTHONPYCACHEPREFIX"]
 
 
 LoopFactory = Callable[[], asyncio.AbstractEventLoop]
@@ -133,6 +133,7 @@ def pytest_configure(config: pytest.Config) -> None:
     """Fixes the share that this run takes, for the workers of xdist and for every process that a test starts."""
     os.environ[rotation.VARIABLE] = str(rotation.offset())
     shares.note_what_is_named(config)
+    hangs.watch(config)
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -188,7 +189,8 @@ class _Recorded(BlockingError):
 
 
 @pytest.fixture(scope="session")
-def _guard() -> BlockBuster:
+def _guard() -> Iterator[BlockBuster]:
+    """The guard, which a test switches on, and which stays on for the next one: each switch is sixty replacements."""
     # Only what the library does counts: a test may look at the disk by itself, as an independent witness, and so
     # may the helpers that committer.testing gives to tests.
     testing = ModuleType("committer.testing")
@@ -213,7 +215,10 @@ def _guard() -> BlockBuster:
         function.can_block_in("multiprocessing/util.py", {"__call__"})
         # pytest's own handler writes each log record to a file.
         function.can_block_in("logging/__init__.py", {"emit"})
-    return guard
+    with pytest.MonkeyPatch.context() as replaced:
+        replaced.setattr(guard_module, "BlockingError", _Recorded)
+        yield guard
+        guard.deactivate()
 
 
 @pytest.fixture(autouse=True)
@@ -223,15 +228,10 @@ def blocking_calls(request: pytest.FixtureRequest, _guard: BlockBuster) -> Itera
     Yields the names of the blocking calls seen so far; a test that provokes one clears the list.
     """
     if request.node.get_closest_marker("allow_blocking"):
+        _guard.deactivate()
         yield []
         return
     _Recorded.seen.clear()
-    original = guard_module.BlockingError
-    guard_module.BlockingError = _Recorded  # type: ignore[misc]
     _guard.activate()
-    try:
-        yield _Recorded.seen
-    finally:
-        _guard.deactivate()
-        guard_module.BlockingError = original  # type: ignore[misc]
+    yield _Recorded.seen
     assert not _Recorded.seen, f"blocking calls on the event loop: {sorted(set(_Recorded.seen))}"

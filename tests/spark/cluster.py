@@ -26,7 +26,7 @@ from committer.spark.java import find_java
 
 HOSTS = ("127.0.0.2", "127.0.0.3")
 QUICK_JAVA = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
-# Below the time after which faulthandler ends the whole run, whose processes nothing would end then.
+# Below the time after which the whole run is ended (tests/hangs.py), whose processes nothing would end then.
 ANSWER_WITHIN_S = 200.0
 DRIVER = Path(__file__).with_name("cluster_driver.py")
 
