@@ -105,6 +105,13 @@ class CommitterConfig(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         staging_directories: Directories of each machine that runs tasks, as absolute paths: the committers `directory`
             and `partitioned` keep a task attempt's files in the one with the most room until the attempt commits. The
             system's directory for temporary files where none is named. Taken from the caller, never from a record.
+        pending_set_directory: Where the committers `directory` and `partitioned` keep the records of task commits by
+            listing, as Hadoop's pending sets and in Hadoop's layout: a URI of any store (S3A calls it
+            ``fs.s3a.committer.staging.tmp.path``), reached with its default credentials. Empty keeps them in the job's
+            directory at the destination. Taken from the caller, never from a record: who commits, plans or aborts
+            such a job must give it again.
+        pending_set_user: The user that the job's directory there is named after; the user that Hadoop would take the
+            process for where it is empty.
         pending_etags: How the magic committer writes etags where task commits are listed: ``objects``, which Hadoop
             3.4.2 and later load, or ``texts`` for a Java driver before that, which knows no checksums. Both are read.
         publish: Where Spark's commits publish: ``driver``, ``spark`` (on the executors), or ``auto``: on the executors
@@ -151,6 +158,8 @@ class CommitterConfig(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     multipart_size: int = 64 << 20
     multipart_in_flight: int = 4
     staging_directories: tuple[str, ...] = ()
+    pending_set_directory: str = ""
+    pending_set_user: str = ""
     pending_etags: PendingEtags = "objects"
     publish: Publishing = "driver"
     absolute_roots: tuple[str, ...] = ()

@@ -6,7 +6,9 @@ import math
 import sys
 from collections.abc import Callable, Iterator
 
+from committer.errors import InvalidPathError
 from committer.file_names import is_file_name
+from committer.paths import StorePath
 
 _FLAGS = (
     "validate_output",
@@ -78,6 +80,21 @@ def _text(value: object) -> str:
     return "" if isinstance(value, str) else "it must be text: a path or URI, or empty"
 
 
+def _place(value: object) -> str:
+    if not isinstance(value, str):
+        return "it must be text: a URI, or empty"
+    try:
+        path = StorePath.of(value) if value else None
+    except InvalidPathError as error:
+        return error.message
+    return "" if path is None or path.path.strip("/") else "it must be a directory, not the root of a store"
+
+
+def _user(value: object) -> str:
+    ok = isinstance(value, str) and (not value or (is_file_name(value) and "/" not in value))
+    return "" if ok else "it must be the name of a user, or empty"
+
+
 def _list_of(is_one: Callable[[object], bool], what: str) -> Callable[[object], str]:
     def rule(texts: object) -> str:
         ok = isinstance(texts, tuple) and all(map(is_one, texts))
@@ -98,5 +115,7 @@ _RULES: dict[str, Callable[[object], str]] = {
     **dict.fromkeys(_RATES, _rate),
     **dict.fromkeys(_WEIGHTS, _weight),
     **dict.fromkeys(_TEXTS, _text),
+    "pending_set_directory": _place,
+    "pending_set_user": _user,
     **{name: _list_of(is_one, what) for name, (is_one, what) in _LISTS.items()},
 }

@@ -83,12 +83,14 @@ def open_job(
         store, owned = await find_store(destination, storage_options), is_owned(storage_options)
         async with closed_on_failure(store, owned=owned):
             chosen = committer_for(committer or default_committer(store.capabilities))
-            spec = JobSpec(
-                destination=destination.uri,
-                job_id=check_job_id(job_id if job_id is not None else current_runtime().uuid()),
-                committer=chosen.name,
-                delivery=delivery,
-                config=chosen.choices(choices or CommitterConfig()),
+            spec = chosen.settle(
+                JobSpec(
+                    destination=destination.uri,
+                    job_id=check_job_id(job_id if job_id is not None else current_runtime().uuid()),
+                    committer=chosen.name,
+                    delivery=delivery,
+                    config=chosen.choices(choices or CommitterConfig()),
+                )
             )
             refuse_unwritable_list(spec.config)
             context = await open_context(spec, store, owned=owned, listeners=told)

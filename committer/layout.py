@@ -50,6 +50,7 @@ MANIFEST_SUFFIX = "-manifest.json"
 
 _SETUP = re.compile(r"[A-Za-z0-9]{0,64}\Z")
 _JOB_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}\Z")
+_ATTEMPT: Final = re.compile(r"attempt_([A-Za-z0-9][A-Za-z0-9._-]*_[a-z]_\d{6,})_\d+\Z")
 _RUN = re.compile(r"_m_(\d{6,})_(\d+)-([0-9a-f]+)\Z")
 _TASK: Final = re.compile(r"_m_(\d{6,})(?:_\d+-[0-9a-f]+)?\Z")
 _HADOOP_JOB_ID = re.compile(r"job_([A-Za-z0-9]+_\d+)\Z")
@@ -106,6 +107,12 @@ def check_number(value: object, what: str, operation: str = "open_task") -> int:
     return value
 
 
+def task_in(attempt: str) -> str:
+    """The task's name in an attempt's; empty where that is none."""
+    found = _ATTEMPT.match(attempt)
+    return f"task_{found[1]}" if found else ""
+
+
 def has_nonce(name: str) -> bool:
     """Whether a task attempt's directory is one of this engine's; Hadoop's ends with the attempt's number."""
     return _RUN.search(name) is not None
@@ -129,6 +136,9 @@ class JobLayout:
             a job has none.
         record_suffix: How the name of a record under its task's name ends.
         record_kind: What such a record is called.
+        hidden: What the name of a file beside those records begins with that is none, where they have no suffix.
+        keeps_elsewhere: Whether they are in a place that the caller named, perhaps on another store.
+        record_root: The directory in that place which is the job's alone; None where records are at the destination.
         manifests: Where those records are.
         uploads: Where task attempts list the uploads that they begin.
         tasks: Where the files that a job publishes are, below a directory of each task attempt, or task.
@@ -149,6 +159,8 @@ class JobLayout:
     beside_prefix: ClassVar[str] = ""
     record_suffix: ClassVar[str] = MANIFEST_SUFFIX
     record_kind: ClassVar[str] = "task manifest"
+    hidden: ClassVar[str] = ""
+    keeps_elsewhere: ClassVar[bool] = False
 
     def __init__(
         self,
@@ -183,6 +195,7 @@ class JobLayout:
         self.uploads: StorePath
         self.manifests, self.uploads = self._place_records()
         self.manifests_frozen: StorePath = self.drivers / "manifests-frozen"
+        self.record_root: StorePath | None = None
         self.attempts: StorePath = self.job_attempt_directory / "attempts"
         self.superseded: StorePath = self.drivers / "superseded"
         self.superseded_fenced: StorePath = self.drivers / "superseded-fenced"
@@ -277,7 +290,7 @@ class JobLayout:
 
     def manifest_temporary(self, task: int, attempt: int, nonce: str) -> StorePath:
         """Where that record is written first. Readers go by the suffix, so it is never taken for a record."""
-        return self.manifests / f"{self.task_attempt_id(task, attempt)}-{nonce}{self.record_suffix}.tmp"
+        return self.manifests / f"{self.hidden}{self.task_attempt_id(task, attempt)}-{nonce}{self.record_suffix}.tmp"
 
     def is_record(self, name: str) -> bool:
         """Whether what goes by that name where records are listed is one of this job's."""

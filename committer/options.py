@@ -30,6 +30,8 @@ WRITE_JOB_UUID = "spark.sql.sources.writeJobUUID"
 S3A_NAME = f"{S3A}name"
 S3A_UUID = f"{S3A}uuid"
 BUFFER_DIR = "fs.s3a.buffer.dir"
+STAGING_TMP = f"{STAGED}tmp.path"
+DEFAULT_FS = "fs.defaultFS"
 
 
 class ConfigurationWarning(UserWarning):
@@ -72,8 +74,10 @@ _ALGORITHM = (
 )
 _IDENTITY = "says which job it is, not how it commits: `job_identity` reads it"
 _STAGING = f"of the staging committers: not read where `{S3A}name` is `magic` or `file`, as in Hadoop"
-_NO_STAGING_FILES = (
-    "the records of task commits are at the destination, in the job's directory: no cluster's file system is needed"
+_PENDING_SETS = (
+    f"where task records are, by listing, {_STAGING}; a path is of the file system that `fs.defaultFS` names: where "
+    f"that is not given it is refused with `{S3A}name`, and else warned of; Hadoop's default means the job's directory "
+    f"at the destination; `{NATIVE}pending_set_directory` wins"
 )
 _MANIFEST_PACKAGE = "org.apache.hadoop.mapreduce.lib.output.committer.manifest"
 _ABFS_PACKAGE = "org.apache.hadoop.fs.azurebfs.commit"
@@ -178,7 +182,7 @@ OPTIONS: tuple[Option, ...] = (
     Option(f"{S3A_UUID}.source", note="where Hadoop's id came from; nothing goes by it"),
     Option(f"{S3A}require.uuid", note=_IDENTITY),
     Option(f"{S3A}generate.uuid", note="an id is made up where none is given"),
-    Option(f"{S3A}staging.tmp.path", note=_NO_STAGING_FILES, harmless=("tmp/staging",)),
+    Option(STAGING_TMP, "pending_set_directory", note=_PENDING_SETS, harmless=("tmp/staging",), also=True),
     Option(
         f"{STAGED}unique-filenames",
         "unique_names",
@@ -259,6 +263,16 @@ OPTIONS: tuple[Option, ...] = (
         "staging_directories",
         "list",
         "of the committers `directory` and `partitioned`; taken from the caller only, never from a record",
+    ),
+    Option(
+        f"{NATIVE}pending_set_directory",
+        "pending_set_directory",
+        note="of the committers `directory` and `partitioned`: a URI; taken from the caller only, never from a record",
+    ),
+    Option(
+        f"{NATIVE}pending_set_user",
+        "pending_set_user",
+        note="whose directory there; the process's user, as Hadoop has it, where it is not given",
     ),
     Option(
         f"{NATIVE}publish",

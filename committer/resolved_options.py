@@ -6,11 +6,13 @@ import difflib
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from committer.hadoop_user import hadoop_user
 from committer.option_values import asks_for, bad_option, parse, plain_keys
 from committer.options import (
     BUFFER_DIR,
     BY_FIELD,
     BY_KEY,
+    DEFAULT_FS,
     FACTORY_SCHEME,
     FILE_OUTPUT,
     MANIFEST,
@@ -19,6 +21,7 @@ from committer.options import (
     S3A,
     S3A_NAME,
     STAGED,
+    STAGING_TMP,
     Option,
 )
 from committer.place_options import of_one_place
@@ -66,7 +69,9 @@ def resolve(options: Mapping[str, object]) -> Resolved:
         elif key == BUFFER_DIR and str(value).strip() in (option.harmless or ()):
             continue
         elif option.also:
-            second.append((option, written_as, value))
+            place = key == STAGING_TMP
+            meant = _place_of_records(written_as, value, staging_name, options, resolved) if place else value
+            second.append((option, written_as, meant))
         elif option.field:
             _take(option, written_as, value, resolved)
         elif option.warns is not None:
@@ -76,6 +81,8 @@ def resolve(options: Mapping[str, object]) -> Resolved:
             _warn_of(option, written_as, value, option.note, resolved)
     for option, written_as, value in second:
         first = resolved.origins.get(option.field)
+        if value is None:
+            continue
         if first is None:
             _take(option, written_as, value, resolved)
         else:
@@ -139,6 +146,31 @@ def _mean_as_staging(staging_name: str, resolved: Resolved) -> None:
         if field not in resolved.values:
             resolved.values[field] = value
             resolved.origins[field] = f"{S3A_NAME}={staging_name}"
+
+
+def _place_of_records(
+    key: str, value: object, staging_name: str, options: Mapping[str, object], resolved: Resolved
+) -> str | None:
+    """Where the staging committers are to keep task records, as a URI; None for at the destination.
+
+    Raises:
+        ConfigurationError: A job of these committers is to have them on a file system that nothing names.
+    """
+    text = str(value).strip()
+    if not text or text in (BY_KEY[STAGING_TMP].harmless or ()):
+        return None
+    if "${" in text or ":" in text.partition("/")[0]:
+        return text
+    default = next((str(one).strip() for plain, _key, one in plain_keys(options) if plain == DEFAULT_FS), "")
+    local = default.startswith("file:")
+    if default and (text.startswith("/") or not local):
+        below = text if text.startswith("/") else f"/user/{hadoop_user()}/{text}"
+        return f"file:{below}" if local else f"{default.rstrip('/')}{below}"
+    why = f"it is a path of the cluster's default file system: give a URI, or an absolute path and {DEFAULT_FS}"
+    if staging_name in _SCOPE_OF:
+        raise bad_option(key, value, why)
+    resolved.warnings.append(f"the option {key} is {text!r}, which has no effect here: {why}")
+    return None
 
 
 _TRIED = {"record_save_attempts": "a record is saved", "commit_attempts": "a job is committed"}

@@ -9,6 +9,7 @@ import msgspec
 
 from committer.config import CommitterConfig, ConfigLike, config_of
 from committer.errors import ConfigurationError, RecordError
+from committer.hadoop_user import hadoop_user
 from committer.layout import JobLayout, check_job_id, check_number, check_setup
 from committer.paths import StorePath
 from committer.undecodable import UNDECODABLE
@@ -32,6 +33,8 @@ class JobSpec(msgspec.Struct, frozen=True, kw_only=True):
         hadoop: Whether Hadoop's committer set the job up (there is no setup record then).
         setup: Random name of this setup of the id, drawn by `open_job`: an id that is set up anew gets another one.
             Empty for a job of Hadoop's, or of an older release.
+        records_at: Where the job keeps its task records, if not below its destination: told to users, and compared with
+            what they give in `pending_set_directory`; no place is touched because a record says so.
     """
 
     destination: str
@@ -42,6 +45,7 @@ class JobSpec(msgspec.Struct, frozen=True, kw_only=True):
     config: CommitterConfig = msgspec.field(default_factory=CommitterConfig)
     hadoop: bool = False
     setup: str = ""
+    records_at: str = ""
 
     @classmethod
     def for_hadoop(
@@ -63,12 +67,16 @@ class JobSpec(msgspec.Struct, frozen=True, kw_only=True):
             config: Choices; `hadoop_driver=True` when a Java driver will commit the job.
             committer: The committer's name; the store's default when None: ``magic`` on S3, else ``manifest``.
         """
+        choices = config_of(config) or CommitterConfig()
+        if choices.pending_set_directory and not choices.pending_set_user:
+            # Tasks on other machines may run as another user.
+            choices = choices.replace(pending_set_user=hadoop_user())
         return cls(
             destination=StorePath.of(dest).uri,
             job_id=check_job_id(job_id),
             committer=committer or "",
             job_attempt=check_number(job_attempt, "job_attempt"),
-            config=config_of(config) or CommitterConfig(),
+            config=choices,
             hadoop=True,
         )
 

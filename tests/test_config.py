@@ -73,6 +73,9 @@ HONOURED = [
     ("committer.record_size_limit", "1g", "record_size_limit", 1 << 30),
     ("committer.record_size_limit", "4096", "record_size_limit", 4096),
     ("committer.staging_directories", "/a , /b", "staging_directories", ("/a", "/b")),
+    ("committer.pending_set_directory", "gs://b/records", "pending_set_directory", "gs://b/records"),
+    (S + "staging.tmp.path", "/tmp/x", "pending_set_directory", "hdfs://nn:8020/tmp/x"),
+    ("committer.pending_set_user", "ana", "pending_set_user", "ana"),
     ("fs.s3a.buffer.dir", "/a,file:/b,file:///c d", "staging_directories", ("/a", "/b", "/c d")),
     ("committer.absolute_roots", "/warehouse/a , file:/b", "absolute_roots", ("/warehouse/a", "file:/b")),
     ("committer.absolute_roots", ["/warehouse/a"], "absolute_roots", ("/warehouse/a",)),
@@ -265,7 +268,8 @@ def test_hadoops_defaults_and_keys_of_others_are_silent() -> None:
         (OC + "named.classname", "org.example.Committer", "names a Java class"),
         (OC + "factory.clas", "org.example.Factory", "did you mean"),
         (F + "algorithm.version", "2", "shows when its job commits"),
-        (S + "staging.tmp.path", "hdfs://nn/tmp", "no cluster's file system is needed"),
+        (S + "staging.tmp.path", "/tmp/staging", "give a URI, or an absolute path and fs.defaultFS"),
+        (S + "staging.tmp.path", "elsewhere/staging", "give a URI, or an absolute path and fs.defaultFS"),
     ],
 )
 def test_a_known_key_that_can_have_no_effect_is_warned_of(prefix: str, key: str, text: str, said: str) -> None:
@@ -331,6 +335,57 @@ def test_names_are_unique_with_the_staging_committers_as_in_hadoop(name: str, pr
 def test_directories_of_other_options_are_not_resolved() -> None:
     with pytest.raises(ConfigurationError, match="references to other options"):
         CommitterConfig.from_hadoop({"fs.s3a.buffer.dir": "${my.disks}/s3a"})
+
+
+@pytest.mark.parametrize("prefix", ["", "spark.hadoop."])
+@pytest.mark.parametrize(
+    ("text", "default", "place"),
+    [
+        ("hdfs://nn/tmp", None, "hdfs://nn/tmp"),
+        ("hdfs://nn/tmp", "abfs://c@a.dfs.core.windows.net", "hdfs://nn/tmp"),
+        ("file:/shared/tmp", None, "file:/shared/tmp"),
+        ("/tmp/staging", "hdfs://nn:8020/", "hdfs://nn:8020/tmp/staging"),
+        ("/tmp/staging", "file:///", "file:/tmp/staging"),
+        ("some/staging", "hdfs://nn", "hdfs://nn/user/ana/some/staging"),
+        ("tmp/staging", "hdfs://nn", ""),
+        ("", "hdfs://nn", ""),
+    ],
+)
+def test_a_place_of_pending_sets_is_taken_as_hadoop_does(
+    prefix: str, text: str, default: str | None, place: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HADOOP_USER_NAME", "ana/host@REALM")
+    options = {prefix + S + "staging.tmp.path": text} | ({prefix + "fs.defaultFS": default} if default else {})
+    config = CommitterConfig.from_hadoop(options)
+    assert config == CommitterConfig(pending_set_directory=place)
+    key = next(row.origin for row in config.explain().rows if row.field == "pending_set_directory")
+    assert key == (prefix + S + "staging.tmp.path" if place else "default")
+
+
+@pytest.mark.parametrize("name", ["directory", "partitioned"])
+@pytest.mark.parametrize(("text", "default"), [("/tmp/staging", None), ("x", None), ("x", "file:///"), ("${x}", None)])
+@pytest.mark.filterwarnings("ignore::committer.options.ConfigurationWarning")
+def test_a_place_that_cannot_be_told_is_refused(name: str, text: str, default: str | None) -> None:
+    options = {S + "staging.tmp.path": text, S + "name": name} | ({"fs.defaultFS": default} if default else {})
+    with pytest.raises(ConfigurationError, match=r"staging\.tmp\.path") as raised:
+        CommitterConfig.from_hadoop(options)
+    assert raised.value.next_step
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("pending_set_directory", "hdfs://nn"),
+        ("pending_set_directory", "file:///"),
+        ("pending_set_directory", 7),
+        ("pending_set_user", "a/b"),
+        ("pending_set_user", ".."),
+        ("pending_set_user", 7),
+    ],
+)
+def test_what_cannot_be_a_place_or_a_user_is_refused(field: str, value: object) -> None:
+    with pytest.raises(ConfigurationError, match=field):
+        CommitterConfig(**{field: value})  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("name", ["magic", "file"])

@@ -26,6 +26,8 @@ _PLACES = frozenset(
         "file_list_directory",
         "file_list_format",
         "absolute_roots",
+        "pending_set_directory",
+        "pending_set_user",
     }
 )
 

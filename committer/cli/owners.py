@@ -5,12 +5,14 @@ from __future__ import annotations
 from typing import Literal, TypeAlias
 
 from committer.committers.registry import DEFAULT_COMMITTER, committer_for, layout_for, suited_committer
-from committer.errors import ConfigurationError, StoreError, StoreNotFoundError, UnsupportedError
+from committer.committers.staging.committer import StagingCommitter
+from committer.errors import CommitterError, ConfigurationError, StoreError, StoreNotFoundError, UnsupportedError
 from committer.layout import DRIVERS, MANIFEST_SUFFIX, TEMPORARY, check_job_id, has_nonce
 from committer.operations import JobInfo
 from committer.paths import StorePath
 from committer.spec import JobSpec
 from committer.stages.job_directory import JobDirectory
+from committer.stages.own_records import read_setup
 from committer.stores.base import Store
 
 Owner: TypeAlias = Literal["committer", "hadoop", "classic", "nobody", "unknown"]
@@ -64,7 +66,10 @@ async def count_of_hadoop(store: Store, found: JobDirectory) -> int:
 
 
 async def count_of_ours(store: Store, destination: StorePath, info: JobInfo) -> int | None:
-    """Task commits of an open job of this engine, None where they cannot be told: one listing."""
+    """Task commits of an open job of this engine, None where they cannot be told: one listing.
+
+    Of the staging committers one read before it: their records may be where no record may send a reader (G10).
+    """
     spec = JobSpec(
         destination=destination.uri,
         job_id=info.job_id,
@@ -76,6 +81,12 @@ async def count_of_ours(store: Store, destination: StorePath, info: JobInfo) -> 
     except UnsupportedError:
         return None
     by_message = info.delivery == "message"
+    try:
+        staging = isinstance(committer_for(spec.committer), StagingCommitter) and not by_message
+        if staging and (await read_setup(store, layout)).spec.records_at:
+            return None
+    except CommitterError:
+        return None
     place = layout.attempts if by_message else layout.manifests
     try:
         names = [child.path.name async for child in store.list(place)]

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import contextlib
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping
+from collections.abc import AsyncIterator, Iterable, Mapping
+from contextlib import asynccontextmanager
 from dataclasses import replace
 
 import msgspec
@@ -18,6 +19,7 @@ from committer.config import CommitterConfig
 from committer.errors import CommitterError, StoreNotFoundError, TaskError
 from committer.flow.workers import run_workers
 from committer.layout import MANIFEST_SUFFIX, JobLayout
+from committer.logs import job_logger
 from committer.paths import StorePath
 from committer.records.manifest import relative_entries
 from committer.records.task_commit import TaskCommit, digest_of, inline_record
@@ -34,6 +36,8 @@ from committer.stages.setup_job import SetupJob
 from committer.stages.setup_task import SetupTask
 from committer.stages.task_output import AttemptIdentity, TaskOutput
 from committer.stores.base import Store
+
+_log = job_logger("committer.committers")
 
 
 class Committer(ABC):
@@ -85,6 +89,17 @@ class Committer(ABC):
             ConfigurationError: They do not go with the committer.
         """
         return config
+
+    def settle(self, spec: JobSpec) -> JobSpec:
+        """The spec of a job that is about to be set up, with all that its setup record is to say."""
+        if spec.config.pending_set_directory:
+            _log.warning("pending_set_directory has no effect on job %s: it is of staging committers", spec.job_id)
+        return spec
+
+    @asynccontextmanager
+    async def opened(self, context: StageContext) -> AsyncIterator[StageContext]:
+        """The context with what the job keeps on another store opened, for one call; for most committers as it is."""
+        yield context
 
     def layout(self, spec: JobSpec) -> JobLayout:
         """Where a job lives."""
@@ -156,7 +171,7 @@ class Committer(ABC):
             ]
         for path in candidates:
             try:
-                data = await store.read(path, limit=context.config.record_size_limit)
+                data = await context.holding(path).read(path, limit=context.config.record_size_limit)
             except StoreNotFoundError:
                 continue
             message = _message_of(context, path, data, task, attempt)

@@ -91,6 +91,7 @@ def _check_report_places(config: CommitterConfig, layout: JobLayout) -> None:
         "summary_report_directory": (config.summary_report_directory, ""),
         "diagnostics_manifest_directory": (config.diagnostics_manifest_directory, layout.unique_name),
         "file_list_directory": (config.file_list_directory, ""),
+        "pending_set_directory": (config.pending_set_directory, ""),
     }
     for name, (text, below) in places.items():
         if not text:

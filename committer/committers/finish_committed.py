@@ -236,7 +236,7 @@ async def _keep_records(context: StageContext) -> None:
         other = await store_of(context, directory)
         await other.make_directory(kept_in, parents=True)
         for source in (layout.manifests_frozen, layout.manifests, layout.attempts):
-            await _copy_records(context, store, source, other, kept_in)
+            await _copy_records(context, context.holding(source), source, other, kept_in)
     except CommitterError as error:
         _log.warning("could not keep the records of job %s: %s", layout.job_id, error)
     finally:

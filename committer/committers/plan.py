@@ -36,12 +36,12 @@ async def plan_job(context: StageContext, task_commits: Iterable[TaskCommit] | N
 
 async def _stray(context: StageContext, refs: list[RecordRef]) -> list[str]:
     """Records that would not be published, at most a hundred."""
-    layout, store = context.layout, context.store
+    layout = context.layout
     winning = {ref.record for ref in refs}
     stray: list[str] = []
     for directory in (layout.manifests, layout.attempts):
         try:
-            children = [child async for child in store.list(directory)]
+            children = [child async for child in context.holding(directory).list(directory)]
         except CommitterError:
             continue
         # Some committers keep other things beside records, in directories.

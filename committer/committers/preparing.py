@@ -7,6 +7,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from itertools import islice
 
+from committer.committers.trusted_config import refuse_records_out_of_sight
 from committer.errors import InvalidPathError, StoreNotADirectoryError, StoreNotFoundError, UnsupportedError
 from committer.file_names import root_of
 from committer.flow.together import both
@@ -68,7 +69,9 @@ async def find_refs(
 
     Raises:
         TaskMissingError: Not as many as the job has tasks.
+        ConfigurationError: They are in a place that the caller did not name.
     """
+    refuse_records_out_of_sight(context)
     refs = refs_of_messages(context, task_commits) if task_commits is not None else None
     if refs is not None:
         check_task_count(context.layout, refs, tasks)

@@ -12,6 +12,7 @@ from committer.errors import (
 )
 from committer.file_names import root_of
 from committer.layout import JobLayout
+from committer.stages.base import StageContext
 
 
 def trusted_config(stored: CommitterConfig, given: CommitterConfig | None) -> CommitterConfig:
@@ -26,6 +27,9 @@ def trusted_config(stored: CommitterConfig, given: CommitterConfig | None) -> Co
         azure_io_rate=paced_by.azure_io_rate,
         absolute_roots=given.absolute_roots if given is not None else (),
         staging_directories=given.staging_directories if given is not None else (),
+        # Who names one for many jobs does not speak of those that keep their records at the destination.
+        pending_set_directory=given.pending_set_directory if given is not None and stored.pending_set_directory else "",
+        pending_set_user=given.pending_set_user if given is not None else "",
         summary_report_directory=given.summary_report_directory if given is not None else "",
         diagnostics_manifest_directory=given.diagnostics_manifest_directory if given is not None else "",
         file_list_directory=given.file_list_directory if given is not None else "",
@@ -64,6 +68,27 @@ def refuse_roots_not_given(
             path=layout.decision,
             next_step=f"if that is right, call {recover}; nothing was changed",
         )
+
+
+def refuse_records_out_of_sight(context: StageContext) -> None:
+    """Refuses to look for the task records of a job that keeps them where the caller did not say (G10); no call.
+
+    An empty listing elsewhere would be taken for a job whose tasks wrote nothing.
+
+    Raises:
+        ConfigurationError: It does. Nothing was changed.
+    """
+    layout, told = context.layout, context.spec.records_at
+    if not told or layout.keeps_elsewhere:
+        return
+    raise ConfigurationError(
+        f"the tasks of job {layout.job_id} commit to {told}, as its setup record says; but a record may not say where "
+        "else than at the destination a driver looks",
+        operation="commit_job",
+        path=layout.setup,
+        next_step="if that is right, give what stands there before USER/JOB_ID as pending_set_directory in the config "
+        "of this call, and the user as pending_set_user if it is not yours; nothing was changed",
+    )
 
 
 def _is_given(layout: JobLayout, root: str) -> bool:

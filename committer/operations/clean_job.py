@@ -142,7 +142,8 @@ async def _end_and_remove(
         if await is_anew(context, found.children):
             return None
     try:
-        return await _remove(context, found, force=force, forgets=forgets)
+        async with committer_for(context.spec.committer).opened(context) as opened:
+            return await _remove(opened, found, force=force, forgets=forgets)
     except JobNotFoundError:
         return _CLAIMED
 
@@ -203,7 +204,12 @@ async def _joined(context: StageContext) -> StageContext:
     else:
         setup, claimed = record.spec, record.remains
         committer = setup.committer if is_known(setup.committer) else spec.committer
-        known = {"setup": setup.setup, "delivery": setup.delivery, "job_attempt": setup.job_attempt}
+        known = {
+            "setup": setup.setup,
+            "delivery": setup.delivery,
+            "job_attempt": setup.job_attempt,
+            "records_at": setup.records_at,
+        }
         spec = msgspec.structs.replace(spec, committer=committer, **known)
     return replace(of_spec(context, spec), setup_identity=identity, claimed=claimed)
 
@@ -244,6 +250,9 @@ async def _newest_below(context: StageContext, found: JobDirectory) -> float:
         if context.store.capabilities.publishes_block_lists:
             for run in await children_of(context.store, attempt.path / layout.tasks.name):
                 newest = max(newest, await _newest_in(context.store, run.path))
+    if context.layout.keeps_elsewhere:
+        async with committer_for(context.spec.committer).opened(context) as opened:
+            newest = max(newest, await _newest_in(opened.holding(layout.manifests), layout.manifests))
     for place in await context.forms.outside(context):
         below = await _newest_under(context.store, place.path) if place.is_directory else 0.0
         newest = max(newest, place.modified or 0.0, below)

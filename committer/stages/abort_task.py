@@ -20,7 +20,7 @@ from committer.paths import StorePath
 from committer.stages.base import Stage, StageContext
 from committer.stages.job_directory import look_at_job
 from committer.stages.job_stands import set_up_anew
-from committer.stages.listed_records import aborted_suffix
+from committer.stages.listed_records import aborted_name
 from committer.stages.other_setup import is_anew
 from committer.stages.upload_lists import end_uploads
 from committer.stores.helpers import move_file
@@ -115,7 +115,7 @@ class AbortTask(Stage[AbortRequest, None]):
         await end_uploads(self.context, found[1:])
 
     async def _remove_records(self, value: AbortRequest, attempt_id: str) -> None:
-        layout, store = self.context.layout, self.context.store
+        layout = self.context.layout
         await self._check_not_being_committed(value)
         taken: list[tuple[StorePath, StorePath]] = []
         if self.context.spec.delivery == "listing":
@@ -138,7 +138,7 @@ class AbortTask(Stage[AbortRequest, None]):
         for _record, aside in taken:
             # Of Hadoop's attempts nothing else may say what they began.
             await self._end_uploads_in(aside)
-            await store.delete_file(aside)
+            await self.context.holding(aside).delete_file(aside)
 
     async def _check_not_being_committed(self, value: AbortRequest) -> None:
         layout = self.context.layout
@@ -178,7 +178,7 @@ class AbortTask(Stage[AbortRequest, None]):
         manifest = layout.manifest(value.task)
         if not await self._is_of(manifest, value):
             return []
-        taken = await self._take(manifest, layout.manifests / f"{attempt_id}{aborted_suffix(layout)}")
+        taken = await self._take(manifest, layout.manifests / aborted_name(layout, attempt_id))
         for record, aside in taken:
             if not await self._is_of(aside, value):
                 await self._put_back(record, aside)
@@ -188,13 +188,13 @@ class AbortTask(Stage[AbortRequest, None]):
     async def _take(self, record: StorePath, aside: StorePath) -> list[tuple[StorePath, StorePath]]:
         """Moves a record to a name that is no record's; nothing when it is gone."""
         try:
-            await move_file(self.context.store, record, aside, replace=True)
+            await move_file(self.context.holding(record), record, aside, replace=True)
         except StoreNotFoundError:
             return []
         return [(record, aside)]
 
     async def _put_back(self, record: StorePath, aside: StorePath) -> None:
-        store = self.context.store
+        store = self.context.holding(record)
         try:
             await move_file(store, aside, record)
         except StoreExistsError:
@@ -207,7 +207,7 @@ class AbortTask(Stage[AbortRequest, None]):
     async def _is_of(self, path: StorePath, value: AbortRequest) -> bool:
         layout = self.context.layout
         try:
-            data = await self.context.store.read(path, limit=self.context.config.record_size_limit)
+            data = await self.context.holding(path).read(path, limit=self.context.config.record_size_limit)
             manifest = self.context.forms.decode_task(self.context, path, data)
         except (StoreNotFoundError, RecordError):
             return False

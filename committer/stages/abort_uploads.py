@@ -48,7 +48,8 @@ class AbortUploads(Stage[Sequence[StorePath], list[str]]):
     Postconditions: none of the uploads that can be told is pending; the lists still stand. A task attempt that
     begins an upload from here on finds the decision once it is listed, and sends nothing (`UploadedFiles`).
     Returns: paths of up to a hundred uploads that are still pending there, began since the job was set up, and may be
-    another job's.
+    another job's; of a job whose task records are elsewhere also those that began before, since Hadoop may have set
+    it up then.
     Failure modes: a store error leaves some pending; running it again ends them.
     Cost: 3 calls, and one a thousand uploads pending at the destination; for an attempt that did not win one listing,
     and one read and 2 calls for each of its uploads. A root outside the destination one call more. Where names tell
@@ -107,8 +108,10 @@ class AbortUploads(Stage[Sequence[StorePath], list[str]]):
         if named:
             await self._set_up_at()
             await end_uploads(self.context, named)
-        # No record tells when Hadoop set its job up.
-        earliest = 0.0 if self.context.spec.hadoop and math.isinf(since) else _second(since)
+        # No record tells when Hadoop set its job up; one that a driver of this engine claimed is older than that.
+        spec = self.context.spec
+        unknown = spec.records_at or (spec.hadoop and math.isinf(since))
+        earliest = 0.0 if unknown else _second(since)
         left_alone = sorted(str(upload.path) for upload in pending.values() if upload.initiated >= earliest)
         return left_alone[:_MOST_LEFT_ALONE]
 

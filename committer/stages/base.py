@@ -175,6 +175,8 @@ class StageContext:
         claimed: Whether no job stands there: a cleanup claimed the id, this process's or one whose claim it joined, to
             remove what is left of a job that is over.
         pool: Workers that publish the job's files for this driver; None where it publishes them itself.
+        records: The store of the records under tasks' names, opened, where the job keeps these elsewhere
+            (`JobLayout.keeps_elsewhere`); else None.
     """
 
     spec: JobSpec
@@ -194,6 +196,13 @@ class StageContext:
     proved: bool = False
     claimed: bool = False
     pool: PublishPool | None = None
+    records: Store | None = None
+
+    def holding(self, path: StorePath) -> Store:
+        """The store that holds a path of the job: that of the records under tasks' names may be another."""
+        if self.records is not None and (path == self.layout.manifests or path.is_under(self.layout.manifests)):
+            return self.records
+        return self.store
 
     def timestamp(self) -> str:
         """Now, as records spell it."""
@@ -202,7 +211,11 @@ class StageContext:
     @property
     def durable(self) -> bool:
         """Whether what is written must survive a power loss."""
-        return self.config.durability == "fsync" and self.store.capabilities.durable
+        return self.durable_on(self.store)
+
+    def durable_on(self, store: Store) -> bool:
+        """The same of what is written to a store that may be another."""
+        return self.config.durability == "fsync" and store.capabilities.durable
 
     def recover_call(self, *, rollback: bool = False, force: bool = False) -> str:
         """The call that a user makes whose job is decided but not ended."""

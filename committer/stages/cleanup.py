@@ -19,8 +19,10 @@ from committer.logs import job_logger
 from committer.stages.abort_uploads import AbortUploads
 from committer.stages.base import Stage, StageContext
 from committer.stages.durability import sync_directories
+from committer.stages.job_stands import is_of_other_setup, set_up_anew
 from committer.stages.own_records import OWN_RECORD_LIMIT
 from committer.stages.removal import Removal, removal_of, remove_emptied, remove_records, remove_shared
+from committer.stages.removal_base import OPERATION
 from committer.stores.base import FileStatus
 from committer.stores.helpers import exists
 
@@ -47,8 +49,8 @@ class CleanupJob(Stage[Removal | None, list[str]]):
     Cost: one delete a task attempt, or one in all where the store deletes trees in one call, or with
     `cleanup_base_first`; one a root outside the destination; one
     rename, and where directories are renamed one more in all, for each thing in the job's directory; on stores with
-    uploads those of `AbortUploads`; where the job shares directories with others whose output is there, their listings
-    once more.
+    uploads those of `AbortUploads`; where task records are on another store 2, and 2 there; where the job shares
+    directories with others whose output is there, their listings once more.
     Hadoop: ``CleanupJobStage``.
     """
 
@@ -72,6 +74,7 @@ class CleanupJob(Stage[Removal | None, list[str]]):
         if self.context.store.capabilities.multipart:
             # Before what says which uploads are the job's is deleted.
             left_alone = await AbortUploads(self.context).run(removal.run_lists)
+        await self._remove_elsewhere()
         fate = {layout.decision, layout.outcome}
         to_take = [child for child in removal.children if child.path not in fate or child.is_directory]
         # Before the setup record, which says what else is the job's.
@@ -101,6 +104,31 @@ class CleanupJob(Stage[Removal | None, list[str]]):
             failures = await removal.take_all(removal.outside)
             await remove_shared(self.context)
         return failures
+
+    async def _remove_elsewhere(self) -> None:
+        """Removes the job's task records where they are on another store: before the setup record, which says so.
+
+        As in `removal_base.delete`, a process that stops between its look and its delete may find another job's.
+        """
+        context, layout = self.context, self.context.layout
+        root = layout.record_root
+        if root is None or context.records is None:
+            if context.spec.records_at:
+                _log.warning(
+                    "what tasks of job %s recorded stays at %s: %s was not given, and a record may not name it",
+                    layout.job_id,
+                    context.spec.records_at,
+                    "pending_set_directory",
+                )
+            return
+        if await is_of_other_setup(context.store, layout):
+            raise set_up_anew(layout, OPERATION)
+        await context.records.delete_directory(root, recursive=True)
+        try:
+            # Of this job's id alone; another committer's files may be in it.
+            await context.records.delete_directory(root.parent, recursive=False)
+        except StoreError as error:
+            _log.debug("%s stays: %s", root.parent, error)
 
     async def _remove_probe(self, root: str) -> None:
         """Removes what a driver that died in the job's setup left outside the destination."""

@@ -87,7 +87,7 @@ class CommitTask(Stage[TaskOutput, TaskCommit]):
         )
 
     async def _save(self, value: TaskOutput, directories: list[DirectoryEntry]) -> tuple[bytes, StorePath]:
-        layout, store, identity = self.context.layout, self.context.store, value.identity
+        layout, identity = self.context.layout, value.identity
         path, temporary = layout.attempt_record(identity.task, identity.attempt, identity.nonce), None
         if self.context.spec.delivery == "listing":
             path = layout.manifest(identity.task)
@@ -96,13 +96,14 @@ class CommitTask(Stage[TaskOutput, TaskCommit]):
         saved = self.context.forms.encode_task(self.context, value, directories)
         self._check_size(saved, path)
         may_stand = lost = False
-        once = without_retries(store)
+        store = self.context.holding(path)
+        once, durable = without_retries(store), self.context.durable_on(store)
 
         async def save() -> None:
             nonlocal may_stand, lost
             try:
                 with self.context.statistics.timed(names.TASK_STAGE_SAVE_TASK_MANIFEST):
-                    await once.put(path, saved, temporary=temporary, durable=self.context.durable)
+                    await once.put(path, saved, temporary=temporary, durable=durable)
             except (StoreError, InvalidPathError) as error:
                 lost = lost or isinstance(error, StoreOutcomeUnknownError)
                 may_stand = may_stand or lost

@@ -18,13 +18,17 @@ from committer.paths import StorePath
 from committer.records.job_state import is_of
 from committer.stages.base import StageContext
 from committer.stages.job_directory import JobDirectory, look_at_job
-from committer.stages.origin import is_set_up
+from committer.stages.origin import is_set_up, is_told_elsewhere
 from committer.stages.own_records import read_outcome, read_setup
 from committer.stores.base import Store
+from committer.stores.helpers import exists
 
 
 async def check_job_stands(context: StageContext, *, operation: str) -> JobDirectory:
     """Refuses work for a job that is gone or decided: one call; one more where its setup record is another one by now.
+
+    Of a job of Hadoop's whose records are elsewhere, and that no driver of this engine joined, 2 calls: the one, and
+    where the store of the records is open a look at their directory.
 
     Returns:
         What stands in the job's directory.
@@ -35,7 +39,10 @@ async def check_job_stands(context: StageContext, *, operation: str) -> JobDirec
         JobDecidedError: The job is decided; nothing written now can become part of it.
     """
     layout = context.layout
-    found = await look_at_job(context.store, layout)
+    if is_told_elsewhere(context):
+        found = await _look_elsewhere(context, operation)
+    else:
+        found = await look_at_job(context.store, layout)
     if not is_set_up(context, found):
         raise JobNotFoundError(
             f"job {layout.job_id} at {layout.destination} is not set up, or was cleaned up",
@@ -53,6 +60,28 @@ async def check_job_stands(context: StageContext, *, operation: str) -> JobDirec
             next_step="stop this task: its job is over",
         )
     return found
+
+
+async def _look_elsewhere(context: StageContext, operation: str) -> JobDirectory:
+    """What stands in the directory of a job of Hadoop's, most often nothing."""
+    layout = context.layout
+    if context.records is not None and not await exists(context.records, layout.manifests):
+        raise no_job_elsewhere(layout, operation)
+    try:
+        return await look_at_job(context.store, layout)
+    except JobNotFoundError:
+        return JobDirectory(layout, {})
+
+
+def no_job_elsewhere(layout: JobLayout, operation: str) -> JobNotFoundError:
+    """The error of a process that would take part in a job of Hadoop's whose records' directory does not stand."""
+    return JobNotFoundError(
+        f"there is no job {layout.job_id} of Hadoop's: {layout.manifests} does not stand",
+        operation=operation,
+        path=layout.manifests,
+        next_step="look whether it ended; whether its driver runs as another user (pending_set_user) or has another "
+        "fs.s3a.committer.staging.tmp.path (pending_set_directory); and whether its application attempt is another",
+    )
 
 
 async def _is_anew(context: StageContext, found: JobDirectory) -> bool:

@@ -25,6 +25,16 @@ def aborted_suffix(layout: JobLayout) -> str:
     return f"{ABORTED}{layout.record_suffix}.tmp"
 
 
+def aborted_name(layout: JobLayout, attempt_id: str) -> str:
+    """What `AbortTask` names a record of this attempt that it has taken."""
+    return f"{layout.hidden}{attempt_id}{aborted_suffix(layout)}"
+
+
+def aborted_attempt(layout: JobLayout, name: str) -> str:
+    """The task attempt in such a name."""
+    return name.removeprefix(layout.hidden).removesuffix(aborted_suffix(layout))
+
+
 async def freeze_manifests(context: StageContext) -> bool:
     """Puts the listing out of reach of late tasks: `manifests` becomes `manifests-frozen`, one call.
 
@@ -100,10 +110,11 @@ async def list_manifests(context: StageContext, frozen: Frozen) -> list[RecordRe
         return [
             RecordRef(layout.record_name(directory / name)) for name in sorted(filter(layout.is_record, frozen.names))
         ]
+    store = context.holding(directory)
     try:
-        listed = {child.path: child.size async for child in context.store.list(directory)}
+        listed = {child.path: child.size async for child in store.list(directory)}
     except StoreNotFoundError:
-        if context.store.capabilities.directories:
+        if store.capabilities.directories:
             raise
         listed = {}
     for path in [path for path in listed if path.name.endswith(aborted_suffix(layout))]:
@@ -116,13 +127,15 @@ async def list_manifests(context: StageContext, frozen: Frozen) -> list[RecordRe
 
 async def _put_back_taken(context: StageContext, taken: StorePath, directory: StorePath) -> StorePath | None:
     """Finishes an `AbortTask` that died: puts back a record that it took by mistake, of another attempt of the task."""
-    data = await context.store.read(taken, limit=context.config.record_size_limit)
+    store = context.holding(taken)
+    data = await store.read(taken, limit=context.config.record_size_limit)
     manifest = context.forms.decode_task(context, taken, data)
-    if taken.name == f"{manifest.taskAttemptID}{aborted_suffix(context.layout)}":
+    layout = context.layout
+    if taken.name == aborted_name(layout, manifest.taskAttemptID):
         return None
-    record = directory / f"{manifest.taskID}{context.layout.record_suffix}"
+    record = directory / f"{manifest.taskID}{layout.record_suffix}"
     try:
-        await move_file(context.store, taken, record)
+        await move_file(store, taken, record)
     except StoreExistsError:
         return None
     return record

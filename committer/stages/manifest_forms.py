@@ -76,7 +76,7 @@ class ManifestForms(RecordForms):
 
     async def read(self, context: StageContext, path: StorePath) -> bytes:
         """One read."""
-        return await context.store.read(path, limit=context.config.record_size_limit)
+        return await context.holding(path).read(path, limit=context.config.record_size_limit)
 
     async def freeze(self, context: StageContext) -> Frozen:
         """One rename."""

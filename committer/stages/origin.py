@@ -30,9 +30,16 @@ def is_told_by_directory(context: StageContext) -> bool:
     return context.spec.hadoop
 
 
+def is_told_elsewhere(context: StageContext) -> bool:
+    """Whether nothing at the destination says that the job stands: Hadoop set it up, and its records are elsewhere."""
+    return context.spec.hadoop and context.layout.keeps_elsewhere
+
+
 def is_set_up(context: StageContext, found: JobDirectory) -> bool:
     """Whether what stands in a job's directory says that the job was set up, and not cleaned up since."""
-    return found.set_up or (context.spec.hadoop and context.layout.job_attempt_directory.name in found.children)
+    if found.set_up or is_told_elsewhere(context):
+        return True
+    return context.spec.hadoop and context.layout.job_attempt_directory.name in found.children
 
 
 def lost_its_setup(context: StageContext, found: JobDirectory) -> bool:

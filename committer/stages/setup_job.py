@@ -95,7 +95,12 @@ class SetupJob(Stage[None, str | None]):
                 self._identify(claim),
                 together(
                     store.make_directory(layout.superseded, parents=False),
-                    *(store.make_directory(place, parents=layout.beside is not None) for place in records),
+                    *(
+                        self.context.holding(place).make_directory(
+                            place, parents=layout.keeps_elsewhere or layout.beside is not None
+                        )
+                        for place in records
+                    ),
                     store.probe(layout.job_attempt_directory),
                     self._prove_roots(),
                 ),
@@ -283,14 +288,17 @@ class SetupJob(Stage[None, str | None]):
 
     async def _remains(self) -> JobDirectory | None:
         """What stands in the job's directory when that is no job; else None."""
+        found = await self._standing()
+        if not found.is_remains or await stands_beside(self.context.store, self.context.layout):
+            return None
+        return found
+
+    async def _standing(self) -> JobDirectory:
         store, layout = self.context.store, self.context.layout
         children: list[FileStatus] = []
         with suppress(StoreNotFoundError):
             children = await list_job_directory(store, layout)
-        found = JobDirectory(layout, {child.path.name: child for child in children})
-        if not found.is_remains or await stands_beside(store, layout):
-            return None
-        return found
+        return JobDirectory(layout, {child.path.name: child for child in children})
 
     async def _remove_intents(self, intents: list[FileStatus]) -> None:
         """Removes intents to commit an earlier job of this id: a recovery would take them for this job's.

@@ -14,7 +14,7 @@ import pytest
 import committer
 from committer import CommitterConfig, JobSpec
 from committer.cli import main
-from committer.committers.magic.pending_sets import composite_etag
+from committer.committers.pending_sets import composite_etag
 from committer.errors import (
     CommitterError,
     DestinationBusyError,
@@ -418,7 +418,7 @@ async def test_what_nothing_proves_is_not_taken_back(
     foreseen: str | None, java: JavaJob, place: MemoryPlace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Where a key of KMS encrypts parts, their etags are no MD5, which may not show, and the file's is another."""
-    monkeypatch.setattr("committer.committers.magic.pending_sets.composite_etag", lambda _etags: foreseen)
+    monkeypatch.setattr("committer.committers.pending_sets.composite_etag", lambda _etags: foreseen)
 
     async def another_program(call: Call) -> None:
         if call.operation == "complete_upload" and call.path.name == "b":

@@ -544,10 +544,10 @@ async def test_it_is_refused_where_there_are_no_uploads(profile: str, delivery: 
     assert other.temporary() == set()
 
 
-async def test_a_job_of_hadoops_is_not_joined(place: MemoryPlace) -> None:
+async def test_a_job_of_hadoops_is_not_joined_without_the_place_of_its_records(place: MemoryPlace) -> None:
     place.write("_temporary/job_1_1/00/x", b"")
     spec = JobSpec.for_hadoop(place.dest, "job_1_1", committer="directory")
-    with pytest.raises(CommitterError, match="cannot be joined"):
+    with pytest.raises(CommitterError, match="pending_set_directory"):
         await committer.attach_job(spec, storage_options=place.options)
-    with pytest.raises(CommitterError, match="cannot be joined"):
+    with pytest.raises(CommitterError, match="pending_set_directory"):
         await place.open_task(spec, 0)

@@ -60,6 +60,10 @@ class StoreJob(ABC):
         """Hadoop's FileSystem of the destination. Calls Java."""
         return self.path().getFileSystem(self._conf)
 
+    def filesystem_of(self, work: Any) -> Any:
+        """Hadoop's FileSystem of what a task attempt writes to. Calls Java."""
+        return self.filesystem()
+
     async def setup(self) -> None:
         """Sets the job up."""
         await in_java(lambda: self.committer(self._task(0)).setupJob(self._job()))
@@ -71,7 +75,8 @@ class StoreJob(ABC):
             context = self._task(task, attempt)
             committer = self.committer(context)
             committer.setupTask(context)
-            work, filesystem = committer.getWorkPath(), self.filesystem()
+            work = committer.getWorkPath()
+            filesystem = self.filesystem_of(work)
             for name, data in files.items():
                 stream = filesystem.create(self._jvm.view.org.apache.hadoop.fs.Path(f"{work}/{name}"), True)
                 stream.write(data)

@@ -1,4 +1,4 @@
-"""Hadoop's own client of S3 (S3A) and its magic committer, in a JVM, on a test's server.
+"""Hadoop's own client of S3 (S3A) and its committers, in a JVM, on a test's server.
 
 The jars are in no PySpark and no Python package: Maven fetches them once, of the version that PySpark's Hadoop has.
 """
@@ -91,3 +91,38 @@ class MagicJob(StoreJob):
     async def close(self) -> None:
         """Closes Hadoop's client."""
         await in_java(lambda: self.filesystem().close())
+
+
+class StagingJob(MagicJob):
+    """A job of one of S3A's staging committers, whose cluster's file system is a disk.
+
+    Args:
+        jvm: Where Java runs.
+        server: The server.
+        uri: The destination.
+        uuid: The job's id.
+        disk: Below it are the place of the pending sets and the files of task attempts.
+        name: Which of the committers.
+        options: More of Hadoop's options.
+    """
+
+    def __init__(
+        self, jvm: Jvm, server: Server, uri: str, uuid: str, disk: Path, name: str = "directory", **options: str
+    ) -> None:
+        settings = {
+            "fs.s3a.committer.name": name,
+            "fs.defaultFS": "file:///",
+            "fs.s3a.committer.staging.tmp.path": f"file:{disk}/pending",
+            "fs.s3a.committer.staging.unique-filenames": "false",
+            "fs.s3a.buffer.dir": f"{disk}/java",
+        }
+        super().__init__(jvm, server, uri, uuid, **{**settings, **options})
+
+    def filesystem_of(self, work: Any) -> Any:
+        """The disk's."""
+        return work.getFileSystem(self._conf)
+
+    async def user(self) -> str:
+        """Whom Hadoop takes the process for."""
+        security = self._jvm.view.org.apache.hadoop.security
+        return await in_java(lambda: str(security.UserGroupInformation.getCurrentUser().getShortUserName()))

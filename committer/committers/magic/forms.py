@@ -6,8 +6,8 @@ from collections.abc import AsyncIterator
 from collections.abc import Set as AbstractSet
 
 from committer.committers.magic.layout import task_attempt_directory
-from committer.committers.magic.pending_sets import is_set, manifest_of, set_of
 from committer.committers.magic.recorded_uploads import is_place_of, places_of_records, recorded_uploads
+from committer.committers.pending_sets import manifest_of, set_of
 from committer.file_names import MAGIC_JOB
 from committer.layout import JobLayout
 from committer.paths import StorePath
@@ -50,7 +50,8 @@ class PendingSetForms(ManifestForms):
 
     def as_manifest(self, context: StageContext, path: StorePath, data: bytes) -> bytes:
         """The same, encoded; the copy of one that a decision rests on is one already."""
-        return encode_task_manifest(manifest_of(context, data, path=path)) if is_set(path) else data
+        is_set = context.layout.is_record(path.name)
+        return encode_task_manifest(manifest_of(context, data, path=path)) if is_set else data
 
     async def upload_lists(self, context: StageContext) -> list[StorePath]:
         """Two listings, and three a job attempt.

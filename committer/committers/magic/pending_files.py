@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 
 from committer.committers.magic.layout import run_directory
-from committer.committers.magic.pending_sets import pending_of
+from committer.committers.pending_sets import pending_of
 from committer.errors import StoreError
 from committer.flow.shielded import UNDO_BOUND_S, run_shielded
 from committer.paths import StorePath

@@ -2,28 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from collections.abc import Set as AbstractSet
 
 from committer.committers.magic.layout import attempts_directory
-from committer.committers.magic.pending_sets import target_of
-from committer.errors import InvalidPathError, RecordError, StoreNotADirectoryError, StoreNotFoundError
-from committer.file_names import check_absolute_name, check_file_name
-from committer.logs import job_logger
+from committer.committers.set_uploads import uploads_of_pending, uploads_of_set
+from committer.errors import StoreNotADirectoryError, StoreNotFoundError
 from committer.paths import StorePath
-from committer.records.pending_set import (
-    PENDING_LIMIT,
-    PENDING_SET_SUFFIX,
-    PENDING_SUFFIX,
-    PendingCommit,
-    decode_pending,
-    decode_pending_set,
-)
+from committer.records.pending_set import PENDING_SET_SUFFIX, PENDING_SUFFIX
 from committer.stages.base import StageContext
-from committer.stages.names import is_absolute
 from committer.stores.helpers import children_of, walk
-
-_log = job_logger("committer.stages")
 
 
 async def places_of_records(context: StageContext) -> list[StorePath]:
@@ -63,7 +51,7 @@ async def recorded_uploads(context: StageContext, place: StorePath) -> AsyncIter
     uploads list`` shows it.
     """
     if PENDING_SET_SUFFIX in place.name:
-        async for upload in _named(context, place, limit=context.config.record_size_limit):
+        async for upload in uploads_of_set(context, place):
             yield upload
         return
     try:
@@ -75,39 +63,5 @@ async def recorded_uploads(context: StageContext, place: StorePath) -> AsyncIter
     except (StoreNotFoundError, StoreNotADirectoryError):
         return
     for record in records:
-        async for upload in _named(context, record, limit=PENDING_LIMIT):
+        async for upload in uploads_of_pending(context, record):
             yield upload
-
-
-async def _named(context: StageContext, record: StorePath, *, limit: int) -> AsyncIterator[tuple[StorePath, str]]:
-    try:
-        data = await context.store.read(record, limit=limit)
-        if PENDING_SET_SUFFIX in record.name:
-            named = decode_pending_set(data, source=str(record)).commits
-        else:
-            named = (decode_pending(data, source=str(record)),)
-    except StoreNotFoundError:
-        return
-    except RecordError as error:
-        _log.warning("uploads may stay pending: %s", error)
-        return
-    for upload in _contained(context, record, named):
-        yield upload
-
-
-def _contained(
-    context: StageContext, record: StorePath, named: tuple[PendingCommit, ...]
-) -> Iterator[tuple[StorePath, str]]:
-    layout = context.layout
-    for one in named:
-        try:
-            path = target_of(layout, one)
-            name = layout.name_of(path)
-            if is_absolute(name):
-                check_absolute_name(name, layout.roots)
-            else:
-                check_file_name(name)
-        except InvalidPathError as error:
-            _log.warning("%s names an upload to %r, which stays as it is: %s", record, one.destinationKey, error)
-            continue
-        yield path, one.uploadId

@@ -1,4 +1,4 @@
-"""Task commits as S3A's magic committer leaves them: from what a task wrote to Hadoop's records, and back.
+"""Task commits as S3A's committers leave them: from what a task wrote to Hadoop's records, and back.
 
 A pending set is how tasks and drivers of either language reach each other. Inside this engine a task's record is a task
 manifest: a set is turned into one when it is loaded, and the copy that a decision rests on is that manifest.
@@ -12,13 +12,12 @@ from hashlib import md5
 from typing import Final
 
 from committer.errors import InvalidPathError, RecordError
-from committer.layout import JobLayout, has_nonce
+from committer.layout import JobLayout, has_nonce, task_in
 from committer.paths import StorePath
 from committer.records.hadoop_json import bad_record
 from committer.records.job_state import SETUP
 from committer.records.manifest import FileEntry, TaskManifest
 from committer.records.pending_set import (
-    PENDING_SET_SUFFIX,
     PartEtag,
     PendingCommit,
     PendingSet,
@@ -28,6 +27,7 @@ from committer.records.pending_set import (
 )
 from committer.records.pending_uploads import UploadEntry
 from committer.stages.base import StageContext
+from committer.stages.listed_records import aborted_attempt
 from committer.stages.task_output import AttemptIdentity, TaskOutput, WrittenFile
 
 NONCE: Final = "committer.nonce"
@@ -37,14 +37,8 @@ TASK_ATTEMPT: Final = "task.attempt.id"
 """What the extra data of a set holds where Hadoop puts it too; Hadoop keeps it in memory and never writes it."""
 
 _WHAT: Final = "pending set"
-_ATTEMPT: Final = re.compile(r"attempt_([A-Za-z0-9][A-Za-z0-9._-]*_[a-z]_\d{6,})_\d+\Z")
 _NONCE: Final = re.compile(r"[0-9a-f]{1,64}\Z")
 _MD5: Final = re.compile(r"[0-9a-fA-F]{32}\Z")
-
-
-def is_set(path: StorePath) -> bool:
-    """Whether what lies there goes by the name of a pending set."""
-    return path.name.endswith(PENDING_SET_SUFFIX)
 
 
 def manifest_of(context: StageContext, data: bytes, *, path: StorePath) -> TaskManifest:
@@ -65,15 +59,22 @@ def manifest_of(context: StageContext, data: bytes, *, path: StorePath) -> TaskM
     if record.jobId not in ("", layout.job_id):
         raise bad_record(_WHAT, "jobId", f"{record.jobId!r} is not {layout.job_id!r}", source=source)
     attempt = _attempt_of(record, source)
-    task = path.name.removesuffix(PENDING_SET_SUFFIX) if is_set(path) else task_of(attempt)
+    if record.commits and not attempt and not layout.keeps_elsewhere:
+        raise bad_record(_WHAT, "commits[0].taskId", "it names no task attempt", source=source)
+    if layout.is_record(path.name):
+        task = path.name.removesuffix(layout.record_suffix)
+    else:
+        # Taken by an abort of an attempt, whose task it is of.
+        task = task_in(attempt or aborted_attempt(layout, path.name))
     files: list[FileEntry] = []
-    run = _run_of(attempt, record.extraData)
+    # Of Hadoop's staging committers a set names no attempt. None of another run goes by its task's name.
+    run = _run_of(attempt or task, record.extraData)
     for index, one in enumerate(record.commits):
         try:
             target = target_of(layout, one)
         except InvalidPathError as error:
             raise bad_record(_WHAT, f"commits[{index}]", error.message, source=source) from error
-        run = _run_of(attempt, one.extraData)
+        run = _run_of(attempt or task, one.extraData)
         upload = entry_of_pending(one)
         files.append(
             FileEntry(
@@ -171,12 +172,6 @@ def entry_of_pending(pending: PendingCommit) -> UploadEntry:
     )
 
 
-def task_of(attempt: str) -> str:
-    """The task's name in an attempt's; empty where that is none."""
-    found = _ATTEMPT.match(attempt)
-    return f"task_{found[1]}" if found else ""
-
-
 def composite_etag(etags: tuple[str, ...]) -> str | None:
     """The etag that S3 gives a file of these parts: the MD5 of theirs, and how many they are.
 
@@ -189,7 +184,7 @@ def composite_etag(etags: tuple[str, ...]) -> str | None:
 
 
 def _attempt_of(record: PendingSet, source: str) -> str:
-    """The attempt that a set is of; empty for an empty set of Hadoop's, which does not say."""
+    """The attempt that a set is of; empty for one of Hadoop's that does not say: an empty one, or of staging."""
     named = {one.taskId for one in record.commits if one.taskId}
     if TASK_ATTEMPT in record.extraData:
         named.add(record.extraData[TASK_ATTEMPT])
@@ -197,7 +192,7 @@ def _attempt_of(record: PendingSet, source: str) -> str:
         reason = f"it names more than one task attempt: {', '.join(sorted(named))}"
         raise bad_record(_WHAT, "commits", reason, source=source)
     attempt = named.pop() if named else ""
-    if record.commits and not _ATTEMPT.match(attempt):
+    if attempt and not task_in(attempt):
         raise bad_record(_WHAT, "commits[0].taskId", f"{attempt!r} is no task attempt", source=source)
     return attempt
 
