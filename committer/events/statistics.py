@@ -62,15 +62,21 @@ class Statistics:
         """Adds a duration without counting it, as Hadoop does with time spent waiting for a permit."""
         self._measured(name + MINIMUM, name + MAXIMUM, name + MEAN, int(seconds * 1000))
 
-    def done(self, name: str, seconds: float) -> None:
-        """Counts a block that ended well and adds its duration: what `timed` does, for who measures by himself."""
+    def done(self, name: str, seconds: float, times: int = 1) -> None:
+        """Counts a block that ended well and adds its duration: what `timed` does, for who measures by himself.
+
+        Args:
+            name: The statistic.
+            seconds: How long it took.
+            times: How many such blocks there were, each of which took so long.
+        """
         milliseconds = int(seconds * 1000)
         known = self._done.get(name)
         if known is None:
-            self._done[name] = [1, milliseconds, milliseconds, milliseconds]
+            self._done[name] = [times, times * milliseconds, milliseconds, milliseconds]
             return
-        known[0] += 1
-        known[1] += milliseconds
+        known[0] += times
+        known[1] += times * milliseconds
         if milliseconds < known[2]:
             known[2] = milliseconds
         elif milliseconds > known[3]:

@@ -14,7 +14,7 @@ from committer.stages.base import Stage, StageContext
 from committer.stages.identity import as_entry, is_file_of
 from committer.stages.load_records import LoadedRecords
 from committer.stages.names import NameFolding, is_hidden
-from committer.stages.planned_files import PlannedFiles
+from committer.stages.planned_files import PlannedFile, PlannedFiles
 from committer.stores.base import FileStatus
 from committer.stores.helpers import status_or_none
 
@@ -86,6 +86,7 @@ class InspectDestination(Stage[InspectionRequest, DestinationView]):
         self._view = DestinationView()
         self._found: dict[str, FileStatus] = {}
         self._few_names: dict[str, list[str]] = {}
+        self._entries: list[PlannedFile] | None = None
         self._files: set[str] | None = None
         self._directories: set[str] = set()
         self._refusing: dict[str, str] = {}
@@ -97,8 +98,7 @@ class InspectDestination(Stage[InspectionRequest, DestinationView]):
         fold = self._folding.fold
         self._few_names = _names_by_directory(loaded)
         self._directories = {fold(name) for name in loaded.directories}
-        if loaded.entries is not None:
-            self._files = {fold(file.destination) for file in loaded.entries}
+        self._entries = loaded.entries
         with self.context.statistics.timed(names.OP_PREPARE_DIR_ANCESTORS):
             found: dict[str, FileStatus] = {}
             roots: list[str] = []
@@ -247,6 +247,9 @@ class InspectDestination(Stage[InspectionRequest, DestinationView]):
     async def _list(self, directory: str, found: dict[str, FileStatus], *, keep_files: bool) -> None:
         path = self.context.layout.target(directory)
         prefix = f"{directory}/" if directory else ""
+        if keep_files and self._files is None and self._entries is not None:
+            # Only for a directory that stands: a job whose directories are all new has none to compare.
+            self._files = {*self._folding.fold_all([file.destination for file in self._entries])}
         try:
             async for child in self.context.store.list(path):
                 name = child.path.name
@@ -279,8 +282,11 @@ def _wanted_children(loaded: LoadedRecords) -> dict[str, list[str]]:
 def _names_by_directory(loaded: LoadedRecords) -> dict[str, list[str]]:
     """File names by directory, only for directories that get a few, only while entries are in memory."""
     names: dict[str, list[str]] = {}
+    written = loaded.written
+    if min(written.values(), default=0) > _FEW:
+        return names
     for file in loaded.entries or ():
         directory = file.destination.rpartition("/")[0]
-        if loaded.written[directory] <= _FEW:
+        if written[directory] <= _FEW:
             names.setdefault(directory, []).append(file.destination)
     return names

@@ -357,7 +357,13 @@ def _by_directory(files: list[PlannedFile]) -> list[PlannedFile]:
     """The same files, those of one directory next to one another: a store looks at a directory once for all of them."""
     directories: dict[str, list[PlannedFile]] = {}
     for file in files:
-        directories.setdefault(file.destination.rpartition("/")[0], []).append(file)
+        name = file.destination
+        directory = name[: name.rfind("/") + 1]
+        some = directories.get(directory)
+        if some is None:
+            directories[directory] = [file]
+        else:
+            some.append(file)
     return [file for some in directories.values() for file in some]
 
 

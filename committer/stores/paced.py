@@ -122,8 +122,8 @@ class PacedStore(PacedCalls):
                 # Some were renamed, or all, or none.
                 errors = dict.fromkeys(range(many), out_of_memory(error))
         each = (self.pacer.runtime.monotonic() - started) / max(1, many)
-        for _renamed in range(many - len(errors)):
-            statistics.done(names.COMMIT_FILE_RENAME, each)
+        if len(errors) < many:
+            statistics.done(names.COMMIT_FILE_RENAME, each, many - len(errors))
         if errors:
             statistics.count(names.COMMIT_FILE_RENAME, len(errors))
             statistics.count(names.COMMIT_FILE_RENAME + names.FAILURES, len(errors))

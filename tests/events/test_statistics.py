@@ -150,6 +150,16 @@ def test_merging_follows_hadoops_rules() -> None:
     )
 
 
+def test_many_done_at_once_are_as_many_done_one_by_one() -> None:
+    at_once, one_by_one = Statistics(), Statistics()
+    for seconds, times in ((0.004, 3), (0.002, 1), (0.009, 2)):
+        at_once.done("t", seconds, times)
+        for _ in range(times):
+            one_by_one.done("t", seconds)
+    assert at_once.snapshot() == one_by_one.snapshot()
+    assert at_once.snapshot().meanstatistics["t.mean"] == MeanStatistic(6, 32)
+
+
 def test_the_smaller_minimum_stays_whatever_the_order() -> None:
     # Java replaces the minimum by the later one.
     for first, second in ((3, 8), (8, 3)):

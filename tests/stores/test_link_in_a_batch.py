@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Collection
 from pathlib import Path
 
@@ -10,10 +11,13 @@ import pytest
 import committer
 from committer.errors import StoreLinkError
 from committer.paths import StorePath
-from committer.stores.local import LocalStore, kernel_rename
+from committer.stores.local import LocalStore, kernel_rename, places
 from committer.stores.local.places import Held
 
-ATTEMPT = "_temporary/job-1/00/tasks/attempt-1"
+TASKS = "_temporary/job-1/00/tasks"
+ATTEMPT = f"{TASKS}/attempt-1"
+# What this process holds open.
+OPENED = Path("/dev/fd")
 
 
 @pytest.mark.parametrize("files", [1, 3, 20])
@@ -103,3 +107,115 @@ async def test_a_publish_says_what_its_files_are(tmp_path: Path, monkeypatch: py
         report = await job.commit()
     assert report.files_committed == 8
     assert asked == []
+
+
+def of_many_attempts(root: Path, count: int = 20) -> list[tuple[StorePath, StorePath]]:
+    """Files of as many attempts, each in a directory of its own, all of which go into one."""
+    (root / "a=1").mkdir()
+    of: list[tuple[StorePath, StorePath]] = []
+    for number in range(count):
+        directory = root / f"{TASKS}/attempt-{number:02}/a=1"
+        directory.mkdir(parents=True)
+        (directory / f"part-{number:02}").write_bytes(b"the job's")
+        of.append((StorePath.of(directory / f"part-{number:02}"), StorePath.of(root / f"a=1/part-{number:02}")))
+    return of
+
+
+def other_tree(root: Path) -> Path:
+    """The same names elsewhere, of another user's files."""
+    outside = root / "outside"
+    shutil.copytree(root / TASKS, outside)
+    for path in outside.rglob("part-*"):
+        path.write_bytes(b"another user's")
+    return outside
+
+
+@pytest.mark.parametrize("known", [True, False])
+@pytest.mark.parametrize(
+    ("place", "behind"), [("", range(20)), ("attempt-03", [3]), ("attempt-03/a=1", [3]), ("attempt-00", [0])]
+)
+async def test_a_link_on_the_way_of_some_of_many_directories_is_refused(
+    tmp_path: Path, place: str, behind: Collection[int], known: bool
+) -> None:
+    of = of_many_attempts(tmp_path)
+    outside = other_tree(tmp_path)
+    store = LocalStore()
+    identities = [(await store.status(source)).identity for source, _target in of] if known else None
+    planted = tmp_path / TASKS / place
+    planted.rename(tmp_path / "real")
+    planted.symlink_to(outside / place)
+    opened = len(list(OPENED.iterdir()))
+    errors = await store.rename_files(of, identities=identities)
+    assert len(list(OPENED.iterdir())) == opened
+    await store.close()
+    assert sorted(errors) == list(behind)
+    for error in errors.values():
+        assert isinstance(error, StoreLinkError)
+        assert error.outcome == "unchanged"
+        assert f"{planted} is a link" in error.message
+    assert {path.read_bytes() for path in (tmp_path / "a=1").iterdir()} <= {b"the job's"}
+    assert len(list((tmp_path / "a=1").iterdir())) == 20 - len(behind)
+    assert len([path for path in outside.rglob("part-*") if path.read_bytes() == b"another user's"]) == 20
+
+
+@pytest.mark.parametrize("known", [True, False])
+async def test_a_link_above_many_directories_in_the_middle_of_a_batch(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, known: bool
+) -> None:
+    of = of_many_attempts(tmp_path)
+    outside = other_tree(tmp_path)
+    store = LocalStore()
+    identities = [(await store.status(source)).identity for source, _target in of] if known else None
+    rename = kernel_rename.rename_no_replace
+    calls = 0
+
+    def planting(source: str, destination: str, **ends: int | None) -> None:
+        nonlocal calls
+        calls += 1
+        if calls == 6:
+            (tmp_path / TASKS).rename(tmp_path / "real")
+            (tmp_path / TASKS).symlink_to(outside)
+        rename(source, destination, **ends)
+
+    monkeypatch.setattr(kernel_rename, "rename_no_replace", planting)
+    errors = await store.rename_files(of, identities=identities)
+    await store.close()
+    assert sorted(errors) == list(range(5, 20))
+    assert all(isinstance(error, StoreLinkError) for error in errors.values())
+    assert {path.name for path in (tmp_path / "a=1").iterdir()} == {f"part-{number:02}" for number in range(5)}
+    assert {path.read_bytes() for path in (tmp_path / "a=1").iterdir()} == {b"the job's"}
+    assert len([path for path in outside.rglob("part-*") if path.read_bytes() == b"another user's"]) == 20
+
+
+@pytest.mark.parametrize("known", [True, False])
+async def test_a_batch_without_the_kernels_help_looks_at_each_way_and_keeps_nothing_open(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, known: bool
+) -> None:
+    monkeypatch.setattr(places, "_kernel_opens", lambda: None)
+    of = of_many_attempts(tmp_path)
+    store = LocalStore()
+    identities = [(await store.status(source)).identity for source, _target in of] if known else None
+    opened = len(list(OPENED.iterdir()))
+    assert await store.rename_files([]) == {}
+    assert await store.rename_files(of, identities=identities) == {}
+    assert len(list(OPENED.iterdir())) == opened
+    await store.close()
+    assert len(list((tmp_path / "a=1").iterdir())) == 20
+
+
+async def test_the_common_way_of_a_batch_is_walked_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    opened = places._kernel_opens()
+    if opened is None:
+        pytest.skip("this kernel opens without links one level at a time")
+    of = of_many_attempts(tmp_path)
+    ways: list[str] = []
+
+    def counted(at: int, path: str, flags: int) -> int:
+        ways.append(path)
+        return opened(at, path, flags)
+
+    monkeypatch.setattr(places, "_kernel_opens", lambda: counted)
+    store = LocalStore()
+    assert await store.rename_files(of) == {}
+    await store.close()
+    assert ways == [str(tmp_path / TASKS), *[f"attempt-{number:02}/a=1" for number in range(20)]]

@@ -103,6 +103,7 @@ class BatchRenames(Renames):
         errors: dict[int, StoreError],
     ) -> None:
         proved: set[int] = set()
+        batch.begin_at([source.path[: source.path.rfind("/")] for source, _destination in renames])
         for directory, indexes in _by_directory([destination for _source, destination in renames]).items():
             if self.exclusive_rename and len(indexes) >= WORTH_A_LISTING:
                 bare = may_hold_sidecars(directory, _ENTRIES_A_RENAME * len(indexes)) is False
@@ -157,20 +158,22 @@ class BatchRenames(Renames):
         rest: list[_Numbered] = []
         renamed: dict[str, _Numbered] = {}
         checked: set[str] = set()
+        rename, name_at = kernel_rename.rename_no_replace, len(directory) + 1
         for numbered in renames:
-            index, source, destination = numbered
+            _index, source, destination = numbered
+            first, second = source.path, destination.path
             try:
-                above = source.path[: source.path.rfind("/")]
+                above = first[: first.rfind("/")]
                 if above not in checked:
                     batch.refuse_links(above)
                     if not checked:
                         batch.refuse_links(directory)
                     checked.add(above)
                 # By whole names, as `ends_of` says.
-                kernel_rename.rename_no_replace(source.path, destination.path)
+                rename(first, second)
             except StoreError as error:
                 error.operation = error.operation or "rename_file"
-                errors[index] = error
+                errors[numbered[0]] = error
             except (OSError, ValueError) as error:
                 if isinstance(error, OSError) and error.errno in kernel_rename.NOT_OFFERED:
                     rest.append(numbered)
@@ -178,9 +181,9 @@ class BatchRenames(Renames):
                 told = translate(error, "rename_file", source, destination)
                 if not isinstance(told, StoreError):
                     raise told from error
-                errors[index] = told
+                errors[numbered[0]] = told
             else:
-                renamed[destination.name] = numbered
+                renamed[second[name_at:]] = numbered
         # The system renames a directory or a link as gladly as a file. That none was among them is seen afterwards, in
         # one look at them all.
         found = look_among(directory, renamed.keys(), _ENTRIES_A_RENAME * len(renamed))

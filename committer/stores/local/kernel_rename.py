@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import errno
+import functools
 import os
 import platform
 import sys
@@ -12,8 +13,8 @@ from typing import Final
 
 # macOS has another number for the current directory than Linux; what is named by a whole path needs neither.
 _ANYWHERE: Final = -2 if sys.platform == "darwin" else -100
-_RENAME_NOREPLACE: Final = 1
-_RENAME_EXCL: Final = 4
+# RENAME_EXCL there, RENAME_NOREPLACE elsewhere.
+_EXCLUSIVELY: Final = 4 if sys.platform == "darwin" else 1
 # For C libraries without a wrapper (musl before 1.2.6, glibc before 2.28) the kernel is called by number.
 _SYSTEM_CALL: Final = {"x86_64": 316, "aarch64": 276, "riscv64": 276, "ppc64le": 357, "s390x": 347}
 
@@ -25,12 +26,12 @@ ENCODE_ERRORS: Final = sys.getfilesystemencodeerrors()
 NOT_OFFERED: Final = frozenset({errno.EINVAL, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP})
 
 
-def _find() -> Callable[[int, bytes, int, bytes], int] | None:
+def _find() -> Callable[[int, bytes, int, bytes, int], int] | None:
     library = ctypes.CDLL(None, use_errno=True)
     if sys.platform == "darwin":
         exclusive = library.renameatx_np
         exclusive.argtypes = (ctypes.c_int, ctypes.c_char_p, ctypes.c_int, ctypes.c_char_p, ctypes.c_uint)
-        return lambda near, source, at, destination: int(exclusive(near, source, at, destination, _RENAME_EXCL))
+        return exclusive
     if not sys.platform.startswith("linux"):
         return None
     try:
@@ -44,9 +45,9 @@ def _find() -> Callable[[int, bytes, int, bytes], int] | None:
         call.argtypes = (
             ctypes.c_long, ctypes.c_int, ctypes.c_char_p, ctypes.c_int, ctypes.c_char_p, ctypes.c_uint,
         )  # fmt: skip
-        return lambda near, source, at, destination: int(call(number, near, source, at, destination, _RENAME_NOREPLACE))
+        return functools.partial(call, number)
     wrapper.argtypes = (ctypes.c_int, ctypes.c_char_p, ctypes.c_int, ctypes.c_char_p, ctypes.c_uint)
-    return lambda near, source, at, destination: int(wrapper(near, source, at, destination, _RENAME_NOREPLACE))
+    return wrapper
 
 
 _rename: Final = _find()
@@ -73,6 +74,7 @@ def rename_no_replace(
         raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS), source, None, destination)
     near = _ANYWHERE if src_dir_fd is None else src_dir_fd
     at = _ANYWHERE if dst_dir_fd is None else dst_dir_fd
-    if _rename(near, source.encode(ENCODING, ENCODE_ERRORS), at, destination.encode(ENCODING, ENCODE_ERRORS)) != 0:
+    first, second = source.encode(ENCODING, ENCODE_ERRORS), destination.encode(ENCODING, ENCODE_ERRORS)
+    if _rename(near, first, at, second, _EXCLUSIVELY) != 0:
         number = ctypes.get_errno()
         raise OSError(number, os.strerror(number), source, None, destination)

@@ -14,7 +14,7 @@ import functools
 import os
 import stat
 import sys
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 from contextlib import suppress
 from typing import Final, NamedTuple, Self
 
@@ -57,19 +57,48 @@ class Held:
     all, by the next call.
     """
 
-    __slots__ = ("_open",)
+    __slots__ = ("_above", "_base", "_from_above", "_open")
 
     def __init__(self) -> None:
         self._open: dict[str, int] = {}
+        # What many directories begin with, and what opens the rest of their way from there, where the kernel can.
+        self._base = ""
+        self._above = -1
+        self._from_above: Callable[[int, str, int], int] | None = None
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
-        while self._open:
+        handles = [*self._open.values()]
+        self._open.clear()
+        if self._from_above is not None:
+            handles.append(self._above)
+            self._from_above = None
+        while handles:
             # Nothing was written through them: what fails here says nothing of the calls that were made meanwhile.
             with suppress(OSError):
-                os.close(self._open.popitem()[1])
+                while handles:
+                    os.close(handles.pop())
+
+    def begin_at(self, directories: Iterable[str]) -> None:
+        """Walks what the ways to many directories have in common once, in place of once for each.
+
+        Args:
+            directories: What will be asked for.
+        """
+        ways = {*directories}
+        from_above = _kernel_opens()
+        if len(ways) < 2 or from_above is None or self._from_above is not None:
+            return
+        base = f"{os.path.commonpath((min(ways), max(ways)))}/"
+        start = working_part(base)
+        if start < 0:
+            return
+        # What is wrong with it is said of each directory below it, when that is asked for.
+        with suppress(OSError, StoreLinkError):
+            self._above = open_directory(base[:-1], start)
+            self._base, self._from_above = base, from_above
 
     def place(self, path: str) -> Place:
         """How to name what is at a path; its parent is held from now on, where that is a job's.
@@ -80,13 +109,12 @@ class Held:
             NotADirectoryError: A file is there.
         """
         directory, _slash, name = path.rpartition("/")
-        handle = self._open.get(directory)
-        if handle is None:
+        if directory not in self._open and not self._hold_from_above(directory):
             start = working_part(path)
             if start < 0 or len(directory) <= start:
                 return Place(path, None, guarded=start >= 0)
-            handle = self._open[directory] = open_directory(directory, start)
-        return Place(name, handle, guarded=True)
+            self._open[directory] = open_directory(directory, start)
+        return Place(name, self._open[directory], guarded=True)
 
     def refuse_links(self, directory: str) -> None:
         """Looks once for a link on the way to a directory, where that is a job's.
@@ -96,7 +124,9 @@ class Held:
             FileNotFoundError: A directory is missing.
             NotADirectoryError: A file is there.
         """
-        if directory not in self._open and (start := working_part(directory)) >= 0:
+        if directory in self._open:
+            return
+        if not self._hold_from_above(directory) and (start := working_part(directory)) >= 0:
             self._open[directory] = open_directory(directory, start)
 
     def left_in(self, directory: str, names: Collection[str]) -> list[str]:
@@ -122,6 +152,16 @@ class Held:
         """Which of some names do not stand in a directory that is held; as `left_in`, by a look at each."""
         handle = self._open.get(directory)
         return [] if handle is None else [name for name in names if not _stands_in(handle, name)]
+
+    def _hold_from_above(self, directory: str) -> bool:
+        """Opens a directory below the common one; False where that did not work: its whole way tells why."""
+        if self._from_above is None or not directory.startswith(self._base):
+            return False
+        handle = self._from_above(self._above, directory[len(self._base) :], _PASSED)
+        if handle < 0:
+            return False
+        self._open[directory] = handle
+        return True
 
 
 def _stands_in(directory: int, name: str) -> bool:
@@ -217,6 +257,10 @@ class _How(ctypes.Structure):
     _fields_ = (("flags", ctypes.c_uint64), ("mode", ctypes.c_uint64), ("resolve", ctypes.c_uint64))
 
 
+# Their addresses are given to the kernel, so they live as long as the process.
+_HOWS: Final = {flags: _How(flags, 0, _RESOLVE_NO_SYMLINKS) for flags in (_PASSED, LISTED)}
+
+
 @functools.cache
 def _kernel_opens() -> Callable[[int, str, int], int] | None:
     """The kernel's own way to open something without following any link; None where it has none.
@@ -227,9 +271,10 @@ def _kernel_opens() -> Callable[[int, str, int], int] | None:
         return None
     call = ctypes.CDLL(None, use_errno=True).syscall
     call.restype = ctypes.c_long
-    call.argtypes = (ctypes.c_long, ctypes.c_int, ctypes.c_char_p, ctypes.POINTER(_How), ctypes.c_size_t)
+    call.argtypes = (ctypes.c_long, ctypes.c_int, ctypes.c_char_p, ctypes.c_void_p, ctypes.c_size_t)
     size = ctypes.sizeof(_How)
-    hows = {flags: ctypes.pointer(_How(flags, 0, _RESOLVE_NO_SYMLINKS)) for flags in (_PASSED, LISTED)}
+    # A number is passed as it is; a pointer object is looked into at each call.
+    hows = {flags: ctypes.addressof(how) for flags, how in _HOWS.items()}
 
     def opened(at: int, path: str, flags: int) -> int:
         while (handle := int(call(_OPENAT2, at, path.encode(ENCODING, ENCODE_ERRORS), hows[flags], size))) < 0:

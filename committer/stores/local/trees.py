@@ -200,10 +200,12 @@ def first_link(root: int, directories: Iterable[str]) -> str | None:
         name = directory
         while name:
             parent, _, child = name.rpartition("/")
-            known = children.setdefault(parent, set())
-            if child in known:
+            known = children.get(parent)
+            if known is not None:
+                # Those above it are known with the first that is in it.
+                known.add(child)
                 break
-            known.add(child)
+            children[parent] = {child}
             name = parent
     # In this order a parent comes before what lies below it, so nothing is looked at through a link.
     for parent in sorted(children):
