@@ -12,7 +12,7 @@ from committer.cli.session import Session, named
 from committer.cli.target import Target, holds_lock, how_to_name_winners, planned_end
 from committer.committers.registry import committer_for
 from committer.committers.results import CommitPlan, JobReport
-from committer.errors import ConfigurationError, JobDecidedError
+from committer.errors import ConfigurationError, JobDecidedError, JobStateError
 from committer.operations import check_recovery, recover
 from committer.readable import count, seconds, size
 from committer.records.task_commit import TaskCommit
@@ -177,6 +177,14 @@ async def run_recover(target: Target, *, rollback: bool, force: bool) -> Answer:
         storage_options=session.storage,
         progress=session.display,
     )
+    if rollback and report.success:
+        raise JobStateError(
+            f"job {target.job_id} is committed, and was cleaned up: it cannot be rolled back",
+            operation="recover",
+            path=target.layout.destination,
+            outcome="committed",
+            next_step="remove its files by hand if you must; _SUCCESS names them if no later job committed",
+        )
     return _reported(report, "committed" if report.success else "taken back: nothing of it is visible")
 
 

@@ -72,7 +72,14 @@ def test_commit_as_json_prints_one_object_and_nothing_else(run: Run, lake: Lake)
 
 def test_commit_refuses_another_number_of_tasks(run: Run, lake: Lake) -> None:
     lake.open()
-    assert run("commit", lake.path, "open", "--tasks", "4", "--yes").code == 1
+    more = run("commit", lake.path, "open", "--tasks", "4", "--yes")
+    assert more.code == 1
+    assert "run the missing tasks again" in more.err
+    fewer = run("commit", lake.path, "open", "--tasks", "1", "--yes")
+    assert fewer.code == 1
+    assert "was to be committed with 1 task, and 3 committed" in fewer.err
+    # None is missing.
+    assert "missing" not in fewer.err
     assert run("commit", lake.path, "open", "--tasks", "3", "--yes").code == 0
 
 
@@ -152,6 +159,15 @@ def test_recover_takes_back(run: Run, lake: Lake) -> None:
     done = run("recover", lake.path, "decided", "--rollback", "--yes", "--output", "json")
     assert (done.code, done.json["report"]["success"]) == (0, False)
     assert lake.files() == []
+
+
+def test_a_committed_job_that_is_gone_is_not_said_to_be_taken_back(run: Run, lake: Lake) -> None:
+    lake.decided()
+    assert run("recover", lake.path, "decided", "--yes").code == 0
+    refused = run("recover", lake.path, "decided", "--rollback", "--yes", "--output", "json")
+    assert (refused.code, refused.json["error"]["outcome"]) == (1, "committed")
+    assert "it cannot be rolled back" in refused.json["error"]["message"]
+    assert len(lake.files()) == 3
 
 
 def test_a_rollback_that_is_refused_is_never_followed_by_a_commit(run: Run) -> None:
