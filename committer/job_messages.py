@@ -10,6 +10,7 @@ from committer.committers.fresh import fresh_statistics
 from committer.errors import ConfigurationError, StoreNotFoundError, TaskCommitsRequiredError, TaskError
 from committer.layout import MANIFEST_SUFFIX, JobLayout, check_number
 from committer.paths import StorePath
+from committer.readable import count
 from committer.records.task_commit import TaskCommit
 from committer.stages.base import StageContext
 from committer.stages.job_directory import look_at_job
@@ -42,8 +43,8 @@ class OwnAttempts:
         message = self._messages.get(task)
         if message is not None and message.attempt == attempt:
             raise TaskError(
-                f"task {task} attempt {attempt} of job {self._layout.job_id} committed already, with {message.files} "
-                "files",
+                f"task {task} attempt {attempt} of job {self._layout.job_id} committed already, with "
+                f"{count(message.files, 'file')}",
                 operation="task_attempt",
                 path=self._layout.destination.uri,
                 next_step="give each task a number of its own; to replace what this one wrote, give another attempt",

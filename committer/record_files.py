@@ -100,7 +100,7 @@ def decode_any(data: bytes, *, source: str) -> AnyRecord:
         kind = msgspec.json.decode(data.removeprefix(b"\xef\xbb\xbf"), type=_Kind)
     except UNDECODABLE as error:
         reason = "it is empty: the marker of a committer that writes no report" if not data else str(error)
-        raise RecordError(f"not a record: {reason}", path=source) from error
+        raise RecordError(f"not a record: {reason}", path=source, next_step=_WHERE if data else "") from error
     own = _OWN.get(kind.type or "")
     if own is not None:
         return decode_record(data, own, source=source)

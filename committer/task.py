@@ -21,6 +21,7 @@ from committer.flow.one_process import OneProcess
 from committer.flow.shielded import UNDO_BOUND_S, run_shielded
 from committer.logs import job_logger
 from committer.paths import StorePath
+from committer.readable import count
 from committer.records.task_commit import TaskCommit
 from committer.stages.abort_task import AbortRequest
 from committer.stages.base import StageContext
@@ -255,7 +256,7 @@ class TaskAttempt(OneProcess):
         check_awaited(self._calls, self._told_as(), self.directory)
         if self._unfinished:
             raise TaskError(
-                f"{len(self._unfinished)} files are still open, the first: {min(self._unfinished)}",
+                f"still open: {count(len(self._unfinished), 'file')}, the first: {min(self._unfinished)}",
                 operation="commit_task",
                 path=min(self._unfinished),
                 next_step="close every file before the attempt is committed: write it in `async with task.open(name)` "

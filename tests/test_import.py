@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 import committer
+from committer import sync
 
 ROOT = Path(__file__).parent.parent
 VENDORS = (
@@ -66,6 +67,7 @@ def test_the_public_names() -> None:
         value = getattr(committer, name)
         assert value is getattr(committer, name)
     assert dir(committer) == sorted([*committer.__all__, "errors", "spark", "sync"])
+    assert dir(sync) == sync.__all__
     namespace: dict[str, object] = {}
     exec("from committer import *", namespace)
     assert set(committer.__all__) <= set(namespace)

@@ -36,6 +36,7 @@ from committer.opening import Opening
 from committer.paths import StorePath
 from committer.records.task_commit import TaskCommit
 from committer.spec import JobSpec
+from committer.stages.record_refs import RIGHT_NUMBER
 from committer.stores.helpers import CORRECT_THE_PATH
 
 _LOOK_BOUND_S = 10.0
@@ -119,7 +120,7 @@ def _released_by(target: Target, owner: str) -> str:
     recover_it, back = command("recover", target.uri, owner), command("recover", target.uri, owner, "--rollback")
     clean_it = command("cleanup", target.uri, "--job", owner)
     return (
-        f"wait for job {owner}; if its driver is dead, finish it: `{recover_it}` or take it back: `{back}` or, if "
+        f"wait for job {owner}; if its driver is dead, finish it: `{recover_it}`, or take it back: `{back}`; if "
         f"the job is gone, release its lock: `{clean_it}`"
     )
 
@@ -145,7 +146,7 @@ def guided(
         raise
     except JobUndecidedError as error:
         commit_it, abort_it = ways_out(target.uri, target.job_id, error.delivery)
-        error.next_step = f"if all its tasks are done, N of them: `{commit_it}` else: `{abort_it}`"
+        error.next_step = f"if all its tasks are done, N of them: `{commit_it}`; else: `{abort_it}`"
         raise
     except OutcomeKeptError as error:
         forced = command("cleanup", target.uri, "--job", target.job_id, "--force")
@@ -158,7 +159,11 @@ def guided(
         commit_it = f"commit it with their right number: `{target.command('commit', '--tasks', 'N')}`"
         right = commit_it if recovering else "give the right --tasks"
         abort_it = target.command("abort")
-        error.next_step = f"run the missing tasks again, or {right}; if they cannot run: `{abort_it}`"
+        error.next_step = (
+            f"{right}; to end it with nothing published: `{abort_it}`"
+            if error.next_step.startswith(RIGHT_NUMBER)
+            else f"run the missing tasks again, or {right}; if they cannot run: `{abort_it}`"
+        )
         raise
     except JobNotFoundError as error:
         if not (error.next_step.startswith(CORRECT_THE_PATH) or commands_of(as_commands(error.next_step))):
@@ -193,9 +198,9 @@ def how_to_name_winners(target: Target, *, from_attempts: bool = False) -> str:
     unheard = (
         ""
         if from_attempts
-        else f"without them, to take the attempts that committed if there is one of each of the N tasks: `{commit_it}` "
+        else f"without them, to take the attempts that committed if there is one of each of N tasks: `{commit_it}`; "
     )
-    return f"with the winners' messages, one encoded TaskCommit a line: `{by_hand}` {unheard}else: `{abort_it}`"
+    return f"with the winners' messages, one encoded TaskCommit a line: `{by_hand}`; {unheard}else: `{abort_it}`"
 
 
 def interrupted(target: Target, doing: str) -> Callable[[], Answer]:

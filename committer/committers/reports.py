@@ -106,7 +106,8 @@ async def _not_found(context: StageContext, *, decided: bool) -> JobNotFoundErro
         next_step="look at the destination: another process deleted the job's directory while it was committed, or it "
         "ended and a later job wrote _SUCCESS"
         if decided
-        else f"it never was, was aborted, or ended and was cleaned up while a later job wrote _SUCCESS; {jobs}",
+        else "it never was, was aborted or taken back, or ended and was cleaned up while a later job wrote _SUCCESS; "
+        f"{jobs}",
     )
 
 

@@ -63,7 +63,11 @@ class TaskCommit(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         try:
             message = msgspec.json.decode(data if isinstance(data, str) else bytes(data), type=cls)
         except (*UNDECODABLE, TypeError) as error:
-            raise RecordError(f"not a task commit message: {error}", operation="decode TaskCommit") from error
+            raise RecordError(
+                f"not a task commit message: {error}",
+                operation="decode TaskCommit",
+                next_step="pass what task.task_commit.encode() returned, whole, with the same release on both sides",
+            ) from error
         if message.inline is not None and digest_of(message.inline.encode()) != message.digest:
             raise RecordError(
                 "the record inside a task commit message is not the one its digest names",

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Final
 
 from committer.advice import COMMIT_AGAIN
 from committer.errors import JobNotFoundError, RecordError, StoreNotFoundError, TaskError, TaskMissingError
 from committer.layout import JobLayout
+from committer.readable import count
 from committer.records.task_commit import TaskCommit
 from committer.stages.base import StageContext
+
+RIGHT_NUMBER: Final = "give their right number"
+"""How the next step begins where more tasks committed than the commit was told of: none has to run again."""
 
 # Tasks that one sentence names.
 MOST_NAMED = 20
@@ -143,9 +148,9 @@ def check_task_count(layout: JobLayout, refs: list[RecordRef], tasks: int | None
     missing = [] if None in committed else [str(task) for task in range(tasks) if task not in committed]
     more = f" and {len(missing) - MOST_NAMED:,} more" if len(missing) > MOST_NAMED else ""
     named = f"; not committed: {', '.join(missing[:MOST_NAMED])}{more}" if missing else ""
-    ways = "give their right number" if len(refs) > tasks else "run the missing tasks, or give their right number"
+    ways = RIGHT_NUMBER if len(refs) > tasks else f"run the missing tasks, or {RIGHT_NUMBER}"
     raise TaskMissingError(
-        f"job {layout.job_id} has {tasks} tasks, {len(refs)} committed{named}",
+        f"job {layout.job_id} was to be committed with {count(tasks, 'task')}, and {len(refs):,} committed{named}",
         operation="commit_job",
         path=layout.job_directory,
         next_step=f"{ways}, then {COMMIT_AGAIN}; nothing was published",

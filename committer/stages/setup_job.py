@@ -238,7 +238,8 @@ class SetupJob(Stage[None, str | None]):
             self._began_to_make = store.capabilities.directories
         except (StoreExistsError, StoreNotADirectoryError) as error:
             raise StoreNotADirectoryError(
-                f"a file stands where a directory must be: {error.path or layout.job_directory}",
+                "a file stands where a directory must be, at this path or above it: "
+                f"{error.path or layout.job_directory}",
                 operation=self.name,
                 path=layout.destination,
                 next_step="choose another destination, or remove the file",

@@ -40,6 +40,11 @@ _BUILT_IN: Final = {
 _OTHER_NAMES: Final = {
     **dict.fromkeys(("s3n",), "s3a://BUCKET/PATH"),
     **dict.fromkeys(("gcs",), "gs://BUCKET/PATH"),
+    **dict.fromkeys(
+        ("http", "https"),
+        "s3://BUCKET/PATH, gs://BUCKET/PATH, az://CONTAINER/PATH or abfss://CONTAINER@ACCOUNT.dfs.core.windows.net/PATH",
+    ),
+    "dbfs": "the path that it is mounted from, s3://… or abfss://…: dbutils.fs.mounts() shows it",
     "azure": "az://CONTAINER/PATH, or abfss://CONTAINER@ACCOUNT.dfs.core.windows.net/PATH with hierarchical namespace",
 }
 # Services that no store here serves, and why.

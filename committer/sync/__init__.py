@@ -78,3 +78,7 @@ __all__ = [
     "recover",
     "validate",
 ]
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

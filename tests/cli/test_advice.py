@@ -155,6 +155,15 @@ def test_a_sentence_names_its_commands_in_short_and_they_stand_below_it(run: Run
     assert below[0].endswith("`recover --rollback` takes the job back")
 
 
+@pytest.mark.parametrize(("delivery", "name"), [("listing", "recover"), ("message", "commit")])
+def test_the_ways_out_in_one_sentence_are_told_apart(run: Run, lake: Lake, delivery: str, name: str) -> None:
+    lake.open(delivery=delivery)
+    sentence = run(name, lake.path, "open", "--yes").err.partition("  next step\n")[2].splitlines()[0]
+    # What is said of the next way follows a command only after a semicolon.
+    assert [after[:1] for after in sentence.split("`")[2::2]] == [";"] * (sentence.count("`") // 2 - 1) + [""]
+    assert sentence.endswith("; else: `abort`")
+
+
 @pytest.mark.parametrize(
     ("typed", "short"),
     [

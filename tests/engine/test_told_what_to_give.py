@@ -31,6 +31,16 @@ def test_a_reserved_file_name_is_told_which_are(tmp_path: Path, name: str) -> No
         assert "give another name: _SUCCESS" in caught.value.next_step
 
 
+def test_what_is_no_record_and_no_message_is_told_where_one_is(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_bytes(b"1,2\n")
+    with pytest.raises(RecordError, match="not a record") as caught:
+        sync.load_record(tmp_path / "a.csv")
+    assert "DESTINATION/_SUCCESS" in caught.value.next_step
+    with pytest.raises(RecordError, match="not a task commit message") as caught:
+        TaskCommit.decode(b"1,2")
+    assert "task.task_commit.encode()" in caught.value.next_step
+
+
 def test_messages_that_are_still_encoded_are_told_to_be_decoded(tmp_path: Path) -> None:
     with sync.open_job(tmp_path, delivery="message") as job:
         messages: Any = [write_part(job, number).encode() for number in range(2)]

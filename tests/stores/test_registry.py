@@ -43,6 +43,11 @@ def test_unknown_options_are_refused() -> None:
         ("s3n://b/x", "s3a://BUCKET/PATH"),
         ("gcs://b/x", "gs://BUCKET/PATH"),
         (
+            "https://account.blob.core.windows.net/c/x",
+            "s3://BUCKET/PATH, gs://BUCKET/PATH, az://CONTAINER/PATH or abfss://CONTAINER@ACCOUNT.dfs.core.windows.net/PATH",
+        ),
+        ("dbfs:/mnt/x", "the path that it is mounted from, s3://… or abfss://…: dbutils.fs.mounts() shows it"),
+        (
             "azure://c/x",
             "az://CONTAINER/PATH, or abfss://CONTAINER@ACCOUNT.dfs.core.windows.net/PATH with hierarchical namespace",
         ),
