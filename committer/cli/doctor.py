@@ -230,7 +230,7 @@ class Doctor:
             # Another process uses it meanwhile.
             return
         except StoreError as error:
-            self.checks.append(Finding("clean up", "failed", f"{self._room} is left: {error.message}"))
+            self.checks.append(Finding("clean up", "failed", f"{self._room} may be left: {error.message}"))
 
 
 def shown(checks: list[Finding]) -> list[Part]:
