@@ -168,6 +168,9 @@ def guided(
     except JobNotFoundError as error:
         if not (error.next_step.startswith(CORRECT_THE_PATH) or commands_of(as_commands(error.next_step))):
             error.next_step = f"`{command('jobs', target.uri)}` shows the jobs that are there"
+        if target.job_id and error.operation == "look_at_job" and not error.next_step.startswith(CORRECT_THE_PATH):
+            # Another operator may have ended it a moment ago.
+            error.next_step += f"; if it is over, this says whether it committed: `{target.command('recover')}`"
         raise
     except CommitterError as error:
         advice = error.next_step

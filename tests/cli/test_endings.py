@@ -408,6 +408,18 @@ def test_a_job_that_is_not_there(run: Run, lake: Lake, command: str) -> None:
     assert json.loads(result.out)["error"]["next_step"].startswith("committer jobs")
 
 
+@pytest.mark.parametrize("command", ["plan", "commit", "abort"])
+def test_who_comes_after_another_operator_is_told_how_the_job_ended(run: Run, lake: Lake, command: str) -> None:
+    lake.decided()
+    assert run("recover", lake.path, "decided", "--yes").code == 0
+    late = run(command, lake.path, "decided", *(["--yes"] if command != "plan" else []))
+    assert late.code == 4
+    recover = f"committer recover {lake.path} decided"
+    assert recover in [line.strip() for line in late.err.splitlines()]
+    told = run(*recover.split()[1:], "--yes")
+    assert (told.code, "job decided: committed" in told.out) == (0, True)
+
+
 def test_a_bad_job_id_is_usage(run: Run, lake: Lake) -> None:
     assert run("recover", lake.path, "../../etc", "--yes").code == 2
 
