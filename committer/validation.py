@@ -10,7 +10,7 @@ from committer.committers.advising import advised
 from committer.committers.opened_store import open_store
 from committer.comparing import ListedFiles, Looks
 from committer.config import CommitterConfig, ConfigLike, config_of
-from committer.errors import JobNotFoundError, StoreIsADirectoryError, StoreNotFoundError
+from committer.errors import JobNotFoundError, RecordError, StoreIsADirectoryError, StoreNotFoundError
 from committer.events import names as event_names
 from committer.file_names import is_reserved, working_directory_in
 from committer.layout import SUCCESS
@@ -187,6 +187,13 @@ async def read_marker(store: Store, destination: StorePath, config: CommitterCon
             path=path,
             next_step=f"{call('list_jobs', str(destination))} shows jobs that did not end",
         ) from error
+    if not data:
+        raise RecordError(
+            f"the {SUCCESS} is empty: Hadoop's classic committer leaves such a marker, which names no job and no files",
+            path=path,
+            operation=operation,
+            next_step="nothing can be compared with it; the next job of this engine that commits there writes another",
+        )
     return decode_success(data, source=str(path))
 
 

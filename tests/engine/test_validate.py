@@ -221,3 +221,11 @@ async def test_validated_commit_costs_one_look_a_file(place: Place) -> None:
     await job.commit()
     looks = [call for call in place.store.calls if call.operation == "status" and "/table/part-" in str(call.path)]
     assert len(looks) == 20
+
+
+async def test_an_empty_success_is_told_to_be_the_classic_committers(place: Place) -> None:
+    place.write("_SUCCESS", b"")
+    with pytest.raises(RecordError, match="classic committer") as caught:
+        await committer.validate(place.dest, storage_options=place.options)
+    assert caught.value.outcome == "unchanged"
+    assert caught.value.next_step.startswith("nothing can be compared with it")
