@@ -83,7 +83,7 @@ def test_what_a_session_cannot_choose_is_told(caplog: pytest.LogCaptureFixture) 
         choices_of(
             {
                 "mapreduce.outputcommitter.factory.scheme.s3a": "org.example.Factory",
-                "fs.s3a.committer.staging.tmp.path": "hdfs://nn/tmp",
+                "fs.s3a.committer.staging.tmp.path": "/shared/pending",
                 "fs.s3a.connection.maximum": "9",
             },
             [],
