@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Generator
 from types import TracebackType
-from typing import TYPE_CHECKING, Final, Self
+from typing import TYPE_CHECKING, Any, Final, Self
 
 from committer.errors import CommitterError, TaskError
 from committer.flow.awaited import Calls, noted
@@ -27,7 +27,9 @@ IN_ANOTHER_PROCESS: Final = (
 class TaskFile(OneProcess):
     """A file being written by a task attempt: ``async with task.open(name) as f: await f.write(b"...")``.
 
-    It becomes part of the attempt when it is closed; leaving the block with an exception gives it up.
+    It becomes part of the attempt when it is closed; leaving the block with an exception gives it up. Without a block,
+    ``f = await task.open(name)`` opens it, and ``await f.close()`` or ``await f.abort()`` ends it: a file that is left
+    open keeps its attempt from being committed.
 
     Attributes:
         name: Its name, relative to the destination; of a file that goes outside it, the absolute path.
@@ -46,6 +48,9 @@ class TaskFile(OneProcess):
         self._closed = False
         self._broken = False
         self._written = 0
+
+    def __await__(self) -> Generator[Any, None, Self]:
+        return self.__aenter__().__await__()
 
     async def __aenter__(self) -> Self:
         try:

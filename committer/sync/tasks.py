@@ -124,11 +124,10 @@ class TaskAttempt(OneProcess):
 
         async def make() -> TaskFile:
             try:
-                await file.__aenter__()
+                return TaskFile(await file, asyncio.get_running_loop())
             except BaseException as error:
                 await _give_up(file, error)
                 raise
-            return TaskFile(file, asyncio.get_running_loop())
 
         return wait_for(make, "open", undo=lambda _, interrupt: _give_up(file, interrupt))
 

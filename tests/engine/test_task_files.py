@@ -146,6 +146,23 @@ async def test_commit_with_a_file_still_open_is_refused(place: Place) -> None:
     assert place.files() == {"part-0": b"x"}
 
 
+async def test_a_file_opened_by_await_is_part_of_the_attempt_once_it_is_closed(place: Place) -> None:
+    async with place.open_job() as job:
+        with pytest.raises(TaskError, match="left-open"):
+            async with job.task_attempt(task=0) as task:
+                left = await task.open("left-open")
+                await left.write(b"x")
+        async with job.task_attempt(task=0, attempt=1) as task:
+            closed, given_up, empty = [await task.open(name) for name in ("closed", "given-up", "empty")]
+            await closed.write(b"x")
+            await closed.close()
+            await given_up.write(b"x")
+            await given_up.abort()
+            async with empty:
+                assert not empty.closed
+    assert place.files() == {"closed": b"x", "empty": b""}
+
+
 async def test_file_given_up_is_not_part_of_the_attempt(place: Place) -> None:
     async with place.open_job() as job:
         async with job.task_attempt(task=0) as task:
