@@ -88,8 +88,7 @@ class CommitterConfig(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         file_list_directory: Where the complete list of what the job committed goes, as
             `<job id>-<digest of the destination>.jsonl` (path, size and partition of each file), on any store; empty
             for nowhere. A part names 100,000 files; the next ones stand beside it (`…~00001.jsonl`).
-            `JobReport.file_list` names it; `JobReport.files` and `validate` read it. Who recovers the job must give it
-            again.
+            `JobReport.file_list` names it; `JobReport.files` and `validate` read it. A recoverer must give it again.
         file_list_format: ``jsonl``, a JSON object a line, or ``parquet``, which needs pyarrow.
         record_save_attempts: How often saving a record is tried.
         commit_attempts: How often `file-v2` tries to commit a job, as in Hadoop: again where a store call failed, at

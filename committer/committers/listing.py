@@ -1,4 +1,4 @@
-"""The complete list of what a job committed: kept when the job ends, found again by who reads a report."""
+"""The complete list of what a job committed: kept when the job ends, found again by readers of a report."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """A commit that was refused before the decision: what ends the job all the same, with nothing published.
 
-Who finishes a job whose driver died can change neither what its tasks wrote nor its choices.
+A recoverer of a job whose driver died can change neither what its tasks wrote nor its choices.
 """
 
 from __future__ import annotations

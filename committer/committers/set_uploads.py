@@ -1,4 +1,4 @@
-"""The uploads that Hadoop's records name, for who ends them."""
+"""The uploads that Hadoop's records name, for a process that ends them."""
 
 from __future__ import annotations
 

@@ -125,7 +125,7 @@ class Display:
 def watched(
     progress: bool | Listener | None, listeners: Iterable[Listener]
 ) -> tuple[tuple[Listener, ...], Display | None]:
-    """Who is told of a job's events, by what a caller gave as ``progress=`` and ``listeners=``.
+    """What is told of a job's events, by what a caller gave as ``progress=`` and ``listeners=``.
 
     Returns:
         The listeners, and among them the display that is to be closed with the job; None without one.

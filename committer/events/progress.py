@@ -77,7 +77,7 @@ class Progress:
 
     Args:
         job_id: The job.
-        listeners: Who is told.
+        listeners: What is told of each event.
         clock: Where time comes from; the runtime in force when None.
 
     Attributes:

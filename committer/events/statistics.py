@@ -63,7 +63,7 @@ class Statistics:
         self._measured(name + MINIMUM, name + MAXIMUM, name + MEAN, int(seconds * 1000))
 
     def done(self, name: str, seconds: float, times: int = 1) -> None:
-        """Counts a block that ended well and adds its duration: what `timed` does, for who measures by himself.
+        """Counts a block that ended well and adds its duration: what `timed` does, for a caller that measures.
 
         Args:
             name: The statistic.

@@ -133,8 +133,8 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag=
         hadoop: Whether Hadoop set the job up, so that no setup record stands beside the decision.
         statistics: What the winners' records count, added up: the driver that finishes the job reports it.
         setup: As in `Intent`.
-        remains: Whether it is an abort of no job, by who removes what is left of one: it says nothing of how that
-            ended.
+        remains: Whether it is an abort of no job, by a process that removes what is left of one: it says nothing of
+            how that ended.
     """
 
     version: int = VERSION

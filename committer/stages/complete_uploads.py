@@ -119,8 +119,8 @@ class CompleteUploads(Stage[CommitState, Published]):
                 "replaced or deleted the other"
             )
             step = (
-                "look for a lifecycle rule that aborts uploads, or for who changed it; nothing was deleted, and "
-                f"{self.context.recover_call()} goes on from here; where the file is lost, {end}"
+                "look for a lifecycle rule that aborts uploads, or for a program that changed it; nothing was deleted, "
+                f"and {self.context.recover_call()} goes on from here; where the file is lost, {end}"
             )
         else:
             found = "the answers to its completion were lost, and its file is not at its destination"

@@ -115,7 +115,7 @@ class PutBlockLists(Stage[CommitState, Published]):
                 "ones, or replaced or deleted the other, or the service dropped blocks that were a week old"
             )
             step = (
-                "look for who wrote to that name; nothing was deleted, and "
+                "find out which program wrote to that name; nothing was deleted, and "
                 f"{self.context.recover_call()} goes on from here; where the file is lost, {end}"
             )
         else:

@@ -25,9 +25,9 @@ _log = job_logger("committer.stages")
 class RemovalByRename(Removal):
     """Where directories are renamed in one step: all goes through a directory that no other process makes.
 
-    It is made before the last look at whose setup record stands, and everything is renamed into it. Who sets the id up
-    anew deletes every such directory, and only then makes anything else (`SetupJob`). So from then on each rename of
-    this process fails, and it looks again.
+    It is made before the last look at whose setup record stands, and everything is renamed into it. A driver that sets
+    the id up anew deletes every such directory, and only then makes anything else (`SetupJob`). So from then on each
+    rename of this process fails, and it looks again.
 
     The directory is that of the job's drivers, under a new name: that rename fails once the job's setup is over, and
     needs no room on a full disk. Where it does not stand, a new one is made.

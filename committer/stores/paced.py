@@ -32,7 +32,7 @@ class PacedStore(PacedCalls):
       one name (a lock) must be given up by renaming it away.
     - Never `put` with `exclusive`, `open_writer`, writing to a file and closing it, renames, links, completing an
       upload, putting a block list: the second time would fail because of the first, or destroy what it did. Nor
-      beginning an upload: the first would pend unknown. Who calls them looks.
+      beginning an upload: the first would pend unknown. The caller looks.
 
     Which call is which, and its statistic, say the operations of `committer.stores.forwarding`.
 
@@ -176,7 +176,7 @@ class PacedStore(PacedCalls):
 
 
 def without_retries(store: Store) -> Store:
-    """The same store, limits and counts, each call sent once: for who counts attempts itself."""
+    """The same store, limits and counts, each call sent once: for a caller that counts attempts itself."""
     if not isinstance(store, PacedStore):
         return store
     return PacedStore(

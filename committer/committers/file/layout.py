@@ -137,13 +137,13 @@ class CommittedLayout(FileLayout):
         return path.parent in (self.manifests, self.manifests_frozen) and self.is_record(path.name)
 
     def in_place(self) -> CommittedLayout:
-        """The same for who only looks: what would be published is still where tasks committed it."""
+        """The same for a process that only looks: what would be published is still where tasks committed it."""
         layout = copy.copy(self)
         layout.tasks = self.manifests
         return layout
 
     def of_no_task(self) -> CommittedLayout:
-        """The same for who only looks, and found that no task committed: records are sought where none is."""
+        """The same to look only, where no task was found to have committed: records are sought where none is."""
         layout = copy.copy(self)
         layout.manifests = self.job_attempt_directory
         return layout

@@ -24,7 +24,7 @@ from committer.stores.helpers import exists
 
 
 async def join_hadoop(committer: Committer, context: StageContext, needs: Mapping[str, str]) -> StageContext:
-    """The context of the job as this engine knows it from now on: some 12 calls for who joins it first, else one.
+    """The context of the job as this engine knows it from now on: some 12 calls when first joined, else one.
 
     Args:
         committer: The job's.

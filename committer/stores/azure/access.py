@@ -55,7 +55,7 @@ class Access(ABC):
         Raises:
             ConfigurationError: The secret cannot be found, or is none.
             StorePermissionError: No token was given.
-            StoreUnavailableError: Who gives tokens cannot be reached.
+            StoreUnavailableError: The service that gives tokens cannot be reached.
         """
 
     @abstractmethod

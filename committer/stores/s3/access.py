@@ -91,7 +91,7 @@ class S3Access:
         Raises:
             ConfigurationError: A secret cannot be found.
             StorePermissionError: There are no keys.
-            StoreUnavailableError: Who gives keys cannot be reached.
+            StoreUnavailableError: The service that gives keys cannot be reached.
             UnsupportedError: botocore is needed and not installed.
         """
         loop = asyncio.get_running_loop()

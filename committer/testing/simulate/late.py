@@ -15,7 +15,7 @@ _RECORDS = ("/manifests/", "/job-")
 
 @dataclass(frozen=True)
 class Caller:
-    """Who makes a call.
+    """The process that makes a call.
 
     Attributes:
         name: The process.

@@ -49,7 +49,7 @@ class Authority:
         self._tokens = {token.encode() for token in settings.bearer_tokens}
 
     def authorise(self, request: Request) -> Grant | None:
-        """Verifies a request; what a SAS allows, or None for who may do everything (the key, a token).
+        """Verifies a request; what a SAS allows, or None where everything is allowed (the key, a token).
 
         Raises:
             ServiceError: As the service: 401 without or with a wrong token, 403 with a wrong signature, 400 when the

@@ -67,7 +67,7 @@ def verify(
     Stored access policies (si) and user delegation (skoid) are not emulated and fail.
 
     Args:
-        request: Who asks.
+        request: The request.
         query: What holds the SAS.
         account: The account's name.
         key: Its key.
