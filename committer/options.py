@@ -22,6 +22,7 @@ MANIFEST = "mapreduce.manifest.committer."
 FILE_OUTPUT = "mapreduce.fileoutputcommitter."
 S3A = "fs.s3a.committer."
 STAGED = f"{S3A}staging."
+OSS = "fs.oss.committer."
 NATIVE = "committer."
 OUTPUT_COMMITTER = "mapreduce.outputcommitter."
 FACTORY_SCHEME = f"{OUTPUT_COMMITTER}factory.scheme."
@@ -90,6 +91,7 @@ _MANIFEST_OPERATIONS = (
     f"{_MANIFEST_PACKAGE}.impl.ManifestStoreOperationsThroughFileSystem",
     f"{_ABFS_PACKAGE}.AbfsManifestStoreOperations",
 )
+_NO_OSS = "no jobs run on Alibaba Cloud OSS"
 _OF_THE_STORE = "a storage option, which the store reads"
 _OWN_UPLOADS = "true means the job's own uploads here, with a warning: those of others may be of jobs that run"
 _OWN_UPLOADS_WARNING = (
@@ -136,6 +138,7 @@ OPTIONS: tuple[Option, ...] = (
         "boolean",
         "of `file-v2` alone, as in Hadoop; no file is in that directory by then",
     ),
+    Option(f"{FILE_OUTPUT}optimistic.file.commit.enabled", note="of a fork of Hadoop's", harmless=("false",)),
     Option(
         "fs.azure.io.rate.limit",
         "azure_io_rate",
@@ -183,6 +186,7 @@ OPTIONS: tuple[Option, ...] = (
     Option(f"{S3A}require.uuid", note=_IDENTITY),
     Option(f"{S3A}generate.uuid", note="an id is made up where none is given"),
     Option(STAGING_TMP, "pending_set_directory", note=_PENDING_SETS, harmless=("tmp/staging",), also=True),
+    Option(f"{STAGED}uuid", note=f"of Hadoop before 3.3.1; `job_identity` reads `{S3A_UUID}`", harmless=()),
     Option(
         f"{STAGED}unique-filenames",
         "unique_names",
@@ -226,9 +230,12 @@ OPTIONS: tuple[Option, ...] = (
     Option("fs.s3a.fast.upload.active.blocks", "multipart_in_flight", "int"),
     Option(f"{OUTPUT_COMMITTER}factory.class", note=_NO_CLASSES, harmless=(*_MANIFEST_FACTORIES, _S3A_FACTORY)),
     Option(FACTORY_SCHEME, note=_NO_CLASSES, harmless=(*_MANIFEST_FACTORIES, _S3A_FACTORY)),
+    Option(f"{OUTPUT_COMMITTER}class", note=_NO_CLASSES, harmless=()),
     Option(
         f"{OUTPUT_COMMITTER}named.classname", note=_NO_CLASSES, harmless=(f"{_MANIFEST_PACKAGE}.ManifestCommitter",)
     ),
+    Option(f"{OSS}magic.enabled", note=_NO_OSS, harmless=()),
+    Option(f"{OSS}threads", note=_NO_OSS, harmless=()),
     Option(JOB_ATTEMPT, note=_IDENTITY),
     Option(WRITE_JOB_UUID, note=_IDENTITY),
     Option(f"{NATIVE}conflict_mode", "conflict_mode"),

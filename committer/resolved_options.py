@@ -6,6 +6,7 @@ import difflib
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from committer.hadoop_names import instead_of
 from committer.hadoop_user import hadoop_user
 from committer.option_values import asks_for, bad_option, parse, plain_keys
 from committer.options import (
@@ -17,6 +18,7 @@ from committer.options import (
     FILE_OUTPUT,
     MANIFEST,
     NATIVE,
+    OSS,
     OUTPUT_COMMITTER,
     S3A,
     S3A_NAME,
@@ -26,7 +28,7 @@ from committer.options import (
 )
 from committer.place_options import of_one_place
 
-_OWN_PREFIXES = (MANIFEST, FILE_OUTPUT, OUTPUT_COMMITTER, S3A, NATIVE)
+_OWN_PREFIXES = (MANIFEST, FILE_OUTPUT, OUTPUT_COMMITTER, S3A, OSS, NATIVE)
 _S3A_NAMES = ("directory", "partitioned", "magic", "magicv2", "file")
 _NOT_STAGING_NAMES = frozenset({"magic", "magicv2", "file"})
 
@@ -116,7 +118,9 @@ def _warn_of(option: Option, key: str, value: object, why: str, resolved: Resolv
     if option.only and text and text not in option.only:
         raise bad_option(key, value, f"it can be {' or '.join(option.only)}")
     if option.harmless is not None and text and text.lower() not in map(str.lower, option.harmless):
-        resolved.warnings.append(f"the option {key} is {text!r}, which has no effect here: {why}")
+        instead = instead_of(text) if option.key.startswith(OUTPUT_COMMITTER) else None
+        use = f"; {instead}" if instead else ""
+        resolved.warnings.append(f"the option {key} is {text!r}, which has no effect here: {why}{use}")
 
 
 def _staging_name(options: Mapping[str, object]) -> str:
@@ -125,7 +129,9 @@ def _staging_name(options: Mapping[str, object]) -> str:
         name = str(value).strip().lower()
         if key == S3A_NAME and name:
             if name not in _S3A_NAMES:
-                raise bad_option(written_as, value, f"S3A has the committers {', '.join(_S3A_NAMES)}")
+                instead = instead_of(name)
+                use = f"; {instead}" if instead else ""
+                raise bad_option(written_as, value, f"S3A has the committers {', '.join(_S3A_NAMES)}{use}")
             return name
     return ""
 

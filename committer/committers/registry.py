@@ -13,6 +13,7 @@ from committer.committers.manifest.committer import ManifestCommitter
 from committer.committers.staging.committer import DirectoryCommitter, PartitionedCommitter
 from committer.committers.stocator.committer import StocatorCommitter
 from committer.errors import UnsupportedError
+from committer.hadoop_names import instead_of
 from committer.layout import JobLayout
 from committer.paths import StorePath
 from committer.stores.base import Capabilities, Store
@@ -62,16 +63,16 @@ def committer_for(name: str) -> Committer:
     """
     if is_known(name):
         return (BUILT_IN | _registered)[name]()
-    step = (
-        f"use {ManifestCommitter.name!r}; on S3 {MagicCommitter.name!r}, on Azure without hierarchical namespace "
+    step = instead_of(name) or (
+        "if it is one of your own, give its class to committer.committers.registry.register_committer first; "
+        f"else use {ManifestCommitter.name!r}; on S3 {MagicCommitter.name!r}, on Azure without hierarchical namespace "
         f"{BlockListCommitter.name!r}"
     )
     known = ", ".join(sorted(BUILT_IN | _registered))
     raise UnsupportedError(
         f"committer {name!r} is unknown in this process; there are: {known}",
         operation="open_job",
-        next_step="if it is one of your own, give its class to committer.committers.registry.register_committer first; "
-        f"else {step}",
+        next_step=step,
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 import committer
@@ -82,3 +83,15 @@ async def test_by_message_nothing_is_in_hadoops_layout(place: Place) -> None:
     report = await job.commit(messages, tasks=1)
     assert (report.committer, place.files(), place.temporary()) == ("file-v1", {"part-0": b"x"}, set())
     await committer.validate(place.dest, storage_options=place.options)
+
+
+async def test_a_job_keeps_the_algorithm_it_was_set_up_with(place: Place) -> None:
+    """Hadoop's second application attempt may have another, and merges what the first one's tasks committed."""
+    job = await place.open_job(job_id="job_202611240000_0001")
+    await place.run_task(job, 0, {"part-0": b"0"})
+    await job.close()
+    other = msgspec.structs.replace(job.spec, committer="file-v2")
+    async with committer.attach_job(other, storage_options=place.options) as again:
+        assert again.spec.committer == "file-v1"
+        await again.commit(tasks=1)
+    assert place.files() == {"part-0": b"0"}
