@@ -22,11 +22,12 @@ class RetryPolicy(msgspec.Struct, frozen=True, kw_only=True):
     """How often and how fast a call is sent again.
 
     Attributes:
-        attempts: Calls made in all, the first one included; those that the store asked to slow down for are left out
-            where `throttled_attempts` counts them.
-        throttled_attempts: Calls made in all while the store asks to slow down; None counts those like any other. That
-            a store is busy says nothing about the call, and other clients may keep it busy for a while: Hadoop's S3
-            client, too, gives throttling a number of its own (`fs.s3a.retry.throttle.limit`, 20).
+        attempts: Calls made in all, the first one included; those that the store asked to slow down for, or to wait,
+            are left out where `throttled_attempts` counts them.
+        throttled_attempts: Calls made in all while the store asks to slow down, or says that it will serve again;
+            None counts those like any other. That a store is busy says nothing about the call, and other clients may
+            keep it busy for a while: Hadoop's S3 client, too, gives throttling a number of its own
+            (`fs.s3a.retry.throttle.limit`, 20). So it does not if a server begins to work, for half a minute or more.
         base_s: Seconds that the first wait is below; the bound doubles with every further one.
         cap_s: Seconds that every wait is below, except where the store itself asked for longer.
         budget_s: Seconds after which no further call is made, counted from the first failure, so that a queue before
@@ -55,6 +56,11 @@ class RetryPolicy(msgspec.Struct, frozen=True, kw_only=True):
 
 
 DEFAULT_POLICY = RetryPolicy(throttled_attempts=20)
+
+
+def asks_to_wait(error: BaseException) -> bool:
+    """Whether the store said that it is busy, or that it will serve again."""
+    return isinstance(error, StoreThrottledError) or (isinstance(error, StoreUnavailableError) and error.expected_back)
 
 
 def nothing_was_done(error: BaseException) -> bool:
@@ -103,7 +109,7 @@ async def retry(
             if not made:
                 first_failed = now
             made += 1
-            throttled += isinstance(error, StoreThrottledError)
+            throttled += asks_to_wait(error)
             if isinstance(error, CommitterError) and error.outcome == "unknown":
                 unknown = error
             if is_retryable is not None:

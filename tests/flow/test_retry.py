@@ -176,6 +176,22 @@ async def test_throttling_has_attempts_of_its_own_and_one_budget_with_the_rest()
         assert call.made == 3
 
 
+async def test_a_server_that_will_serve_again_is_waited_for_as_a_busy_one() -> None:
+    """A NameNode that begins to work refuses calls for half a minute and more; one that cannot be reached is no such."""
+    for seed in range(20):
+        with use_runtime(VirtualRuntime(seed)) as runtime:
+
+            async def begins_to_work(runtime: VirtualRuntime = runtime) -> str:
+                if runtime.monotonic() < 35.0:
+                    raise StoreUnavailableError("it is in safe mode", expected_back=True)
+                return "done"
+
+            assert await retry(begins_to_work) == "done"
+            assert runtime.monotonic() < 46.0
+            with pytest.raises(StoreUnavailableError):
+                await retry(Script(*(down() for _ in range(9))))
+
+
 async def test_a_store_that_stays_busy_is_given_up_after_the_budget() -> None:
     for seed in range(20):
         with use_runtime(VirtualRuntime(seed)) as runtime:

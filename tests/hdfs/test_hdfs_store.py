@@ -287,6 +287,30 @@ def test_a_refusal_names_no_java_stack() -> None:
     assert error.message == "the NameNode refuses this: Permission denied: user=bob"
 
 
+_HDFS = "org.apache.hadoop.hdfs"
+# As a NameNode and its client say it: the class, the message; what is raised, and what its advice names.
+_SAID = [
+    (f"{_HDFS}.server.namenode.SafeModeException", "Cannot rename /t. Name node is in safe mode.", "not in safe mode"),
+    ("org.apache.hadoop.ipc.StandbyException", "Operation category WRITE is not supported in state standby", "active"),
+    (f"{_HDFS}.protocol.NSQuotaExceededException", "The NameSpace quota of directory /t is exceeded", "-setQuota"),
+    (f"{_HDFS}.protocol.DSQuotaExceededException", "The DiskSpace quota of /t is exceeded", "-setSpaceQuota"),
+    (f"{_HDFS}.protocol.SnapshotException", "The directory /t cannot be deleted since", "-deleteSnapshot"),
+    ("java.io.IOException", "/z/f can't be moved from an encryption zone.", "in one whole"),
+]
+
+
+@pytest.mark.parametrize(("kind", "said", "advice"), _SAID)
+def test_what_the_name_node_refuses_says_what_to_do(kind: str, said: str, advice: str) -> None:
+    text = f'RPCError("{kind}", "{said}\\n\\tat org.x.Y(Z)")'
+    error = error_of(RuntimeError(text), "rename_file", StorePath.of("hdfs://nn:8020/x"))
+    assert said in error.message
+    assert advice in (error.next_step or "")
+    assert "at org" not in str(error)
+    waits = kind.endswith(("SafeModeException", "StandbyException"))
+    assert error.outcome == "unchanged"
+    assert (isinstance(error, StoreUnavailableError) and error.expected_back) is waits
+
+
 @pytest.mark.parametrize(("operation", "server"), [("status", "NameNode"), ("close", "NameNode or DataNode")])
 def test_a_server_that_cannot_be_reached(operation: str, server: str) -> None:
     error = error_of(OSError("Connection refused (os error 111)"), operation, StorePath.of("hdfs://nn:8020/x"))

@@ -7,6 +7,8 @@ the NameNode says a `RuntimeError` whose text holds the Java class and its messa
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
+from functools import partial
 from typing import Final, Protocol
 
 from committer.advice import LOOK_BEFORE
@@ -58,8 +60,9 @@ _REFUSING: Final = frozenset(
     }
 )
 _QUOTAS: Final = ("NSQuotaExceededException", "DSQuotaExceededException", "QuotaByStorageTypeExceededException")
+_not_serving: Final = partial(StoreUnavailableError, expected_back=True)
 # Java classes, or what the message holds; the type, the message, and what to do. The first that fits counts.
-_REFUSALS: Final[tuple[tuple[tuple[str, ...], str, type[CommitterError], str, str], ...]] = (
+_REFUSALS: Final[tuple[tuple[tuple[str, ...], str, Callable[..., CommitterError], str, str], ...]] = (
     (
         ("ParentNotDirectoryException",), "(is not a directory)",
         StoreNotADirectoryError, "a file stands at one of its parents", "",
@@ -70,7 +73,7 @@ _REFUSALS: Final[tuple[tuple[tuple[str, ...], str, type[CommitterError], str, st
         ("InvalidPathException", "PathComponentTooLongException"), "Pathname too long",
         InvalidPathError, "HDFS takes no such name: {}", "",
     ),
-    (_BUSY, "", StoreUnavailableError, "the NameNode does not serve this now: {}", _SERVING),
+    (_BUSY, "", _not_serving, "the NameNode does not serve this now: {}", _SERVING),
     (
         ("AccessControlException", "AuthorizationException"), "",
         StorePermissionError, "the NameNode refuses this: {}", _RIGHTS,
@@ -106,7 +109,9 @@ def error_of(
     """
     kind, text = _told_by(error)
 
-    def made(what: type[CommitterError], message: str, at: StorePath | None = None, step: str = "") -> CommitterError:
+    def made(
+        what: Callable[..., CommitterError], message: str, at: StorePath | None = None, step: str = ""
+    ) -> CommitterError:
         return what(message, operation=operation, path=at or path, next_step=step)
 
     if kind == "FileNotFoundError":
@@ -161,5 +166,5 @@ class _Maker(Protocol):
     """How an error is made: its type, its message, where not at the path, and what to do."""
 
     def __call__(
-        self, what: type[CommitterError], message: str, at: StorePath | None = None, step: str = ""
+        self, what: Callable[..., CommitterError], message: str, at: StorePath | None = None, step: str = ""
     ) -> CommitterError: ...
