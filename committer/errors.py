@@ -388,16 +388,10 @@ class StoreThrottledError(StoreError):
 class StoreUnavailableError(StoreError):
     """The store did not take the request; nothing was done, and it may be sent again.
 
-    Attributes:
-        expected_back: Whether a server answered, and said that it, or another in its place, will serve again: it
-            begins to work, or is on standby.
+    `expected_back` is true where a server said that it, or another in its place, will serve again.
     """
 
-    def __init__(
-        self, message: str, *, expected_back: bool = False, operation: str = "", **told: Unpack[_Told]
-    ) -> None:
-        super().__init__(message, operation=operation, **told)
-        self.expected_back = expected_back
+    expected_back: bool = False
 
 
 class StoreOutcomeUnknownError(StoreError):

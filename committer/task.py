@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Callable
+from functools import partial
 from types import TracebackType
 from typing import Self
 
@@ -26,9 +27,9 @@ from committer.records.task_commit import TaskCommit
 from committer.stages.abort_task import AbortRequest
 from committer.stages.base import StageContext
 from committer.stages.job_stands import check_job_stands
-from committer.stages.staged_files import make_local_directories
+from committer.stages.staged_files import make_local_directories, why_attempt_is_gone
 from committer.stages.task_output import AttemptIdentity, TaskOutput, WrittenFile, oldest_first
-from committer.stores.base import FileStatus, FileWriter
+from committer.stores.base import FileStatus
 from committer.task_files import IN_ANOTHER_PROCESS, TaskFile, check_awaited
 from committer.task_names import TaskNames
 
@@ -142,9 +143,6 @@ class TaskAttempt(OneProcess):
         return self._open_blocking(lambda: self.open_absolute(path))
 
     def _open(self, destination: str, staged: str, *, absolute: str) -> TaskFile:
-        async def open_writer() -> FileWriter:
-            return await self._writing.open(destination, staged)
-
         def finished(status: FileStatus | None) -> None:
             self._unfinished.discard(destination)
             if status is None:
@@ -153,7 +151,9 @@ class TaskAttempt(OneProcess):
                 self._files[staged] = self._writing.written(staged, status, absolute=absolute)
 
         self._unfinished.add(destination)
-        return TaskFile(destination, open_writer, finished, self._calls)
+        open_writer = partial(self._writing.open, destination, staged)
+        why_gone = partial(why_attempt_is_gone, self._context, self.directory)
+        return TaskFile(destination, open_writer, finished, why_gone, self._calls)
 
     def open_blocking(self, name: str) -> BlockingTaskFile:
         """A file object for libraries that block (pyarrow, pandas), to be used in another thread.

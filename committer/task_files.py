@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Generator
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self
 
-from committer.errors import CommitterError, TaskError
+from committer.errors import CommitterError, StoreNotFoundError, TaskError
 from committer.flow.awaited import Calls, noted
 from committer.flow.one_process import OneProcess
 from committer.flow.shielded import UNDO_BOUND_S, run_shielded
@@ -17,6 +17,7 @@ from committer.stores.helpers import bytes_of
 
 OpenWriter = Callable[[], Awaitable[FileWriter]]
 Finished = Callable[[FileStatus | None], None]
+WhyGone = Callable[[StoreNotFoundError], Awaitable[CommitterError]]
 
 IN_ANOTHER_PROCESS: Final = (
     "give job.spec to the other process, which opens an attempt of a task of its own: "
@@ -38,9 +39,10 @@ class TaskFile(OneProcess):
     _refused = TaskError
     _instead = IN_ANOTHER_PROCESS
 
-    def __init__(self, name: str, open_writer: OpenWriter, finished: Finished, calls: Calls) -> None:
+    def __init__(self, name: str, open_writer: OpenWriter, finished: Finished, why_gone: WhyGone, calls: Calls) -> None:
         super().__init__()
         self.name = name
+        self._why_gone = why_gone
         self._calls = calls
         self._open_writer = open_writer
         self._finished = finished
@@ -78,7 +80,8 @@ class TaskFile(OneProcess):
         """Appends `data`; the buffer may be reused when this returns. Returns how many bytes that was.
 
         Raises:
-            TaskError: The file is closed.
+            TaskError: The file is closed, or the task attempt was aborted.
+            JobNotFoundError, JobDecidedError: The job is over.
             TypeError: `data` is no bytes, a text for example.
         """
         data = bytes_of(data)
@@ -87,7 +90,10 @@ class TaskFile(OneProcess):
             raise self._lost_a_part()
         # A part that failed to be written leaves a hole, whatever the caller makes of the error.
         self._broken = True
-        await writer.write(data)
+        try:
+            await writer.write(data)
+        except StoreNotFoundError as error:
+            raise await self._why_gone(error) from error
         self._broken = False
         self._written += len(data)
         return len(data)
@@ -111,7 +117,8 @@ class TaskFile(OneProcess):
 
         Raises:
             TaskError: A part could not be written or was never awaited, or the file could not be finished: it is no
-                part of the attempt.
+                part of the attempt. Or the task attempt was aborted.
+            JobNotFoundError, JobDecidedError: The job is over.
         """
         self._check_process("close")
         if self._closed and not self._broken:
@@ -124,8 +131,10 @@ class TaskFile(OneProcess):
         self._closed = self._broken = True
         try:
             status = await writer.close()
-        except BaseException:
+        except BaseException as error:
             self._finished(None)
+            if isinstance(error, StoreNotFoundError):
+                raise await self._why_gone(error) from error
             raise
         self._broken = False
         self._finished(status)

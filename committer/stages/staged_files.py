@@ -5,11 +5,20 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 
-from committer.errors import JobNotFoundError, StoreExistsError, StoreNotFoundError, TaskError, UnsupportedError
+from committer.errors import (
+    CommitterError,
+    JobNotFoundError,
+    JobStateError,
+    StoreExistsError,
+    StoreNotFoundError,
+    TaskError,
+    UnsupportedError,
+)
 from committer.file_names import is_reserved
 from committer.paths import StorePath
 from committer.stages.attempt_files import AttemptFiles
 from committer.stages.base import StageContext
+from committer.stages.job_stands import check_job_stands
 from committer.stages.scan_task import ScanTask
 from committer.stages.task_output import WrittenFile
 from committer.stores.abilities import LOCAL_PATHS
@@ -200,3 +209,22 @@ def attempt_vanished(context: StageContext, operation: str, path: str) -> JobNot
         path=path,
         next_step="stop this task: its job is over",
     )
+
+
+async def why_attempt_is_gone(context: StageContext, directory: StorePath, error: StoreNotFoundError) -> CommitterError:
+    """What to raise where a file that was being written is not there: its job is over, or its attempt was aborted.
+
+    Two calls: a look at the job, and at the task attempt directory. The error itself where both stand, or cannot be
+    looked at.
+    """
+    try:
+        await check_job_stands(context, operation=error.operation)
+        if context.store.capabilities.directories:
+            await context.store.status(directory)
+    except (JobNotFoundError, JobStateError) as reason:
+        return reason
+    except StoreNotFoundError:
+        return attempt_aborted(error.operation, directory)
+    except CommitterError:
+        return error
+    return error

@@ -183,7 +183,9 @@ async def test_a_server_that_will_serve_again_is_waited_for_as_a_busy_one() -> N
 
             async def begins_to_work(runtime: VirtualRuntime = runtime) -> str:
                 if runtime.monotonic() < 35.0:
-                    raise StoreUnavailableError("it is in safe mode", expected_back=True)
+                    error = StoreUnavailableError("it is in safe mode")
+                    error.expected_back = True
+                    raise error
                 return "done"
 
             assert await retry(begins_to_work) == "done"

@@ -21,7 +21,6 @@ from committer.errors import (
     RecordError,
     StoreNotFoundError,
     StoreThrottledError,
-    StoreUnavailableError,
     TargetExistsError,
 )
 from committer.spark.carried_errors import error_behind, to_caller
@@ -71,7 +70,6 @@ def test_every_class_comes_back(kind: type[CommitterError]) -> None:
         (StoreThrottledError("slow down", retry_after_s=1.5), "retry_after_s"),
         (StoreThrottledError("slow down"), "retry_after_s"),
         (StoreThrottledError("one name", one_name=True), "one_name"),
-        (StoreUnavailableError("in safe mode", expected_back=True), "expected_back"),
     ],
 )
 def test_what_a_class_holds_besides_comes_back(error: CommitterError, attribute: str) -> None:

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from functools import partial
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
 from committer.advice import LOOK_BEFORE
 from committer.errors import (
@@ -60,7 +59,15 @@ _REFUSING: Final = frozenset(
     }
 )
 _QUOTAS: Final = ("NSQuotaExceededException", "DSQuotaExceededException", "QuotaByStorageTypeExceededException")
-_not_serving: Final = partial(StoreUnavailableError, expected_back=True)
+
+
+def _not_serving(message: str, **told: Any) -> StoreUnavailableError:
+    """The error of a NameNode that will serve, or of one in whose place another one does."""
+    error = StoreUnavailableError(message, **told)
+    error.expected_back = True
+    return error
+
+
 # Java classes, or what the message holds; the type, the message, and what to do. The first that fits counts.
 _REFUSALS: Final[tuple[tuple[tuple[str, ...], str, Callable[..., CommitterError], str, str], ...]] = (
     (
