@@ -10,7 +10,7 @@ from committer.testing.simulate.command import CLEAN, USAGE, VIOLATION, build_pa
 from committer.testing.simulate.report import Report
 from tests.simulate.hunt import MOST_SEEDS, Find, hunt
 from tests.simulate.models import simulate_any
-from tests.simulate.mutants import MUTANTS, UNSAFE, WITH_WORKERS, apply, committer_of
+from tests.simulate.mutants import MUTANTS, READ_OTHERWISE, UNSAFE, WITH_WORKERS, apply, committer_of
 
 PROGRAM = "python -m tests.simulate"
 
@@ -27,7 +27,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return USAGE if stop.code else CLEAN
     with quiet():
         if given.mutant == "all":
-            return _hunt_all(given)
+            return _hunt([*MUTANTS, *UNSAFE], given)
+        if _is_read_otherwise(given.mutant):
+            return _hunt([given.mutant], given)
         given.committer = committer_of(given.mutant, given.committer or "manifest")
         given.workers = given.workers or given.mutant in WITH_WORKERS
         report = Report(
@@ -42,11 +44,17 @@ def _check_mutant(parser: argparse.ArgumentParser, given: argparse.Namespace) ->
         parser.error(f"no mutant {given.mutant!r}; there are: all, {', '.join([*MUTANTS, *UNSAFE])}")
     if given.mutant == "all" and (given.exhaustive or given.replay is not None or given.coverage):
         parser.error("--mutant all goes with --seeds, --start and --json only")
+    if _is_read_otherwise(given.mutant) and (given.exhaustive or given.replay is not None or given.coverage):
+        parser.error(f"--mutant {given.mutant} goes with --seeds, --start and --json only")
 
 
-def _hunt_all(given: argparse.Namespace) -> int:
+def _is_read_otherwise(mutant: str) -> bool:
+    return mutant in MUTANTS and committer_of(mutant) in READ_OTHERWISE
+
+
+def _hunt(names: Sequence[str], given: argparse.Namespace) -> int:
     finds: list[Find] = []
-    for name in [*MUTANTS, *UNSAFE]:
+    for name in names:
         find = hunt(name, start=given.start, most=given.seeds or MOST_SEEDS)
         finds.append(find)
         say(find.text())

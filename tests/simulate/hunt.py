@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
+from itertools import count, islice
+from typing import TypeAlias
 
 from committer.testing.simulate.scenario import draw_scenario
+from tests.simulate.file_jobs import file_v1_schedules, file_v2_schedules, wrong_with_file_v1, wrong_with_file_v2
 from tests.simulate.models import simulate_any
-from tests.simulate.mutants import UNSAFE, WITH_WORKERS, apply, committer_of
+from tests.simulate.mutants import MUTANTS, UNSAFE, WITH_WORKERS, apply, committer_of
+from tests.simulate.object_readers import DRAWN_AS, simulate_objects, wrong_with
 
 MOST_SEEDS = 3_000
 
@@ -49,6 +55,10 @@ class Find:
         }
 
 
+Run: TypeAlias = Callable[[], list[tuple[str, str]]]
+"""Runs one schedule: the guarantees that it breaks, and how."""
+
+
 def hunt(mutant: str, *, start: int = 0, most: int = MOST_SEEDS) -> Find:
     """Runs seeds until one finds the mutant.
 
@@ -60,13 +70,38 @@ def hunt(mutant: str, *, start: int = 0, most: int = MOST_SEEDS) -> Find:
         most: How many seeds to try.
     """
     began = time.perf_counter()
-    committer = committer_of(mutant)
-    for number in range(most):
-        scenario = draw_scenario(start + number, committer, workers=mutant in WITH_WORKERS)
+    for number, run in enumerate(islice(_runs(mutant), start, start + most)):
         with apply(mutant):
-            violations = simulate_any(scenario).violations
-        if violations and not (mutant not in UNSAFE and simulate_any(scenario).violations):
-            first = violations[0]
+            wrong = run()
+        if wrong and not (mutant not in UNSAFE and run()):
+            guarantee, message = wrong[0]
             seconds = time.perf_counter() - began
-            return Find(mutant, number + 1, start + number, first.guarantee, first.message, seconds)
+            return Find(mutant, number + 1, start + number, guarantee, message, seconds)
     return Find(mutant, None, None, "", "", time.perf_counter() - began)
+
+
+def _runs(mutant: str) -> Iterator[Run]:
+    """The schedules of the committer that a mutant is planted into."""
+    committer = committer_of(mutant)
+    if mutant in MUTANTS and committer == "file-v1":
+        return (partial(wrong_with_file_v1, scenario) for scenario in file_v1_schedules())
+    if mutant in MUTANTS and committer == "file-v2":
+        return (partial(wrong_with_file_v2, scenario) for scenario in file_v2_schedules())
+    if committer == "stocator":
+        return (partial(_wrong_with_objects, seed) for seed in count())
+    workers = mutant in WITH_WORKERS
+    return (partial(_wrong_with_seed, seed, committer, workers=workers) for seed in count())
+
+
+def _wrong_with_seed(seed: int, committer: str, *, workers: bool) -> list[tuple[str, str]]:
+    result = simulate_any(draw_scenario(seed, committer, workers=workers))
+    return [(one.guarantee, one.message) for one in result.violations]
+
+
+def _wrong_with_objects(seed: int) -> list[tuple[str, str]]:
+    """On every kind of store that `stocator` has."""
+    for kind in DRAWN_AS:
+        wrong = wrong_with(*simulate_objects(seed, kind)).partition("\n")[0]
+        if wrong:
+            return [(wrong.partition(":")[0], wrong)]
+    return []

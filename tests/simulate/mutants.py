@@ -11,28 +11,45 @@ from contextlib import contextmanager
 from tests.simulate.bugs_after_decision import AFTER_DECISION
 from tests.simulate.bugs_before_decision import BEFORE_DECISION
 from tests.simulate.bugs_of_blocks import OF_BLOCKS
+from tests.simulate.bugs_of_files import OF_FILE_V1, OF_FILE_V2, OF_PARTITIONS
+from tests.simulate.bugs_of_objects import OF_OBJECTS
 from tests.simulate.bugs_of_staging import OF_STAGING
 from tests.simulate.bugs_of_uploads import OF_UPLOADS
 from tests.simulate.bugs_of_workers import OF_WORKERS
 from tests.simulate.patches import Patches
 
+_OF_ONE_COMMITTER: Mapping[str, tuple[Callable[[Patches], None], ...]] = {
+    "magic": OF_UPLOADS,
+    "directory": OF_STAGING,
+    "partitioned": OF_PARTITIONS,
+    "block-list": OF_BLOCKS,
+    "file-v1": OF_FILE_V1,
+    "file-v2": OF_FILE_V2,
+    "stocator": OF_OBJECTS,
+}
+
+
+def _name(plant: Callable[[Patches], None]) -> str:
+    return plant.__name__.replace("_", "-")
+
+
 MUTANTS: Mapping[str, Callable[[Patches], None]] = {
-    plant.__name__.replace("_", "-"): plant
-    for plant in (*BEFORE_DECISION, *AFTER_DECISION, *OF_UPLOADS, *OF_STAGING, *OF_WORKERS, *OF_BLOCKS)
+    _name(plant): plant
+    for plants in (BEFORE_DECISION, AFTER_DECISION, OF_WORKERS, *_OF_ONE_COMMITTER.values())
+    for plant in plants
 }
 """Planted bugs, by name."""
 
-_PLANTED_INTO = {
-    plant.__name__.replace("_", "-"): committer
-    for committer, plants in (("magic", OF_UPLOADS), ("directory", OF_STAGING), ("block-list", OF_BLOCKS))
-    for plant in plants
-}
+_PLANTED_INTO = {_name(plant): committer for committer, plants in _OF_ONE_COMMITTER.items() for plant in plants}
 
-WITH_WORKERS = frozenset(plant.__name__.replace("_", "-") for plant in OF_WORKERS)
+WITH_WORKERS = frozenset(map(_name, OF_WORKERS))
 """Bugs that show only where workers publish."""
 
 UNSAFE = ("file-v2", "direct")
 """Committers that break guarantees by design."""
+
+READ_OTHERWISE = ("file-v1", "file-v2", "stocator")
+"""Committers with schedules, or readers, of their own: `tests.simulate.hunt` knows which."""
 
 
 def committer_of(mutant: str, default: str = "manifest") -> str:

@@ -118,14 +118,14 @@ def _meet(one: str, other: str) -> bool:
 
 
 @contextmanager
-def seen_by_object_readers() -> Iterator[list[ObjectWorld]]:
+def seen_by_readers_of_decisions(worlds: type[ObjectWorld] = ObjectWorld) -> Iterator[list[ObjectWorld]]:
     """Has the worlds of the runs of a block be such; gives them as they come."""
     made: list[ObjectWorld] = []
     original = runs.world_of
 
     def world_of(kind: str) -> MemoryWorld:
         profile, flags = KINDS[kind]
-        made.append(ObjectWorld(profile, **flags))
+        made.append(worlds(profile, **flags))
         return made[-1]
 
     runs.world_of = world_of
@@ -138,7 +138,7 @@ def seen_by_object_readers() -> Iterator[list[ObjectWorld]]:
 def simulate_objects(seed: int, kind: str) -> tuple[Result, ObjectWorld]:
     """Runs the scenario of a seed with jobs of `stocator`."""
     scenario = scenario_of(seed, kind)
-    with seen_by_object_readers() as worlds:
+    with seen_by_readers_of_decisions() as worlds:
         result = simulate(scenario, {DRAWN_AS[kind]: EngineCommitter("stocator")})
     return result, worlds[0]
 

@@ -6,39 +6,39 @@ The second half must stay: a page says that `file-v2` is unsafe, and this shows 
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import takewhile
 
 import pytest
 
-from committer.testing.simulate.committers import EngineCommitter
 from committer.testing.simulate.result import Result
 from committer.testing.simulate.scenario import Event, JobPlan, Scenario, draw_scenario
-from committer.testing.simulate.simulation import simulate
+from tests.rotation import Share
+from tests.simulate.file_jobs import file_v1_scenario, file_v1_schedules, simulate_file, wrong_with_file_v1
 from tests.simulate.test_mutants import found
-
-
-def _simulate(committer: str, scenario: Scenario) -> Result:
-    return simulate(scenario, {"manifest": EngineCommitter(committer)})
 
 
 @pytest.mark.parametrize("start", [pytest.param(start, marks=pytest.mark.one_in(4)) for start in range(0, 160, 20)])
 def test_file_v1_keeps_every_guarantee(start: int) -> None:
     """Faults, deaths, partitions, other drivers and operators, on stores that rename directories."""
     runs = 0
-    for seed in range(start, start + 20):
-        scenario = draw_scenario(seed)
-        if scenario.kind not in ("local", "hdfs", "adls"):
-            continue
-        jobs = tuple(replace(job, delivery="listing", elsewhere=False) for job in scenario.jobs)
-        result = _simulate("file-v1", replace(scenario, jobs=jobs))
-        assert not result.violations, (seed, found(result))
+    for scenario in filter(None, map(file_v1_scenario, range(start, start + 20))):
+        assert not wrong_with_file_v1(scenario), (scenario.seed, wrong_with_file_v1(scenario))
         runs += 1
     assert runs > 10
+
+
+def test_file_v1_keeps_what_committed_where_an_attempt_dies_that_commits_again(share: Share) -> None:
+    """After every call of each process, where two attempts of each task commit."""
+    deaths = [*takewhile(lambda scenario: scenario.forced, file_v1_schedules())]
+    assert len(deaths) > 100
+    for scenario in share.of(deaths):
+        assert not wrong_with_file_v1(scenario), (scenario.forced, wrong_with_file_v1(scenario))
 
 
 def test_file_v1_takes_the_last_commit_where_a_late_call_moved_it_aside() -> None:
     scenario = draw_scenario(3228)
     jobs = tuple(replace(job, delivery="listing", elsewhere=False) for job in scenario.jobs)
-    assert not _simulate("file-v1", replace(scenario, jobs=jobs)).violations
+    assert not simulate_file("file-v1", replace(scenario, jobs=jobs)).violations
 
 
 def _run(committer: str, *, crash: int = 0, event: Event | None = None) -> Result:
@@ -46,7 +46,7 @@ def _run(committer: str, *, crash: int = 0, event: Event | None = None) -> Resul
     plan = JobPlan("j0", tasks=2, files=2, attempt_names=True, patience_s=0.5)
     forced = {("j0.t0.0", crash): "crash_after"} if crash else {}
     events = (event,) if event else ()
-    return _simulate(committer, Scenario(0, "hdfs", (plan,), events, forced=forced))  # type: ignore[arg-type]
+    return simulate_file(committer, Scenario(0, "hdfs", (plan,), events, forced=forced))  # type: ignore[arg-type]
 
 
 def _first_rename() -> int:

@@ -10,12 +10,8 @@ import pytest
 from committer.testing.simulate.committers import EngineCommitter
 from committer.testing.simulate.scenario import JobPlan, Scenario
 from committer.testing.simulate.simulation import simulate
-from tests.simulate.bugs_of_objects import OF_OBJECTS
 from tests.simulate.object_readers import DRAWN_AS, simulate_objects, wrong_with
-from tests.simulate.patches import Patches
 from tests.simulate.test_mutants import found
-
-_MOST = 40
 
 
 @pytest.mark.parametrize("kind", DRAWN_AS)
@@ -28,17 +24,6 @@ def test_readers_of_what_is_decided_have_every_guarantee(kind: str, start: int) 
         assert not wrong_with(result, world), (seed, wrong_with(result, world))
         committed += "committed" in result.fates.values()
     assert committed > 5
-
-
-@pytest.mark.parametrize("plant", OF_OBJECTS, ids=lambda plant: plant.__name__.replace("_", "-"))
-def test_planted_bugs_are_found(plant: object) -> None:
-    patches = Patches()
-    try:
-        plant(patches)  # type: ignore[operator]
-        runs = ((seed, kind) for seed in range(_MOST) for kind in DRAWN_AS)
-        assert any(wrong_with(*simulate_objects(seed, kind)) for seed, kind in runs)
-    finally:
-        patches.undo()
 
 
 def test_who_lists_sees_output_before_the_job_commits() -> None:

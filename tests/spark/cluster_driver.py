@@ -355,6 +355,9 @@ def losing(spec: JobSpec, way: str, moment: str) -> Act:
             (told / ".hangs").touch()
             if moment == "before":
                 wait_for(lambda: list((directory / "00" / attempt_directory).glob("*_m_000001*-manifest.json")))
+                # Its message is to reach Spark before the loser's.
+                wait_for(lambda: list(told.glob("1-1-*")))
+                time.sleep(1.0)
             elif moment == "during":
                 wait_for((directory / "decision").exists)
             elif way == "sink":  # keeps its outcome there
