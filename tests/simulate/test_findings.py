@@ -428,3 +428,8 @@ def test_replace_lock_that_arrives_late_beside_a_kept_outcome_in_a_bucket() -> N
 def test_blocks_that_a_job_of_the_same_names_drops_are_a_limit_that_is_known(seed: int) -> None:
     """Where files are made of blocks, a job that is taken back drops what another one sent to the same names."""
     clean(simulate(draw_scenario(seed, "block-list", workers=True)))
+
+
+def test_files_that_a_later_job_replaced_are_not_lost_where_a_third_is_unknown() -> None:
+    """5100882: the checker looked for what a job had committed and another one, which replaces, took away since."""
+    clean(simulate(draw_scenario(5100882, "block-list")))

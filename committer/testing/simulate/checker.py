@@ -351,7 +351,8 @@ class Checker:
             for task in range(watch.ledger.tasks):
                 able = watch.ledger.may_win(task)
                 kept = ({data for name, data in one.files.items() if name not in dropped} for one in able)
-                if not any(some <= everything for some in kept):
+                # What a job committed must stand, below, unless a later one replaced it.
+                if not watch.committed and not any(some <= everything for some in kept):
                     self._fail(f"G8: files of task {task} of {watch.job_id} are lost", files)
                 for name, data in (file for attempt in able for file in attempt.files.items()):
                     new.setdefault(name, set()).add(data)
