@@ -21,6 +21,7 @@ from pathlib import Path
 import msgspec
 
 import committer
+from benchmarks.old_files import OldFilesStore, old_file
 from benchmarks.slow_store import SlowStore, described_file
 from committer import CommitterConfig
 from committer.events import Listener, names
@@ -44,6 +45,8 @@ class Shape(msgspec.Struct, frozen=True, kw_only=True):
         concurrency: `io_concurrency`; 0 for the default.
         rate: `io_rate`, calls a second; 0 for none.
         no_op: Whether renames and new directories are not carried out, and no file is written beforehand.
+        old: Files of an earlier job, over the same directories; with any, the job replaces all that stands there. None
+            for the plain store of the other benchmarks.
     """
 
     destination: str
@@ -54,10 +57,13 @@ class Shape(msgspec.Struct, frozen=True, kw_only=True):
     concurrency: int = 0
     rate: float = 0.0
     no_op: bool = False
+    old: int | None = None
 
     def config(self) -> CommitterConfig:
         """What the job is set up with, and so committed with, by any driver."""
         config = CommitterConfig(io_rate=self.rate)
+        if self.old:
+            config = config.replace(conflict_mode="replace", superseded_scope="destination")
         return config.replace(io_concurrency=self.concurrency) if self.concurrency else config
 
     def partition(self, task: int, file: int) -> str:
@@ -86,7 +92,9 @@ class Measured(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def prepare(shape: Shape) -> None:
-    """Sets a job up and commits its tasks."""
+    """Writes what an earlier job left, sets a job up and commits its tasks."""
+    if not shape.no_op:
+        _write_old(shape)
     job = await committer.open_job(shape.destination, job_id=JOB, config=shape.config())
     if shape.no_op:
         _describe(shape)
@@ -103,6 +111,13 @@ async def prepare(shape: Shape) -> None:
                     made.add(directory)
                 os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY))
     await job.close()
+
+
+def _write_old(shape: Shape) -> None:
+    for number in range(shape.old or 0):
+        path = Path(shape.destination, old_file(number, shape.directories))
+        path.parent.mkdir(parents=True, exist_ok=True)
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY))
 
 
 def _describe(shape: Shape) -> None:
@@ -140,7 +155,7 @@ async def measure(shape: Shape, *, store: Store | None = None, listeners: Iterab
         store: What to commit it on, in place of what the shape says.
         listeners: Who is told of the job's progress.
     """
-    slow = SlowStore(shape.latency_ms / 1000, no_op=shape.no_op) if shape.latency_ms or shape.no_op else None
+    slow = _slow_store(shape) if shape.latency_ms or shape.no_op else None
     used_store = store or slow
     options = {"store": used_store} if used_store else None
     gc.collect()
@@ -166,6 +181,13 @@ async def measure(shape: Shape, *, store: Store | None = None, listeners: Iterab
         calls=dict(slow.calls) if slow else {"all": report.statistics.counters[names.STORE_IO_REQUEST]},
         stages=stages,
     )
+
+
+def _slow_store(shape: Shape) -> SlowStore:
+    latency_s = shape.latency_ms / 1000
+    if shape.no_op and shape.old is not None:
+        return OldFilesStore(latency_s, shape.destination, shape.old, shape.directories)
+    return SlowStore(latency_s, no_op=shape.no_op)
 
 
 def _forget_peak() -> None:
@@ -194,8 +216,9 @@ def _run(shape: Shape) -> Measured:
         with asyncio.Runner(loop_factory=_loop_factory()) as runner:
             measured = runner.run(measure(shape))
         if not shape.no_op:
-            found = sum(name.startswith("part-") for _, _, names in os.walk(shape.destination) for name in names)
-            assert found == shape.tasks * shape.files, found
+            standing = [name for _, _, names in os.walk(shape.destination) for name in names]
+            assert sum(name.startswith("part-") for name in standing) == shape.tasks * shape.files, len(standing)
+            assert not any(name.startswith("old-") for name in standing), len(standing)
         return measured
     finally:
         shutil.rmtree(shape.destination, ignore_errors=True)

@@ -18,6 +18,7 @@ from typing import Any, Final
 from benchmarks import (
     client_cpu,
     client_sides,
+    overwrite,
     publish_elsewhere,
     rate_cap,
     scale,
@@ -151,6 +152,7 @@ def _targets(results: Results) -> Iterator[tuple[str, str, str]]:
         aim = "<= 4 s; <= 100 MB" if millions == 1 else f"<= {4 * millions} s; the same + 10 %"
         measured = f"{shape['cpu_s']:.1f} s; {shape['over_idle'] / 1e6:.0f} MB"
         yield f"{shape['files']:,} files, no-op store: CPU; peak memory over idle", aim, measured
+    yield from _overwrites(results(overwrite.NAME))
     completions = results(client_cpu.S3_COMPLETE)
     told_cpu = f"{completions['cases']['store, uvloop']['cpu_us']:.0f} us" if completions else "not measured"
     yield "completion of an upload on S3: CPU of the client, uvloop, plain HTTP", "<= 250 us", told_cpu
@@ -178,6 +180,15 @@ def _targets(results: Results) -> Iterator[tuple[str, str, str]]:
         )
 
 
+def _overwrites(found: dict[str, Any] | None) -> Iterator[tuple[str, str, str]]:
+    for name, figures in found["ratios"].items() if found else ():
+        title = f"overwrite of {found['files']:,} files, {name}: CPU, to an append's"
+        yield title, f"<= {overwrite.AIM:g}", str(Ratio(*figures))
+    for count, one in found["many"].items() if found else ():
+        title = f"ten files over {int(count):,} old ones, no-op store: peak memory over idle"
+        yield title, "<= 120 MB", f"{one['over_idle'] / 1e6:.0f} MB"
+
+
 def _bare_target(table: Mapping[str, Any]) -> str:
     return "<= 0.8" if table["table"] == "directories" else "<= 1.10"
 
@@ -203,6 +214,7 @@ PLACES: Final[dict[str, Callable[[Results], str]]] = {
     "many": lambda results: comparison(results, _MANY),
     "no-op": lambda results: comparison(results, "compare-1000x1000x100-no-op"),
     "scale": lambda results: simple(results, scale.NAME, lambda found: scale.rows(found["shapes"]), "scale"),
+    "overwrite": lambda results: simple(results, overwrite.NAME, overwrite.rows, "overwrite"),
     "rate-cap": lambda results: simple(
         results, rate_cap.NAME, lambda found: rate_cap.rows(found["latencies"]), "rate_cap"
     ),

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from benchmarks import rate_cap, report, scale, scaling, task_commit
+from benchmarks import overwrite, rate_cap, report, scale, scaling, task_commit
 from benchmarks.commit_worker import Shape, prepare_apart
 from benchmarks.compare_java import OURS, Java, Ours, Ratio, Work, lines, ratio, table, take_turns
 from benchmarks.kept import RESULTS, keep, kept, machine
@@ -120,6 +120,18 @@ def test_scale(tmp_path: Path) -> None:
     assert all(shape["cpu_s"] > 0 for shape in found["shapes"])
     assert len(scale.rows(found["shapes"] * 2)) == 3
     assert found["idle_rss_bytes"][0] > 5_000_000
+
+
+@on_linux
+def test_overwrite(tmp_path: Path) -> None:
+    target = tmp_path / "overwrite.json"
+    _run(
+        "overwrite.py", "--shape", "2x20x5", "--old", "200,400", "--rounds", "1", "--root", str(tmp_path),
+        "--json", str(target),
+    )  # fmt: skip
+    found = json.loads(target.read_text())
+    assert len(overwrite.rows(found)) == 1 + 4 + 2
+    assert found["stores"]["no-op store"]["overwrite"]["calls"] > found["stores"]["no-op store"]["append"]["calls"]
 
 
 @on_linux
