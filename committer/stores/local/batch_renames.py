@@ -61,6 +61,8 @@ class BatchRenames(Renames):
         errors: dict[int, StoreError],
     ) -> None:
         plainly: dict[str, dict[str, int]] = {}
+        # In a job's own directory no program keeps checksums.
+        own: dict[str, bool] = {}
         for directory, indexes in _by_directory([source for source, _destination in renames]).items():
             bare = (
                 self.exclusive_rename
@@ -70,10 +72,12 @@ class BatchRenames(Renames):
             )
             for index in indexes:
                 source, destination = renames[index]
+                above, _slash, name = destination.path.rpartition("/")
+                if above not in own:
+                    own[above] = working_part(above) >= 0
                 try:
                     _refuse_other(source, seen[index])
-                    if bare and _rename_plainly(batch, source, destination):
-                        above, _slash, name = destination.path.rpartition("/")
+                    if bare and _rename_plainly(batch, source, destination, above, may_be_orphan=not own[above]):
                         plainly.setdefault(above, {})[name] = index
                     else:
                         self.rename_file(source, destination, False, seen[index][0])
@@ -210,12 +214,13 @@ class BatchRenames(Renames):
         return refused
 
 
-def _rename_plainly(batch: Held, source: StorePath, destination: StorePath) -> bool:
+def _rename_plainly(batch: Held, source: StorePath, destination: StorePath, above: str, *, may_be_orphan: bool) -> bool:
     """Renames what was just looked at and has no sidecar; False where this file system cannot do it in one step."""
     try:
         # By whole names, as `ends_of` says.
-        batch.refuse_links(destination.path.rpartition("/")[0])
-        drop_orphan(Place(destination.path, None, guarded=False))
+        batch.refuse_links(above)
+        if may_be_orphan:
+            drop_orphan(Place(destination.path, None, guarded=False))
         kernel_rename.rename_no_replace(source.path, destination.path)
     except (OSError, ValueError) as error:
         if isinstance(error, OSError) and error.errno in kernel_rename.NOT_OFFERED:

@@ -6,8 +6,9 @@ import errno
 import os
 import stat
 from collections.abc import Iterable
-from itertools import count
-from typing import Final, NamedTuple
+from dataclasses import dataclass, field
+from itertools import count, islice
+from typing import Final
 
 from committer.errors import StoreCrossDeviceError, StoreNotEmptyError
 from committer.paths import StorePath
@@ -17,6 +18,8 @@ from committer.stores.local.places import LISTED, Place
 _DIRECTORY: Final = LISTED | os.O_NOFOLLOW
 # Directories below one another that a delete holds open at most.
 _MOST_LEVELS: Final = 32
+# Entries of a directory that are listed at a time.
+_A_PART: Final = 10_000
 _NOT_EMPTY: Final = frozenset({errno.ENOTEMPTY, errno.EEXIST})
 _DELETE_ROUNDS: Final = 10
 _CHANGED_MEANWHILE: Final = frozenset({errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR, errno.ELOOP, errno.EISDIR})
@@ -108,16 +111,36 @@ class MountedBelowError(OSError):
         self.below: str = "/".join([*(level.name for level in levels[1:]), name])
 
 
-class _Level(NamedTuple):
+@dataclass(slots=True)
+class _Level:
+    """An open directory that is emptied.
+
+    Attributes:
+        handle: The directory.
+        name: Its own, in the one above.
+        device: Its volume.
+        children: What was listed of it, and is still there.
+        more: Whether there was more than that.
+    """
+
     handle: int
     name: str
     device: int
-    children: list[tuple[str, bool]]
+    children: list[tuple[str, bool]] = field(default_factory=list)
+    more: bool = False
+
+    def list_some(self) -> bool:
+        """Lists a part of what is in it, which may be millions of files; False where there is nothing."""
+        with os.scandir(self.handle) as entries:
+            self.children = [(entry.name, entry.is_dir(follow_symlinks=False)) for entry in islice(entries, _A_PART)]
+        self.more = len(self.children) == _A_PART
+        return bool(self.children)
 
 
 def _level(handle: int, name: str, device: int) -> _Level:
-    with os.scandir(handle) as entries:
-        return _Level(handle, name, device, [(entry.name, entry.is_dir(follow_symlinks=False)) for entry in entries])
+    level = _Level(handle, name, device)
+    level.list_some()
+    return level
 
 
 def _empty(top: int) -> None:
@@ -125,16 +148,19 @@ def _empty(top: int) -> None:
     levels = [_level(top, "", os.fstat(top).st_dev)]
     try:
         while True:
-            handle, name, _device, children = levels[-1]
+            level = levels[-1]
+            name = level.name
             try:
-                if children:
-                    name, is_directory = children.pop()
+                if level.children:
+                    name, is_directory = level.children.pop()
                     _remove_child(levels, name, is_directory)
+                elif level.more and level.list_some():
+                    continue
                 elif len(levels) == 1:
                     return
                 else:
                     levels.pop()
-                    os.close(handle)
+                    os.close(level.handle)
                     os.rmdir(name, dir_fd=levels[-1].handle)
             except FileNotFoundError:
                 # What is gone already was deleted by another that cleans the same directory.
