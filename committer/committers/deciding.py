@@ -139,7 +139,11 @@ class Deciding:
         """Loads the records, looks at the destination, and refuses what stands in the way."""
         copies = context.spec.delivery == "listing" and not can_freeze(context)
         prepared = await prepare(context, refs, copy_records=copies, prove=prove)
-        refuse(context, prepared.conflicts)
+        try:
+            refuse(context, prepared.conflicts)
+        except CommitterError:
+            await prepared.aclose()
+            raise
         return prepared
 
 

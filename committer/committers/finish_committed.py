@@ -211,7 +211,7 @@ async def _remove_emptied_directories(context: StageContext, state: CommitState)
     store, layout = context.store, context.layout
     if not store.capabilities.directories:
         return
-    emptied = with_ancestors((fact.path.rpartition("/")[0] for fact in state.superseded), layout.roots)
+    emptied = with_ancestors(await state.superseded.directories(), layout.roots)
 
     async def remove(directory: str) -> None:
         try:

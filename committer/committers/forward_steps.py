@@ -6,6 +6,7 @@ its error; where the job stands then is for the loop in `job_commit` to find out
 
 from __future__ import annotations
 
+from contextlib import aclosing
 from dataclasses import replace
 
 from committer.committers.deciding import Deciding, check_forced, intent_of
@@ -35,15 +36,17 @@ async def decide(call: JobCall, position: Position) -> Led:
     # abort, recover or another commit takes over from there.
     deciding.began = True
     deciding.declared = await DeclareIntent(context).run(intent)
-    # LoadRecords, InspectDestination, Preflight, ListSuperseded
+    # LoadRecords, InspectDestination, ListSuperseded, FindTargets, Preflight
     refs, prepared = await deciding.find_and_prepare(context, call.prove_abilities, replacing=intent.replacing)
     if prepared.replaces and not intent.replacing:
         # Files will be replaced after all. No other job may commit here from now on, and what others did until now
         # is looked at again.
+        await prepared.aclose()
         await TakeReplaceLock(context).run(None)
         prepared = await deciding.prepare(context, refs, call.prove_abilities)
-    content = decision_content(context, prepared)
-    decision, ended = await DecideCommit(context).run(content)
+    async with aclosing(prepared):
+        content = decision_content(context, prepared)
+        decision, ended, superseded = await DecideCommit(context).run(content)
     own = decision.driver == context.driver
     _log.info(
         "job %s is decided by %s: %s, %d files in %d task commits",
@@ -56,7 +59,7 @@ async def decide(call: JobCall, position: Position) -> Led:
     if not own or decision.decision != "commit":
         return await call.look()
     call.adopt(decided := Position(Standing.DECIDED, decision=decision))
-    call.state = CommitState.of(call.context, decision, content.facts, prepared.loaded.entries)
+    call.state = CommitState.of(call.context, decision, content.facts, prepared.loaded.entries, superseded)
     call.state.all_directories = sorted(prepared.loaded.directories)
     # Made a moment ago. What other drivers did since is met where it matters: a fence by the first rename, an
     # outcome when this driver's is created.

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from heapq import nsmallest
+from typing import Final
 
 from committer.audit import audit
-from committer.committers.preparing import find_refs, prepare
+from committer.committers.preparing import Prepared, find_refs, prepare
 from committer.committers.results import CommitPlan
 from committer.errors import CommitterError
 from committer.records.task_commit import TaskCommit, messages_in
 from committer.stages.base import StageContext
 from committer.stages.job_directory import look_at_job
 from committer.stages.record_refs import RecordRef, check_attempt_records
+
+_MOST_NAMED: Final = 100
 
 
 async def plan_job(context: StageContext, task_commits: Iterable[TaskCommit] | None, tasks: int | None) -> CommitPlan:
@@ -22,16 +26,27 @@ async def plan_job(context: StageContext, task_commits: Iterable[TaskCommit] | N
         if refs and context.spec.delivery == "message":
             await check_attempt_records(context, refs)
         prepared = await prepare(context, refs, copy_records=False)
-    replaced = {*prepared.view.targets, *prepared.view.blocking, *(fact.path for fact in prepared.superseded.facts)}
+    try:
+        replaced = await _replaced(prepared)
+    finally:
+        await prepared.aclose()
     return CommitPlan(
         files=prepared.loaded.files,
         bytes=prepared.loaded.size,
         directories=sorted(prepared.view.absent),
         conflicts=prepared.conflicts.all(),
-        replaced=sorted(replaced)[:100],
+        replaced=replaced,
         tasks=len(refs),
         stray=await _stray(context, refs),
     )
+
+
+async def _replaced(prepared: Prepared) -> list[str]:
+    """What makes room, at most a hundred."""
+    first = nsmallest(_MOST_NAMED, {*prepared.view.targets, *prepared.view.blocking})
+    async for facts in prepared.superseded.facts.batches():
+        first = nsmallest(_MOST_NAMED, [*first, *(fact.path for fact in facts)])
+    return first
 
 
 async def _stray(context: StageContext, refs: list[RecordRef]) -> list[str]:

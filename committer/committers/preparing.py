@@ -2,25 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping
-from collections.abc import Set as AbstractSet
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
 from itertools import islice
 
+from committer.committers.making_room import make_room
 from committer.committers.trusted_config import refuse_records_out_of_sight
-from committer.errors import InvalidPathError, StoreNotADirectoryError, StoreNotFoundError, UnsupportedError
+from committer.errors import StoreNotADirectoryError, StoreNotFoundError, UnsupportedError
 from committer.file_names import root_of
 from committer.flow.together import both
 from committer.flow.workers import run_workers
 from committer.records.job_state import Fact
 from committer.records.task_commit import TaskCommit
 from committer.stages.base import Frozen, StageContext
-from committer.stages.decide import DecisionContent, check_superseded
+from committer.stages.decide import DecisionContent
+from committer.stages.find_targets import TargetsRequest
 from committer.stages.first_files import look_at_blocks, look_at_first_files
+from committer.stages.in_the_way import InTheWay
 from committer.stages.inspect_destination import DestinationView, InspectDestination, InspectionRequest
 from committer.stages.listed_records import list_manifests
 from committer.stages.load_records import LoadedRecords, LoadRecords
-from committer.stages.names import NameFolding, is_absolute, with_ancestors
+from committer.stages.names import is_absolute
 from committer.stages.planned_files import PlannedFiles
 from committer.stages.preflight import MOST_CONFLICTS, Conflicts, Preflight, PreflightRequest, refused_moves
 from committer.stages.record_refs import (
@@ -28,9 +30,7 @@ from committer.stages.record_refs import (
     check_task_count,
     refs_of_messages,
 )
-from committer.stages.superseded import ListSuperseded, Superseded
-from committer.stages.target_directories import LookIntoTargets
-from committer.stores.abilities import LINKS
+from committer.stages.superseded import Superseded
 from committer.stores.base import FileStatus
 
 _FEW_STEPS = 3
@@ -54,10 +54,14 @@ class Prepared:
     superseded: Superseded
     conflicts: Conflicts
 
+    async def aclose(self) -> None:
+        """Frees what the driver's disk holds of it."""
+        await self.superseded.facts.close()
+
     @property
     def replaces(self) -> bool:
         """Whether anything old makes room."""
-        return bool(self.view.targets or self.view.blocking or self.superseded.facts)
+        return bool(self.view.targets or self.view.blocking or self.superseded.any)
 
 
 async def find_refs(
@@ -110,36 +114,38 @@ async def prepare(
         prove: Finds out what the store can do there; asked where files make room that hard links would keep.
     """
     loaded = await LoadRecords(context, freeze_copies=copy_records).run(refs)
+    in_the_way = InTheWay(context.store.capabilities, loaded)
     told = len(loaded.changed)
     try:
         _refuse_unnamed(context, loaded)
         if loaded.lacking:
             await _look_up_identities(context, loaded)
         files = PlannedFiles(context, loaded.winners, loaded.entries, loaded.identities)
-        view, gone = await both(
-            InspectDestination(context).run(InspectionRequest(loaded, files)), look_at_first_files(context, loaded)
+        old_listed = context.config.conflict_mode == "replace"
+        inspected, gone = await both(
+            InspectDestination(context).run(InspectionRequest(loaded, in_the_way, old_listed)),
+            look_at_first_files(context, loaded),
         )
         # Before what is said of single files of the same attempts.
         loaded.changed[told:told] = gone
-        loaded.changed.extend(await look_at_blocks(context, files, view.targets))
-        made_way = await _make_way(context, view)
-        if prove is not None and view.targets and context.store.capabilities.hard_links:
-            await prove()
-        conflicts = await Preflight(context).run(PreflightRequest(loaded, files, view))
+        room = await make_room(context, TargetsRequest(loaded, files, in_the_way, inspected))
+        try:
+            view, superseded = room.view, room.superseded
+            loaded.changed.extend(await look_at_blocks(context, files, view.targets))
+            if prove is not None and view.targets and context.store.capabilities.hard_links:
+                await prove()
+            conflicts = await Preflight(context).run(PreflightRequest(loaded, files, view))
+        except BaseException:
+            await superseded.facts.close()
+            raise
     finally:
+        await in_the_way.close()
         await loaded.repeats.close()
-    superseded = Superseded(first=len(view.blocking) + len(view.targets))
-    for name, status in made_way.items():
-        superseded.add(name, status)
-    if context.config.conflict_mode == "replace":
-        conflicts.targets.extend(await _links_named(context, loaded.written))
-        await ListSuperseded(context, superseded).run(_superseded_scope(context, sorted(loaded.written)))
-    # By directory: it is what many moves in one call share.
-    superseded.facts.sort(key=_path)
+    conflicts.targets.extend(room.links)
     if not conflicts.rights:
         conflicts.rights_step = _steps(superseded.refused)
-    conflicts.rights.extend(refused_moves(superseded.refused)[:MOST_CONFLICTS])
-    conflicts.targets.extend(_not_nameable(superseded, context.layout.roots))
+    conflicts.rights.extend(refused_moves(superseded.refused))
+    conflicts.targets.extend(superseded.unnameable)
     return Prepared(loaded, files, view, superseded, conflicts)
 
 
@@ -155,82 +161,10 @@ def _refuse_unnamed(context: StageContext, loaded: LoadedRecords) -> None:
         )
 
 
-def _path(fact: Fact) -> str:
-    return fact.path
-
-
-def _superseded_scope(context: StageContext, written: list[str]) -> list[str]:
-    """The directories whose subtrees make room, of a job that replaces and writes into `written`."""
-    config = context.config
-    if config.superseded_directories:
-        fold = NameFolding(context.store.capabilities).fold
-        named = {fold(name): name for name in config.superseded_directories}
-        # Those that are written to below them are named too: a link on the way there is gone through.
-        return sorted({*named.values(), *filter(config.supersedes, written)})
-    if config.superseded_scope == "destination":
-        return ["", *filter(is_absolute, written)]
-    return list(filter(None, written)) if config.superseded_scope == "partitions" else written
-
-
-async def _links_named(context: StageContext, written: Collection[str]) -> list[str]:
-    """What to say of a link on the way to a directory that the caller named, and the job does not write to.
-
-    Gone through, it would have files deleted that are another directory's. At most one call.
-    """
-    layout, fold = context.layout, NameFolding(context.store.capabilities).fold
-    gone_through = {fold(directory) for directory in with_ancestors(sorted(written), layout.roots)}
-    named = [name for name in context.config.superseded_directories if fold(name) not in gone_through]
-    if not (named and context.store.capabilities.links):
-        return []
-    link = await LINKS.required(context.store, "find_link").find_link(layout.destination, named)
-    if link is None:
-        return []
-    return [f"{link} is a link, and is to be superseded: the files behind it are another directory's"]
-
-
-async def _make_way(context: StageContext, view: DestinationView) -> dict[str, FileStatus]:
-    """Looks into directories that are to make room for files.
-
-    Returns:
-        Old files to take away in place of such a directory, where directories are not real: then it is in no
-        file's way.
-    """
-    standing = sorted(name for name, status in view.targets.items() if status.is_directory)
-    if not standing or context.config.existing_target != "replace":
-        return {}
-    found = await LookIntoTargets(context).run(standing)
-    view.jobs.update(found.jobs)
-    for name, mounted in found.mounted.items():
-        view.closed[name] = f"another volume is mounted at {mounted}"
-    if not context.store.capabilities.directories:
-        for name in standing:
-            del view.targets[name]
-    return found.files
-
-
 def _steps(superseded: Mapping[str, FileStatus]) -> str:
     """What the store says to do with old files that cannot be taken away; of a few."""
     told = (status.refuses.advice for _, status in sorted(superseded.items()) if status.refuses is not None)
     return "; ".join(islice(filter(None, told), _FEW_STEPS))
-
-
-def _not_nameable(superseded: Superseded, roots: AbstractSet[str]) -> Iterator[str]:
-    """What cannot be taken away because no record can name it, or none that a driver that finishes the job goes by.
-
-    Without what the store says of by itself.
-    """
-    for fact in superseded.facts:
-        name = fact.path
-        refuses = superseded.refused[name].refuses if name in superseded.refused else None
-        if refuses is not None and refuses.advice:
-            continue
-        try:
-            name.encode()
-            check_superseded(name, roots)
-        except UnicodeEncodeError:
-            yield f"{name!a} is to be replaced, and its name is not UTF-8"
-        except InvalidPathError as error:
-            yield f"{name!r} is to be replaced, and no record may name it: {error.message}"
 
 
 async def _look_up_identities(context: StageContext, loaded: LoadedRecords) -> None:
@@ -280,11 +214,11 @@ def _roots_written(context: StageContext, loaded: LoadedRecords) -> tuple[str, .
 def decision_content(context: StageContext, prepared: Prepared) -> DecisionContent:
     """What the decision says, with a place aside for everything that has to make room."""
     loaded, view = prepared.loaded, prepared.view
-    fold = NameFolding(context.store.capabilities).fold
     facts: list[Fact] = []
-    aside = 0
+    # Those of old files come first.
+    aside = prepared.superseded.places
 
-    def make_room(kind: str, path: str, status: FileStatus) -> None:
+    def move_away(kind: str, path: str, status: FileStatus) -> None:
         nonlocal aside
         facts.append(
             Fact(
@@ -299,13 +233,9 @@ def decision_content(context: StageContext, prepared: Prepared) -> DecisionConte
         aside += 1
 
     for path, status in sorted(view.blocking.items()):
-        make_room("blocking", path, status)
+        move_away("blocking", path, status)
     for path, status in sorted(view.targets.items()):
-        make_room("target", path, status)
-    # On a store that folds names, an old file under another spelling of a new one's name is replaced, not taken away.
-    replaced = {fold(path) for path in (*view.targets, *view.blocking)}
-    superseded = prepared.superseded.facts
-    facts += [fact for fact in superseded if fold(fact.path) not in replaced] if replaced else superseded
+        move_away("target", path, status)
     facts.extend(
         Fact(kind="identity", path=source, identity=identity) for source, identity in sorted(loaded.identities.items())
     )
@@ -317,8 +247,9 @@ def decision_content(context: StageContext, prepared: Prepared) -> DecisionConte
         size=loaded.size,
         directories=len(view.absent),
         facts=facts,
+        superseded=prepared.superseded.facts,
         success=view.success,
-        replacing=bool(superseded) or any(fact.kind == "target" for fact in facts),
+        replacing=prepared.superseded.any or any(fact.kind == "target" for fact in facts),
         # It lets `validate` compare all that the destination holds with all that was committed.
         was_empty=view.was_empty and not roots,
         first_plan_file=len(loaded.winners),

@@ -7,17 +7,17 @@ from collections.abc import Iterable
 from committer.committers.publish_action import PublishAction
 from committer.flow.together import both_in_full
 from committer.paths import StorePath
-from committer.records.job_state import Fact
 from committer.stages.base import StageContext
 from committer.stages.commit_state import CommitState
 from committer.stages.create_directories import CreateDirectories
+from committer.stages.decided_facts import FactList
 from committer.stages.durability import sync_directories
+from committer.stages.move_aside import MoveAside
 from committer.stages.names import ancestors, with_ancestors
 from committer.stages.promote import PromoteDirectories, Promotion, find_promotions
 from committer.stages.publish import Published
 from committer.stages.roll_back import RollBack
 from committer.stages.success_file import SetAsideSuccess
-from committer.stages.superseded import MoveAside
 from committer.stages.validate_output import ValidateOutput
 
 
@@ -31,7 +31,7 @@ class RenameAction(PublishAction):
         set_aside, create = SetAsideSuccess(context).run(state.decision), CreateDirectories(context)
         if state.blocking:
             await set_aside
-            await MoveAside(context).run(state.blocking)
+            await MoveAside(context).run(FactList(state.blocking))
             await create.run(directories)
         else:
             # In full: a directory that is made late, when the job was taken back, would stay.
@@ -63,7 +63,7 @@ class RenameAction(PublishAction):
             return
         # A rollback makes directories again that were removed since, and removes those that the job made.
         layout = context.layout
-        above = with_ancestors((fact.path.rpartition("/")[0] for fact in _moved_aside(state)), layout.roots)
+        above = with_ancestors(await _left(state), layout.roots)
         restored = {layout.target(name) for name in above}
         await sync_directories(context, restored | await _touched(context, state), missing_ok=True)
 
@@ -102,11 +102,13 @@ async def _touched(context: StageContext, state: CommitState) -> set[StorePath]:
     target = context.layout.target
     touched = {context.layout.destination, *(target(name) for name in state.directories)}
     touched.update(target(name).parent for name in state.directories)
-    touched.update(target(fact.path).parent for fact in _moved_aside(state))
+    touched.update(target(name) for name in await _left(state))
     async for file in state.files:
         touched.add(target(file.destination).parent)
     return touched
 
 
-def _moved_aside(state: CommitState) -> list[Fact]:
-    return [*state.blocking, *state.superseded, *state.targets.values()]
+async def _left(state: CommitState) -> set[str]:
+    """Directories of what was moved aside."""
+    left = {fact.path.rpartition("/")[0] for fact in (*state.blocking, *state.targets.values())}
+    return left | await state.superseded.directories()

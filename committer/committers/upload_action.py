@@ -9,6 +9,7 @@ from committer.committers.publish_action import PublishAction
 from committer.stages.base import Stage, StageContext
 from committer.stages.commit_state import CommitState
 from committer.stages.complete_uploads import CompleteUploads
+from committer.stages.decided_facts import FactList
 from committer.stages.delete_superseded import DeleteSuperseded
 from committer.stages.publish import Published
 from committer.stages.roll_back import RollBack
@@ -42,9 +43,9 @@ class UploadAction(PublishAction):
 
     async def supersede(self, context: StageContext, state: CommitState) -> None:
         """Deletes what is superseded, and what stood where directories go."""
-        to_delete = [*state.superseded, *state.blocking]
-        if to_delete:
-            await DeleteSuperseded(context).run(to_delete)
+        for facts in (state.superseded, FactList(state.blocking)):
+            if facts:
+                await DeleteSuperseded(context).run(facts)
 
     def roll_back(self, context: StageContext) -> RollBack:
         """`RollBackUploads`."""

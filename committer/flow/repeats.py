@@ -74,13 +74,27 @@ class Repeats:
         found: set[int] = set()
         seen = 0
         for file in self._files:
-            hashes: array[int] = array("q")
-            async for piece in file.read():
-                hashes.frombytes(piece)
+            hashes = await _hashes_of(file)
             seen += len(hashes)
             found |= _repeated(hashes)
         if seen != self.count:
             raise lost(f"{seen} of {self.count} hashes came back")
+        return found
+
+    async def common(self, others: Repeats) -> set[int]:
+        """The hashes of texts that were added both here and to `others`. More may be added afterwards.
+
+        Raises:
+            RecordError: Not as many came back as were added.
+            CommitterError: The disk failed.
+        """
+        if not (self._files or others._files):
+            return set(self._hashes).intersection(others._hashes)
+        await self._spill()
+        await others._spill()
+        found: set[int] = set()
+        for mine, theirs in zip(self._files, others._files, strict=True):
+            found |= set(await _hashes_of(mine)).intersection(await _hashes_of(theirs))
         return found
 
     async def close(self) -> None:
@@ -113,6 +127,13 @@ class Repeats:
         for file, part in zip(self._files, ranges, strict=False):
             if part:
                 await file.append(part.tobytes())
+
+
+async def _hashes_of(file: SpillFile[bytes]) -> array[int]:
+    hashes: array[int] = array("q")
+    async for piece in file.read():
+        hashes.frombytes(piece)
+    return hashes
 
 
 def _repeated(hashes: array[int]) -> set[int]:

@@ -210,6 +210,8 @@ class ReplaceLock(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", t
 Record = JobSetup | Intent | Decision | JobOutcome | ReplaceLock
 R = TypeVar("R", JobSetup, Intent, Decision, DecisionHead, JobOutcome, ReplaceLock)
 
+_FACTS: Final = msgspec.json.Encoder()
+_FACT_LINES: Final = msgspec.json.Decoder(Fact)
 
 SETUP: Final = "committer.setup"
 """The key of a setup's name, in records whose form is Hadoop's: the extra data of tasks' records, and `_SUCCESS`."""
@@ -257,7 +259,7 @@ def decode_record(data: bytes, kind: type[R], *, source: str) -> R:
 
 def encode_facts(facts: list[Fact]) -> bytes:
     """Facts as JSON lines."""
-    return b"".join(msgspec.json.encode(fact) + b"\n" for fact in facts)
+    return _FACTS.encode_lines(facts)
 
 
 def decode_facts(data: bytes, *, source: str) -> list[Fact]:
@@ -266,10 +268,17 @@ def decode_facts(data: bytes, *, source: str) -> list[Fact]:
     Raises:
         RecordError: A line is something else.
     """
-    decoder = msgspec.json.Decoder(Fact)
+    try:
+        return _FACT_LINES.decode_lines(data)
+    except UNDECODABLE:
+        # To say which.
+        return _decode_by_line(data, source)
+
+
+def _decode_by_line(data: bytes, source: str) -> list[Fact]:
     facts: list[Fact] = []
     try:
-        facts.extend(decoder.decode(line) for line in data.splitlines())
+        facts.extend(_FACT_LINES.decode(line) for line in data.splitlines())
     except UNDECODABLE as error:
         raise RecordError(f"line {len(facts) + 1} is not a fact: {error}", path=source) from error
     return facts

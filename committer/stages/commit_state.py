@@ -16,7 +16,7 @@ from committer.errors import (
 from committer.paths import StorePath
 from committer.records.job_state import Decision, DecisionHead, Fact
 from committer.stages.base import StageContext
-from committer.stages.decide import read_facts
+from committer.stages.decided_facts import FactList, Facts, read_facts
 from committer.stages.planned_files import PlannedFile, PlannedFiles
 from committer.stores.helpers import exists, status_or_none
 
@@ -45,7 +45,7 @@ class CommitState:
     files: PlannedFiles
     targets: dict[str, Fact] = field(default_factory=dict)
     blocking: list[Fact] = field(default_factory=list)
-    superseded: list[Fact] = field(default_factory=list)
+    superseded: Facts = field(default_factory=FactList)
     directories: list[str] = field(default_factory=list)
     all_directories: list[str] = field(default_factory=list)
     promoted: dict[str, PlannedFile] = field(default_factory=dict)
@@ -58,8 +58,9 @@ class CommitState:
         decision: Decision,
         facts: list[Fact],
         entries: list[PlannedFile] | None = None,
+        superseded: Facts | None = None,
     ) -> CommitState:
-        """Sorts facts by what they are for."""
+        """Sorts facts by what they are for; old files come apart."""
         identities = {
             fact.path: fact.identity for fact in facts if fact.kind == "identity" and fact.identity is not None
         }
@@ -68,14 +69,15 @@ class CommitState:
             files=PlannedFiles(context, decision.winners, entries, identities, decided=True),
             targets={fact.path: fact for fact in facts if fact.kind == "target"},
             blocking=[fact for fact in facts if fact.kind == "blocking"],
-            superseded=[fact for fact in facts if fact.kind == "superseded"],
+            superseded=superseded or FactList(),
             directories=[fact.path for fact in facts if fact.kind == "directory"],
         )
 
     @classmethod
     async def read(cls, context: StageContext, decision: Decision) -> CommitState:
         """Rebuilds the state from the store: one call a side file."""
-        return cls.of(context, decision, await read_facts(context, decision))
+        facts = await read_facts(context, decision)
+        return cls.of(context, decision, facts.few, superseded=facts.superseded)
 
 
 def is_forward_only(context: StageContext, state: CommitState) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
@@ -10,25 +9,19 @@ import msgspec
 
 from committer.errors import (
     CommitterError,
-    InvalidPathError,
     JobNotFoundError,
     OutcomeUnknownError,
-    RecordError,
     StoreError,
     StoreNotFoundError,
     StoreOutcomeUnknownError,
 )
-from committer.file_names import check_absolute_name, check_file_name, root_of, working_directory_in
 from committer.flow.together import both
-from committer.flow.workers import run_workers
 from committer.layout import PLAN
-from committer.paths import StorePath
 from committer.records.job_state import (
     Decision,
     Fact,
     PlanFile,
     Winner,
-    decode_facts,
     decode_record,
     encode_facts,
     encode_record,
@@ -36,18 +29,18 @@ from committer.records.job_state import (
 from committer.records.statistics import IOStatistics
 from committer.records.task_commit import digest_of
 from committer.stages.base import Stage, StageContext
+from committer.stages.decided_facts import FactList, Facts, RecordedFacts
 from committer.stages.durability import sync_directories
 from committer.stages.job_directory import JobDirectory
 from committer.stages.job_stands import is_set_up_anew, set_up_anew
-from committer.stages.names import is_absolute
+from committer.stages.noted_facts import FACTS_A_FILE, NotedFacts
 from committer.stages.origin import anchor_of, make_superseded
 from committer.stages.other_setup import delete_intent, is_another_setup
-from committer.stages.own_records import OWN_RECORD_LIMIT, read_decision, read_setup
+from committer.stages.own_records import read_decision, read_setup
 from committer.stages.removal import remove_emptied, remove_records
 from committer.stores.base import FileStatus
 from committer.stores.helpers import create_exclusively, exists, status_or_none
 
-_FACTS_A_FILE = 50_000
 # So many facts stand in the decision itself, some 100 bytes each; a file of their own is one more round trip.
 FACTS_IN_DECISION = 1_000
 
@@ -61,7 +54,8 @@ class DecisionContent:
         files: File entries.
         size: Bytes.
         directories: How many directories are made.
-        facts: What no record holds.
+        facts: What no record holds, but for old files.
+        superseded: Old files.
         success: The `_SUCCESS` that stands at the destination.
         replacing: Whether old files are taken away.
         was_empty: Whether the destination held nothing visible.
@@ -75,6 +69,7 @@ class DecisionContent:
     size: int
     directories: int
     facts: list[Fact] = field(default_factory=list)
+    superseded: NotedFacts = field(default_factory=NotedFacts)
     success: FileStatus | None = None
     replacing: bool = False
     was_empty: bool = False
@@ -89,10 +84,12 @@ class Decided(NamedTuple):
     Attributes:
         decision: What stands, this driver's or another one's.
         ended: Whether an outcome may stand beside it, of an earlier end of the job.
+        superseded: Old files that it takes away, where this driver made it.
     """
 
     decision: Decision
     ended: bool = False
+    superseded: Facts = FactList()
 
 
 class DecideCommit(Stage[DecisionContent, Decided]):
@@ -104,7 +101,7 @@ class DecideCommit(Stage[DecisionContent, Decided]):
     for what is moved aside.
     Failure modes: `JobNotFoundError` when the job's directory vanished; nothing was published. `OutcomeUnknownError`
     when it may be decided; every other failure comes before the decision.
-    Cost: 2 calls, on stores that take late writes 3, two of them at once; and one a 50,000 facts where they are more
+    Cost: 2 calls, on stores that take late writes 3, two of them at once; and one a 25,000 facts where they are more
     than 1,000; with `durability="fsync"` one more.
     """
 
@@ -113,10 +110,16 @@ class DecideCommit(Stage[DecisionContent, Decided]):
     async def execute(self, value: DecisionContent) -> Decided:
         """Writes side files, makes room for what is moved aside, decides."""
         layout = self.context.layout
-        inline = len(value.facts) <= FACTS_IN_DECISION
-        facts = [] if inline else value.facts
+        inline = value.facts
+        few = len(value.facts) + value.superseded.count <= FACTS_IN_DECISION
+        if few:
+            inline = inline + (value.superseded.in_memory or [])
         try:
-            plan, _made = await both(self._write_plan(facts, value.first_plan_file), make_superseded(self.context))
+            if few:
+                plan = list[PlanFile]()
+                await make_superseded(self.context)
+            else:
+                plan, _made = await both(self._write_plan(value), make_superseded(self.context))
             # The decision rests on the names in there: frozen records, and the place for what is moved aside.
             await sync_directories(self.context, [layout.drivers])
         except StoreNotFoundError as error:
@@ -131,7 +134,7 @@ class DecideCommit(Stage[DecisionContent, Decided]):
             files=value.files,
             size=value.size,
             directories=value.directories,
-            facts=value.facts if inline else [],
+            facts=inline if few else [],
             plan=plan,
             success_identity=value.success.identity if value.success else None,
             success_present=value.success is not None,
@@ -141,19 +144,31 @@ class DecideCommit(Stage[DecisionContent, Decided]):
             statistics=value.statistics,
             setup=layout.setup_name,
         )
-        return await _create_decision(self.context, decision)
+        decided = await _create_decision(self.context, decision)
+        return decided._replace(superseded=self._superseded(value, plan))
 
-    async def _write_plan(self, facts: list[Fact], first: int) -> list[PlanFile]:
-        # A driver that lost the race must not overwrite the winner's side files: its own name is part of theirs.
-        plan = []
-        for number, start in enumerate(range(0, len(facts), _FACTS_A_FILE), first):
-            chunk = facts[start : start + _FACTS_A_FILE]
-            data = encode_facts(chunk)
-            path = self.context.layout.plan_file(number, self.context.driver)
-            temporary = self.context.layout.temporary_of(path, self.context.driver)
-            await self.context.store.put(path, data, temporary=temporary, durable=self.context.durable)
-            plan.append(PlanFile(name=path.name, digest=digest_of(data), lines=len(chunk)))
+    def _superseded(self, value: DecisionContent, plan: list[PlanFile]) -> Facts:
+        kept = value.superseded.in_memory
+        if kept is not None:
+            return FactList(kept)
+        # Those of the other facts come first.
+        return RecordedFacts(self.context, plan[-(-len(value.facts) // FACTS_A_FILE) :], value.superseded.count)
+
+    async def _write_plan(self, value: DecisionContent) -> list[PlanFile]:
+        plan = list[PlanFile]()
+        for start in range(0, len(value.facts), FACTS_A_FILE):
+            chunk = value.facts[start : start + FACTS_A_FILE]
+            await self._write_file(plan, value.first_plan_file, encode_facts(chunk), len(chunk))
+        async for lines in value.superseded.lines():
+            await self._write_file(plan, value.first_plan_file, lines.data, lines.facts)
         return plan
+
+    async def _write_file(self, plan: list[PlanFile], first: int, data: bytes, lines: int) -> None:
+        # A driver that lost the race must not overwrite the winner's side files: its own name is part of theirs.
+        path = self.context.layout.plan_file(first + len(plan), self.context.driver)
+        temporary = self.context.layout.temporary_of(path, self.context.driver)
+        await self.context.store.put(path, data, temporary=temporary, durable=self.context.durable)
+        plan.append(PlanFile(name=path.name, digest=digest_of(data), lines=lines))
 
 
 async def remove_side_files(context: StageContext, found: JobDirectory) -> None:
@@ -304,82 +319,6 @@ def abort_decision(context: StageContext) -> Decision:
         setup=context.layout.setup_name,
         remains=context.claimed,
     )
-
-
-async def read_facts(context: StageContext, decision: Decision) -> list[Fact]:
-    """What the decision rests on: in itself, or in its side files; one call each.
-
-    Raises:
-        RecordError: One is missing, or is not what the decision names.
-    """
-    found: dict[str, list[Fact]] = {}
-
-    async def read(file: PlanFile) -> None:
-        path = context.layout.job_directory / file.name
-        try:
-            data = await context.store.read(path, limit=OWN_RECORD_LIMIT)
-        except StoreNotFoundError as error:
-            raise StoreNotFoundError(
-                "a side file of the decision is gone",
-                operation="read_facts",
-                path=path,
-                next_step="put it back where it was" + context.else_giving_up(),
-            ) from error
-        if digest_of(data) != file.digest:
-            raise RecordError(
-                "a side file of the decision is not the one the decision names",
-                field="digest",
-                path=path,
-                outcome="unknown",
-                next_step="find out who writes into the job's directory" + context.else_giving_up(),
-            )
-        found[file.name] = [_contained(context, fact, path) for fact in decode_facts(data, source=str(path))]
-
-    await run_workers(decision.plan, read, workers=context.config.io_concurrency, operation="read_facts")
-    inline = [_contained(context, fact, context.layout.decision) for fact in decision.facts]
-    return inline + [fact for file in decision.plan for fact in found[file.name]]
-
-
-def check_superseded(name: str, roots: AbstractSet[str]) -> None:
-    """Holds the name of an old file to what a driver that finishes the job holds it to.
-
-    Raises:
-        InvalidPathError: No decision may name it.
-    """
-    root = root_of(name, roots) if is_absolute(name) else None
-    if root is not None:
-        # An old file may be called what no new one is: the `_SUCCESS` of a table in a directory below.
-        check_file_name(name[len(root) + 1 :])
-    elif is_absolute(name):
-        check_absolute_name(name, roots)
-    else:
-        check_file_name(name)
-    if working_directory_in(name):
-        raise InvalidPathError("it lies in a job's own directory, below this destination")
-
-
-def _contained(context: StageContext, fact: Fact, source: StorePath) -> Fact:
-    """A fact is acted upon, so it must stay below the destination, or below a root that the caller gave, and out of
-    other jobs' directories (G10).
-    """
-    roots = context.layout.roots
-    try:
-        if fact.kind == "identity" or (fact.kind in ("directory", "blocking") and fact.path in roots):
-            return fact
-        if fact.kind == "superseded":
-            check_superseded(fact.path, roots)
-        elif is_absolute(fact.path):
-            check_absolute_name(fact.path, roots)
-        else:
-            check_file_name(fact.path)
-    except InvalidPathError as error:
-        raise RecordError(
-            f"a side file of the decision names {fact.path!r}: {error.message}",
-            field="path",
-            path=source,
-            next_step=f"find out who writes into the job's directory; {context.giving_up()}",
-        ) from error
-    return fact
 
 
 def vanished(context: StageContext) -> JobNotFoundError:

@@ -7,10 +7,11 @@ from committer.flow.workers import run_workers
 from committer.records.job_state import Fact
 from committer.stages.base import Stage
 from committer.stages.commit_state import looking_again
+from committer.stages.decided_facts import Facts
 from committer.stores.conditions import CONDITIONAL_DELETE
 
 
-class DeleteSuperseded(Stage[list[Fact], int]):
+class DeleteSuperseded(Stage[Facts, int]):
     """Deletes exactly what the decision says is superseded, each file on the condition that it still is the old one.
 
     Preconditions: outcome `committed`: from there on the job only goes forward, so the old files are not needed (G13).
@@ -21,7 +22,7 @@ class DeleteSuperseded(Stage[list[Fact], int]):
 
     name = "job_stage_delete_superseded"
 
-    async def execute(self, value: list[Fact]) -> int:
+    async def execute(self, value: Facts) -> int:
         """Deletes all, many at once; returns how many this call deleted."""
         deleted = 0
 
@@ -31,7 +32,8 @@ class DeleteSuperseded(Stage[list[Fact], int]):
                 deleted += 1
             self.context.progress.advance()
 
-        await run_workers(value, delete, workers=self.context.config.io_concurrency, operation=self.name)
+        async for facts in value.batches():
+            await run_workers(facts, delete, workers=self.context.config.io_concurrency, operation=self.name)
         return deleted
 
     async def _delete(self, fact: Fact) -> bool:

@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from committer.errors import InvalidPathError, StoreNotADirectoryError, StoreNotFoundError
 from committer.events import names
-from committer.file_names import is_reserved
 from committer.flow.together import together
 from committer.flow.workers import run_workers
 from committer.paths import StorePath
 from committer.stages.base import Stage, StageContext
-from committer.stages.identity import as_entry, is_file_of
+from committer.stages.in_the_way import InTheWay
 from committer.stages.load_records import LoadedRecords
+from committer.stages.many_at_once import pages
 from committer.stages.names import NameFolding, is_hidden
-from committer.stages.planned_files import PlannedFile, PlannedFiles
 from committer.stores.base import FileStatus
 from committer.stores.helpers import status_or_none
-
-# What changed at the destination since, a sentence each.
-_MOST_CHANGED = 100
 
 # Up to this many names are looked up one by one; more are found by listing their directory.
 _FEW = 4
@@ -58,18 +55,34 @@ class InspectionRequest:
 
     Attributes:
         loaded: What the records say.
-        files: Every file.
+        in_the_way: Is told what stands at files' names, as far as directories are listed.
+        old_listed: Whether old files are listed afterwards: then directories that hold nothing but files wait for that.
     """
 
     loaded: LoadedRecords
-    files: PlannedFiles
+    in_the_way: InTheWay
+    old_listed: bool = False
 
 
-class InspectDestination(Stage[InspectionRequest, DestinationView]):
+class Inspected(NamedTuple):
+    """What was seen so far.
+
+    Attributes:
+        view: What stood there, without `targets`.
+        waiting: Directories that were not looked at.
+    """
+
+    view: DestinationView
+    waiting: list[str]
+
+
+class InspectDestination(Stage[InspectionRequest, Inspected]):
     """Looks at directories from the top down: what is below an absent one is absent and costs nothing.
 
+    `FindTargets` follows, and says what stands at files' names.
+
     Preconditions: records are loaded. Statuses in them are not trusted: the destination may have changed since.
-    Postconditions: everything that stands in the way of a file or directory is known, with its identity.
+    Postconditions: everything that stands in the way of a directory is known, with its identity.
     Failure modes: a store error; nothing changed.
     Cost: per directory that exists and is written to, one listing, or up to 4 looks when it gets no more names than
     that; 1 listing of the destination, 1 look at `_SUCCESS`, 1 at each root outside that is written to. Dependent round
@@ -84,21 +97,21 @@ class InspectDestination(Stage[InspectionRequest, DestinationView]):
         super().__init__(context)
         self._folding = NameFolding(context.store.capabilities)
         self._view = DestinationView()
-        self._found: dict[str, FileStatus] = {}
         self._few_names: dict[str, list[str]] = {}
-        self._entries: list[PlannedFile] | None = None
-        self._files: set[str] | None = None
+        self._waiting: list[str] | None = None
+        self._in_the_way: InTheWay
         self._directories: set[str] = set()
         self._refusing: dict[str, str] = {}
 
-    async def execute(self, value: InspectionRequest) -> DestinationView:
+    async def execute(self, value: InspectionRequest) -> Inspected:
         """Looks, level by level."""
         loaded, view = value.loaded, self._view
+        self._in_the_way = value.in_the_way
+        self._waiting = [] if value.old_listed else None
         wanted = _wanted_children(loaded)
         fold = self._folding.fold
         self._few_names = _names_by_directory(loaded)
         self._directories = {fold(name) for name in loaded.directories}
-        self._entries = loaded.entries
         with self.context.statistics.timed(names.OP_PREPARE_DIR_ANCESTORS):
             found: dict[str, FileStatus] = {}
             roots: list[str] = []
@@ -135,27 +148,7 @@ class InspectDestination(Stage[InspectionRequest, DestinationView]):
                 level = below
                 found = {}
                 await self._look(level, wanted, loaded, found)
-        if self.context.forms.visible_early:
-            await self._look_for_own(value)
-        elif self._found:
-            await self._look_for_others(value)
-        return view
-
-    async def _look_for_others(self, value: InspectionRequest) -> None:
-        """Notes what stands where a file goes."""
-        async for file in value.files:
-            status = self._found.get(self._folding.fold(file.destination))
-            if status is not None:
-                self._view.targets[file.destination] = as_entry(status)
-
-    async def _look_for_own(self, value: InspectionRequest) -> None:
-        """Notes files that tasks moved to the destination, and that are not there any more as they were committed."""
-        changed = value.loaded.changed
-        async for file in value.files:
-            status = self._found.get(self._folding.fold(file.destination))
-            if not is_file_of(status, file) and len(changed) < _MOST_CHANGED:
-                what = "is gone" if status is None else "is not what its task committed"
-                changed.append(f"{file.destination} {what}: another task attempt, or another job, took it away since")
+        return Inspected(view, self._waiting or [])
 
     def _absent(self, directory: str, wanted: dict[str, list[str]]) -> None:
         pending = [directory]
@@ -223,6 +216,9 @@ class InspectDestination(Stage[InspectionRequest, DestinationView]):
         async def look(directory: str) -> None:
             files = loaded.written.get(directory, 0)
             children = wanted.get(directory, [])
+            if self._waiting is not None and not children:
+                self._waiting.append(directory)
+                return
             few = None
             if files + len(children) <= _FEW and not (files and self.context.config.conflict_mode == "fail"):
                 few = (
@@ -242,31 +238,20 @@ class InspectDestination(Stage[InspectionRequest, DestinationView]):
             # At a name that the store cannot hold nothing stands; preflight refuses it.
             return
         found[self._folding.fold(name)] = status
-        self._found[self._folding.fold(name)] = status
+        self._in_the_way.ask(self._folding.fold(name), status)
 
     async def _list(self, directory: str, found: dict[str, FileStatus], *, keep_files: bool) -> None:
-        path = self.context.layout.target(directory)
         prefix = f"{directory}/" if directory else ""
-        if keep_files and self._files is None and self._entries is not None:
-            # Only for a directory that stands: a job whose directories are all new has none to compare.
-            self._files = {*self._folding.fold_all([file.destination for file in self._entries])}
         try:
-            async for child in self.context.store.list(path):
-                name = child.path.name
-                if keep_files and not is_hidden(name):
-                    self._view.occupied.add(directory)
-                folded = self._folding.fold(prefix + name)
+            async for some in pages(self.context.store, self.context.layout.target(directory)):
+                names = [prefix + child.path.name for child in some]
+                if keep_files:
+                    if any(not is_hidden(child.path.name) for child in some):
+                        self._view.occupied.add(directory)
+                    await self._in_the_way.take(directory, names, some)
                 # Millions of old files may stand there; only what is in this job's way is kept.
-                if folded in self._directories:
-                    found[folded] = child
-                if not keep_files or (self._files is not None and folded not in self._files):
-                    continue
-                if directory or not is_reserved(name):
-                    if child.is_directory:
-                        # A file of the same name can stand beside it where directories are not real, and counts.
-                        self._found.setdefault(folded, child)
-                    else:
-                        self._found[folded] = child
+                folded = self._folding.fold_all(names)
+                found |= {name: child for name, child in zip(folded, some, strict=True) if name in self._directories}
         except (StoreNotFoundError, StoreNotADirectoryError):
             # It vanished while we looked: publishing makes it again.
             self._view.absent.add(directory)

@@ -1,11 +1,13 @@
-"""How many files a stage hands to a store in one call, and how many such calls it makes at a time."""
+"""How many files a stage hands to a store in one call, or takes of a listing, and how many calls it makes at a time."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import Final, TypeVar
 
 from committer.flow.workers import run_workers
+from committer.paths import StorePath
+from committer.stores.base import FileStatus, Store
 
 T = TypeVar("T")
 
@@ -13,6 +15,8 @@ T = TypeVar("T")
 # where renames are slow. How many run at a time is the store's to say.
 _TOGETHER: Final = 128
 _CALLS_AT_ONCE: Final = 4
+# Children of a directory that are looked at together.
+_LISTED_TOGETHER: Final = 1000
 
 
 async def run_together(
@@ -33,3 +37,20 @@ async def run_together(
 
     calls = max(1, min(_CALLS_AT_ONCE, io_concurrency // together))
     await run_workers(range(0, len(items), together), part, workers=calls, operation=operation)
+
+
+async def pages(store: Store, directory: StorePath) -> AsyncIterator[list[FileStatus]]:
+    """The children of a directory, a thousand at a time: one call.
+
+    Raises:
+        StoreNotFoundError: Nothing is there.
+        StoreNotADirectoryError: A file is there.
+    """
+    some: list[FileStatus] = []
+    async for child in store.list(directory):
+        some.append(child)
+        if len(some) == _LISTED_TOGETHER:
+            yield some
+            some = []
+    if some:
+        yield some

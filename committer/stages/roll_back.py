@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 from committer.errors import (
@@ -24,6 +23,7 @@ from committer.records.job_state import Fact, JobOutcome
 from committer.records.success import decode_success
 from committer.stages.base import Stage, StageContext
 from committer.stages.commit_state import CommitState, is_forward_only, looking_again, stands_fenced
+from committer.stages.decided_facts import FactList, Facts
 from committer.stages.end_job import EndJob
 from committer.stages.identity import is_file_of, is_regular, stands_as_directory, stood_there
 from committer.stages.own_records import read_outcome
@@ -179,17 +179,14 @@ class RollBack(Stage[RollBackRequest, JobOutcome]):
         """
         if not self._fenced:
             await self._put_back_success(state)
-            for facts in (
-                state.blocking,
-                state.superseded,
-                [fact for fact in state.targets.values() if fact.aside >= 0],
-            ):
-                await self._each(facts, self._put_back)
+            kept = [fact for fact in state.targets.values() if fact.aside >= 0]
+            for facts in (FactList(state.blocking), state.superseded, FactList(kept)):
+                await self._put_back_all(facts)
         await self.remove_directories(state)
 
     async def undo(self, state: CommitState) -> None:
         """Takes back what was published. Idempotent; only for a job whose outcome is `rolled-back`."""
-        await self._each(state.superseded, self._put_back)
+        await self._put_back_all(state.superseded)
         await run_workers(
             state.files,
             lambda file: looking_again(lambda: self._take_back(file, state.targets.get(file.destination))),
@@ -207,7 +204,7 @@ class RollBack(Stage[RollBackRequest, JobOutcome]):
                 operation=self.name,
             )
         await self.remove_directories(state)
-        await self._each(state.blocking, self._put_back)
+        await self._put_back_all(FactList(state.blocking))
         await self._put_back_success(state)
         if self._kept_aside:
             raise JobStateError(
@@ -233,8 +230,10 @@ class RollBack(Stage[RollBackRequest, JobOutcome]):
         await run_workers(state.files, look, workers=self.context.config.io_concurrency, operation=self.name)
         return sorted(found)
 
-    async def _each(self, facts: list[Fact], work: Callable[[Fact], Awaitable[None]]) -> None:
-        await run_workers(facts, work, workers=self.context.config.io_concurrency, operation=self.name)
+    async def _put_back_all(self, facts: Facts) -> None:
+        async for some in facts.batches():
+            workers = self.context.config.io_concurrency
+            await run_workers(some, self._put_back, workers=workers, operation=self.name)
 
     async def _take_back(self, file: PlannedFile, stood: Fact | None) -> None:
         store = self.context.store

@@ -1,61 +1,128 @@
-"""The superseded set: old files that a replacing job takes away, listed before the decision, moved after it."""
+"""The superseded set: old files that a replacing job takes away, listed before the decision."""
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
 from typing import Final
 
 import msgspec
 
 from committer.errors import (
-    JobStateError,
-    StoreExistsError,
-    StoreIsADirectoryError,
+    InvalidPathError,
     StoreNotADirectoryError,
     StoreNotFoundError,
-    StorePreconditionError,
 )
 from committer.file_names import working_directory_in
 from committer.flow.workers import run_workers
-from committer.paths import StorePath, by_hand
+from committer.paths import StorePath
 from committer.records.job_state import Fact
 from committer.stages.base import Stage, StageContext
-from committer.stages.commit_state import aside_is_gone, looking_again
-from committer.stages.identity import is_recorded, stands_as_directory
-from committer.stages.many_at_once import run_together
+from committer.stages.decided_facts import are_plain, check_superseded
+from committer.stages.identity import stands_as_directory
+from committer.stages.in_the_way import InTheWay
+from committer.stages.many_at_once import pages
 from committer.stages.names import NameFolding, is_absolute, is_hidden, with_ancestors
-from committer.stages.take_away import take_away
-from committer.stores.abilities import BATCH_RENAME
+from committer.stages.noted_facts import NotedFacts
 from committer.stores.base import FileStatus, Refusals
 
 # Directories that are listed at a time: each holds a page of entries, of which little is kept.
 _LISTINGS: Final = 64
+# Old files that cannot be taken away, and are told; a directory can hold millions.
+_MOST_TOLD: Final = 100
 
 
 class Superseded:
-    """Old files that are to be taken away, each once: some 300 bytes a file, of which there may be millions.
+    """Old files that are to be taken away, each once.
 
     Args:
-        first: The first place aside that is free.
+        roots: The job's.
+        folding: How the store compares names.
 
     Attributes:
-        facts: What the decision says of each, in no order.
-        refused: Those that the store would refuse to move or to name, by name.
+        facts: What the decision says of each, those of a directory next to one another.
+        any: Whether there was one, noted or not.
+        places: The first place aside that is free.
+        refused: Those that the store would refuse to move or to name, by name; at most a hundred.
+        unnameable: What no record may name, one sentence each; at most a hundred.
     """
 
-    def __init__(self, first: int = 0) -> None:
-        self.facts: list[Fact] = []
+    def __init__(self, *, roots: AbstractSet[str], folding: NameFolding) -> None:
+        self.facts = NotedFacts()
+        self.any = False
+        self.places = 0
         self.refused: dict[str, FileStatus] = {}
-        self._first = first
+        self.unnameable: list[str] = []
+        self._roots = roots
+        self._folding = folding
 
-    def add(self, name: str, status: FileStatus) -> None:
-        """Notes one; of a link that leads to a directory the link, which counts as a file."""
-        aside = self._first + len(self.facts)
-        directory = stands_as_directory(status)
-        self.facts.append(Fact("superseded", name, status.identity, status.size, directory, aside))
-        if status.refuses is not None:
-            self.refused[name] = status
+    async def add(self, names: list[str], statuses: list[FileStatus], *, plain: bool = False) -> None:
+        """Notes some; of a link that leads to a directory the link, which counts as a file.
+
+        Args:
+            names: Of files.
+            statuses: The same.
+            plain: Whether `are_plain` is known to hold of the names, and nothing among them leads to a directory.
+        """
+        if not names:
+            return
+        self.any = True
+        if any(status.refuses is not None for status in statuses):
+            self._note_refused(names, statuses)
+        if not (plain or are_plain(names)):
+            self._check(names, statuses)
+        first = self.places
+        self.places += len(names)
+        await self.facts.add(
+            [
+                Fact(
+                    "superseded",
+                    name,
+                    status.identity,
+                    status.size,
+                    not plain and stands_as_directory(status),
+                    place,
+                )
+                for place, (name, status) in enumerate(zip(names, statuses, strict=True), first)
+            ]
+        )
+
+    def _note_refused(self, names: list[str], statuses: list[FileStatus]) -> None:
+        for name, status in zip(names, statuses, strict=True):
+            refuses = status.refuses
+            if refuses is not None and (refuses.move or refuses.advice) and len(self.refused) < _MOST_TOLD:
+                self.refused[name] = status
+
+    async def leave_out(self, replaced: AbstractSet[str]) -> None:
+        """Leaves out what makes room by itself; by folded name: an old file under another spelling of a new one's name
+        is replaced, not taken away.
+        """
+        if not (replaced and self.facts):
+            return
+        facts, self.facts = self.facts, NotedFacts()
+        try:
+            async for some in facts.batches():
+                folded = self._folding.fold_all([fact.path for fact in some])
+                await self.facts.add([fact for fact, name in zip(some, folded, strict=True) if name not in replaced])
+        finally:
+            await facts.close()
+
+    def _check(self, names: list[str], statuses: list[FileStatus]) -> None:
+        """Notes what no record can name, or none that a driver that finishes the job goes by; without what the store
+        says of by itself.
+        """
+        for name, status in zip(names, statuses, strict=True):
+            if len(self.unnameable) == _MOST_TOLD:
+                return
+            if status.refuses is not None and status.refuses.advice:
+                continue
+            try:
+                name.encode()
+                check_superseded(name, self._roots)
+            except UnicodeEncodeError:
+                self.unnameable.append(f"{name!a} is to be replaced, and its name is not UTF-8")
+            except InvalidPathError as error:
+                self.unnameable.append(f"{name!r} is to be replaced, and no record may name it: {error.message}")
 
 
 class ListSuperseded(Stage[list[str], Superseded]):
@@ -66,22 +133,36 @@ class ListSuperseded(Stage[list[str], Superseded]):
 
     Args:
         context: The job.
-        found: Old files that are known, which are not noted again; this stage adds to them.
+        found: Where they are noted.
+        in_the_way: What is told of the directories that the job writes to, so that nothing lists them for it again.
+        written: Those, by folded name.
+
+    Attributes:
+        listed: Every directory that was listed, by folded name.
 
     Preconditions: the replace lock is held.
     Postconditions: every old file with its identity; at the destination itself names that start with `_` or `.` stay
     (unless they hold `=`), so that `_temporary` and metadata are never taken; at a root outside it likewise.
     Cost: one listing a directory of the old tree, those of one depth at once; dependent round trips: its depth.
+    Memory: directories; of files a few megabytes, more go to the driver's disk.
     """
 
     name = "job_stage_list_superseded"
 
-    def __init__(self, context: StageContext, found: Superseded | None = None) -> None:
+    def __init__(
+        self,
+        context: StageContext,
+        found: Superseded,
+        in_the_way: InTheWay | None = None,
+        written: AbstractSet[str] = frozenset(),
+    ) -> None:
         super().__init__(context)
+        self.listed: set[str] = set()
         self._folding = NameFolding(context.store.capabilities)
         self._mounted: dict[StorePath, Refusals] = {}
-        self._found = found or Superseded()
-        self._known = {fact.path for fact in self._found.facts}
+        self._found = found
+        self._in_the_way = in_the_way
+        self._written = written
 
     async def execute(self, value: list[str]) -> Superseded:
         """Lists the topmost of the directories `value` and all that is below, each directory once, level by level."""
@@ -93,31 +174,61 @@ class ListSuperseded(Stage[list[str], Superseded]):
 
             async def look(directory: StorePath, below: list[StorePath] = below) -> None:
                 with contextlib.suppress(StoreNotFoundError, StoreNotADirectoryError):
-                    async for child in self.context.store.list(directory):
-                        self._take(child, written, below)
+                    async for some in pages(self.context.store, directory):
+                        await self._take(directory, some, written, below)
+                    self.listed.add(self._folding.fold(self._name_of(directory)))
 
             await run_workers(level, look, workers=_LISTINGS, operation=self.name)
             level = below
         return self._found
 
-    def _take(self, child: FileStatus, written: set[str], below: list[StorePath]) -> None:
-        name = self.context.layout.name_of(child.path)
-        # Jobs may run into a directory below this one, and their own directories are theirs (G11).
-        if working_directory_in(name) or (self._is_at_top(name) and is_hidden(child.path.name)):
+    async def _take(
+        self, directory: StorePath, children: list[FileStatus], written: set[str], below: list[StorePath]
+    ) -> None:
+        layout = self.context.layout
+        place = self._name_of(directory)
+        at_top = place in layout.roots if is_absolute(place) else not place
+        prefix = f"{place}/" if place else ""
+        cut = len(directory.path) + (directory.path != "/")
+        volume = self._volume_of(directory) if self._mounted else None
+        whole = [prefix + child.path.path[cut:] for child in children]
+        taken: AbstractSet[int] = frozenset()
+        if self._in_the_way is not None and self._folding.fold(place) in self._written:
+            taken = await self._in_the_way.take(place, whole, children)
+        plain = volume is None and not taken and are_plain(whole)
+        if plain and not any(child.is_directory for child in children):
+            # Most directories hold nothing but files.
+            await self._found.add(whole, children, plain=True)
             return
-        if child.is_directory and (not child.is_link or self._folding.fold(name) in written):
-            below.append(child.path)
-            if child.refuses is not None and child.refuses.mounted:
-                self._mounted[child.path] = child.refuses
-        elif not stands_as_directory(child) and name not in self._known:
-            volume = next((top for top in self._mounted if child.path.is_under(top)), None)
-            if volume is not None:
-                child = msgspec.structs.replace(child, refuses=self._mounted[volume])
-            self._found.add(name, child)
+        names: list[str] = []
+        statuses: list[FileStatus] = []
+        start = len(prefix)
+        for at, (child, long_name) in enumerate(zip(children, whole, strict=True)):
+            name = long_name[start:]
+            # Jobs may run into a directory below this one, and their own directories are theirs (G11).
+            if name[:1] in "_." and (working_directory_in(name) or (at_top and is_hidden(name))):
+                continue
+            if not child.is_directory:
+                pass
+            elif not child.is_link or self._folding.fold(long_name) in written:
+                below.append(child.path)
+                if child.refuses is not None and child.refuses.mounted:
+                    self._mounted[child.path] = child.refuses
+                continue
+            if at in taken:
+                self._found.any = True
+                continue
+            names.append(long_name)
+            statuses.append(child if volume is None else msgspec.structs.replace(child, refuses=volume))
+        await self._found.add(names, statuses)
 
-    def _is_at_top(self, name: str) -> bool:
-        """Whether a name lies in the destination itself, or in a root outside it."""
-        return name.rpartition("/")[0] in self.context.layout.roots if is_absolute(name) else "/" not in name
+    def _name_of(self, directory: StorePath) -> str:
+        layout = self.context.layout
+        return "" if directory == layout.destination else layout.name_of(directory)
+
+    def _volume_of(self, directory: StorePath) -> Refusals | None:
+        tops = (top for top in self._mounted if directory == top or directory.is_under(top))
+        return next((self._mounted[top] for top in tops), None)
 
 
 def topmost(directories: list[str]) -> list[str]:
@@ -132,90 +243,3 @@ def topmost(directories: list[str]) -> list[str]:
         if not parent:
             chosen.add(directory)
     return sorted(chosen)
-
-
-class MoveAside(Stage[list[Fact], int]):
-    """Moves what the decision says is in the way, or superseded, into the job's directory, where rollback finds it.
-
-    A file goes only while it still is the one the decision recorded; a file that was put there since stays. Running
-    it again, or beside another driver, changes nothing.
-
-    Preconditions: the decision stands and no rollback began (a fence makes every late move fail).
-    Postconditions: none of the recorded files is at its old place.
-    Cost: 2 calls a file; 1 where a rename can be told the identity of its source, or looks and renames many at once.
-    """
-
-    name = "job_stage_move_aside"
-
-    async def execute(self, value: list[Fact]) -> int:
-        """Moves all, many at once; returns how many were moved by this call."""
-        moved = 0
-        most, advance = self.context.config.io_concurrency, self.context.progress.advance
-
-        async def move(fact: Fact) -> None:
-            nonlocal moved
-            if await looking_again(lambda: self._move(fact)):
-                moved += 1
-            advance()
-
-        able = BATCH_RENAME.of(self.context.store)
-        if able is None:
-            await run_workers(value, move, workers=most, operation=self.name)
-            return moved
-
-        async def move_together(facts: Sequence[Fact]) -> None:
-            nonlocal moved
-            seen = [(fact.identity, fact.size) for fact in facts]
-            errors = await able.rename_files([self._ends(fact) for fact in facts], seen=seen)
-            moved += len(facts) - len(errors)
-            advance(len(facts) - len(errors))
-            # What came since, what was moved before, and what failed are told apart by a look at each.
-            await run_workers([facts[index] for index in errors], move, workers=most, operation=self.name)
-
-        await run_together(value, move_together, io_concurrency=most, operation=self.name)
-        return moved
-
-    def _ends(self, fact: Fact) -> tuple[StorePath, StorePath]:
-        return self.context.layout.target(fact.path), self.context.layout.superseded / f"{fact.aside:08d}"
-
-    async def _move(self, fact: Fact) -> bool:
-        store = self.context.store
-        path, aside = self._ends(fact)
-        conditional = store.capabilities.conditional_rename and fact.identity is not None
-        try:
-            if not conditional:
-                status = await store.status(path)
-                if not is_recorded(status, fact):
-                    return False
-            await store.rename_file(path, aside, identity=fact.identity)
-        except StoreNotFoundError as error:
-            if error.path == str(path) or not error.path:
-                return False
-            raise aside_is_gone(self.context, self.name, path) from error
-        except (StorePreconditionError, StoreIsADirectoryError):
-            # What stands there now came since the decision, and stays: a directory of this job, or another
-            # writer's file.
-            return False
-        except StoreExistsError:
-            # Moved before, by a link whose old name was not yet removed; or its place was taken anew since.
-            return await self._finish_move(fact, path, aside)
-        return True
-
-    async def _finish_move(self, fact: Fact, path: StorePath, aside: StorePath) -> bool:
-        store = self.context.store
-        try:
-            standing, moved = await store.status(path), await store.status(aside)
-        except StoreNotFoundError:
-            return False
-        if fact.identity is None or standing.identity != fact.identity:
-            return False
-        if moved.identity == fact.identity:
-            return await take_away(self.context, path, self.context.layout.superseded, identity=fact.identity)
-        raise JobStateError(
-            f"{path} is to be taken away, and its place {aside} is taken by something else",
-            operation=self.name,
-            path=aside,
-            outcome="partial",
-            next_step=f"find out who writes into the job's directory, remove {by_hand(aside)} by hand, then call "
-            f"{self.context.recover_call()}",
-        )

@@ -9,8 +9,10 @@ import committer
 from committer import CommitterConfig
 from committer.paths import StorePath
 from committer.records.job_state import Fact
+from committer.stages.names import NameFolding
 from committer.stages.superseded import Superseded
 from committer.stores.base import FileStatus
+from committer.stores.memory import MemoryStore
 from tests.neighbours.meeting import Connection, Table
 
 PARTITIONS = 200
@@ -44,13 +46,14 @@ async def test_few_directories_of_old_files_are_listed_at_a_time() -> None:
     assert 1 < store.most <= 70
 
 
-def test_of_an_old_file_only_what_the_decision_says_is_kept() -> None:
-    superseded = Superseded(first=3)
+async def test_of_an_old_file_only_what_the_decision_says_is_kept() -> None:
+    superseded = Superseded(roots=frozenset(), folding=NameFolding(MemoryStore("n").capabilities))
     path = StorePath.of("/data/t/p=1/old")
-    superseded.add("p=1/old", FileStatus(path, False, 5, 12.0, "id"))
-    superseded.add("p=1/link", FileStatus(path, True, 0, identity="link", is_link=True))
-    assert superseded.facts == [
-        Fact("superseded", "p=1/old", "id", 5, False, 3),
-        Fact("superseded", "p=1/link", "link", 0, False, 4),
+    old = FileStatus(path, False, 5, 12.0, "id")
+    link = FileStatus(path, True, 0, identity="link", is_link=True)
+    await superseded.add(["p=1/old", "p=1/link"], [old, link])
+    assert superseded.facts.in_memory == [
+        Fact("superseded", "p=1/old", "id", 5, False, 0),
+        Fact("superseded", "p=1/link", "link", 0, False, 1),
     ]
     assert superseded.refused == {}

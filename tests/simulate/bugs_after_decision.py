@@ -12,13 +12,15 @@ from committer.errors import CommitterError, StoreExistsError, StoreNotFoundErro
 from committer.records.success import encode_success
 from committer.stages.base import StageContext
 from committer.stages.cleanup import CleanupJob, RemoveDecision, RemoveLastRecords
+from committer.stages.move_aside import MoveAside
+from committer.stages.names import NameFolding
 from committer.stages.publish import Published, PublishFiles
 from committer.stages.release_lock import release_lock
 from committer.stages.removal import RemovalByName, removal_of
 from committer.stages.roll_back import RollBack, fence
 from committer.stages.success_content import success_data
 from committer.stages.success_file import SaveSuccess
-from committer.stages.superseded import ListSuperseded, MoveAside
+from committer.stages.superseded import ListSuperseded, Superseded
 from committer.stages.validate_output import ValidateOutput
 from tests.simulate.patches import Patches, create_by_put
 
@@ -71,14 +73,14 @@ def superseded_set_listed_anew(patches: Patches) -> None:
         return await publish(self, value)
 
     async def execute(self: MoveAside, value: Any) -> int:
-        if not value or value[0].kind != "superseded":
+        if "superseded" not in {fact.kind async for some in value.batches() for fact in some}:
             return await move(self, value)
         own = published.get(self.context.layout.job_id, set())
-        scope = sorted({fact.path.rpartition("/")[0] for fact in value})
-        found = await ListSuperseded(self.context).run(scope)
-        for name in {fact.path for fact in found.facts} - own:
+        anew = Superseded(roots=frozenset(), folding=NameFolding(self.context.store.capabilities))
+        await ListSuperseded(self.context, anew).run(sorted(await value.directories()))
+        for name in {fact.path async for some in anew.facts.batches() for fact in some} - own:
             await self.context.store.delete_file(self.context.layout.destination / name)
-        return len(found.facts)
+        return anew.facts.count
 
     patches.method(PublishFiles, "execute", remember)
     patches.method(MoveAside, "execute", execute)

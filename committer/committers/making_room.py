@@ -1,0 +1,108 @@
+"""What makes room for a job's files: what stands at their names, and old files that are superseded."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import replace
+from typing import NamedTuple
+
+from committer.stages.base import StageContext
+from committer.stages.find_targets import FindTargets, TargetsRequest
+from committer.stages.inspect_destination import DestinationView
+from committer.stages.names import NameFolding, is_absolute, with_ancestors
+from committer.stages.superseded import ListSuperseded, Superseded
+from committer.stages.target_directories import LookIntoTargets
+from committer.stores.abilities import LINKS
+from committer.stores.base import FileStatus
+
+
+class Room(NamedTuple):
+    """What makes room.
+
+    Attributes:
+        view: What stands at the destination.
+        superseded: Old files to take away.
+        links: What to say of links on the way to them.
+    """
+
+    view: DestinationView
+    superseded: Superseded
+    links: list[str]
+
+
+async def make_room(context: StageContext, asked: TargetsRequest) -> Room:
+    """Lists old files, where the job replaces them, and says what stands at the names of new ones. Changes nothing.
+
+    One listing of each directory tells both.
+    """
+    folding, loaded = NameFolding(context.store.capabilities), asked.loaded
+    superseded, links, listed = Superseded(roots=context.layout.roots, folding=folding), list[str](), set[str]()
+    try:
+        if context.config.conflict_mode == "replace":
+            links = await _links_named(context, loaded.written)
+            written = {folding.fold(name) for name in loaded.written}
+            listing = ListSuperseded(context, superseded, asked.in_the_way, written)
+            await listing.run(_superseded_scope(context, sorted(loaded.written)))
+            listed = listing.listed
+        view = await FindTargets(context).run(replace(asked, listed=listed))
+        made_way = await _make_way(context, view)
+        # Those of directories that were listed are noted.
+        new = sorted(name for name in made_way if folding.fold(name.rpartition("/")[0]) not in listed)
+        await superseded.add(new, [made_way[name] for name in new])
+        replaced = {folding.fold(name) for name in view.blocking}
+        if loaded.entries is None:
+            replaced |= {folding.fold(name) for name in view.targets}
+        await superseded.leave_out(replaced)
+    except BaseException:
+        await superseded.facts.close()
+        raise
+    return Room(view, superseded, links)
+
+
+def _superseded_scope(context: StageContext, written: list[str]) -> list[str]:
+    """The directories whose subtrees make room, of a job that replaces and writes into `written`."""
+    config = context.config
+    if config.superseded_directories:
+        fold = NameFolding(context.store.capabilities).fold
+        named = {fold(name): name for name in config.superseded_directories}
+        # Those that are written to below them are named too: a link on the way there is gone through.
+        return sorted({*named.values(), *filter(config.supersedes, written)})
+    if config.superseded_scope == "destination":
+        return ["", *filter(is_absolute, written)]
+    return list(filter(None, written)) if config.superseded_scope == "partitions" else written
+
+
+async def _links_named(context: StageContext, written: Collection[str]) -> list[str]:
+    """What to say of a link on the way to a directory that the caller named, and the job does not write to.
+
+    Gone through, it would have files deleted that are another directory's. At most one call.
+    """
+    layout, fold = context.layout, NameFolding(context.store.capabilities).fold
+    gone_through = {fold(directory) for directory in with_ancestors(sorted(written), layout.roots)}
+    named = [name for name in context.config.superseded_directories if fold(name) not in gone_through]
+    if not (named and context.store.capabilities.links):
+        return []
+    link = await LINKS.required(context.store, "find_link").find_link(layout.destination, named)
+    if link is None:
+        return []
+    return [f"{link} is a link, and is to be superseded: the files behind it are another directory's"]
+
+
+async def _make_way(context: StageContext, view: DestinationView) -> dict[str, FileStatus]:
+    """Looks into directories that are to make room for files.
+
+    Returns:
+        Old files to take away in place of such a directory, where directories are not real: then it is in no
+        file's way.
+    """
+    standing = sorted(name for name, status in view.targets.items() if status.is_directory)
+    if not standing or context.config.existing_target != "replace":
+        return {}
+    found = await LookIntoTargets(context).run(standing)
+    view.jobs.update(found.jobs)
+    for name, mounted in found.mounted.items():
+        view.closed[name] = f"another volume is mounted at {mounted}"
+    if not context.store.capabilities.directories:
+        for name in standing:
+            del view.targets[name]
+    return found.files

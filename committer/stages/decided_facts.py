@@ -1,0 +1,208 @@
+"""What a decision rests on, read back: a few kinds as a list, old files a side file at a time."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import AsyncIterator, Iterable
+from collections.abc import Set as AbstractSet
+from typing import Final, NamedTuple
+
+from committer.errors import InvalidPathError, RecordError, StoreNotFoundError
+from committer.file_names import check_absolute_name, check_file_name, root_of, working_directory_in
+from committer.flow.workers import run_workers
+from committer.paths import StorePath
+from committer.records.job_state import Decision, Fact, PlanFile, decode_facts
+from committer.records.task_commit import digest_of
+from committer.stages.base import StageContext
+from committer.stages.names import is_absolute
+from committer.stages.own_records import OWN_RECORD_LIMIT
+
+# Side files that are read and decoded at once, some 20 MB each.
+_FILES_AT_ONCE: Final = 4
+
+
+class Facts(ABC):
+    """Facts of one kind, of which there may be millions, as often as wanted.
+
+    Attributes:
+        count: How many.
+    """
+
+    count: int
+
+    def __bool__(self) -> bool:
+        return self.count > 0
+
+    @abstractmethod
+    def batches(self) -> AsyncIterator[list[Fact]]:
+        """All of them, in order, as many at a time as fit in a few megabytes."""
+
+    async def directories(self) -> set[str]:
+        """The directories of what they name; of a name at the destination itself the empty name."""
+        found: set[str] = set()
+        async for facts in self.batches():
+            found.update([fact.path.rpartition("/")[0] for fact in facts])
+        return found
+
+
+class FactList(Facts):
+    """Facts that are kept in memory."""
+
+    def __init__(self, facts: Iterable[Fact] = ()) -> None:
+        self._facts = list(facts)
+        self.count = len(self._facts)
+
+    async def batches(self) -> AsyncIterator[list[Fact]]:
+        """All at once."""
+        if self._facts:
+            yield self._facts
+
+
+class RecordedFacts(Facts):
+    """Old files of a decision that are read from its side files, one after the other: one call a file.
+
+    Args:
+        context: The job.
+        files: The side files that hold them.
+        count: How many they hold.
+        first: Those that the decision holds itself.
+    """
+
+    def __init__(self, context: StageContext, files: list[PlanFile], count: int, first: Iterable[Fact] = ()) -> None:
+        self._context = context
+        self._files = files
+        self._first = list(first)
+        self.count = count
+
+    async def batches(self) -> AsyncIterator[list[Fact]]:
+        """Those of a side file at a time.
+
+        Raises:
+            RecordError: A file is missing, or is not what the decision names.
+        """
+        if self._first:
+            yield self._first
+        for file in self._files:
+            facts = [fact for fact in await _read_file(self._context, file) if fact.kind == "superseded"]
+            if facts:
+                yield facts
+
+
+class ReadFacts(NamedTuple):
+    """What a decision rests on.
+
+    Attributes:
+        few: Facts of every kind but old files.
+        superseded: Old files.
+    """
+
+    few: list[Fact]
+    superseded: Facts
+
+
+async def read_facts(context: StageContext, decision: Decision) -> ReadFacts:
+    """What the decision rests on, in itself or in its side files, every fact looked at once: one call a side file.
+
+    Raises:
+        RecordError: A side file is missing, or is not what the decision names.
+    """
+    found: dict[str, list[Fact]] = {}
+    old: dict[str, int] = {}
+
+    async def read(file: PlanFile) -> None:
+        facts = await _read_file(context, file)
+        found[file.name] = [fact for fact in facts if fact.kind != "superseded"]
+        old[file.name] = len(facts) - len(found[file.name])
+
+    await run_workers(decision.plan, read, workers=_FILES_AT_ONCE, operation="read_facts")
+    inline = contained(context, decision.facts, context.layout.decision)
+    few = [fact for fact in inline if fact.kind != "superseded"]
+    first = [fact for fact in inline if fact.kind == "superseded"]
+    few += [fact for file in decision.plan for fact in found[file.name]]
+    files = [file for file in decision.plan if old[file.name]]
+    superseded = RecordedFacts(context, files, len(first) + sum(old.values()), first) if files else FactList(first)
+    return ReadFacts(few, superseded)
+
+
+async def _read_file(context: StageContext, file: PlanFile) -> list[Fact]:
+    path = context.layout.job_directory / file.name
+    try:
+        data = await context.store.read(path, limit=OWN_RECORD_LIMIT)
+    except StoreNotFoundError as error:
+        raise StoreNotFoundError(
+            "a side file of the decision is gone",
+            operation="read_facts",
+            path=path,
+            next_step="put it back where it was" + context.else_giving_up(),
+        ) from error
+    if digest_of(data) != file.digest:
+        raise RecordError(
+            "a side file of the decision is not the one the decision names",
+            field="digest",
+            path=path,
+            outcome="unknown",
+            next_step="find out who writes into the job's directory" + context.else_giving_up(),
+        )
+    return contained(context, decode_facts(data, source=str(path)), path)
+
+
+def check_superseded(name: str, roots: AbstractSet[str]) -> None:
+    """Holds the name of an old file to what a driver that finishes the job holds it to.
+
+    Raises:
+        InvalidPathError: No decision may name it.
+    """
+    root = root_of(name, roots) if is_absolute(name) else None
+    if root is not None:
+        # An old file may be called what no new one is: the `_SUCCESS` of a table in a directory below.
+        check_file_name(name[len(root) + 1 :])
+    elif is_absolute(name):
+        check_absolute_name(name, roots)
+    else:
+        check_file_name(name)
+    if working_directory_in(name):
+        raise InvalidPathError("it lies in a job's own directory, below this destination")
+
+
+def are_plain(names: list[str]) -> bool:
+    """Whether many names are relative, and `check_superseded` lets each pass, by one look at all of them.
+
+    False says nothing: then each is looked at by itself.
+    """
+    text = "\n".join(("", *names, ""))
+    odd = ("\n\n", "\n/", "/\n", "//", "\n.", "/.", "\n_", "/_", "\0")
+    return text.isascii() and text.count("\n") == len(names) + 1 and not any(part in text for part in odd)
+
+
+def contained(context: StageContext, facts: list[Fact], source: StorePath) -> list[Fact]:
+    """The same facts. Each is acted upon, so it must stay below the destination, or below a root that the caller gave,
+    and out of other jobs' directories (G10).
+
+    Raises:
+        RecordError: One does not.
+    """
+    if not facts or are_plain([fact.path for fact in facts]):
+        return facts
+    for fact in facts:
+        _check_contained(context, fact, source)
+    return facts
+
+
+def _check_contained(context: StageContext, fact: Fact, source: StorePath) -> None:
+    roots = context.layout.roots
+    try:
+        if fact.kind == "identity" or (fact.kind in ("directory", "blocking") and fact.path in roots):
+            return
+        if fact.kind == "superseded":
+            check_superseded(fact.path, roots)
+        elif is_absolute(fact.path):
+            check_absolute_name(fact.path, roots)
+        else:
+            check_file_name(fact.path)
+    except InvalidPathError as error:
+        raise RecordError(
+            f"a side file of the decision names {fact.path!r}: {error.message}",
+            field="path",
+            path=source,
+            next_step=f"find out who writes into the job's directory; {context.giving_up()}",
+        ) from error

@@ -1,0 +1,62 @@
+"""What stands at files' names is found where only hashes of a large job's names are kept, as where the names are."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from committer import CommitterConfig
+from committer.errors import TargetExistsError
+from committer.flow import repeats
+from committer.flow.repeats import Repeats
+from committer.stages import load_records
+from tests.engine.places import make_place
+
+KINDS = ("disk", "local", "hdfs", "adls", "gcs", "s3")
+NEW = {"a": b"new a", "p=1/b": b"new b", "p=2/c": b"new c", "p=2/d": b"new d"}
+
+
+@pytest.fixture(params=["names", "hashes"], autouse=True)
+def _what_is_kept(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    if request.param == "hashes":
+        monkeypatch.setattr(load_records, "ENTRIES_IN_MEMORY", 1)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("mode", ["append", "replace"])
+async def test_a_file_at_a_new_ones_name_is_refused(kind: str, mode: str, tmp_path: Path) -> None:
+    place = make_place(kind, tmp_path)
+    await place.run_job({"p=2/c": b"old c", "p=1/other": b"old"}, job_id="before")
+    before = place.files()
+    config = CommitterConfig(conflict_mode=mode, superseded_directories=("p=1",) if mode == "replace" else ())
+    with pytest.raises(TargetExistsError, match="p=2/c") as caught:
+        await place.run_job(NEW, job_id="J", config=config)
+    assert caught.value.conflicts == ("a file stands at p=2/c, where a file goes",)
+    assert place.files() == before
+    await place.store.close()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("scope", ["directories", "destination"])
+async def test_old_files_make_room_some_under_the_same_names(kind: str, scope: str, tmp_path: Path) -> None:
+    place = make_place(kind, tmp_path)
+    old = {"a": b"old a", "p=2/c": b"old c", "p=1/other": b"old", "p=1/deep/e": b"old e", "p=3/f": b"old f"}
+    await place.run_job(old, job_id="before")
+    config = CommitterConfig(conflict_mode="replace", superseded_scope=scope)
+    await place.run_job(NEW, job_id="J", config=config)
+    assert place.files() == NEW
+    assert not place.temporary()
+    await place.store.close()
+
+
+@pytest.mark.parametrize("block", [1, 2, 100])
+async def test_hashes_in_common(block: int) -> None:
+    async with Repeats(block=block) as ours, Repeats() as others:
+        await ours.add(["a", "b", "c"])
+        await others.add(["c", "d"])
+        await others.add(["a", "a"])
+        assert await ours.common(others) == {hash("a"), hash("c")}
+        await ours.add(["a"])
+        assert await ours.find() == {hash("a")}
+        assert block < repeats.BLOCK

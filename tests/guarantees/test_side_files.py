@@ -1,0 +1,56 @@
+"""Old files by the million stand in side files of the decision, a few at a time: the same ends after every fault.
+
+The limits are so low here that a handful of old files takes the ways of millions: found facts go to the driver's disk,
+the decision names a side file for every two of them, and who moves, deletes or puts them back reads these.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from committer.stages import decide, noted_facts
+from committer.testing.simulate.worlds import FENCING
+from tests.guarantees.conftest import Tally
+from tests.guarantees.sweeps import MEMORY, SMALL, disk, memory, plan_of, sweep
+from tests.guarantees.test_endings import dying_in_turn, then_rolled_back
+from tests.guarantees.test_faults import ON_DISK, then_recovered
+
+REPLACING = ["replace", "replace-same-names", "replace-all"]
+
+
+@pytest.fixture(autouse=True)
+def _low_limits(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(decide, "FACTS_IN_DECISION", 0)
+    for module in (decide, noted_facts):
+        monkeypatch.setattr(module, "FACTS_A_FILE", 2)
+    monkeypatch.setattr(noted_facts, "FACTS_IN_MEMORY", 1)
+
+
+@pytest.mark.parametrize("situation", REPLACING)
+@pytest.mark.parametrize("kind", MEMORY)
+async def test_recovery_after_a_fault_at_every_call(situation: str, kind: str, tally: Tally) -> None:
+    plan = plan_of(situation, delivery="message", **SMALL)
+    await sweep(memory(kind), plan, ("lost", "crash_before"), then_recovered, tally, commit_only=True)
+
+
+@pytest.mark.parametrize("situation", REPLACING)
+@pytest.mark.parametrize("kind", MEMORY)
+async def test_rollback_after_a_crash_at_every_call(situation: str, kind: str, tally: Tally) -> None:
+    plan = plan_of(situation, delivery="message", **SMALL)
+    await sweep(memory(kind), plan, ("crash_after",), then_rolled_back, tally, commit_only=True)
+
+
+@pytest.mark.parametrize("rollback", [False, True], ids=["recover", "rollback"])
+async def test_death_of_who_recovers(rollback: bool, tally: Tally) -> None:
+    for number, at in enumerate((6, 12, 18, 24)):
+        plan = plan_of("replace-all", delivery="message", **SMALL)
+        ordeal = dying_in_turn(at, rollback=rollback)
+        await sweep(memory(FENCING[number % 3]), plan, ("crash_before",), ordeal, tally, commit_only=True)
+
+
+@ON_DISK
+async def test_recovery_on_a_local_disk(tmp_path: Path, tally: Tally) -> None:
+    plan = plan_of("replace-all", delivery="message", **SMALL)
+    await sweep(disk(tmp_path), plan, ("crash_before",), then_recovered, tally, commit_only=True)
