@@ -152,7 +152,8 @@ class DecideCommit(Stage[DecisionContent, Decided]):
         if kept is not None:
             return FactList(kept)
         # Those of the other facts come first.
-        return RecordedFacts(self.context, plan[-(-len(value.facts) // FACTS_A_FILE) :], value.superseded.count)
+        files = plan[-(-len(value.facts) // FACTS_A_FILE) :]
+        return RecordedFacts(self.context, files, value.superseded.count, directories=value.superseded.within)
 
     async def _write_plan(self, value: DecisionContent) -> list[PlanFile]:
         plan = list[PlanFile]()

@@ -41,8 +41,13 @@ class Facts(ABC):
         """The directories of what they name; of a name at the destination itself the empty name."""
         found: set[str] = set()
         async for facts in self.batches():
-            found.update([fact.path.rpartition("/")[0] for fact in facts])
+            found |= directories_of(facts)
         return found
+
+
+def directories_of(facts: Iterable[Fact]) -> set[str]:
+    """The directories of what some facts name."""
+    return {fact.path.rpartition("/")[0] for fact in facts}
 
 
 class FactList(Facts):
@@ -66,13 +71,28 @@ class RecordedFacts(Facts):
         files: The side files that hold them.
         count: How many they hold.
         first: Those that the decision holds itself.
+        directories: Their directories, where those are known.
     """
 
-    def __init__(self, context: StageContext, files: list[PlanFile], count: int, first: Iterable[Fact] = ()) -> None:
+    def __init__(
+        self,
+        context: StageContext,
+        files: list[PlanFile],
+        count: int,
+        first: Iterable[Fact] = (),
+        directories: set[str] | None = None,
+    ) -> None:
         self._context = context
         self._files = files
         self._first = list(first)
+        self._directories = directories
         self.count = count
+
+    async def directories(self) -> set[str]:
+        """See `Facts.directories`: no call where they are known."""
+        if self._directories is None:
+            self._directories = await super().directories()
+        return self._directories
 
     async def batches(self) -> AsyncIterator[list[Fact]]:
         """Those of a side file at a time.

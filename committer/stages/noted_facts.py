@@ -25,10 +25,15 @@ class Lines(NamedTuple):
 
 
 class NotedFacts(Facts):
-    """Facts as they are found. Call `close` at the end."""
+    """Facts as they are found. Call `close` at the end.
+
+    Attributes:
+        within: The directories of what they name.
+    """
 
     def __init__(self) -> None:
         self.count = 0
+        self.within: set[str] = set()
         self._facts: list[Fact] = []
         self._spill: SpillFile[Lines] | None = None
         self._writing = asyncio.Lock()
@@ -38,14 +43,19 @@ class NotedFacts(Facts):
         """The facts themselves, as long as they are few."""
         return self._facts if self._spill is None else None
 
-    async def add(self, facts: list[Fact]) -> None:
-        """Notes some more.
+    async def directories(self) -> set[str]:
+        """See `Facts.directories`."""
+        return self.within
+
+    async def add(self, facts: list[Fact], directories: set[str]) -> None:
+        """Notes some more, and their directories.
 
         Raises:
             CommitterError: The disk did not take them.
         """
         self._facts += facts
         self.count += len(facts)
+        self.within |= directories
         if self._spill is None and len(self._facts) > FACTS_IN_MEMORY:
             self._spill = SpillFile(Lines)
         if self._spill is None or len(self._facts) < FACTS_A_FILE:

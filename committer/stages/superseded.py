@@ -18,7 +18,7 @@ from committer.flow.workers import run_workers
 from committer.paths import StorePath
 from committer.records.job_state import Fact
 from committer.stages.base import Stage, StageContext
-from committer.stages.decided_facts import are_plain, check_superseded
+from committer.stages.decided_facts import are_plain, check_superseded, directories_of
 from committer.stages.identity import stands_as_directory
 from committer.stages.in_the_way import InTheWay
 from committer.stages.many_at_once import pages
@@ -62,7 +62,8 @@ class Superseded:
         Args:
             names: Of files.
             statuses: The same.
-            plain: Whether `are_plain` is known to hold of the names, and nothing among them leads to a directory.
+            plain: Whether `are_plain` is known to hold of the names, nothing among them leads to a directory, and all
+                are of one directory.
         """
         if not names:
             return
@@ -84,7 +85,8 @@ class Superseded:
                     place,
                 )
                 for place, (name, status) in enumerate(zip(names, statuses, strict=True), first)
-            ]
+            ],
+            {names[0].rpartition("/")[0]} if plain else {name.rpartition("/")[0] for name in names},
         )
 
     def _note_refused(self, names: list[str], statuses: list[FileStatus]) -> None:
@@ -103,7 +105,8 @@ class Superseded:
         try:
             async for some in facts.batches():
                 folded = self._folding.fold_all([fact.path for fact in some])
-                await self.facts.add([fact for fact, name in zip(some, folded, strict=True) if name not in replaced])
+                kept = [fact for fact, name in zip(some, folded, strict=True) if name not in replaced]
+                await self.facts.add(kept, directories_of(kept))
         finally:
             await facts.close()
 
