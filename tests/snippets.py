@@ -54,7 +54,7 @@ LEFT_OUT: Final = {
     ("docs/stores/azure-blob.md", "async with committer.open_job"): "an account in Azure, and a credential for it",
     ("docs/stores/azure-blob.md", "env:BLOB_KEY"): "an account in Azure, and a key of it",
     ("docs/stores/gcs.md", "storage.service_file"): "a bucket of Google's, and credentials for it",
-    ("docs/stores/hdfs.md", "async with committer.open_job"): "a NameNode at the default port",
+    ("docs/stores/hdfs.md", "async with committer.open_job"): "a NameNode: tests/hdfs/test_hdfs_snippets.py has one",
     ("docs/stores/hdfs.md", "SparkSession"): "a NameNode at the default port",
     ("docs/stores/s3.md", "LAKE_KEY_ID"): "a bucket of Amazon's, and keys for it",
     ("docs/stores/gcs.md", "async with committer.open_job"): "a bucket of Google's, and credentials for it",

@@ -122,6 +122,22 @@ async def test_a_quota_that_is_used_up(cluster: Cluster, directory: StorePath, h
     assert "setQuota" in caught.value.next_step
 
 
+async def test_what_a_snapshot_holds_is_not_deleted(
+    cluster: Cluster, directory: StorePath, hdfs_store: HdfsStore
+) -> None:
+    await hdfs_store.make_directory(directory / "held", parents=False)
+    await hdfs_store.put(directory / "held" / "f", b"x")
+    held = cluster.path(f"{directory.path}/held")
+    await asyncio.to_thread(cluster.hdfs.allowSnapshot, held)
+    await asyncio.to_thread(cluster.hdfs.createSnapshot, held, "s")
+    with pytest.raises(StoreError, match="a snapshot holds it") as caught:
+        await hdfs_store.delete_directory(directory / "held", recursive=True)
+    assert "-deleteSnapshot" in (caught.value.next_step or "")
+    assert "at org.apache" not in str(caught.value)
+    await asyncio.to_thread(cluster.hdfs.deleteSnapshot, held, "s")
+    await hdfs_store.delete_directory(directory / "held", recursive=True)
+
+
 async def test_safe_mode_may_pass(cluster: Cluster, directory: StorePath, hdfs_store: HdfsStore) -> None:
     await asyncio.to_thread(cluster.safe_mode, "ENTER")
     try:
