@@ -9,9 +9,9 @@ from typing import Any
 from committer.committers.file import taking
 from committer.committers.file.commit_task import CommitFileTask
 from committer.committers.file.merge_task import MergeTask
-from committer.committers.preparing import _superseded_scope
+from committer.committers.making_room import _superseded_scope
 from committer.errors import StoreNotFoundError
-from committer.stages.inspect_destination import InspectDestination
+from committer.stages.find_targets import FindTargets
 from tests.simulate.patches import Patches
 
 # -- file-v1 ------------------------------------------------------------------------------------------------------
@@ -50,7 +50,7 @@ def merged_files_not_looked_at(patches: Patches) -> None:
     async def look(self: Any, value: Any) -> None:
         return
 
-    patches.method(InspectDestination, "_look_for_own", look)
+    patches.method(FindTargets, "_look_for_own", look)
 
 
 def late_tasks_merge(patches: Patches) -> None:
