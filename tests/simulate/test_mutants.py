@@ -36,7 +36,7 @@ BEGIN = {
     "replace-lock-ignored": 20,
     "rollback-by-name": 780,
     "setup-name-ignored": 155,
-    "success-put-back-as-it-was": 800,
+    "success-put-back-as-it-was": 460,
     "success-written-over": 640,
     "unfinished-neighbours-ignored": 835,
 }
