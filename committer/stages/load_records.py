@@ -17,6 +17,7 @@ from committer.flow.workers import run_workers
 from committer.records.job_state import SETUP, Winner, is_of
 from committer.records.task_commit import digest_of
 from committer.stages.base import Stage, StageContext
+from committer.stages.linked_sources import LinkedSources
 from committer.stages.names import NameFolding, name_problems, with_ancestors
 from committer.stages.planned_files import (
     BYTES_IN_FLIGHT,
@@ -24,7 +25,6 @@ from committer.stages.planned_files import (
     RecordEntries,
     decode_record,
     read_record,
-    refuse_linked_sources,
 )
 from committer.stages.record_refs import RecordRef
 
@@ -86,8 +86,8 @@ class LoadRecords(Stage[list[RecordRef], LoadedRecords]):
     Postconditions: every entry lies inside, and no link leads its source out (G10); counts agree with the records;
     records that could not be frozen are copied to side files of the decision.
     Failure modes: a `RecordError` names the file and the member; nothing changed.
-    Cost: one read a record (none for one that its message carries), one look at its source directories where links can
-    stand, one write for one that cannot be frozen.
+    Cost: one read a record (none for one that its message carries), one write for one that cannot be frozen; where
+    links can stand one look at every thousand source directories.
     Memory: entries up to a bound, directories always; 8 MiB of records at a time, or one; names as hashes, on disk
     where they are many.
     Hadoop: ``LoadManifestsStage``.
@@ -99,6 +99,7 @@ class LoadRecords(Stage[list[RecordRef], LoadedRecords]):
         super().__init__(context)
         self._freeze_copies = freeze_copies
         self._folding = NameFolding(context.store.capabilities)
+        self._linked = LinkedSources(context)
         self._in_flight = Budget(BYTES_IN_FLIGHT)
         self._prefix_bytes = len(context.layout.destination.path.encode()) + 1
 
@@ -122,6 +123,7 @@ class LoadRecords(Stage[list[RecordRef], LoadedRecords]):
                 await run_workers(
                     enumerate(value), load, workers=self.context.config.io_concurrency, operation=self.name
                 )
+            await self._linked.look()
             loaded.winners = [winners[number] for number in range(len(value))]
             _refuse_one_task_twice(loaded.winners)
         except BaseException:
@@ -188,7 +190,7 @@ class LoadRecords(Stage[list[RecordRef], LoadedRecords]):
         )
 
     async def _check_sources(self, record: str, task: str, files: RecordEntries, loaded: LoadedRecords) -> None:
-        """Refuses a record whose sources are another record's, or lie behind a link: at most one call."""
+        """Refuses a record whose sources are another record's; has those looked at that may lie behind a link."""
         attempts = _attempts_of(files.sources)
         if len(attempts) > 1 or not loaded.attempts.keys().isdisjoint(attempts):
             raise RecordError(
@@ -200,7 +202,7 @@ class LoadRecords(Stage[list[RecordRef], LoadedRecords]):
         if not files.sources:
             return
         loaded.attempts.update(dict.fromkeys(attempts, task))
-        await refuse_linked_sources(self.context, record, files.sources)
+        await self._linked.add(record, files.sources)
         if files.uploads is not None and None in files.uploads:
             raise RecordError(
                 "the record names files of two kinds: some wait in uploads, some do not",

@@ -17,7 +17,7 @@ from committer.records.manifest import TaskManifest, cut_names, decode_task_mani
 from committer.records.pending_uploads import UploadEntry
 from committer.records.task_commit import digest_of
 from committer.stages.base import StageContext
-from committer.stores.abilities import LINKS
+from committer.stages.linked_sources import LinkedSources
 
 # Bytes of records that are read and decoded at once; decoded they take about three times as much.
 BYTES_IN_FLIGHT = 8 << 20
@@ -75,26 +75,6 @@ class RecordEntries(NamedTuple):
         """The first file, of a record that has any."""
         upload = self.uploads[0] if self.uploads is not None else None
         return PlannedFile(self.sources[0], self.destinations[0], self.sizes[0], self.identities[0], upload, self.stamp)
-
-
-async def refuse_linked_sources(context: StageContext, record: str, sources: list[str]) -> None:
-    """Refuses a record with a source behind a link: it would move what is not the job's (G10). At most one call.
-
-    Raises:
-        RecordError: A directory on the way to a source is a link.
-    """
-    if not context.store.capabilities.links:
-        return
-    directories = {source.rpartition("/")[0] for source in sources}
-    link = await LINKS.required(context.store, "find_link").find_link(context.layout.tasks, directories)
-    if link is not None:
-        raise RecordError(
-            f"a source lies behind {link}, which is a link: what is there is not the job's to move",
-            field="files",
-            path=context.layout.record_path(record),
-            operation="job_stage_load_manifests",
-            next_step="run the task again, with the files themselves in its directory",
-        )
 
 
 async def read_record(context: StageContext, record: str) -> bytes:
@@ -196,8 +176,13 @@ class PlannedFiles:
     async def _read_again(self) -> AsyncIterator[list[PlannedFile]]:
         for winners in _by_length(self._winners, self._context.config.manifest_queue_capacity):
             decoded: dict[int, list[PlannedFile]] = {}
+            linked = LinkedSources(self._context)
 
-            async def load(item: tuple[int, Winner], decoded: dict[int, list[PlannedFile]] = decoded) -> None:
+            async def load(
+                item: tuple[int, Winner],
+                decoded: dict[int, list[PlannedFile]] = decoded,
+                linked: LinkedSources = linked,
+            ) -> None:
                 number, winner = item
                 data = await self._read_winner(winner)
                 if digest_of(data) != winner.digest:
@@ -209,7 +194,7 @@ class PlannedFiles:
                         next_step="find out who writes into the job's directory" + self._else_give_up(),
                     )
                 entries = _decode_again(self._context, winner, data)
-                await refuse_linked_sources(self._context, winner.record, entries.sources)
+                await linked.add(winner.record, entries.sources)
                 decoded[number] = entries.planned()
 
             await run_workers(
@@ -218,6 +203,7 @@ class PlannedFiles:
                 workers=self._context.config.io_concurrency,
                 operation="job_stage_load_manifests",
             )
+            await linked.look()
             yield [file for number in range(len(winners)) for file in decoded.pop(number)]
 
     async def _read_winner(self, winner: Winner) -> bytes:

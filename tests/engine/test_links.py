@@ -155,13 +155,13 @@ async def test_a_recoverer_looks_for_links_too(disk: DiskPlace, tmp_path: Path) 
     assert disk.files() == {"a=1/part-0": b"x"}
 
 
-async def test_looking_for_links_costs_one_call_a_record(disk: DiskPlace) -> None:
+async def test_looking_for_links_costs_one_call_for_many_records(disk: DiskPlace) -> None:
     job = await disk.open_job()
     for number in range(3):
         await disk.run_task(job, number, {f"a={part}/part-{number}": b"x" for part in range(20)})
     before = len(disk.store.calls)
     await job.commit()
-    assert [call.operation for call in disk.store.calls[before:]].count("find_link") == 3
+    assert [call.operation for call in disk.store.calls[before:]].count("find_link") == 1
 
 
 # -- among old files ---------------------------------------------------------------------------------------------
