@@ -62,9 +62,11 @@ class CommitterConfig(msgspec.Struct, frozen=True, kw_only=True, dict=True):
             destination of directories whose subtrees are superseded, written to or not. Elsewhere the job adds files.
         durability: ``fsync`` survives a power loss, on stores that need it; ``none`` leaves it to the system.
         validate_output: Look at every published file before `_SUCCESS` and compare length and identity.
-        promote_directories: Publish a directory that one task attempt alone wrote, and that is absent, in one rename.
-            Not where a thread or process of the attempt may write into its directory after the task commit: what comes
-            between a listing and the rename becomes visible too.
+        promote_directories: Publish a directory that one task attempt alone wrote, and that is absent, in one rename,
+            where that saves calls and the store can do it. None: where the result is the same as file by file, which is
+            on local disks (Linux), for directories with the owner, mode and access lists that the driver's would have,
+            of task attempts that gave their `work_path` to no program. True: on every such store, whatever directories
+            have. False: never.
         unique_names: Put the job's token into every file name.
         hadoop_driver: Task commits probe the destination directories as Java's do, so that a Java driver can commit.
         io_concurrency: Store calls in flight per endpoint, and workers.
@@ -130,7 +132,7 @@ class CommitterConfig(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     superseded_directories: tuple[str, ...] = ()
     durability: Durability = "none"
     validate_output: bool = False
-    promote_directories: bool = False
+    promote_directories: bool | None = None
     unique_names: bool = False
     hadoop_driver: bool = False
     io_concurrency: int = 512

@@ -12,7 +12,6 @@ from committer.paths import StorePath
 
 _FLAGS = (
     "validate_output",
-    "promote_directories",
     "unique_names",
     "hadoop_driver",
     "mark_successful_jobs",
@@ -57,6 +56,10 @@ def broken_rules(config: object) -> Iterator[tuple[str, object, str]]:
 
 def _flag(value: object) -> str:
     return "" if isinstance(value, bool) else "it must be True or False"
+
+
+def _flag_or_none(value: object) -> str:
+    return "" if value is None or isinstance(value, bool) else "it must be True, False or None"
 
 
 def _count(value: object) -> str:
@@ -111,6 +114,7 @@ def _number(value: object) -> float | None:
 
 _RULES: dict[str, Callable[[object], str]] = {
     **dict.fromkeys(_FLAGS, _flag),
+    "promote_directories": _flag_or_none,
     **dict.fromkeys(_ABOVE_ZERO, _count),
     **dict.fromkeys(_RATES, _rate),
     **dict.fromkeys(_WEIGHTS, _weight),

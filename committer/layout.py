@@ -11,6 +11,7 @@ Below the destination D of job J, attempt N (Hadoop's layout, with this engine's
     D/_temporary/J/drivers-<setup>/                what drivers of this setup of the id write first and rename after
     D/_temporary/J/drivers-<setup>/manifests-frozen/   the listed records, once job commit began
     D/_temporary/J/drivers-<setup>/superseded/         old files moved aside until cleanup
+    D/_temporary/J/drivers-<setup>/tasks-sealed/       what task attempts wrote, once a decision says that it is sealed
     D/_temporary/J/ended-<nonce>/                  what a process that cleans up took out of all these
     D/_temporary/J/NN/tasks/<attempt>-<nonce>/…    what a task attempt writes
     D/_temporary/J/NN/manifests/                   records under the task's name   (delivery by listing)
@@ -31,11 +32,12 @@ Source of the names that Hadoop shares: ``ManifestCommitterConstants``, ``Manife
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import os
 import re
 from collections.abc import Iterable
-from typing import ClassVar, Final
+from typing import ClassVar, Final, Self
 
 from committer.errors import ConfigurationError, InvalidPathError
 from committer.file_names import root_of
@@ -143,6 +145,7 @@ class JobLayout:
         uploads: Where task attempts list the uploads that they begin.
         tasks: Where the files that a job publishes are, below a directory of each task attempt, or task.
         recorded_tasks: Where records say that these are.
+        sealed: Where `tasks` goes when it is sealed: no task attempt knows that path.
         runs: Where the directories of running task attempts are.
         shared: Directories in `_temporary` that jobs share, the innermost first: they go with the last job.
         drivers: The directory that goes with this setup of the id.
@@ -189,6 +192,7 @@ class JobLayout:
         self.tasks: StorePath = self.job_attempt_directory / "tasks"
         self.recorded_tasks: StorePath = self.tasks
         self.runs: StorePath = self.tasks
+        self.sealed: StorePath = self.drivers / "tasks-sealed"
         self.tasks_fenced: StorePath = self.drivers / "tasks-fenced"
         self.beside: StorePath | None = destination / f"{self.beside_prefix}{job_id}" if self.beside_prefix else None
         self.manifests: StorePath
@@ -219,8 +223,30 @@ class JobLayout:
     @property
     def of_attempts(self) -> frozenset[str]:
         """The names of the directories in that of a job attempt, and in that of this setup's drivers."""
-        of_tasks = [self.tasks, self.tasks_fenced, self.manifests, self.manifests_frozen, self.attempts, self.uploads]
-        return frozenset(place.name for place in (*of_tasks, self.superseded, self.superseded_fenced))
+        of_tasks = (self.tasks, self.sealed, self.tasks_fenced)
+        of_records = (self.manifests, self.manifests_frozen, self.attempts, self.uploads)
+        return frozenset(place.name for place in (*of_tasks, *of_records, self.superseded, self.superseded_fenced))
+
+    @property
+    def is_out_of_reach(self) -> bool:
+        """Whether `tasks` is no place that task attempts write to, and goes with this setup of the id."""
+        return bool(self.setup_name) and self.tasks.parent == self.drivers
+
+    @property
+    def can_be_sealed(self) -> bool:
+        """Whether a decision may have `tasks` renamed to `sealed`. A job of Hadoop's has no directory for it."""
+        return bool(self.setup_name) and self.tasks == self.recorded_tasks
+
+    @property
+    def is_sealed(self) -> bool:
+        """Whether it is that of a job whose decision says that it is sealed (`committer.stages.seal`)."""
+        return self.tasks in (self.sealed, self.superseded)
+
+    def with_tasks_in(self, place: StorePath) -> Self:
+        """The same, but for where the files are that the job publishes."""
+        layout = copy.copy(self)
+        layout.tasks = place
+        return layout
 
     def target(self, name: str) -> StorePath:
         """Where the file or directory of a name goes: below the destination, or at an absolute path of its store.

@@ -244,7 +244,12 @@ OPTIONS: tuple[Option, ...] = (
         f"{NATIVE}superseded_directories", "superseded_directories", "list", "wins over `committer.superseded_scope`"
     ),
     Option(f"{NATIVE}durability", "durability"),
-    Option(f"{NATIVE}promote_directories", "promote_directories", "boolean"),
+    Option(
+        f"{NATIVE}promote_directories",
+        "promote_directories",
+        "boolean",
+        note="left out: where the result is the same as file by file",
+    ),
     Option(f"{NATIVE}unique_names", "unique_names", "boolean"),
     Option(f"{NATIVE}hadoop_driver", "hadoop_driver", "boolean"),
     Option(f"{NATIVE}pending_etags", "pending_etags", note="`texts` for a Java driver of Hadoop before 3.4.2, on S3"),

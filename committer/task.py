@@ -264,7 +264,7 @@ class TaskAttempt(OneProcess):
                 "`with task.open(name)`",
             )
         context, before = self._context, self._may_have_committed
-        # From here on nothing can be opened: what is not in the record would be lost without a word.
+        # Nothing can be opened any more: what is not in the record would be lost without a word.
         self._state = "being committed"
         with audit(ji=context.layout.job_id, ta=self._attempt_id):
             try:
@@ -292,8 +292,7 @@ class TaskAttempt(OneProcess):
         return self._message
 
     async def _output(self) -> TaskOutput:
-        files = dict(self._files)
-        directories: list[str] = []
+        files, directories = dict(self._files), list[str]()
         if self._scan:
             found, directories = await self._writing.scan()
             for file in found:
@@ -306,6 +305,7 @@ class TaskAttempt(OneProcess):
             directory=self.directory,
             files=oldest_first(settled, self._writing.uploads()),
             directories=directories,
+            by_path=self._scan,
         )
 
     @noted

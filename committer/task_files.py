@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import io
 from collections.abc import Awaitable, Callable, Generator
 from types import TracebackType
@@ -47,6 +48,7 @@ class TaskFile(OneProcess):
         self._open_writer = open_writer
         self._finished = finished
         self._writer: FileWriter | None = None
+        self._opened: asyncio.Event | None = None
         self._closed = False
         self._broken = False
         self._written = 0
@@ -150,6 +152,9 @@ class TaskFile(OneProcess):
         if self._closed:
             return
         self._closed = True
+        if self._opened is not None:
+            # Until then the attempt cannot be committed: what is created after that is in no record.
+            await self._opened.wait()
         self._finished(None)
         if self._writer is not None:
             await self._writer.abort()
@@ -190,11 +195,20 @@ class TaskFile(OneProcess):
 
     async def _ready(self) -> FileWriter:
         self._check_process("write")
+        self._check_not_closed()
+        if self._writer is None:
+            opened = self._opened = asyncio.Event()
+            try:
+                self._writer = await self._open_writer()
+            finally:
+                opened.set()
+            # It may have been given up meanwhile.
+            self._check_not_closed()
+        return self._writer
+
+    def _check_not_closed(self) -> None:
         if self._closed:
             raise is_closed(self.name)
-        if self._writer is None:
-            self._writer = await self._open_writer()
-        return self._writer
 
 
 def is_closed(name: str) -> TaskError:

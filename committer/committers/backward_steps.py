@@ -27,11 +27,12 @@ from committer.errors import (
 )
 from committer.logs import job_logger
 from committer.stages.decide import abort_decision, create_decision
+from committer.stages.fence import fence
 from committer.stages.job_directory import refuse_links
 from committer.stages.publish import Published
 from committer.stages.release_lock import release_lock
 from committer.stages.removal import remove_dead_removals, remove_emptied
-from committer.stages.roll_back import RollBackRequest, fence
+from committer.stages.roll_back import RollBackRequest
 
 _log = job_logger("committer.committers")
 

@@ -13,7 +13,7 @@ from committer.committers.deciding import Deciding, check_forced, intent_of
 from committer.committers.finish_committed import finish_committed
 from committer.committers.job_call import JobCall, Led
 from committer.committers.look import Position, standing_of
-from committer.committers.preparing import decision_content
+from committer.committers.preparing import decision_content, promotions_of
 from committer.committers.reports import published_before, report_of
 from committer.committers.standing import Standing
 from committer.logs import job_logger
@@ -45,7 +45,9 @@ async def decide(call: JobCall, position: Position) -> Led:
         await TakeReplaceLock(context).run(None)
         prepared = await deciding.prepare(context, refs, call.prove_abilities)
     async with aclosing(prepared):
-        content = decision_content(context, prepared)
+        promotions = promotions_of(context, prepared)
+        sealed = bool(promotions) and not context.layout.is_out_of_reach
+        content = decision_content(context, prepared, sealed=sealed)
         decision, ended, superseded = await DecideCommit(context).run(content)
     own = decision.driver == context.driver
     _log.info(
@@ -60,7 +62,7 @@ async def decide(call: JobCall, position: Position) -> Led:
         return await call.look()
     call.adopt(decided := Position(Standing.DECIDED, decision=decision))
     call.state = CommitState.of(call.context, decision, content.facts, prepared.loaded.entries, superseded)
-    call.state.all_directories = sorted(prepared.loaded.directories)
+    call.state.promotions = promotions
     # Made a moment ago. What other drivers did since is met where it matters: a fence by the first rename, an
     # outcome when this driver's is created.
     return await call.look() if ended else decided
@@ -85,7 +87,7 @@ async def publish(call: JobCall, position: Position) -> Led:
     await call.make_ready(position)
     state = await call.state_of(position)
     call.publishing = True
-    # By renames: SetAsideSuccess, MoveAside, CreateDirectories, PromoteDirectories, PublishFiles, MoveAside,
+    # By renames: SealTasks, SetAsideSuccess, MoveAside, CreateDirectories, PromoteDirectories, PublishFiles, MoveAside,
     # ValidateOutput. By uploads: SetAsideSuccess, CompleteUploads, ValidateOutput.
     published = call.published = await call.action.publish(call.context, state)
     _log.info(

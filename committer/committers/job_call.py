@@ -24,6 +24,7 @@ from committer.stages.base import StageContext
 from committer.stages.commit_state import CommitState
 from committer.stages.durability import sync_directories
 from committer.stages.publish import Published
+from committer.stages.seal import sealed_layout
 from committer.stages.setup_job import check_store
 from committer.stores.helpers import exists
 
@@ -102,7 +103,8 @@ class JobCall:
         self.decision = decision
         if decision.decision == "commit":
             context = self.context
-            self.context = replace(context, config=trusted_config(decision.config, context.config))
+            layout = sealed_layout(context) if decision.sealed else context.layout
+            self.context = replace(context, layout=layout, config=trusted_config(decision.config, context.config))
             context.statistics.merge(decision.statistics)
         return position
 

@@ -12,6 +12,7 @@ from committer.errors import StoreNotADirectoryError, StoreNotFoundError, Unsupp
 from committer.file_names import root_of
 from committer.flow.together import both
 from committer.flow.workers import run_workers
+from committer.layout import has_nonce
 from committer.records.job_state import Fact
 from committer.records.task_commit import TaskCommit
 from committer.stages.base import Frozen, StageContext
@@ -25,13 +26,16 @@ from committer.stages.load_records import LoadedRecords, LoadRecords
 from committer.stages.names import is_absolute
 from committer.stages.planned_files import PlannedFiles
 from committer.stages.preflight import MOST_CONFLICTS, Conflicts, Preflight, PreflightRequest, refused_moves
+from committer.stages.promotions import Promotion, find_promotions
 from committer.stages.record_refs import (
     RecordRef,
     check_task_count,
     refs_of_messages,
 )
+from committer.stages.seal import is_sealed_whole
 from committer.stages.superseded import Superseded
 from committer.stores.base import FileStatus
+from committer.stores.directory_rights import DIRECTORY_RIGHTS
 
 _FEW_STEPS = 3
 
@@ -211,8 +215,32 @@ def _roots_written(context: StageContext, loaded: LoadedRecords) -> tuple[str, .
     return tuple(sorted(str(context.layout.target(root)) for root in used if root is not None))
 
 
-def decision_content(context: StageContext, prepared: Prepared) -> DecisionContent:
-    """What the decision says, with a place aside for everything that has to make room."""
+def promotions_of(context: StageContext, prepared: Prepared) -> list[Promotion]:
+    """The directories to rename as a whole; none where that does not save calls, or must not be.
+
+    Unless the caller asked for it, not those of attempts whose writers may not be done: programs that were given a
+    path, and what another engine runs.
+    """
+    wanted, layout, store = context.config.promote_directories, context.layout, context.store
+    loaded, absent = prepared.loaded, prepared.view.absent
+    can_rename = store.capabilities.atomic_directory_rename and (layout.can_be_sealed or layout.is_out_of_reach)
+    able = wanted or (wanted is None and DIRECTORY_RIGHTS.of(store) is not None)
+    if not (can_rename and able) or loaded.entries is None or not absent or context.forms.visible_early:
+        return []
+    unsure = set() if wanted else loaded.by_path.union(name for name in loaded.attempts if not has_nonce(name))
+    promotions = find_promotions(loaded.entries, loaded.directories, absent, left_out=unsure)
+    seals = 0 if layout.is_out_of_reach else 1 if is_sealed_whole(context) else len(loaded.attempts)
+    return promotions if sum(promotion.saves for promotion in promotions) > seals else []
+
+
+def decision_content(context: StageContext, prepared: Prepared, *, sealed: bool = False) -> DecisionContent:
+    """What the decision says, with a place aside for everything that has to make room.
+
+    Args:
+        context: The job.
+        prepared: What was found.
+        sealed: As in `Decision`.
+    """
     loaded, view = prepared.loaded, prepared.view
     facts: list[Fact] = []
     # Those of old files come first.
@@ -255,4 +283,5 @@ def decision_content(context: StageContext, prepared: Prepared) -> DecisionConte
         first_plan_file=len(loaded.winners),
         statistics=loaded.statistics.snapshot(),
         roots=roots,
+        sealed=sealed,
     )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from committer.audit import audit
 from committer.committers.failures import definite_refusal
 from committer.committers.publish_action import PublishAction
@@ -13,6 +15,7 @@ from committer.stages.base import StageContext
 from committer.stages.chunks import state_of_chunk
 from committer.stages.commit_state import CommitState, check_still_decided
 from committer.stages.own_records import read_outcome, read_record
+from committer.stages.seal import sealed_layout
 
 
 async def publish_part(context: StageContext, action: PublishAction, chunk: PublishChunk) -> PublishAccount:
@@ -24,6 +27,8 @@ async def publish_part(context: StageContext, action: PublishAction, chunk: Publ
     Raises:
         RecordError: The chunk was damaged on its way, or another release made it.
     """
+    if chunk.sealed:
+        context = replace(context, layout=sealed_layout(context))
     state = state_of_chunk(context, chunk)
     with audit(ji=context.layout.job_id):
         try:

@@ -14,9 +14,11 @@ from committer.stages.decided_facts import FactList
 from committer.stages.durability import sync_directories
 from committer.stages.move_aside import MoveAside
 from committer.stages.names import ancestors, with_ancestors
-from committer.stages.promote import PromoteDirectories, Promotion, find_promotions
+from committer.stages.promote import PromoteDirectories
+from committer.stages.promotions import Promotion
 from committer.stages.publish import Published
 from committer.stages.roll_back import RollBack
+from committer.stages.seal import SealTasks
 from committer.stages.success_file import SetAsideSuccess
 from committer.stages.validate_output import ValidateOutput
 
@@ -25,23 +27,21 @@ class RenameAction(PublishAction):
     """For stores that rename a file atomically: old files move aside, new ones into place, and back in a rollback."""
 
     async def publish(self, context: StageContext, state: CommitState) -> Published:
-        """Makes room, makes directories, renames, moves what is superseded aside, validates."""
-        promotions = _promotions(context, state)
-        directories = _not_below(state.directories, promotions)
+        """Seals, makes room, makes directories, renames, moves what is superseded aside, validates."""
+        directories = _not_below(state.directories, state.promotions)
         set_aside, create = SetAsideSuccess(context).run(state.decision), CreateDirectories(context)
         if state.blocking:
-            await set_aside
+            await both_in_full(_seal(context, state), set_aside)
             await MoveAside(context).run(FactList(state.blocking))
             await create.run(directories)
         else:
             # In full: a directory that is made late, when the job was taken back, would stay.
-            await both_in_full(set_aside, create.run(directories))
+            await both_in_full(_seal(context, state), both_in_full(set_aside, create.run(directories)))
         if directories:
             # Nothing moves into a directory that a power loss could take away again.
             await _sync(context, (context.layout.target(name).parent for name in directories))
-        if promotions:
-            for promotion in await PromoteDirectories(context).run(promotions):
-                state.promoted.update({file.destination: file for file in promotion.files.values()})
+        if state.promotions:
+            await _promote(context, state)
         published = await self.publish_files(context, state)
         if state.superseded:
             await MoveAside(context).run(state.superseded)
@@ -81,12 +81,20 @@ async def _sync(context: StageContext, directories: Iterable[StorePath]) -> None
     await sync_directories(context, directories, missing_ok=True)
 
 
-def _promotions(context: StageContext, state: CommitState) -> list[Promotion]:
-    entries = state.files.in_memory
-    can_rename = context.store.capabilities.atomic_directory_rename
-    if not (context.config.promote_directories and can_rename and entries):
-        return []
-    return find_promotions(entries, state.all_directories, set(state.directories))
+async def _seal(context: StageContext, state: CommitState) -> None:
+    if context.layout.is_sealed:
+        await SealTasks(context).run(state.files)
+
+
+async def _promote(context: StageContext, state: CommitState) -> None:
+    """Renames whole directories; makes those that were not renamed, for their files."""
+    done = {promotion.directory: promotion for promotion in await PromoteDirectories(context).run(state.promotions)}
+    for promotion in done.values():
+        state.promoted.update({file.destination: file for file in promotion.files.values()})
+    left = [name for found in state.promotions if found.directory not in done for name in found.directories]
+    if left:
+        await CreateDirectories(context).run(left)
+        await _sync(context, (context.layout.target(name).parent for name in left))
 
 
 def _not_below(directories: list[str], promotions: list[Promotion]) -> list[str]:

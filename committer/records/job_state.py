@@ -135,6 +135,8 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag=
         setup: As in `Intent`.
         remains: Whether it is an abort of no job, by a process that removes what is left of one: it says nothing of
             how that ended.
+        sealed: Whether what task attempts wrote is put out of their reach before anything is published, and is
+            published from there (`committer.stages.seal`).
     """
 
     version: int = VERSION
@@ -157,6 +159,7 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag=
     statistics: IOStatistics = msgspec.field(default_factory=IOStatistics)
     setup: str = ""
     remains: bool = False
+    sealed: bool = False
 
 
 class DecisionHead(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="committer.decision"):
@@ -215,6 +218,10 @@ _FACT_LINES: Final = msgspec.json.Decoder(Fact)
 
 SETUP: Final = "committer.setup"
 """The key of a setup's name, in records whose form is Hadoop's: the extra data of tasks' records, and `_SUCCESS`."""
+
+BY_PATH: Final = "committer.by-path"
+"""The key, in the extra data of a task's record, that says that programs were given the path of the attempt's
+directory: that these write no more is known to its caller alone."""
 
 
 def is_of(record: str, setup: str) -> bool:

@@ -59,6 +59,7 @@ class PublishChunk(msgspec.Struct, frozen=True, kw_only=True):
         entries: The files, encoded.
         digest: SHA-256 of `entries`, in hex: the account names it.
         forward_only: Whether the job as a whole cannot be taken back.
+        sealed: Whether the decision says that the job is sealed; its driver has sealed it by now.
         rate: Store calls a second that are this chunk's share; None without a limit.
     """
 
@@ -71,6 +72,7 @@ class PublishChunk(msgspec.Struct, frozen=True, kw_only=True):
     entries: bytes
     digest: str
     forward_only: bool = False
+    sealed: bool = False
     rate: float | None = None
 
     def decoded(self) -> ChunkFiles:

@@ -80,6 +80,7 @@ def make_chunk(
         entries=entries,
         digest=digest_of_entries(entries),
         forward_only=forward_only,
+        sealed=state.decision.sealed,
         rate=rate,
     )
 
@@ -104,6 +105,7 @@ def state_of_chunk(context: StageContext, chunk: PublishChunk) -> CommitState:
         files=chunk.files,
         size=chunk.size,
         setup=chunk.spec.setup,
+        sealed=chunk.sealed,
     )
     facts: list[Fact] = told.targets
     state = CommitState.of(context, decision, facts, files)

@@ -18,6 +18,7 @@ from committer.records.job_state import Decision, DecisionHead, Fact
 from committer.stages.base import StageContext
 from committer.stages.decided_facts import FactList, Facts, read_facts
 from committer.stages.planned_files import PlannedFile, PlannedFiles
+from committer.stages.promotions import Promotion
 from committer.stores.helpers import exists, status_or_none
 
 T = TypeVar("T")
@@ -36,7 +37,7 @@ class CommitState:
         blocking: Files that stood where directories go.
         superseded: Old files that are taken away.
         directories: Directories that were absent.
-        all_directories: Every directory of the job; known to the driver that decided.
+        promotions: Directories to rename as a whole; known to the driver that decided, which alone does that.
         promoted: Files that came with a directory renamed as a whole, by destination.
         forward_only: Whether the job cannot be taken back, by facts that are not at hand where this is a part of it.
     """
@@ -47,7 +48,7 @@ class CommitState:
     blocking: list[Fact] = field(default_factory=list)
     superseded: Facts = field(default_factory=FactList)
     directories: list[str] = field(default_factory=list)
-    all_directories: list[str] = field(default_factory=list)
+    promotions: list[Promotion] = field(default_factory=list)
     promoted: dict[str, PlannedFile] = field(default_factory=dict)
     forward_only: bool = False
 
@@ -99,15 +100,17 @@ def is_forward_only(context: StageContext, state: CommitState) -> bool:
 async def other_end(context: StageContext, *, forward_only: bool) -> str:
     """What ends a decided job that cannot be finished, as a sentence: a rollback, unless it would fail as well.
 
-    At most 2 calls.
+    At most 3 calls.
 
     Args:
         context: The job.
         forward_only: Whether it cannot be taken back.
     """
-    renames = context.store.capabilities.atomic_directory_rename
+    layout, renames = context.layout, context.store.capabilities.atomic_directory_rename
     try:
-        reversible = not renames or await exists(context.store, context.layout.tasks) or await is_fenced(context)
+        reversible = not renames or await exists(context.store, layout.tasks) or await is_fenced(context)
+        if not reversible and layout.tasks != layout.recorded_tasks:
+            reversible = await exists(context.store, layout.recorded_tasks)
     except StoreError:
         # What is told is another failure. A rollback that cannot go on says so itself.
         reversible = True

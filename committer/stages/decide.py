@@ -62,6 +62,7 @@ class DecisionContent:
         first_plan_file: The first free number for a side file.
         statistics: What the records count, added up.
         roots: The roots outside the destination that are written to; a driver that finishes the job must give them.
+        sealed: As in `Decision`.
     """
 
     winners: list[Winner]
@@ -76,6 +77,7 @@ class DecisionContent:
     first_plan_file: int = 0
     statistics: IOStatistics = field(default_factory=IOStatistics)
     roots: tuple[str, ...] = ()
+    sealed: bool = False
 
 
 class Decided(NamedTuple):
@@ -143,6 +145,7 @@ class DecideCommit(Stage[DecisionContent, Decided]):
             hadoop=self.context.spec.hadoop,
             statistics=value.statistics,
             setup=layout.setup_name,
+            sealed=value.sealed,
         )
         decided = await _create_decision(self.context, decision)
         return decided._replace(superseded=self._superseded(value, plan))

@@ -14,7 +14,8 @@ from committer.events import Statistics, names
 from committer.flow.budget import Budget
 from committer.flow.repeats import Repeats
 from committer.flow.workers import run_workers
-from committer.records.job_state import SETUP, Winner, is_of
+from committer.records.job_state import BY_PATH, SETUP, Winner, is_of
+from committer.records.manifest import TaskManifest
 from committer.records.task_commit import digest_of
 from committer.stages.base import Stage, StageContext
 from committer.stages.linked_sources import LinkedSources
@@ -55,6 +56,7 @@ class LoadedRecords:
         identities: Identity by source, for entries whose record has none.
         lacking: Source directories (relative to `tasks`) of entries without identity.
         attempts: Task attempt directories that records speak for, each with its task.
+        by_path: Those of them to whose directories programs were given the path.
         first_files: The first file of each record that has any, by the record's name.
         changed: Sources that are not there any more, or not as their record says, one sentence each.
         unstorable: Destinations that the store cannot hold, one sentence each.
@@ -72,6 +74,7 @@ class LoadedRecords:
     identities: dict[str, str] = field(default_factory=dict)
     lacking: set[str] = field(default_factory=set)
     attempts: dict[str, str] = field(default_factory=dict)
+    by_path: set[str] = field(default_factory=set)
     first_files: dict[str, PlannedFile] = field(default_factory=dict)
     changed: list[str] = field(default_factory=list)
     unstorable: list[str] = field(default_factory=list)
@@ -169,7 +172,7 @@ class LoadRecords(Stage[list[RecordRef], LoadedRecords]):
             await context.store.put(copy, data, temporary=temporary, durable=context.durable)
             record = copy.name
         self._gather(files, directories, loaded)
-        await self._check_sources(ref.record, manifest.taskID, files, loaded)
+        await self._check_sources(ref.record, manifest, files, loaded)
         count, size = len(files.sources), sum(files.sizes)
         loaded.files += count
         loaded.size += size
@@ -189,7 +192,9 @@ class LoadRecords(Stage[list[RecordRef], LoadedRecords]):
             task_attempt=manifest.taskAttemptID,
         )
 
-    async def _check_sources(self, record: str, task: str, files: RecordEntries, loaded: LoadedRecords) -> None:
+    async def _check_sources(
+        self, record: str, manifest: TaskManifest, files: RecordEntries, loaded: LoadedRecords
+    ) -> None:
         """Refuses a record whose sources are another record's; has those looked at that may lie behind a link."""
         attempts = _attempts_of(files.sources)
         if len(attempts) > 1 or not loaded.attempts.keys().isdisjoint(attempts):
@@ -201,7 +206,9 @@ class LoadRecords(Stage[list[RecordRef], LoadedRecords]):
             )
         if not files.sources:
             return
-        loaded.attempts.update(dict.fromkeys(attempts, task))
+        loaded.attempts.update(dict.fromkeys(attempts, manifest.taskID))
+        if BY_PATH in manifest.extraData:
+            loaded.by_path.update(attempts)
         await self._linked.add(record, files.sources)
         if files.uploads is not None and None in files.uploads:
             raise RecordError(

@@ -2,51 +2,38 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from contextlib import suppress
 
 from committer.errors import StoreError
 from committer.flow.workers import run_workers
 from committer.stages.base import Stage
 from committer.stages.identity import is_file_of, stands_as_directory
 from committer.stages.names import ancestors
-from committer.stages.planned_files import PlannedFile
+from committer.stages.promotions import Promotion
 from committer.stores.base import FileStatus
+from committer.stores.directory_rights import DIRECTORY_RIGHTS
 from committer.stores.helpers import walk
 
-# Below this many files a listing costs about as much as renaming them one by one.
-FEWEST_FILES = 4
-
-
-@dataclass(slots=True)
-class Promotion:
-    """A directory that may be renamed as a whole.
-
-    Attributes:
-        directory: Relative to the destination; absent there.
-        source: Relative to the job's `tasks` directory.
-        files: Its files, by name below `source`.
-    """
-
-    directory: str
-    source: str
-    files: dict[str, PlannedFile] = field(default_factory=dict)
+# Directories that are compared in one call.
+_COMPARED_AT_ONCE = 2_000
 
 
 class PromoteDirectories(Stage[list[Promotion], list[Promotion]]):
     """Renames directories that one task attempt alone wrote and that are absent at the destination.
 
     Such a directory holds whatever the attempt left in it, so it is listed first and must hold exactly the committed
-    files: no other file, link, pipe or directory. (Java's checksums come along with the files they belong to.) Any
-    other answer than success leaves the directory to `PublishFiles`, which looks at each file, so a lost answer needs
-    no recovery of its own.
+    files: no other file, link, pipe or directory. Nothing that goes by its path comes into it any more, because the
+    job is sealed (`SealTasks`). Any other answer than success leaves the directory to `PublishFiles`, which looks at
+    each file, so a lost answer needs no recovery of its own.
 
-    What the attempt's own writer makes after it committed, between listing and rename, comes along and is visible: an
-    attempt that may do that must not be promoted. A listing after the rename could not tell it from a file that
-    another job published there, and a recoverer would not know of it (docs/decisions, 4).
+    Unless the caller asked for it, a directory is promoted only where one that this driver makes would be the same, by
+    owner, mode and access lists, and leaves Java's checksums to `PublishFiles`, which drops them. With
+    `promote_directories=True` each keeps what it has, and checksums come along with the files that they belong to.
 
-    Preconditions: the decision stands; directories are renamed atomically; their parents stand (`CreateDirectories`).
+    Preconditions: the decision stands; the job is sealed; the parents of the directories stand (`CreateDirectories`).
     Postconditions: the promotions returned are in place, each file of them the one that was committed.
-    Cost: one listing a directory in it, one rename.
+    Cost: one listing a directory in it, one rename; one look at all of them, unless the caller asked for it.
     """
 
     name = "job_stage_promote_directories"
@@ -54,14 +41,35 @@ class PromoteDirectories(Stage[list[Promotion], list[Promotion]]):
     async def execute(self, value: list[Promotion]) -> list[Promotion]:
         """Promotes many at once; returns those that succeeded."""
         done: list[Promotion] = []
+        progress = self.context.progress
+        progress.expect(len(value))
 
         async def promote(promotion: Promotion) -> None:
             if await self._promote(promotion):
                 done.append(promotion)
-                self.context.progress.advance(len(promotion.files))
+                progress.advance()
 
-        await run_workers(value, promote, workers=self.context.config.io_concurrency, operation=self.name)
+        alike = value if self.context.config.promote_directories else await self._alike(value)
+        await run_workers(alike, promote, workers=self.context.config.io_concurrency, operation=self.name)
         return done
+
+    async def _alike(self, promotions: list[Promotion]) -> list[Promotion]:
+        """Those whose every directory is as this driver would make it."""
+        layout = self.context.layout
+        able = DIRECTORY_RIGHTS.required(self.context.store, self.name)
+        asked = [
+            (number, layout.tasks / f"{promotion.owner}/{directory}", layout.target(promotion.directory).parent)
+            for number, promotion in enumerate(promotions)
+            for directory in promotion.directories
+        ]
+        others: set[int] = set()
+        for start in range(0, len(asked), _COMPARED_AT_ONCE):
+            some = asked[start : start + _COMPARED_AT_ONCE]
+            alike: Sequence[bool] = [False] * len(some)
+            with suppress(StoreError):
+                alike = await able.made_alike([(directory, parent) for _number, directory, parent in some])
+            others.update(number for (number, _, _), same in zip(some, alike, strict=True) if not same)
+        return [promotion for number, promotion in enumerate(promotions) if number not in others]
 
     async def _promote(self, promotion: Promotion) -> bool:
         layout, store = self.context.layout, self.context.store
@@ -88,39 +96,3 @@ class PromoteDirectories(Stage[list[Promotion], list[Promotion]]):
         return seen.keys() == promotion.files.keys() and all(
             is_file_of(seen[name], file) for name, file in promotion.files.items()
         )
-
-
-def find_promotions(entries: list[PlannedFile], directories: list[str], absent: set[str]) -> list[Promotion]:
-    """The topmost absent directories whose files all come from one task attempt, from the same place in it.
-
-    Args:
-        entries: Every file of the job.
-        directories: Every directory of the job; one that no file is in keeps its parents from being promoted, because
-            a rename would not make it.
-        absent: Those that do not exist at the destination.
-    """
-    owners: dict[str, set[str]] = {}
-    below: dict[str, int] = {}
-    for file in entries:
-        attempt, _slash, name = file.source.partition("/")
-        # Only a file that keeps its relative name moves with its directory.
-        owner = attempt if name == file.destination else ""
-        for directory in ancestors(file.destination):
-            owners.setdefault(directory, set()).add(owner)
-            below[directory] = below.get(directory, 0) + 1
-    for empty in set(directories) - set(owners):
-        for directory in (empty, *ancestors(empty)):
-            owners.setdefault(directory, set()).add("")
-    chosen: dict[str, Promotion] = {}
-    for directory in sorted(absent, key=lambda name: (name.count("/"), name)):
-        of = owners.get(directory, {""})
-        if len(of) != 1 or "" in of or below[directory] < FEWEST_FILES:
-            continue
-        if not any(parent in chosen for parent in ancestors(directory)):
-            chosen[directory] = Promotion(directory, f"{next(iter(of))}/{directory}")
-    for file in entries:
-        for parent in ancestors(file.destination):
-            if parent in chosen:
-                chosen[parent].files[file.destination[len(parent) + 1 :]] = file
-                break
-    return list(chosen.values())

@@ -116,15 +116,12 @@ class PublishFiles(Stage[CommitState, Published]):
         self._existing = ExistingTargets(self.context, value, self.name)
         self.context.progress.expect(value.decision.files)
         layout, store, published = self.context.layout, self.context.store, self._published
-        targets, promoted = value.targets, value.promoted
-        known = promoted.keys() | targets.keys()
+        known, promoted = value.targets.keys(), value.promoted
         rename_file, advance, ends = store.rename_file, self.context.progress.advance, self._ends
         versions = VERSIONS.of(store)
 
         async def publish(file: PlannedFile) -> None:
-            if known and (name := file.destination) in known:
-                if name in promoted:
-                    return
+            if known and file.destination in known:
                 await self._settle(file, *ends(file), None)
             else:
                 source, target = ends(file)
@@ -139,10 +136,13 @@ class PublishFiles(Stage[CommitState, Published]):
 
         workers, able = self.context.config.io_concurrency, BATCH_RENAME.of(store)
         async for batch in value.files.batches():
-            rest, done = batch, 0
+            rest = batch if not promoted else [file for file in batch if file.destination not in promoted]
+            done = len(batch) - len(rest)
+            if done:
+                advance(done, sum([file.size for file in batch]) - sum([file.size for file in rest]))
             if able is not None:
-                plain, rest = _without(batch, known)
-                done = await self._publish_plain(able, plain)
+                plain, rest = _without(rest, known)
+                done += await self._publish_plain(able, plain)
             done += await run_workers(rest, publish, workers=workers, operation=self.name)
             published.add(layout, batch, done)
         return published

@@ -107,8 +107,11 @@ class PublishElsewhere(Stage[CommitState, Published]):
             files = batch
             if promoted:
                 files = [file for file in batch if file.destination not in promoted]
-                published.files += len(batch) - len(files)
-                published.size += sum([file.size for file in batch if file.destination in promoted])
+                done = len(batch) - len(files)
+                size = sum([file.size for file in batch]) - sum([file.size for file in files])
+                published.files += done
+                published.size += size
+                self.context.progress.advance(done, size)
             for run in cut(files, most):
                 yield _Run(number, run, await self._shares.take())
                 number += 1

@@ -67,15 +67,21 @@ class Removal(ABC):
 
         places = [layout.job_directory, layout.drivers, *([layout.tasks] if in_parallel else [])]
         await together(self.look_outside(), *map(look, places))
-        if in_parallel and layout.tasks_fenced in {child.path for child in found[layout.drivers]}:
-            await look(layout.tasks_fenced)
+        if in_parallel:
+            standing = {child.path for child in found[layout.drivers]}
+            more = ({layout.sealed, layout.tasks_fenced} & standing) - found.keys()
+            await together(*map(look, sorted(more)))
         self.found.clear()
         self.found.update(found)
 
     @property
     def base_first(self) -> bool:
-        """Whether a directory is deleted with all that is below in one call, if that works."""
-        return self.context.config.cleanup_base_first or self.context.store.capabilities.deletes_trees
+        """Whether a directory is deleted with all that is below in one call, if that works.
+
+        Also where whole directories were published: a task attempt's holds next to nothing then.
+        """
+        context = self.context
+        return context.config.cleanup_base_first or context.store.capabilities.deletes_trees or context.layout.is_sealed
 
     async def look_outside(self) -> None:
         """Looks what the job has outside its own directory: no call for most committers."""

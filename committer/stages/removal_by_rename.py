@@ -174,7 +174,7 @@ class RemovalByRename(Removal):
     async def _look_at_attempts(self) -> None:
         """Looks which task attempts' directories are left: 2 calls."""
         layout = self.context.layout
-        for place in (layout.tasks, layout.tasks_fenced):
+        for place in dict.fromkeys((layout.tasks, layout.sealed, layout.tasks_fenced)):
             self.found[place] = [
                 FileStatus(place / child.path.name, child.is_directory, child.size)
                 for child in await children_of(self.context.store, self._moved(place))
@@ -185,7 +185,7 @@ class RemovalByRename(Removal):
         layout = self.context.layout
         attempts: list[StorePath] = []
         parents: set[StorePath] = set()
-        for place in (layout.tasks, layout.tasks_fenced):
+        for place in dict.fromkeys((layout.tasks, layout.sealed, layout.tasks_fenced)):
             names = [child.path.name for child in self.found.get(place, []) if child.is_directory]
             if names:
                 moved = self._moved(place)

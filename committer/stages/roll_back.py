@@ -9,7 +9,6 @@ from committer.errors import (
     JobStateError,
     OutcomeUnknownError,
     RecordError,
-    StoreError,
     StoreExistsError,
     StoreNotADirectoryError,
     StoreNotEmptyError,
@@ -22,13 +21,15 @@ from committer.paths import StorePath, by_hand
 from committer.records.job_state import Fact, JobOutcome
 from committer.records.success import decode_success
 from committer.stages.base import Stage, StageContext
-from committer.stages.commit_state import CommitState, is_forward_only, looking_again, stands_fenced
+from committer.stages.commit_state import CommitState, is_forward_only, looking_again
 from committer.stages.decided_facts import FactList, Facts
 from committer.stages.end_job import EndJob
+from committer.stages.fence import fence, fenced_tasks
 from committer.stages.identity import is_file_of, is_regular, stands_as_directory, stood_there
 from committer.stages.own_records import read_outcome
 from committer.stages.planned_files import PlannedFile
 from committer.stages.removal import remove_directory
+from committer.stages.seal import SealTasks
 from committer.stages.success_file import PLACE_TAKEN, make_room_for
 from committer.stages.take_away import take_away
 from committer.stores.helpers import exists, move_file, status_or_none
@@ -49,36 +50,8 @@ class RollBackRequest:
     force: bool
 
 
-async def fence(context: StageContext) -> None:
-    """Renames the directories that publish actions read from or move into, so that every late request fails.
-
-    Idempotent. Where directories cannot be renamed atomically it does nothing: see `RollBackRequest.force`.
-    """
-    layout, store = context.layout, context.store
-    if not store.capabilities.atomic_directory_rename:
-        return
-    for directory, fenced in ((layout.tasks, layout.tasks_fenced), (layout.superseded, layout.superseded_fenced)):
-        try:
-            await store.rename_directory(directory, fenced)
-        except (StoreNotFoundError, StoreExistsError) as error:
-            # Fenced before; or a task of this job that came too late made the directory again, which harms no job.
-            if not await stands_fenced(context, fenced):
-                raise JobStateError(
-                    f"job {context.layout.job_id} cannot be fenced: {directory.name} is gone",
-                    operation="fence",
-                    path=directory,
-                    outcome="unknown",
-                    next_step="nothing was taken back; find out who removed it, and put it back; where it is gone for "
-                    f"good, {context.giving_up()}",
-                ) from error
-        except StoreError:
-            # A lost answer: what counts is what stands there.
-            if await exists(store, directory) or not await stands_fenced(context, fenced):
-                raise
-
-
 class RollBack(Stage[RollBackRequest, JobOutcome]):
-    """Every record read, then fence, then outcome; `undo` comes after it.
+    """Every record read, then fence, then outcome; `undo` comes after it. A job that is to be sealed is sealed first.
 
     Once the fence stands no other driver can publish; once the outcome stands no other driver can call the job
     committed. An entry is undone only when the file at its destination is the very one the job put there, and what
@@ -99,7 +72,7 @@ class RollBack(Stage[RollBackRequest, JobOutcome]):
         super().__init__(context)
         fenced = context.store.capabilities.atomic_directory_rename
         self._fenced = fenced
-        self._tasks = context.layout.tasks_fenced if fenced else context.layout.tasks
+        self._tasks = fenced_tasks(context) if fenced else context.layout.tasks
         self._superseded = context.layout.superseded_fenced if fenced else context.layout.superseded
         self._kept_aside: list[str] = []
 
@@ -125,6 +98,8 @@ class RollBack(Stage[RollBackRequest, JobOutcome]):
     async def execute(self, value: RollBackRequest) -> JobOutcome:
         """Fences, ends."""
         self.refuse(value)
+        if self.context.layout.is_sealed:
+            await SealTasks(self.context).run(value.state.files)
         await self._check_readable(value.state)
         await self._check_provable(value.state, self.context.layout.tasks)
         await fence(self.context)

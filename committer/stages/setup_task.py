@@ -18,6 +18,7 @@ class SetupTask(Stage[AttemptIdentity, StorePath]):
     Postconditions: an empty directory that no other run of the attempt shares. Its parents are never made up: a task
     of a job that was cleaned up must fail, not bring the job's directory back. Nothing is synced: a power loss before
     the task commits costs the attempt anyway, and task commit syncs the directory's name.
+    Failure modes: `JobNotFoundError`, `JobDecidedError`.
     Cost: 2 calls.
     Hadoop: ``SetupTaskStage``, which does not look at the job.
     """
@@ -33,6 +34,8 @@ class SetupTask(Stage[AttemptIdentity, StorePath]):
         try:
             await store.make_directory(directory, parents=False)
         except StoreNotFoundError as error:
+            # It may have been decided meanwhile, and sealed.
+            await check_job_stands(self.context, operation=self.name)
             raise JobNotFoundError(
                 f"job {layout.job_id} was cleaned up while a task attempt started",
                 operation=self.name,

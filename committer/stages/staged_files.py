@@ -52,6 +52,8 @@ class StagedFiles(AttemptFiles):
                 causes=[error],
                 next_step="give each file a name of its own",
             ) from error
+        except StoreNotFoundError as error:
+            raise await self._gone(destination) from error
 
     def written(self, staged: str, status: FileStatus, *, absolute: str) -> WrittenFile:
         """Its name, size, identity and version."""
@@ -131,8 +133,17 @@ class StagedFiles(AttemptFiles):
             try:
                 await self._context.store.make_directory(self._directory / level, parents=False)
             except StoreNotFoundError as error:
-                raise attempt_vanished(self._context, "open", level) from error
+                raise await self._gone(level) from error
             self._made.add(level)
+
+    async def _gone(self, name: str) -> JobNotFoundError:
+        """What to raise where the task attempt directory is not there, unless its job says why: one call.
+
+        Raises:
+            JobNotFoundError, JobDecidedError: The job is over, or is being committed without the attempt.
+        """
+        await check_job_stands(self._context, operation="open")
+        return attempt_vanished(self._context, "open", name)
 
 
 def local_path_of(store: Store, directory: StorePath, name: str) -> str:

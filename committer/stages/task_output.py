@@ -61,12 +61,15 @@ class TaskOutput:
         directory: The task attempt directory.
         files: Its files, the oldest first.
         directories: Directories to have at the destination, relative; parents of files need not be named.
+        by_path: Whether programs were given the path of the directory, so that only the caller knows that they write
+            no more.
     """
 
     identity: AttemptIdentity
     directory: StorePath
     files: list[WrittenFile]
     directories: list[str]
+    by_path: bool = False
 
 
 def oldest_first(files: Iterable[WrittenFile], begun: Iterable[tuple[StorePath, str]]) -> list[WrittenFile]:

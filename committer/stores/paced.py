@@ -10,8 +10,8 @@ from committer.flow.retry import RetryPolicy, nothing_was_done
 from committer.paths import StorePath
 from committer.stores.abilities import BATCH_DELETE, BATCH_RENAME
 from committer.stores.base import Store
-from committer.stores.forwarding import DELETE_FILES, MAKE_DIRECTORY, RENAME_FILE
 from committer.stores.paced_calls import PacedCalls, out_of_memory
+from committer.stores.store_calls import DELETE_FILES, MAKE_DIRECTORY, RENAME_FILE
 from committer.stores.tree_counts import TREE_COUNTS
 
 

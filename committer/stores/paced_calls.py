@@ -13,7 +13,8 @@ from committer.flow.weights import Weights
 from committer.logs import job_logger
 from committer.paths import StorePath
 from committer.stores.base import Store
-from committer.stores.forwarding import CHANGES_NOTHING, REPEATABLE, ForwardingStore, Operation, Repetition
+from committer.stores.forwarding import ForwardingStore
+from committer.stores.store_calls import CHANGES_NOTHING, REPEATABLE, Operation, Repetition
 
 _log = job_logger("committer.stores")
 

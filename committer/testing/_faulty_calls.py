@@ -17,7 +17,8 @@ from committer.errors import (
 from committer.flow.runtime import current_runtime
 from committer.paths import StorePath
 from committer.stores.base import Store
-from committer.stores.forwarding import ForwardingStore, Operation
+from committer.stores.forwarding import ForwardingStore
+from committer.stores.store_calls import Operation
 from committer.testing._fault_kinds import Call, Fault, SimulatedCrash
 
 T = TypeVar("T")

@@ -10,7 +10,6 @@ from typing import Any, Final
 import committer
 from committer import CommitterConfig
 from committer.flow.runtime import SystemRuntime
-from committer.stages.promote import FEWEST_FILES
 from committer.stores.local import LocalStore, kernel_rename
 from tests.disk_sweep.account import Tree
 from tests.processes.stopping import without_flag
@@ -44,7 +43,7 @@ def written(flavour: str) -> list[Tree]:
         first |= {f"p=1/part-0-{number}": f"0 1 {number}" for number in range(4)}
     second = {"p=1/part-1": "1 1", "p=3/part-1": "1 3", "p=3/part-2": "1 3 2"}
     if flavour == "promote":
-        second |= {f"p=3/part-3-{number}": f"1 3 {number}" for number in range(FEWEST_FILES)}
+        second |= {f"p=3/part-3-{number}": f"1 3 {number}" for number in range(4)}
     return [first, second]
 
 

@@ -181,7 +181,9 @@ async def test_promoted_directories_beside_files_elsewhere(memory: MemoryPlace) 
     async with memory.open_job(config=config(memory, promote_directories=True)) as job:
         await run_task(memory, job, 0, there, here)
     assert (outside(memory), memory.files()) == (there, here)
-    renamed = [call for call in memory.store.calls if call.operation == "rename_directory" and "/tasks/" in str(call)]
+    renamed = [
+        call for call in memory.store.calls if call.operation == "rename_directory" and "/tasks-sealed/" in str(call)
+    ]
     assert [str(call.destination) for call in renamed] == [f"{memory.dest}/p=1"]
 
 

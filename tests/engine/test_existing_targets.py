@@ -230,7 +230,7 @@ async def test_target_that_appears_while_the_job_is_committed(place: Place, when
     place.write("old", b"old")
     await place.run_job({"before": b"x"}, job_id="earlier")
     marker = place.read("_SUCCESS")
-    job = await place.open_job(job_id="job-1")
+    job = await place.open_job(job_id="job-1", config=CommitterConfig(promote_directories=False))
     await place.run_task(job, 0, {f"d/part-{number}": b"new" for number in range(6)})
 
     async def appear(call: Call) -> None:

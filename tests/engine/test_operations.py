@@ -34,7 +34,8 @@ KEPT = CommitterConfig(cleanup_skipped=True)
 
 async def half_committed(place: Place, job_id: str, config: CommitterConfig | None = None) -> committer.Job:
     """A decided job whose driver stopped in the middle."""
-    job = await place.open_job(job_id=job_id, config=config)
+    by_files = (config or CommitterConfig()).replace(promote_directories=False)
+    job = await place.open_job(job_id=job_id, config=by_files)
     await place.run_task(job, 0, {f"{job_id}/part-{number}": b"x" for number in range(6)})
     place.faults(Fault(kind="forbidden", operation="rename_file", path=f"{job_id}/part-4"))
     with pytest.raises(CommitterError) as caught:

@@ -127,7 +127,8 @@ async def test_summary_of_every_failure(place: Place, elsewhere: MemorySpace) ->
         await place.run_job({"there": b"new"}, job_id="target", config=reporting(elsewhere))
     assert "TargetExistsError" in summary(elsewhere, "target").diagnostics["exception"]
 
-    job = await place.open_job(job_id="half", config=reporting(elsewhere))
+    by_files = reporting(elsewhere).replace(promote_directories=False)
+    job = await place.open_job(job_id="half", config=by_files)
     await place.run_task(job, 0, {f"half/part-{number}": b"x" for number in range(5)})
     place.faults(Fault(kind="forbidden", operation="rename_file", path="half/part-2"))
     with pytest.raises(CommitterError):

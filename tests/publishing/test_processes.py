@@ -30,7 +30,8 @@ def make_executor() -> ProcessPoolExecutor:
 
 
 def opened(destination: Path) -> sync.Job:
-    job = sync.open_job(destination)
+    # A directory that the driver renames as a whole leaves workers nothing to do.
+    job = sync.open_job(destination, config={"promote_directories": False})
     with job.task_attempt(0) as task:
         for name, data in FILES.items():
             with task.open(name) as file:

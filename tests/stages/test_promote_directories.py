@@ -11,7 +11,7 @@ import committer
 from committer import CommitterConfig
 from committer.paths import StorePath
 from committer.stages.planned_files import PlannedFile
-from committer.stages.promote import find_promotions
+from committer.stages.promotions import find_promotions
 from committer.stores.local import LocalStore
 from committer.stores.memory import MemoryStore
 from committer.testing.faults import Fault, FaultyStore
@@ -31,7 +31,10 @@ def chosen(files: list[PlannedFile], directories: list[str], absent: set[str]) -
 def test_topmost_absent_directory_of_one_attempt_is_chosen() -> None:
     files = planned(*[f"a:y=1/m={m}/f{n}" for m in range(2) for n in range(3)])
     assert chosen(files, ["y=1", "y=1/m=0", "y=1/m=1"], {"y=1", "y=1/m=0", "y=1/m=1"}) == {"y=1": 6}
-    assert chosen(files, ["y=1", "y=1/m=0", "y=1/m=1"], {"y=1/m=0"}) == {}  # three files are too few to be worth it
+    assert chosen(files, ["y=1", "y=1/m=0", "y=1/m=1"], {"y=1/m=0"}) == {"y=1/m=0": 3}
+    # To make a directory and rename one file costs what a listing and a rename of the directory do.
+    assert chosen(planned("a:y=1/f"), ["y=1"], {"y=1"}) == {}
+    assert chosen(planned("a:y=1/f", "a:y=1/g"), ["y=1"], {"y=1"}) == {"y=1": 2}
 
 
 def test_directory_of_two_attempts_is_not_chosen_but_its_children_may_be() -> None:

@@ -12,6 +12,7 @@ import pytest
 
 import committer.stores.abilities
 import committer.stores.conditions
+import committer.stores.directory_rights
 import committer.stores.examination
 import committer.stores.tree_counts
 import committer.stores.uploads
@@ -21,10 +22,11 @@ from committer.flow.pacing import Pacer
 from committer.paths import StorePath
 from committer.stores.abilities import BATCH_RENAME, HARD_LINKS, METADATA, Ability, Capabilities, abilities
 from committer.stores.base import FileWriter, Store
-from committer.stores.forwarding import ForwardingStore, Operation
+from committer.stores.forwarding import ForwardingStore
 from committer.stores.local import LocalStore
 from committer.stores.memory import MemoryStore
 from committer.stores.paced import PacedStore
+from committer.stores.store_calls import Operation
 from committer.testing.faults import FaultyStore
 
 T = TypeVar("T")
@@ -39,6 +41,7 @@ ARGUMENTS: dict[str, Any] = {
     "temporary": OTHER, "durable": True, "parents": True, "replace": True, "identity": "i", "recursive": True,
     "kind": "file", "metadata": {"a": "b"}, "stamp": "s", "upload_id": "u", "number": 3, "parts": [1, 2],
     "block_id": "b", "block_ids": ["b"], "version": "v", "seen": [("i", 1)], "identities": ["i"],
+    "pairs": [(PATH, OTHER)],
 }  # fmt: skip
 """Something else than the default for each parameter of a method."""
 
@@ -136,7 +139,14 @@ async def test_every_method_is_passed_on_as_it_was_called(method: str) -> None:
 
 def test_every_ability_is_known_and_passed_on() -> None:
     stores = committer.stores
-    modules = stores.abilities, stores.conditions, stores.examination, stores.tree_counts, stores.uploads
+    modules = (
+        stores.abilities,
+        stores.conditions,
+        stores.directory_rights,
+        stores.examination,
+        stores.tree_counts,
+        stores.uploads,
+    )
     protocols = {
         found
         for module in modules

@@ -138,9 +138,7 @@ class CommittedLayout(FileLayout):
 
     def in_place(self) -> CommittedLayout:
         """The same for a process that only looks: what would be published is still where tasks committed it."""
-        layout = copy.copy(self)
-        layout.tasks = self.manifests
-        return layout
+        return self.with_tasks_in(self.manifests)
 
     def of_no_task(self) -> CommittedLayout:
         """The same to look only, where no task was found to have committed: records are sought where none is."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 
 from committer.errors import (
@@ -41,6 +41,7 @@ from committer.stores.local.calls import (
     write_all,
 )
 from committer.stores.local.errors import typed
+from committer.stores.local.new_directories import has_sole_rights, rights_made_in, umask_of_process
 from committer.stores.local.places import Held, Place, open_directory
 from committer.stores.local.rights import refusals
 from committer.stores.local.trees import delete_tree, first_link
@@ -229,6 +230,20 @@ class Disk(BatchRenames):
             return first_link(handle, directories)
         finally:
             os.close(handle)
+
+    @typed
+    def made_alike(self, first: StorePath, pairs: Sequence[tuple[StorePath, StorePath]]) -> Sequence[bool]:
+        """Compares directories with those that this process would make; `first` is one of them, for errors."""
+        umask = umask_of_process()
+        if umask is None:
+            return [False] * len(pairs)
+        made = {parent.path: rights_made_in(parent.path, umask) for parent in {parent for _, parent in pairs}}
+        with Held() as held:
+            held.begin_at(directory.path.rpartition("/")[0] for directory, _ in pairs)
+            return [
+                (expected := made[parent.path]) is not None and has_sole_rights(held, directory.path, expected)
+                for directory, parent in pairs
+            ]
 
     @typed
     def delete_file(self, path: StorePath) -> bool:

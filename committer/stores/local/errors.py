@@ -31,7 +31,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 D = TypeVar("D")
 
-_LOOKS: Final = frozenset({"status", "list", "read", "find_link"})
+_LOOKS: Final = frozenset({"status", "list", "read", "find_link", "made_alike"})
 _MAKES: Final = frozenset({"put", "open_writer", "make_directory"})
 
 _SIMPLE: Final[dict[int, tuple[type[StoreError], str]]] = {

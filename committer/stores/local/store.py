@@ -18,6 +18,7 @@ from committer.stores.local.probe import probe
 
 _BUFFER_BYTES: Final = 1 << 20
 _MACOS: Final = sys.platform == "darwin"
+_LINUX: Final = sys.platform.startswith("linux")
 
 
 class LocalStore(Store):
@@ -227,6 +228,14 @@ class LocalStore(Store):
         weight = min(MANY - 1, 1 + len(directories) // 8)
         return await self._batches.run(self._disk.find_link, _checked(root), directories, weight=weight)
 
+    async def made_alike(self, pairs: Sequence[tuple[StorePath, StorePath]]) -> Sequence[bool]:
+        """Compares directories with those that this process would make; one hop to a thread. On Linux alone."""
+        for directory, parent in pairs:
+            _checked(directory)
+            _checked(parent)
+        weight = min(MANY - 1, 1 + len(pairs) // 8)
+        return await self._batches.run(self._disk.made_alike, pairs[0][0], pairs, weight=weight)
+
     async def sync(self, path: StorePath, *, kind: Literal["file", "directory"]) -> None:
         """Forces a file's data, or a directory's entries, to the disk.
 
@@ -253,6 +262,7 @@ class LocalStore(Store):
             checksum_sidecars=True,
             local_paths=True,
             batch_rename=True,
+            directory_rights=_LINUX,
             durable=True,
             case_folding=self._folds,
             unicode_folding=self._folds,
