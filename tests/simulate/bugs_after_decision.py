@@ -12,12 +12,13 @@ from committer.errors import CommitterError, StoreExistsError, StoreNotFoundErro
 from committer.records.success import encode_success
 from committer.stages.base import StageContext
 from committer.stages.cleanup import CleanupJob, RemoveDecision, RemoveLastRecords
+from committer.stages.fence import fence
 from committer.stages.move_aside import MoveAside
 from committer.stages.names import NameFolding
 from committer.stages.publish import Published, PublishFiles
 from committer.stages.release_lock import release_lock
 from committer.stages.removal import RemovalByName, removal_of
-from committer.stages.roll_back import RollBack, fence
+from committer.stages.roll_back import RollBack
 from committer.stages.success_content import success_data
 from committer.stages.success_file import SaveSuccess
 from committer.stages.superseded import ListSuperseded, Superseded

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from tests.simulate.bugs_after_decision import AFTER_DECISION
 from tests.simulate.bugs_before_decision import BEFORE_DECISION
 from tests.simulate.bugs_of_blocks import OF_BLOCKS
+from tests.simulate.bugs_of_directories import OF_DIRECTORIES
 from tests.simulate.bugs_of_files import OF_FILE_V1, OF_FILE_V2, OF_PARTITIONS
 from tests.simulate.bugs_of_objects import OF_OBJECTS
 from tests.simulate.bugs_of_staging import OF_STAGING
@@ -35,7 +36,7 @@ def _name(plant: Callable[[Patches], None]) -> str:
 
 MUTANTS: Mapping[str, Callable[[Patches], None]] = {
     _name(plant): plant
-    for plants in (BEFORE_DECISION, AFTER_DECISION, OF_WORKERS, *_OF_ONE_COMMITTER.values())
+    for plants in (BEFORE_DECISION, AFTER_DECISION, OF_DIRECTORIES, OF_WORKERS, *_OF_ONE_COMMITTER.values())
     for plant in plants
 }
 """Planted bugs, by name."""

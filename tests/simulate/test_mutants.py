@@ -24,6 +24,7 @@ BEGIN = {
     "cleanup-of-all-temporary": 10,
     "decision-not-exclusive": 25,
     "deleted-without-condition": 40,
+    "listing-before-the-seal": 180,
     "lock-deleted-blindly": 75,
     "loser-keeps-its-winners": 985,
     "lost-answers-ignored": 540,

@@ -13,6 +13,7 @@ from committer.testing.simulate.ledger import Attempt, Ledger
 from committer.testing.simulate.process import Process
 from committer.testing.simulate.run import Run, is_crash
 from committer.testing.simulate.scenario import ENGINE, AttemptPlan, JobPlan
+from committer.testing.simulate.strays import go_on_writing
 
 MOST_ATTEMPTS = 4
 _GIVEN_UP_AFTER_S = 40.0
@@ -209,12 +210,21 @@ class JobRun:
         except BaseException as error:
             if not is_crash(error):
                 raise
+        if message is not None and self.plan.strays and self.spec is not None:
+            self._run.start(self._go_on(self.spec, message, self.plan.names(task, attempt)))
         if message is not None and plan.heard_after_s:
             await asyncio.sleep(plan.heard_after_s)
         if message is not None:
             self.heard.setdefault(task, []).append(message)
         if not (heard.done() or (plan.unheard and message is not None)):
             heard.set_result(message)
+
+    async def _go_on(self, spec: JobSpec, message: TaskCommit, names: list[str]) -> None:
+        """Has an attempt write on that committed."""
+        own = spec.layout.task_attempt_directory(message.task, message.attempt, message.nonce)
+        directories = sorted({own / name.rpartition("/")[0] for name in names if not name.startswith("/")})
+        name = f"{self.plan.job_id}.t{message.task}.{message.attempt}.on"
+        await go_on_writing(self._run, name, self.plan.id, self.plan.job_id, directories)
 
     async def run_attempt(self, task: int, attempt: int, plan: AttemptPlan) -> TaskCommit | None:
         """Runs one attempt in a process of its own; None when it did not commit."""

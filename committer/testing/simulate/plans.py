@@ -80,6 +80,7 @@ class JobPlan:
         same_names: Whether it writes the names that the other one writes.
         workers: How many workers publish for its driver; 0 where that publishes itself.
         twice: Whether every task is run by two attempts at once, so that two drivers can choose different winners.
+        strays: Whether attempts go on writing into their directories after they committed.
     """
 
     job_id: str
@@ -105,6 +106,7 @@ class JobPlan:
     same_names: bool = False
     workers: int = 0
     twice: bool = False
+    strays: bool = False
 
     @property
     def id(self) -> str:

@@ -52,6 +52,8 @@ __all__ = [
 
 # How many of a hundred runs set an id up anew.
 _SET_UP_ANEW = 0.2
+# In how many of a hundred jobs attempts write on after they committed; of those that promote directories in most.
+_STRAYS = (0.1, 0.7)
 
 _CONFLICTS: tuple[dict[str, str], ...] = (
     {},
@@ -113,6 +115,12 @@ def draw_scenario(seed: int, committer: str = "manifest", *, workers: bool = Fal
         jobs = tuple(replace(job, workers=number.choice((1, 2, 3))) for job in jobs)
     if committer in ENGINE:
         jobs, events = add_drivers(seed, jobs, events, kind)
+    if kind in FENCING and committer == "manifest":
+        # By numbers of their own, too.
+        number = random.Random(f"strays {seed}")
+        jobs = tuple(
+            replace(job, strays=number.random() < _STRAYS[bool(job.config.promote_directories)]) for job in jobs
+        )
     return Scenario(seed, kind, jobs, events, before=before, fault_rate=fault_rate, calm=calm)
 
 

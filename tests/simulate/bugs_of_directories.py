@@ -1,0 +1,60 @@
+"""Mutants of how whole directories are published: what writes on into them must not come along."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from committer.errors import StoreNotFoundError
+from committer.stages.promote import PromoteDirectories
+from committer.stages.seal import SealTasks, sealed_layout
+from committer.stores.base import FileStatus
+from committer.stores.helpers import walk
+from tests.simulate.patches import Patches
+
+
+def nothing_is_sealed(patches: Patches) -> None:
+    """Directories are listed, and renamed, where task attempts write."""
+    patches.function(sealed_layout, lambda context: context.layout)
+
+
+def listing_before_the_seal(patches: Patches) -> None:
+    """A directory is renamed from where no task attempt writes, but by what it held before it was moved there."""
+    seen: dict[str, dict[str, FileStatus]] = {}
+    original = SealTasks.execute
+
+    async def execute(self: SealTasks, value: Any) -> None:
+        root, found = self.context.layout.recorded_tasks, seen.setdefault(self.context.driver, {})
+        try:
+            async for status in walk(self.context.store, root):
+                if not status.is_directory:
+                    found[status.path.relative_to(root)] = status
+        except StoreNotFoundError:
+            found.clear()
+        await original(self, value)
+
+    async def holds_exactly(self: PromoteDirectories, promotion: Any) -> bool:
+        below = f"{promotion.source}/"
+        found = seen.get(self.context.driver, {})
+        return {name[len(below) :] for name in found if name.startswith(below)} == promotion.files.keys()
+
+    patches.method(SealTasks, "execute", execute)
+    patches.method(PromoteDirectories, "_holds_exactly", holds_exactly)
+
+
+def promoted_with_a_stray(patches: Patches) -> None:
+    """A directory is renamed as a whole if it holds the committed files, whatever else it holds."""
+
+    async def holds(self: PromoteDirectories, promotion: Any) -> bool:
+        root = self.context.layout.tasks / promotion.source
+        found = {status.path.relative_to(root) async for status in walk(self.context.store, root)}
+        return promotion.files.keys() <= found
+
+    patches.method(PromoteDirectories, "_holds_exactly", holds)
+
+
+OF_DIRECTORIES: tuple[Callable[[Patches], None], ...] = (
+    nothing_is_sealed,
+    listing_before_the_seal,
+    promoted_with_a_stray,
+)
