@@ -1,9 +1,9 @@
 """aiolimiter's leaky bucket, on the runtime's clock and with a level that can be carried over.
 
 `AsyncLimiter` reads the time of the running loop, and its rate is fixed when it is made. This subclass replaces the
-one property it reads the clock through (`_loop`), so that injected time drives it, and reads and sets the one number
-it keeps (`_level`), so that a bucket of another rate goes on where this one stood. It never lets the limiter queue
-any caller: its heap serves waiters by amount and starves large ones; the queue is the pacer's.
+one property it reads the clock through (`_loop`), so that injected time drives it, and reads and sets the two numbers
+it keeps (`_level`, and as of when), so that a bucket of another rate goes on where this one stood. It never lets the
+limiter queue any caller: its heap serves waiters by amount and starves large ones; the queue is the pacer's.
 """
 
 from __future__ import annotations
@@ -37,6 +37,7 @@ class Bucket(AsyncLimiter):
     __slots__ = ("_clock", "rate")
 
     if TYPE_CHECKING:
+        _last_check: float
         _level: float
 
     def __init__(self, rate: float, burst: float, runtime: Runtime) -> None:
@@ -49,16 +50,27 @@ class Bucket(AsyncLimiter):
     def _loop(self) -> AbstractEventLoop:
         return self._clock
 
-    def take(self, amount: float) -> float:
+    def take(self, amount: float, now: float) -> float:
         """Takes `amount` tokens, at most the burst, if they are there.
+
+        Args:
+            amount: How many.
+            now: The time on the runtime's clock.
 
         Returns:
             0 when they were taken; else the seconds until they will be there, if no other caller takes any.
         """
-        if self.has_capacity(amount):
-            self._level += amount
+        # What `has_capacity` does, in one call: this is asked before each store call, whose caller knows the time.
+        level = self._level
+        if now > self._last_check:
+            if level:
+                level = max(0.0, level - (now - self._last_check) * self.rate)
+            self._last_check = now
+        if level + amount <= self.max_rate:
+            self._level = level + amount
             return 0.0
-        return (self._level + amount - self.max_rate) / self.rate
+        self._level = level
+        return (level + amount - self.max_rate) / self.rate
 
     def drain(self, seconds: float) -> None:
         """Leaves one token at most, and that in `seconds`: what a pause saves up must not come out as a burst."""

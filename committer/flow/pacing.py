@@ -203,7 +203,7 @@ class Pacer:
         """
         if self._waiters or self._in_use + 1 > self._slots or now < self._paused_until:
             return False
-        if self._bucket is not None and self._bucket.take(costs[kind]):
+        if self._bucket is not None and self._bucket.take(costs[kind], now):
             return False
         self._in_use += 1
         self.granted[kind] += 1
@@ -321,13 +321,14 @@ class Pacer:
             head.future.set_result(None)
 
     def _until_served(self, head: _Waiter) -> float:
-        paused = self._paused_until - self.runtime.monotonic()
+        now = self.runtime.monotonic()
+        paused = self._paused_until - now
         bucket = self._bucket
         if paused > 0.0 or bucket is None:
             return max(paused, 0.0)
         while head.missing > 0.0:
             helping = min(head.missing, bucket.max_rate)
-            wait = bucket.take(helping)
+            wait = bucket.take(helping, now)
             if wait > 0.0:
                 return wait
             head.missing -= helping

@@ -17,6 +17,7 @@ from urllib.parse import urlsplit
 
 import aiohttp
 from aiohttp.abc import AbstractStreamWriter
+from multidict import CIMultiDict, istr
 from yarl import URL
 
 from committer.advice import LOOK_BEFORE
@@ -40,10 +41,13 @@ _NOT_SENT: Final = (
 )
 
 # Left out of requests: a store that signs says itself what it sends.
-_NOT_SENT_BY_ITSELF: Final = ("Accept", "Accept-Encoding", "Content-Type", "User-Agent")
+_NOT_SENT_BY_ITSELF: Final = frozenset(map(istr, ("Accept", "Accept-Encoding", "Content-Type", "User-Agent")))
 
 # An upload may take this long for every byte before its deadline, on top of the wait for an answer.
 _SLOWEST_UPLOAD_BYTES_PER_S: Final = 128 * 1024
+
+# A body up to here waits for nothing on its way into the connection, so that the limit for the answer bounds it too.
+_SHORT_BODY_BYTES: Final = 32 * 1024
 
 # From here on aiohttp would warn of bytes that are written in one go.
 _LONG_BODY_BYTES: Final = 1 << 20
@@ -171,17 +175,17 @@ class HttpClient:
         """
         session, timeout = self._session(), self._timeout
         response: aiohttp.ClientResponse | None = None
-        if data is not None:
-            allowed = self._connect_s + self._answer_s + len(data) / _SLOWEST_UPLOAD_BYTES_PER_S
-            timeout = aiohttp.ClientTimeout(total=allowed, connect=self._connect_s, sock_read=self._answer_s)
+        if data is not None and len(data) > _SHORT_BODY_BYTES:
+            timeout = _upload_timeout(self._connect_s, self._answer_s, len(data) // _SLOWEST_UPLOAD_BYTES_PER_S + 1)
         try:
             response = await session.request(
                 method,
                 URL(url, encoded=True),
-                headers=headers,
+                headers=CIMultiDict([(_name(name), value) for name, value in headers.items()]),
                 data=data if data is None or len(data) < _LONG_BODY_BYTES else _LongBody(data),
                 allow_redirects=False,
-                skip_auto_headers=_NOT_SENT_BY_ITSELF,
+                # Its own leaves them out of every request, which costs less.
+                skip_auto_headers=None if self._given is None else _NOT_SENT_BY_ITSELF,
                 timeout=timeout,
                 proxy=_proxy_for(url[: url.find("/", len("https://"))]),
                 middlewares=(_never_again,),
@@ -220,10 +224,23 @@ class HttpClient:
                 # How many calls are in flight is the engine's to bound.
                 connector=aiohttp.TCPConnector(limit=0, ttl_dns_cache=30),
                 cookie_jar=aiohttp.DummyCookieJar(),
+                skip_auto_headers=_NOT_SENT_BY_ITSELF,
                 auto_decompress=False,
                 timeout=self._timeout,
             )
         return session
+
+
+@lru_cache(maxsize=64)
+def _upload_timeout(connect_s: float, answer_s: float, upload_s: int) -> aiohttp.ClientTimeout:
+    """Limits for a request with a body; one for each is dear to make."""
+    return aiohttp.ClientTimeout(total=connect_s + answer_s + upload_s, connect=connect_s, sock_read=answer_s)
+
+
+@lru_cache(maxsize=1024)
+def _name(name: str) -> istr:
+    """A header's name as aiohttp, which copies headers three times, need not look at it again."""
+    return istr(name)
 
 
 @lru_cache(maxsize=64)

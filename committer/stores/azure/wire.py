@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 import sys
 from collections.abc import Mapping
 from functools import lru_cache
@@ -22,6 +23,9 @@ _VERSION: Final = "2023-08-03"
 # Not imported: the package's front is above everything. It is there, however this was reached.
 _USER_AGENT: Final = f"lake-committer/{sys.modules['committer'].__version__}"
 NOTHING: Final[Query] = ()
+
+# Nearly all paths: twice as quick as having `quote` find that there is nothing to do.
+_PLAIN: Final = re.compile(r"[A-Za-z0-9_.\-~/=]*").fullmatch
 
 
 class AzureWire:
@@ -82,29 +86,32 @@ class AzureWire:
         Raises:
             StoreError: As `HttpClient.send`, and as `Access.prepare`.
         """
-        answer = await self._send(operation, method, path, query, headers, data, blob, changes, at)
-        if answer.status == 401 and self._access.refused():
+        access, http = self._access, self._http
+        if not access.ready:
+            await access.prepare()
+        url, sent = self._signed(method, path.path if at is None else at, query, headers, data, blob)
+        answer = await http.send(method, url, sent, operation=operation, path=path, changes=changes, data=data)
+        if answer.status == 401 and access.refused():
             # A token can end before its time. Nothing was done, so it may be sent again.
-            answer = await self._send(operation, method, path, query, headers, data, blob, changes, at)
+            if not access.ready:
+                await access.prepare()
+            url, sent = self._signed(method, path.path if at is None else at, query, headers, data, blob)
+            answer = await http.send(method, url, sent, operation=operation, path=path, changes=changes, data=data)
         return answer
 
-    async def _send(
+    def _signed(
         self,
-        operation: str,
         method: str,
-        path: StorePath,
+        path: str,
         query: Query,
         headers: Mapping[str, str] | None,
         data: Body | None,
         blob: bool,
-        changes: bool,
-        at: str | None,
-    ) -> Answer:
+    ) -> tuple[str, dict[str, str]]:
+        """A request's URL and headers."""
         access = self._access
-        if not access.ready:
-            await access.prepare()
         origin, prefix = self._places[blob]
-        raw = prefix + encoded(path.path if at is None else at)
+        raw = prefix + encoded(path)
         sent = {
             "User-Agent": _USER_AGENT,
             "x-ms-client-request-id": f"{self._prefix}-{next(self._numbers):x}{_audit()}",
@@ -113,11 +120,13 @@ class AzureWire:
         if headers is not None:
             sent.update(headers)
         access.authorise(method, raw, query, sent, 0 if data is None else len(data))
-        parameters = [f"{name}={quote(value, safe='')}" for name, value in query]
-        if access.signature:
-            parameters.append(access.signature)
-        url = f"{origin}{raw}?{'&'.join(parameters)}" if parameters else origin + raw
-        return await self._http.send(method, url, sent, operation=operation, path=path, changes=changes, data=data)
+        url = origin + raw
+        if query or access.signature:
+            parameters = [f"{name}={quote(value, safe='')}" for name, value in query]
+            if access.signature:
+                parameters.append(access.signature)
+            url = f"{url}?{'&'.join(parameters)}"
+        return url, sent
 
     async def done(
         self,
@@ -143,7 +152,7 @@ class AzureWire:
 
 def encoded(path: str) -> str:
     """A path as URLs hold it. (An equals sign stays, as in Hadoop's URLs: half of all partition names have one.)."""
-    return quote(path, safe="/=")
+    return path if _PLAIN(path) else quote(path, safe="/=")
 
 
 def _audit() -> str:

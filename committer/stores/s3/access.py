@@ -66,7 +66,7 @@ class S3Access:
         self._moment = ""
         # What a signature begins with, and its key: they hold for a day and a region.
         self._scope = ""
-        self._signing_key = b""
+        self._signing = hmac.new(b"", digestmod=hashlib.sha256)
         self._locks: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = weakref.WeakKeyDictionary()
 
     def __repr__(self) -> str:
@@ -160,7 +160,10 @@ class S3Access:
         request = f"{method}\n{path}\n{query}\n{lines}\n{signed}\n{payload_sha256}"
         digest = hashlib.sha256(request.encode()).hexdigest()
         text = f"AWS4-HMAC-SHA256\n{self._moment}\n{self._scope}\n{digest}"
-        signature = hmac.digest(self._signing_key, text.encode(), "sha256").hex()
+        # Half of what it costs to begin with the key.
+        signing = self._signing.copy()
+        signing.update(text.encode())
+        signature = signing.hexdigest()
         headers["authorization"] = (
             f"AWS4-HMAC-SHA256 Credential={key_id}/{self._scope}, SignedHeaders={signed}, Signature={signature}"
         )
@@ -174,7 +177,7 @@ class S3Access:
             key = f"AWS4{self._keys[1]}".encode()
             for part in scope.split("/"):
                 key = hmac.digest(key, part.encode(), "sha256")
-            self._scope, self._signing_key = scope, key
+            self._scope, self._signing = scope, hmac.new(key, digestmod=hashlib.sha256)
 
     def _fetch(self) -> tuple[tuple[str, str, str], str, bool]:
         """Keys, region, and whether the keys end; blocks."""
